@@ -1,0 +1,76 @@
+# How a rung of the ladder is built, and what all our own code is compiled with.
+
+# Warnings and code generation for code of this repository (never for third-party code).
+function(tidemark_own_code target)
+  target_compile_options(
+    ${target}
+    PRIVATE -Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wconversion
+            -Wsign-conversion
+            -Wold-style-cast
+            -Wnon-virtual-dtor
+            -Woverloaded-virtual
+            -Wdouble-promotion
+            # A designated initialiser names what differs from the default and leaves the rest out.
+            -Wno-missing-field-initializers
+            # A fused multiply-add rounds once instead of twice: figures would differ by machine.
+            -ffp-contract=off)
+  # g++ 12 follows null pointers only when it optimises, and then finds them inside the standard
+  # library (streambuf, vector) where there are none; likewise overlapping copies inside
+  # std::string's operator+ (GCC PR 105651). clang (preset tidy) does not need to optimise.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-restrict)
+  else()
+    target_compile_options(${target} PRIVATE -Wnull-dereference)
+  endif()
+endfunction()
+
+# Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
+#   PUBLIC   what its headers need: the rung before it, packages seen in headers
+#   PRIVATE  what only its .cpp files need
+# A folder without a .cpp yet becomes an INTERFACE library, so that the ladder above it configures.
+function(tidemark_rung name)
+  cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE")
+  set(target tidemark_${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(sources)
+    set(scope PUBLIC)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PRIVATE ${rung_PRIVATE})
+    tidemark_own_code(${target})
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  endif()
+  add_library(tidemark::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_link_libraries(${target} ${scope} ${rung_PUBLIC})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(
+    ${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+              $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tidemark>)
+endfunction()
+
+# Makes `target` an executable into which a policy compiled out of tree can be loaded. The plugin
+# brings no copy of Tidemark: it resolves every symbol in the executable, also those that nobody in
+# here calls, so the archives are linked whole and their symbols exported.
+function(tidemark_hosts_plugins target)
+  set(hosted)
+  foreach(rung IN ITEMS graph hwprofiles policies)
+    get_target_property(type tidemark_${rung} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      list(APPEND hosted tidemark_${rung})
+    endif()
+  endforeach()
+  if(hosted)
+    # An override of how the rungs above pull them in: naming them once more would link them twice.
+    list(JOIN hosted "," override)
+    set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${override}")
+  endif()
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+endfunction()

@@ -1,0 +1,201 @@
+#include "graph/analysis/dependency_graph.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <boost/graph/biconnected_components.hpp>
+#include <boost/graph/depth_first_search.hpp>
+#include <fmt/format.h>
+
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+
+namespace {
+
+using Vertex = DependencyGraph::vertex_descriptor;
+using Edge = DependencyGraph::edge_descriptor;
+
+// Remembers the first edge that leads back to a vertex from which the search came.
+class CycleFinder : public boost::default_dfs_visitor {
+ public:
+  CycleFinder(std::vector<Vertex>& came_from, std::vector<Vertex>& cycle)
+      : came_from_(came_from), cycle_(cycle) {}
+
+  void tree_edge(Edge edge, const DependencyGraph& graph) {
+    came_from_[target(edge, graph)] = source(edge, graph);
+  }
+  void back_edge(Edge edge, const DependencyGraph& graph) {
+    if (!cycle_.empty()) return;
+    const Vertex first = target(edge, graph);
+    for (Vertex v = source(edge, graph); v != first; v = came_from_[v])
+      cycle_.push_back(v);
+    cycle_.push_back(first);
+    std::reverse(cycle_.begin(), cycle_.end());
+  }
+
+ private:
+  std::vector<Vertex>& came_from_;
+  std::vector<Vertex>& cycle_;
+};
+
+// The text of a DOT string.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+void write_vertex(std::ostream& out, std::size_t vertex, std::string_view layer,
+                  std::string_view name, std::string_view result, std::string_view colour) {
+  std::string label;
+  for (const std::string_view line : {layer, name, result}) {
+    if (line.empty()) continue;
+    if (!label.empty()) label += "\\n";
+    label += escaped(line);
+  }
+  out << fmt::format("  n{} [label=\"{}\", fillcolor=\"{}\"];\n", vertex, label, colour);
+}
+
+void write_header(std::ostream& out, std::string_view name) {
+  out << fmt::format(
+      "digraph \"{}\" {{\n"
+      "  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n"
+      "  edge [fontname=\"sans-serif\", fontsize=8];\n",
+      escaped(name));
+}
+
+void write_edges(std::ostream& out, const DependencyGraph& graph) {
+  for (const Edge edge : boost::make_iterator_range(edges(graph))) {
+    out << fmt::format("  n{} -> n{} [label=\"{}\"];\n", source(edge, graph), target(edge, graph),
+                       format_bytes(graph[edge].bytes));
+  }
+  out << "}\n";
+}
+
+// "[2, 128, 768] bf16, 384 KiB" for each output.
+std::string describe_outputs(const Graph& graph, const Node& node) {
+  std::string text;
+  for (TensorId id : node.outputs) {
+    const Tensor& tensor = graph.tensors[id];
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} {}, {}", to_string(tensor.shape), name_of(tensor.dtype),
+                        format_bytes(tensor.bytes()));
+  }
+  return text;
+}
+
+// "creates relu 1 MiB, changes weight.grad": what an operator leaves behind.
+std::string describe_results(const TrainingGraph& graph, OperatorId id) {
+  std::string text;
+  for (const Touch& touch : graph.touches_of(id)) {
+    if (touch.access == Access::kRead) continue;
+    const Storage& storage = graph.storages[touch.storage];
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{}{} {}", touch.access == Access::kCreate ? "" : "changes ", storage.name,
+                        format_bytes(storage.bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+DependencyGraph dependency_graph(const Graph& graph) {
+  DependencyGraph dependencies(graph.nodes.size());
+  IdVector<TensorId, NodeId> producer(graph.tensors.size());
+  for (NodeId id : ids_of(graph.nodes)) {
+    std::vector<TensorId> read;
+    for (TensorId input : graph.nodes[id].inputs) {
+      if (!input.valid() || !producer[input].valid()) continue;
+      if (std::find(read.begin(), read.end(), input) != read.end()) continue;  // x * x
+      read.push_back(input);
+      const Tensor& tensor = graph.tensors[input];
+      add_edge(producer[input].index(), id.index(), {tensor.storage, tensor.bytes()}, dependencies);
+    }
+    for (TensorId output : graph.nodes[id].outputs)
+      producer[output] = id;
+  }
+  return dependencies;
+}
+
+DependencyGraph dependency_graph(const TrainingGraph& graph) {
+  DependencyGraph dependencies(graph.operators.size());
+  IdVector<StorageId, OperatorId> writer(graph.storages.size());
+  for (const std::span<const OperatorId> part :
+       {std::span<const OperatorId>(graph.forward), std::span<const OperatorId>(graph.backward)}) {
+    for (OperatorId id : part) {
+      for (const Touch& touch : graph.touches_of(id)) {
+        const bool needs_content = touch.access == Access::kRead || touch.access == Access::kMutate;
+        const OperatorId from = writer[touch.storage];
+        if (needs_content && from.valid()) {
+          add_edge(from.index(), id.index(), {touch.storage, graph.storages[touch.storage].bytes},
+                   dependencies);
+        }
+        if (touch.access != Access::kRead) writer[touch.storage] = id;
+      }
+    }
+  }
+  return dependencies;
+}
+
+bool is_in_topological_order(const DependencyGraph& graph) {
+  const auto [first, last] = edges(graph);
+  return std::all_of(first, last,
+                     [&](const Edge& edge) { return source(edge, graph) < target(edge, graph); });
+}
+
+std::vector<std::size_t> find_cycle(const DependencyGraph& graph) {
+  std::vector<Vertex> cycle;
+  std::vector<Vertex> came_from(num_vertices(graph));
+  std::vector<boost::default_color_type> colours(num_vertices(graph));
+  const auto colour_map =
+      make_iterator_property_map(colours.begin(), get(boost::vertex_index, graph));
+  depth_first_search(graph, CycleFinder(came_from, cycle), colour_map);
+  return cycle;
+}
+
+std::vector<std::size_t> articulation_points(const DependencyGraph& graph) {
+  using Undirected = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
+  Undirected undirected(num_vertices(graph));
+  for (const Edge edge : boost::make_iterator_range(edges(graph))) {
+    add_edge(source(edge, graph), target(edge, graph), undirected);
+  }
+  std::vector<std::size_t> points;
+  boost::articulation_points(undirected, std::back_inserter(points));
+  std::sort(points.begin(), points.end());
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  return points;
+}
+
+void write_dot(std::ostream& out, const Graph& graph) {
+  write_header(out, graph.name);
+  for (NodeId id : ids_of(graph.nodes)) {
+    const Node& node = graph.nodes[id];
+    const std::string_view layer =
+        node.layer.valid() ? std::string_view(graph.layers[node.layer].name) : std::string_view();
+    write_vertex(out, id.index(), layer, node.family->name, describe_outputs(graph, node),
+                 "#dbe9f6");
+  }
+  write_edges(out, dependency_graph(graph));
+}
+
+void write_dot(std::ostream& out, const TrainingGraph& graph) {
+  write_header(out, graph.name);
+  for (const auto* part : {&graph.forward, &graph.backward}) {
+    const std::string_view colour = part == &graph.forward ? "#dbe9f6" : "#fde3cf";
+    for (OperatorId id : *part) {
+      const Operator& op = graph.operators[id];
+      write_vertex(out, id.index(), graph.layer_name(op.layer), op.name,
+                   describe_results(graph, id), colour);
+    }
+  }
+  write_edges(out, dependency_graph(graph));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,101 @@
+#include "graph/analysis/liveness.hpp"
+
+#include <span>
+
+namespace tidemark {
+namespace {
+
+// Holds by the operator that ends them, and local variables by the operator that starts them.
+struct HoldIndex {
+  std::vector<std::uint32_t> first_ending;  // by operator, one more than operators
+  std::vector<Hold> ending;
+  std::vector<std::uint32_t> first_starting;
+  std::vector<StorageId> starting;
+
+  explicit HoldIndex(const TrainingGraph& graph)
+      : first_ending(graph.operators.size() + 1, 0),
+        ending(graph.holds.size()),
+        first_starting(graph.operators.size() + 1, 0) {
+    for (const Hold& hold : graph.holds) {
+      ++first_ending[hold.until.index() + 1];
+      if (hold.since.valid()) ++first_starting[hold.since.index() + 1];
+    }
+    for (std::size_t i = 1; i < first_ending.size(); ++i) {
+      first_ending[i] += first_ending[i - 1];
+      first_starting[i] += first_starting[i - 1];
+    }
+    starting.resize(first_starting.back());
+    std::vector<std::uint32_t> next_end(first_ending.begin(), first_ending.end() - 1);
+    std::vector<std::uint32_t> next_start(first_starting.begin(), first_starting.end() - 1);
+    for (const Hold& hold : graph.holds) {
+      ending[next_end[hold.until.index()]++] = hold;
+      if (hold.since.valid()) starting[next_start[hold.since.index()]++] = hold.storage;
+    }
+  }
+  [[nodiscard]] std::span<const Hold> ending_at(OperatorId op) const {
+    return std::span(ending).subspan(
+        first_ending[op.index()], first_ending[op.index() + 1] - first_ending[op.index()]);
+  }
+  [[nodiscard]] std::span<const StorageId> starting_at(OperatorId op) const {
+    return std::span(starting).subspan(
+        first_starting[op.index()], first_starting[op.index() + 1] - first_starting[op.index()]);
+  }
+};
+
+}  // namespace
+
+Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order) {
+  Liveness live;
+  live.first_touch.resize(order.at.size());
+  IdVector<StorageId, std::uint32_t> first_gap(graph.storages.size() + 1, 0);
+  std::uint32_t touches = 0;
+  for (Position p : ids_of(order.at)) {
+    const Occurrence& occurrence = order.at[p];
+    live.first_touch[p] = touches;
+    const std::span<const Touch> op_touches = graph.touches_of(occurrence.op);
+    touches += static_cast<std::uint32_t>(op_touches.size());
+    for (std::size_t i = 0; i < op_touches.size(); ++i) {
+      if (!is_scratch(occurrence, i)) ++first_gap[StorageId(op_touches[i].storage.value + 1)];
+    }
+  }
+  for (std::size_t s = 1; s <= graph.storages.size(); ++s) {
+    first_gap[StorageId(s)] += first_gap[StorageId(s - 1)];
+  }
+  live.gap_after.resize(touches);
+  live.gaps.resize(first_gap.back());
+
+  const HoldIndex holds(graph);
+  IdVector<StorageId, GapId> current(graph.storages.size());  // the gap that is open
+  IdVector<StorageId, int> variables(graph.storages.size(), 0);
+  for (Position p : ids_of(order.at)) {
+    const Occurrence& occurrence = order.at[p];
+    const std::span<const Touch> op_touches = graph.touches_of(occurrence.op);
+    for (std::size_t i = 0; i < op_touches.size(); ++i) {
+      if (is_scratch(occurrence, i)) continue;
+      const StorageId s = op_touches[i].storage;
+      GapId gap(first_gap[s]);
+      if (current[s].valid()) {
+        Gap& before = live.gaps[current[s]];
+        before.to = p;
+        before.dead = op_touches[i].access == Access::kCreate;
+        before.pinned = !before.dead && variables[s] > 0;
+        gap = GapId(current[s].value + 1);
+      }
+      live.gaps[gap] = {.storage = s, .from = p, .to = {}, .release = p};
+      current[s] = gap;
+      live.gap_after[live.first_touch[p] + i] = gap;
+    }
+    for (StorageId s : holds.starting_at(occurrence.op)) ++variables[s];
+    for (const Hold& hold : holds.ending_at(occurrence.op)) {
+      if (hold.since.valid() && variables[hold.storage] > 0) --variables[hold.storage];
+      if (current[hold.storage].valid()) live.gaps[current[hold.storage]].release = p;
+    }
+  }
+  for (StorageId s : ids_of(graph.storages)) {
+    if (!current[s].valid()) continue;
+    live.gaps[current[s]].dead = !graph.storages[s].persistent && !graph.storages[s].initial;
+  }
+  return live;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,45 @@
+// The order in which operators run: steps, micro-batches, and whatever is computed again.
+//
+// Recomputation needs no machinery of its own: an operator that appears twice creates its results
+// twice, and the first copy may die early. A solver's schedule is an order too.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/core/ids.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+struct Occurrence {
+  OperatorId op;
+  std::uint16_t step = 0;
+  std::uint16_t micro_batch = 0;
+  bool recompute = false;  // runs again what an earlier occurrence has run
+  // Bit i: the operator's i-th touch creates a storage whose earlier copy is still wanted; this
+  // occurrence writes a scratch block that is freed at once.
+  std::uint32_t scratch = 0;
+};
+
+struct ProgramOrder {
+  IdVector<Position, Occurrence> at;
+  int steps = 0;
+  int micro_batches = 0;
+};
+
+// zero_grad, then per micro-batch forward and backward, the optimizer, the end of the step; `steps`
+// times. The optimizer's state is created in step 0.
+[[nodiscard]] ProgramOrder program_order(const TrainingGraph& graph, int steps);
+
+// What is run again before `before`.
+struct Repeat {
+  Position before;
+  std::vector<Occurrence> occurrences;
+};
+
+// The order with all repeats inserted; repeats before the same position keep their order.
+[[nodiscard]] ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repeats);
+
+}  // namespace tidemark

@@ -1,0 +1,58 @@
+#include "graph/autodiff/framework.hpp"
+
+#include <array>
+
+namespace tidemark {
+namespace {
+
+constexpr std::array<FrameworkRules, 3> kProfiles = {{
+    {.name = "torch-2.4-cuda",
+     .source = "PyTorch 2.4 sources: autograd engine, native CUDA kernels, torch.optim",
+     .dropout_mask_is_bool = true,
+     .norm_statistics_in_fp32 = true,
+     .saves_python_scalars = false,
+     .adds_gradients_in_place = true,
+     .mean_saves_input = false,
+     .holds = true,
+     .zero_grad_drops = true,
+     .optimizer_implementation = "foreach",
+     .foreach_adam_temporaries = 1,
+     .adam_step_bytes = Bytes(0)},
+    {.name = "torch-1.13-cpu",
+     .source = "measured on PyTorch 1.13.1, CPU kernels, to the byte",
+     .dropout_mask_is_bool = false,
+     .norm_statistics_in_fp32 = false,
+     .saves_python_scalars = true,
+     .adds_gradients_in_place = false,
+     .mean_saves_input = true,
+     .holds = true,
+     .zero_grad_drops = false,
+     .optimizer_implementation = "loop",
+     .foreach_adam_temporaries = 2,
+     .adam_step_bytes = Bytes(4)},
+    {.name = "ideal",
+     .source = "no framework: every value is freed right after its last touch",
+     .dropout_mask_is_bool = true,
+     .norm_statistics_in_fp32 = true,
+     .saves_python_scalars = false,
+     .adds_gradients_in_place = true,
+     .mean_saves_input = false,
+     .holds = false,
+     .zero_grad_drops = true,
+     .optimizer_implementation = "fused",
+     .foreach_adam_temporaries = 0,
+     .adam_step_bytes = Bytes(0)},
+}};
+
+}  // namespace
+
+std::span<const FrameworkRules> framework_profiles() { return kProfiles; }
+
+const FrameworkRules* find_framework(std::string_view name) {
+  for (const FrameworkRules& rules : kProfiles) {
+    if (rules.name == name) return &rules;
+  }
+  return nullptr;
+}
+
+}  // namespace tidemark

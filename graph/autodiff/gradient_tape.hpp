@@ -1,0 +1,59 @@
+// The state of a differentiation: which gradients wait for which node, and who else holds them.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+
+class GradientTape {
+ public:
+  GradientTape(const Graph& graph, const FrameworkRules& rules, const DifferentiateOptions& options);
+  [[nodiscard]] TrainingGraph run();
+
+  // For BackwardBuilder.
+  [[nodiscard]] const std::optional<Tensor>& gradient_of(TensorId id) const { return pending_[id]; }
+  [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const;
+  [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype);
+  OperatorId launch(const BackwardBuilder::Kernel& kernel);
+  void add_result(TensorId input, const Tensor& gradient) { results_.emplace_back(input, gradient); }
+
+ private:
+  void emit_forward(NodeId id);
+  void emit_root_gradient();
+  void emit_backward(NodeId id);
+  void release_output_gradients(NodeId id);
+  void deliver(TensorId target, const Tensor& gradient);
+  [[nodiscard]] Tensor add_gradients(const Tensor& old, const Tensor& added);
+  void accumulate_leaf(TensorId parameter);
+  void hold_node(NodeId id, OperatorId last);
+  void emit_ends();
+  [[nodiscard]] bool is_differentiable(const Node& node) const;
+
+  const Graph& graph_;
+  const FrameworkRules& rules_;
+  const DifferentiateOptions& options_;
+  TrainingGraph training_;
+
+  struct SavedBy {  // what one node keeps for its backward
+    std::vector<StorageId> storages;
+    std::vector<std::pair<std::string_view, Tensor>> extras;
+  };
+  IdVector<NodeId, SavedBy> saved_;
+  IdVector<NodeId, OperatorId> forward_operator_;       // last kernel issued at or before the node
+  IdVector<TensorId, std::optional<Tensor>> pending_;   // gradients that wait for their node
+  IdVector<TensorId, int> uses_left_;                   // of parameters: gradients still to come
+  IdVector<StorageId, int> references_;                 // pending gradients that share a storage
+  IdVector<StorageId, char> is_parameter_;
+  std::vector<std::pair<TensorId, Tensor>> results_;    // of the node that runs
+  NodeId current_;
+  std::vector<OperatorId>* part_ = nullptr;             // where operators are appended
+  Phase phase_ = Phase::kForward;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,189 @@
+#include "graph/import/cost_graph.hpp"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/analysis/dependency_graph.hpp"
+#include "graph/core/document.hpp"
+
+namespace tidemark {
+
+namespace {
+
+std::string describe(const CostGraph& graph, std::size_t id) {
+  return fmt::format("{} ('{}')", id, graph.nodes[CostNodeId(id)].name);
+}
+
+void check_id(const Decoder& node, std::int64_t expected, const CostGraph& so_far) {
+  const auto id = node.required<std::int64_t>("id", at_least(0));
+  if (id == expected) return;
+  if (id < expected) {
+    node.fail_at(
+        "id", fmt::format("id {} is taken by an earlier node, '{}'; expected {}", id,
+                          so_far.nodes[CostNodeId(static_cast<std::size_t>(id))].name, expected));
+  }
+  node.fail_at("id", fmt::format("expected {}, found {}; ids count from 0 in the order of the list",
+                                 expected, id));
+}
+
+// `total` grows by `amount`; an error at `key` when it passes kMaxCostGraphTotal.
+void add_up(const Decoder& where, std::string_view key, std::int64_t amount, std::int64_t& total) {
+  if (checked_add(total, amount, total) && total <= kMaxCostGraphTotal) return;
+  where.fail_at(key, fmt::format("with {} here, the graph's total passes 2^56, the largest that is "
+                                 "supported",
+                                 amount));
+}
+
+struct Totals {
+  std::int64_t bytes = 0;
+  std::int64_t cost = 0;
+};
+
+CostNode read_node(const Decoder& d, Totals& totals) {
+  static constexpr std::array<std::string_view, 2> kKinds = {"forward", "backward"};
+  CostNode node;
+  node.name = d.required<std::string>("name");
+  node.kind = d.required_word("kind", kKinds) == "forward" ? Phase::kForward : Phase::kBackward;
+  node.cost = d.required<std::int64_t>("cost", at_least(0));
+  node.bytes = d.required<Bytes>("bytes");
+  node.workspace = d.required<Bytes>("workspace");
+  add_up(d, "cost", node.cost, totals.cost);
+  add_up(d, "bytes", node.bytes.count, totals.bytes);
+  add_up(d, "workspace", node.workspace.count, totals.bytes);
+  return node;
+}
+
+// Where dependency `index` of a node stands, for errors.
+[[noreturn]] void fail_at_dependency(const Decoder& node, std::size_t index,
+                                     const std::string& problem) {
+  const std::vector<Decoder> deps = node.required_child("deps").items();
+  deps.at(index).fail(problem);
+}
+
+// Some node depends on a later one. Either the nodes form a cycle, or the list is out of order.
+[[noreturn]] void fail_out_of_order(const CostGraph& graph, const std::vector<Decoder>& nodes,
+                                    std::size_t reader, std::size_t index) {
+  DependencyGraph dependencies(graph.nodes.size());
+  for (CostNodeId id : ids_of(graph.nodes)) {
+    for (CostNodeId dep : graph.nodes[id].deps) {
+      boost::add_edge(dep.index(), id.index(), {}, dependencies);
+    }
+  }
+  const std::vector<std::size_t> cycle = find_cycle(dependencies);
+  if (cycle.empty()) {
+    const std::size_t later = graph.nodes[CostNodeId(reader)].deps[index].index();
+    fail_at_dependency(nodes[reader], index,
+                       fmt::format("node {} depends on node {}, which comes later in the list; a "
+                                   "node must follow everything it depends on",
+                                   describe(graph, reader), describe(graph, later)));
+  }
+  std::string path;
+  for (std::size_t id : cycle)
+    path += describe(graph, id) + " -> ";
+  nodes[cycle.front()].fail_at("deps",
+                               "the graph has a cycle: " + path + describe(graph, cycle.front()));
+}
+
+void read_dependencies(const Decoder& d, std::size_t reader, CostGraph& graph) {
+  if (!d.has("deps")) d.fail_at("deps", "required key is missing; expected a list of node ids");
+  const auto count = static_cast<std::int64_t>(graph.nodes.size());
+  std::vector<CostNodeId>& deps = graph.nodes[CostNodeId(reader)].deps;
+  // Small enough for a scan in practice; a stamp per node keeps wide nodes linear as well.
+  for (const std::int64_t dep : d.list<std::int64_t>("deps", at_least(0))) {
+    if (dep >= count) {
+      fail_at_dependency(d, deps.size(),
+                         fmt::format("node {} depends on node {}, which does not exist; the graph "
+                                     "has {} nodes",
+                                     describe(graph, reader), dep, count));
+    }
+    deps.push_back(CostNodeId(static_cast<std::size_t>(dep)));
+  }
+}
+
+}  // namespace
+
+bool is_cost_graph(const Value& document) {
+  return document.find("nodes") != nullptr && document.find("fixed_bytes") != nullptr;
+}
+
+CostGraph decode_cost_graph(const Decoder& document) {
+  CostGraph graph;
+  Totals totals;
+  graph.name = document.required<std::string>("name");
+  graph.fixed_bytes = document.required<Bytes>("fixed_bytes");
+  add_up(document, "fixed_bytes", graph.fixed_bytes.count, totals.bytes);
+  if (!document.has("nodes")) {
+    document.fail_at("nodes", "required key is missing; expected a list of nodes");
+  }
+  const std::vector<Decoder> nodes = document.required_child("nodes").items();
+  if (nodes.empty()) document.fail_at("nodes", "the graph has no nodes");
+  graph.nodes.reserve(nodes.size());
+  for (const Decoder& node : nodes) {
+    check_id(node, static_cast<std::int64_t>(graph.nodes.size()), graph);
+    graph.nodes.push_back(read_node(node, totals));
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    read_dependencies(nodes[i], i, graph);
+
+  IdVector<CostNodeId, std::size_t> last_reader(graph.nodes.size(), nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::vector<CostNodeId>& deps = graph.nodes[CostNodeId(i)].deps;
+    for (std::size_t k = 0; k < deps.size(); ++k) {
+      if (deps[k].index() >= i) fail_out_of_order(graph, nodes, i, k);
+      if (std::exchange(last_reader[deps[k]], i) == i) {
+        fail_at_dependency(nodes[i], k,
+                           fmt::format("node {} names its dependency on node {} twice",
+                                       describe(graph, i), describe(graph, deps[k].index())));
+      }
+    }
+  }
+  return graph;
+}
+
+CostGraph read_cost_graph(const std::string& path) {
+  const Value document = read_document(path);
+  return decode_cost_graph(Decoder(document));
+}
+
+TrainingGraph training_graph(const CostGraph& graph) {
+  TrainingGraph training;
+  training.name = graph.name;
+  training.samples = 1;
+  training.tensors = graph.nodes.size();
+  training.storages.reserve(graph.nodes.size() + 1);
+  for (const CostNode& node : graph.nodes) {
+    training.storages.push_back(
+        {.bytes = node.bytes,
+         .role = node.kind == Phase::kForward ? Role::kTemporary : Role::kActivationGradient,
+         .name = node.name});
+  }
+  training.storages.push_back({.bytes = graph.fixed_bytes,
+                               .role = Role::kParameter,
+                               .initial = true,
+                               .persistent = true,
+                               .name = "fixed"});
+  bool in_backward = false;
+  std::vector<Touch> touches;
+  for (CostNodeId id : ids_of(graph.nodes)) {
+    const CostNode& node = graph.nodes[id];
+    in_backward = in_backward || node.kind == Phase::kBackward;
+    touches.clear();
+    for (CostNodeId dep : node.deps) {
+      Storage& read = training.storages[StorageId(dep.index())];
+      if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
+      touches.push_back({.storage = StorageId(dep.index()), .access = Access::kRead});
+    }
+    touches.push_back({.storage = StorageId(id.index()), .access = Access::kCreate});
+    Operator op{.name = node.name, .phase = node.kind, .workspace = node.workspace};
+    op.work.op_class = OperatorClass::kFixed;
+    op.work.fixed = Duration(node.cost);
+    const OperatorId kernel = training.add_operator(std::move(op), touches);
+    (in_backward ? training.backward : training.forward).push_back(kernel);
+  }
+  return training;
+}
+
+}  // namespace tidemark

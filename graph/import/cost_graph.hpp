@@ -1,0 +1,52 @@
+// Training graphs of rematerialization research: operators with a cost and an output size, nothing
+// else. The file is the JSON of "remat-acceptance-v1":
+//   {"name": ..., "fixed_bytes": ..., "nodes": [{"id", "name", "kind": "forward" | "backward",
+//    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
+// Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/core/decoder.hpp"
+#include "graph/core/ids.hpp"
+#include "graph/core/units.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+using CostNodeId = Id<struct CostNodeTag>;
+
+struct CostNode {
+  std::string name;
+  Phase kind = Phase::kForward;  // forward or backward
+  std::int64_t cost = 0;         // abstract units of time
+  Bytes bytes;                   // of the output, resident from compute to free
+  Bytes workspace;               // during compute only
+  std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
+};
+
+struct CostGraph {
+  std::string name;
+  Bytes fixed_bytes;  // resident all the time: parameters, their gradients, inputs
+  IdVector<CostNodeId, CostNode> nodes;
+};
+
+// Sums of all sizes and of all costs stay below this, so that no schedule that repeats every node a
+// few times leaves 63 bits.
+inline constexpr std::int64_t kMaxCostGraphTotal = std::int64_t{1} << 56;
+
+// Throws UserError with the line: ids that are not 0, 1, 2, ..., dependencies on missing or later
+// nodes, cycles (named), duplicates, negative or overflowing quantities, an empty graph.
+[[nodiscard]] CostGraph read_cost_graph(const std::string& path);
+[[nodiscard]] CostGraph decode_cost_graph(const Decoder& document);
+// Whether a document looks like a cost graph: it has fixed_bytes and nodes.
+[[nodiscard]] bool is_cost_graph(const Value& document);
+
+// The same graph as kernels: node i is operator i and creates one storage, its output; one unit of
+// cost is one nanosecond on every device. `fixed_bytes` is one persistent storage, "fixed". Forward
+// is everything before the first backward node. There are no blocks and no optimizer.
+[[nodiscard]] TrainingGraph training_graph(const CostGraph& graph);
+
+}  // namespace tidemark

@@ -1,0 +1,41 @@
+// Reads config.json of Hugging Face transformers. Only the architecture is read: weights, dtype and
+// generation settings do not matter here, and keys that are not known are ignored.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/core/decoder.hpp"
+#include "graph/ir/graph.hpp"
+#include "graph/models/model_options.hpp"
+
+namespace tidemark {
+
+// The forward graph of the config file at `path`, named after the file or its folder.
+// Throws UserError: unknown model_type, missing keys, sizes that do not fit together.
+[[nodiscard]] Graph import_hf_config(const std::string& path, const ModelOptions& options);
+// The same from a document that has been read already.
+[[nodiscard]] Graph import_hf_config(const Decoder& config, const std::string& name,
+                                     const ModelOptions& options);
+// Whether a document looks like such a config: it has a model_type.
+[[nodiscard]] bool is_hf_config(const Value& document);
+
+// One architecture. A further one is a file with such a function and a line in hf_config.cpp.
+struct HfArchitecture {
+  std::string_view model_type;
+  Graph (*build)(const Decoder& config, const std::string& name, const ModelOptions& options);
+};
+[[nodiscard]] std::span<const HfArchitecture> hf_architectures();
+
+[[nodiscard]] Graph build_hf_gpt2(const Decoder& config, const std::string& name,
+                                  const ModelOptions& options);
+[[nodiscard]] Graph build_hf_llama(const Decoder& config, const std::string& name,
+                                   const ModelOptions& options);
+
+// The name that Hugging Face gives an activation ("gelu_new") as models/language.hpp calls it
+// ("new_gelu"). Throws at `key` when it is not known.
+[[nodiscard]] std::string hf_activation(const Decoder& config, std::string_view key,
+                                        std::string_view fallback);
+
+}  // namespace tidemark

@@ -1,0 +1,60 @@
+// Named constants of a node: kernel sizes, probabilities, axes. What a YAML layer or an ONNX node
+// carries maps onto them one to one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tidemark {
+
+using AttributeValue = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>>;
+
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string_view, AttributeValue>> values) {
+    for (const auto& [name, value] : values) set(name, value);
+  }
+
+  void set(std::string_view name, AttributeValue value) {
+    for (auto& [known, old] : values_) {
+      if (known == name) {
+        old = std::move(value);
+        return;
+      }
+    }
+    values_.emplace_back(name, std::move(value));
+  }
+  // The value of `name`, or `fallback` when absent or of another type.
+  template <class T>
+  [[nodiscard]] T get(std::string_view name, T fallback) const {
+    for (const auto& [known, value] : values_) {
+      if (known != name) continue;
+      if (const T* found = std::get_if<T>(&value)) return *found;
+    }
+    return fallback;
+  }
+  [[nodiscard]] std::int64_t integer(std::string_view name, std::int64_t fallback = 0) const {
+    return get<std::int64_t>(name, fallback);
+  }
+  [[nodiscard]] double number(std::string_view name, double fallback = 0) const {
+    return get<double>(name, fallback);
+  }
+  [[nodiscard]] bool flag(std::string_view name) const { return integer(name) != 0; }
+  [[nodiscard]] std::string text(std::string_view name, std::string fallback = {}) const {
+    return get<std::string>(name, std::move(fallback));
+  }
+  [[nodiscard]] std::vector<std::int64_t> list(std::string_view name) const {
+    return get<std::vector<std::int64_t>>(name, {});
+  }
+  [[nodiscard]] const auto& all() const { return values_; }
+
+ private:
+  std::vector<std::pair<std::string, AttributeValue>> values_;
+};
+
+}  // namespace tidemark

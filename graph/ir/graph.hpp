@@ -1,0 +1,81 @@
+// The forward graph: what the model computes, at the level of autograd nodes.
+//
+// Append only, nodes in execution order: a node reads tensors of earlier nodes. What autograd saves,
+// kernels and gradients appear when the graph is differentiated (autodiff/differentiate.hpp).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/ids.hpp"
+#include "graph/ir/attributes.hpp"
+#include "graph/ir/tensor.hpp"
+
+namespace tidemark {
+
+struct OperatorFamily;  // operators/family.hpp
+
+inline constexpr int kNoBlock = -1;
+
+// A module that users name. Layers nest by name: "h.3.attn" is inside "h.3".
+struct Layer {
+  std::string name;
+  // Number of the repeated block (transformer block, residual block) that the module belongs to,
+  // counted from 0 in forward order; kNoBlock outside. Checkpointing works on blocks.
+  int block = kNoBlock;
+};
+
+struct Node {
+  const OperatorFamily* family = nullptr;
+  Attributes attributes;
+  std::vector<TensorId> inputs;  // an absent optional input (a bias) is invalid
+  std::vector<TensorId> outputs;
+  LayerId layer;
+};
+
+// A Python variable of the module's code: it keeps `tensor` alive from the node that makes it until
+// the function that holds it returns, whatever autograd needs.
+struct LocalVariable {
+  TensorId tensor;
+  NodeId until;
+};
+
+struct Graph {
+  std::string name;
+  IdVector<StorageId, Storage> storages;
+  IdVector<TensorId, Tensor> tensors;
+  IdVector<NodeId, Node> nodes;
+  IdVector<LayerId, Layer> layers;
+  std::vector<TensorId> parameters;  // each once, however often it is used
+  std::vector<LocalVariable> locals;
+  TensorId logits;              // what the model returns
+  TensorId loss;                // a scalar; invalid without a loss
+  std::int64_t samples = 0;     // per micro-batch
+  std::int64_t tokens = 0;      // per micro-batch; 0 for images
+  int blocks = 0;               // repeated blocks, numbered 0 .. blocks-1
+
+  LayerId add_layer(std::string layer_name, int block = kNoBlock);
+  TensorId add_parameter(std::string parameter_name, Shape shape, DType dtype, LayerId layer,
+                         bool trainable = true);
+  TensorId add_buffer(std::string buffer_name, Shape shape, DType dtype, LayerId layer);
+  TensorId add_input(std::string input_name, Shape shape, DType dtype);
+  // Adds a node, infers its outputs by the family's shape rule and returns the node.
+  // Throws UserError naming operator, layer and shapes when they do not fit.
+  NodeId add_node(const OperatorFamily& family, std::vector<TensorId> inputs, Attributes attributes,
+                  LayerId layer);
+  [[nodiscard]] TensorId output(NodeId node, std::size_t index = 0) const {
+    return nodes[node].outputs[index];
+  }
+
+  [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] std::int64_t trainable_parameter_count() const;
+  // "h.3.attn: matmul" for messages.
+  [[nodiscard]] std::string describe(NodeId node) const;
+
+ private:
+  TensorId add_root(std::string root_name, Shape shape, DType dtype, LayerId layer, Role role);
+};
+
+}  // namespace tidemark

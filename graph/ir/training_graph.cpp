@@ -1,0 +1,89 @@
+#include "graph/ir/training_graph.hpp"
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+
+OperatorId TrainingGraph::add_operator(Operator op, std::span<const Touch> op_touches) {
+  op.first_touch = static_cast<std::uint32_t>(touches.size());
+  for (const Touch& touch : op_touches) {
+    bool known = false;
+    for (std::size_t i = op.first_touch; i < touches.size(); ++i) {
+      if (touches[i].storage != touch.storage) continue;
+      touches[i].access = std::max(touches[i].access, touch.access);
+      known = true;
+    }
+    if (!known) touches.push_back(touch);
+  }
+  op.touch_count = static_cast<std::uint32_t>(touches.size()) - op.first_touch;
+  return operators.push_back(std::move(op));
+}
+
+std::string TrainingGraph::describe(OperatorId id) const {
+  const Operator& op = operators[id];
+  const std::string_view layer = layer_name(op.layer);
+  return layer.empty() ? op.name : fmt::format("{}: {}", layer, op.name);
+}
+
+Flops TrainingGraph::flops_of(std::span<const OperatorId> ids) const {
+  Flops sum;
+  for (OperatorId id : ids) sum += operators[id].work.flops;
+  return sum;
+}
+
+bool writes_persistent(const TrainingGraph& graph, OperatorId id) {
+  for (const Touch& touch : graph.touches_of(id)) {
+    if (touch.access != Access::kRead && graph.storages[touch.storage].persistent) return true;
+  }
+  return false;
+}
+
+namespace {
+
+void check_part(const TrainingGraph& graph, std::span<const OperatorId> part,
+                IdVector<StorageId, char>& written, std::string_view part_name) {
+  for (OperatorId id : part) {
+    if (!graph.operators.contains(id)) {
+      throw InternalError(fmt::format("{}: operator {} does not exist", part_name, id.value));
+    }
+    for (const Touch& touch : graph.touches_of(id)) {
+      if (!graph.storages.contains(touch.storage)) {
+        throw InternalError(fmt::format("{} touches storage {}, which does not exist",
+                                        graph.describe(id), touch.storage.value));
+      }
+      const Storage& storage = graph.storages[touch.storage];
+      if (touch.access == Access::kCreate) {
+        if (storage.initial) {
+          throw InternalError(fmt::format("{} creates '{}', which exists from the start",
+                                          graph.describe(id), storage.name));
+        }
+        written[touch.storage] = 1;
+      } else if (!storage.initial && written[touch.storage] == 0) {
+        throw InternalError(fmt::format("{} uses '{}' before anything has created it",
+                                        graph.describe(id), storage.name));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check_invariants(const TrainingGraph& graph) {
+  IdVector<StorageId, char> written(graph.storages.size(), 0);
+  check_part(graph, graph.forward, written, "forward");
+  check_part(graph, graph.backward, written, "backward");
+  check_part(graph, graph.backward_accumulate, written, "backward_accumulate");
+  check_part(graph, graph.optimizer_first, written, "optimizer_first");
+  check_part(graph, graph.optimizer, written, "optimizer");
+  check_part(graph, graph.zero_grad, written, "zero_grad");
+  check_part(graph, graph.end_of_step, written, "end_of_step");
+  for (const Hold& hold : graph.holds) {
+    if (!graph.storages.contains(hold.storage) || !graph.operators.contains(hold.until)) {
+      throw InternalError("a hold names a storage or an operator that does not exist");
+    }
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,129 @@
+// The training graph: one training step as kernels that touch storages.
+//
+// A policy and the simulator see nothing below this level. Operators are kept once; steps,
+// micro-batches and recomputation repeat their ids in a ProgramOrder.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/ids.hpp"
+#include "graph/ir/graph.hpp"
+#include "graph/ir/tensor.hpp"
+#include "graph/ir/work.hpp"
+
+namespace tidemark {
+
+enum class Phase : std::uint8_t { kForward, kBackward, kOptimizer };
+inline constexpr int kPhases = 3;
+[[nodiscard]] constexpr std::string_view name_of(Phase phase) {
+  constexpr std::string_view kNames[] = {"forward", "backward", "optimizer"};
+  return kNames[static_cast<int>(phase)];
+}
+
+// How an operator touches a storage, weakest first.
+enum class Access : std::uint8_t {
+  kRead,       // the content is needed
+  kMutate,     // changed in place: the old content is needed
+  kOverwrite,  // changed in place: the old content is not needed (zero_, copy_)
+  kCreate,     // a fresh block
+};
+
+struct Touch {
+  StorageId storage;
+  Access access = Access::kRead;
+};
+
+// What a kernel runs on.
+enum class Executor : std::uint8_t { kDevice, kHost };
+
+struct Operator {
+  std::string name;  // "matmul.weight_gradient"
+  Phase phase = Phase::kForward;
+  Executor executor = Executor::kDevice;
+  NodeId node;     // the forward node it belongs to; invalid for optimizer operators
+  LayerId layer;
+  std::uint32_t first_touch = 0;
+  std::uint32_t touch_count = 0;
+  Bytes workspace;
+  Work work;
+};
+
+// `storage` may not be freed before an operator has ended that comes later than its last use.
+enum class HoldKind : std::uint8_t {
+  kSaved,  // by autograd until a backward node returns: a decision may replace it
+  kLocal,  // by a variable: no decision helps
+};
+struct Hold {
+  StorageId storage;
+  OperatorId since;  // the variable exists from this operator on; invalid for kSaved
+  OperatorId until;  // released when this operator has ended
+  HoldKind kind = HoldKind::kSaved;
+};
+
+// A trainable parameter and what training keeps for it.
+struct TrainedParameter {
+  StorageId parameter;
+  StorageId gradient;
+  std::int64_t elements = 0;
+  DType dtype = DType::kFloat32;
+  DType gradient_dtype = DType::kFloat32;
+  std::string name;
+  LayerId layer;
+};
+
+struct TrainingGraph {
+  std::string name;
+  IdVector<StorageId, Storage> storages;
+  IdVector<OperatorId, Operator> operators;
+  std::vector<Touch> touches;  // by operator, see Operator::first_touch
+  IdVector<LayerId, Layer> layers;
+  std::vector<Hold> holds;
+  std::vector<TrainedParameter> trained;
+  int blocks = 0;
+  std::int64_t samples = 0;  // per micro-batch
+  std::int64_t tokens = 0;
+  std::int64_t parameters = 0;
+  std::int64_t trainable_parameters = 0;
+  std::size_t tensors = 0;  // of the forward graph
+
+  // The parts of a step, each in issue order. A step runs zero_grad, then for each micro-batch
+  // forward and backward, then the optimizer. Micro-batches after the first run
+  // backward_accumulate, which adds to gradients that exist; it is empty when nothing differs.
+  std::vector<OperatorId> zero_grad;
+  std::vector<OperatorId> forward;
+  std::vector<OperatorId> backward;
+  std::vector<OperatorId> backward_accumulate;
+  std::vector<OperatorId> optimizer_first;  // of step 0 only: creates the optimizer's state
+  std::vector<OperatorId> optimizer;
+  std::vector<OperatorId> end_of_step;
+  int micro_batches = 1;
+  // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.
+  bool gradients_persist = false;
+
+  [[nodiscard]] std::span<const Touch> touches_of(OperatorId id) const {
+    const Operator& op = operators[id];
+    return std::span(touches).subspan(op.first_touch, op.touch_count);
+  }
+  // Appends an operator that makes `op_touches`; a storage named twice keeps its strongest access.
+  OperatorId add_operator(Operator op, std::span<const Touch> op_touches);
+  [[nodiscard]] std::string_view layer_name(LayerId id) const {
+    return id.valid() ? std::string_view(layers[id].name) : std::string_view();
+  }
+  // "h.3.attn: matmul.weight_gradient"
+  [[nodiscard]] std::string describe(OperatorId id) const;
+  // Floating-point operations of the operators listed.
+  [[nodiscard]] Flops flops_of(std::span<const OperatorId> ids) const;
+};
+
+// Changes persistent memory: runs exactly once per step and micro-batch, never again.
+[[nodiscard]] bool writes_persistent(const TrainingGraph& graph, OperatorId id);
+
+// Throws InternalError on dangling ids, reads of storages that nothing has created, and operators
+// that create initial storages.
+void check_invariants(const TrainingGraph& graph);
+
+}  // namespace tidemark

@@ -1,0 +1,55 @@
+// What one kernel does, independent of the device that runs it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "graph/core/units.hpp"
+#include "graph/ir/dtype.hpp"
+
+namespace tidemark {
+
+// Kernels of one class reach a similar share of a device's peak.
+enum class OperatorClass : std::uint8_t {
+  kNone,  // costs nothing on the device: a view, a counter
+  kMatmul,
+  kAttention,
+  kConvolution,
+  kConvolutionBackwardData,
+  kConvolutionBackwardWeight,
+  kDepthwiseConvolution,
+  kNormalization,
+  kSoftmax,
+  kElementwise,
+  kReduction,
+  kPooling,
+  kEmbedding,
+  kOptimizer,
+  kMemset,
+  kFixed,  // takes `fixed`, whatever the device: nodes of a cost graph
+};
+inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) + 1;
+
+[[nodiscard]] constexpr std::string_view name_of(OperatorClass c) {
+  constexpr std::string_view kNames[] = {
+      "none",          "matmul",       "attention", "convolution", "convolution_backward_data",
+      "convolution_backward_weight", "depthwise_convolution", "normalization", "softmax",
+      "elementwise",   "reduction",    "pooling",   "embedding",   "optimizer", "memset", "fixed"};
+  return kNames[static_cast<int>(c)];
+}
+
+struct Work {
+  OperatorClass op_class = OperatorClass::kNone;
+  DType dtype = DType::kFloat32;  // of the arithmetic: selects the device's peak
+  Flops flops;
+  Bytes read;     // compulsory traffic: each operand once
+  Bytes written;
+  // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, causal};
+  // otherwise unused.
+  std::array<std::int64_t, 4> extent{};
+  int launches = 1;  // kernels that one call of the framework starts
+  Duration fixed{};  // kFixed only
+};
+
+}  // namespace tidemark

@@ -1,0 +1,120 @@
+// Writes forward graphs the way PyTorch modules are written: one function per torch function, layers
+// as scopes. Presets, importers and YAML layer lists all build through it, so a composite such as
+// matmul of head-split views makes the same copies everywhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/graph.hpp"
+
+namespace tidemark {
+
+enum class AttentionKind { kMath, kFlash };
+
+struct Conv2dOptions {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+class ModelBuilder {
+ public:
+  // Parameters, buffers and activations are made in `dtype`.
+  ModelBuilder(std::string model_name, DType dtype);
+
+  // Modules. A Scope names what is added while it exists: nested scopes are joined by dots.
+  //   auto block = builder.block("h.3");   // a repeated block, numbered in order
+  //   auto attn = builder.scope("attn");   // layer "h.3.attn"
+  class Scope {
+   public:
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope();
+    // A Python variable of this module's forward(): `tensor` lives until the scope ends.
+    void local(TensorId tensor) { locals_.push_back(tensor); }
+
+   private:
+    friend class ModelBuilder;
+    Scope(ModelBuilder& builder, LayerId outer) : builder_(builder), outer_(outer) {}
+    ModelBuilder& builder_;
+    LayerId outer_;
+    std::vector<TensorId> locals_;
+  };
+  [[nodiscard]] Scope scope(std::string_view module);
+  [[nodiscard]] Scope block(std::string_view module);
+
+  // Roots. Names are prefixed by the scope: "h.3.attn.c_attn.weight".
+  TensorId parameter(std::string_view tensor_name, Shape shape);
+  TensorId buffer(std::string_view tensor_name, Shape shape, DType dtype);
+  TensorId input(std::string_view tensor_name, Shape shape, DType dtype);
+
+  // Any node; the functions below are shorthands and composites.
+  TensorId add(std::string_view family, std::vector<TensorId> inputs, Attributes attributes = {});
+  std::vector<TensorId> add_many(std::string_view family, std::vector<TensorId> inputs, Attributes attributes);
+
+  // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
+  TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);
+  TensorId linear_with(TensorId x, TensorId weight, TensorId bias = {});  // tied weights
+  TensorId embedding(std::string_view module, TensorId indices, std::int64_t rows, std::int64_t width,
+                     TensorId* weight = nullptr);
+  TensorId layer_norm(std::string_view module, TensorId x, bool bias = true);
+  // `eager`: the decomposed form of Hugging Face's modules, which keeps more than a fused kernel.
+  TensorId rms_norm(std::string_view module, TensorId x, bool eager);
+  TensorId batch_norm(std::string_view module, TensorId x);
+  TensorId conv2d(std::string_view module, TensorId x, std::int64_t out_channels, Conv2dOptions options);
+  TensorId max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
+  TensorId avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
+  TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)
+  // relu, gelu (approximate: "none" | "tanh" | "new" for HF's composed gelu_new), silu, ...
+  TensorId activation(std::string_view kind, TensorId x, bool in_place = false);
+  TensorId softmax(TensorId x);  // over the last axis
+  TensorId dropout(TensorId x, double p, bool in_place = false);
+  TensorId add_tensors(TensorId a, TensorId b, bool in_place = false);
+  TensorId multiply(TensorId a, TensorId b);
+  TensorId scale(TensorId x);  // by a Python scalar
+  TensorId masked_fill(TensorId x, TensorId mask_source);  // x where buffer == 0
+  TensorId cast(TensorId x, DType dtype);
+  // Shapes. Views where torch makes views; reshape and contiguous copy where torch copies.
+  TensorId view(TensorId x, Shape shape);
+  TensorId reshape(TensorId x, Shape shape);
+  TensorId transpose(TensorId x, int axis_a, int axis_b);
+  TensorId contiguous(TensorId x);
+  TensorId expand(TensorId x, Shape shape);
+  TensorId flatten(TensorId x, int from_axis);
+  std::vector<TensorId> split(TensorId x, std::int64_t size, int axis);
+  TensorId cat(std::vector<TensorId> parts, int axis);
+  // torch.matmul: batch axes are flattened, operands copied where their strides demand it, bmm.
+  TensorId matmul(TensorId a, TensorId b);
+  TensorId rotary(TensorId x, TensorId cos, TensorId sin);
+  // scaled_dot_product_attention on [batch, heads, length, width]. kMath is written out as in
+  // nanoGPT: matmul, scale, masked_fill with `mask` (if causal), softmax, dropout, matmul.
+  TensorId attention(TensorId q, TensorId k, TensorId v, AttentionKind kind, bool causal, double dropout_p,
+                     TensorId mask);
+  // Mean cross-entropy; int64 targets of the logits' shape without the class axis (the last axis for
+  // rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
+  void cross_entropy_loss(TensorId logits);
+  void mse_loss(TensorId prediction);
+
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensors[id]; }
+  [[nodiscard]] const Shape& shape(TensorId id) const { return graph_.tensors[id].shape; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  void set_samples(std::int64_t samples, std::int64_t tokens);
+  void set_output(TensorId logits) { graph_.logits = logits; }
+  [[nodiscard]] Graph finish();
+
+ private:
+  [[nodiscard]] std::string qualified(std::string_view tensor_name) const;
+  [[nodiscard]] LayerId child_layer(std::string_view module, int block);
+
+  Graph graph_;
+  DType dtype_;
+  LayerId layer_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,221 @@
+#include "graph/models/llama.hpp"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/models/language.hpp"
+#include "graph/models/model_limits.hpp"
+#include "graph/models/preset.hpp"
+
+namespace tidemark {
+
+namespace {
+
+class LlamaBuilder {
+ public:
+  LlamaBuilder(const LlamaConfig& config, const std::string& name, const ModelOptions& options)
+      : config_(config),
+        options_(options),
+        sequence_(sequence_of(options, config.positions, false)),
+        head_width_(config.head_width.value_or(config.width / config.heads)),
+        builder_(name, options.dtype) {}
+
+  Graph build() {
+    check_transformer_size({.batch = options_.micro_batch,
+                            .sequence = sequence_,
+                            .heads = config_.heads,
+                            .ffn = config_.ffn,
+                            .vocab = config_.vocab});
+    ModelBuilder& b = builder_;
+    const TensorId tokens = b.input("tokens", {options_.micro_batch, sequence_}, DType::kInt64);
+    // transformers computes cos and sin once per forward pass and shares them among all layers;
+    // here they are buffers of the same size.
+    cos_ = b.buffer("rotary_emb.cos", {sequence_, head_width_}, b.dtype());
+    sin_ = b.buffer("rotary_emb.sin", {sequence_, head_width_}, b.dtype());
+    if (options_.attention == AttentionKind::kMath) {
+      mask_ = b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype());
+    }
+    TensorId token_weight;
+    TensorId x = b.embedding("embed_tokens", tokens, config_.vocab, config_.width, &token_weight);
+    for (std::int64_t i = 0; i < config_.layers; ++i)
+      x = block(i, x);
+    x = b.rms_norm("norm", x, true);
+    const TensorId logits =
+        config_.tie ? b.linear_with(x, token_weight) : b.linear("lm_head", x, config_.vocab, false);
+    b.set_output(logits);
+    b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
+    add_language_loss(b, logits, options_.loss, true);
+    return checked(b.finish());
+  }
+
+ private:
+  TensorId block(std::int64_t index, TensorId x) {
+    ModelBuilder& b = builder_;
+    const auto scope = b.block(fmt::format("layers.{}", index));
+    x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, true)));
+    return b.add_tensors(x, feed_forward(b.rms_norm("post_attention_layernorm", x, true)));
+  }
+
+  TensorId attention(TensorId x) {
+    ModelBuilder& b = builder_;
+    auto scope = b.scope("self_attn");
+    scope.local(x);
+    TensorId q = project("q_proj", x, config_.heads);
+    TensorId k = project("k_proj", x, config_.kv_heads);
+    TensorId v = project("v_proj", x, config_.kv_heads);
+    q = b.rotary(q, cos_, sin_);
+    k = b.rotary(k, cos_, sin_);
+    k = repeat_heads(b, k, config_.heads);
+    v = repeat_heads(b, v, config_.heads);
+    // The variables of forward(); the projections before rotation and repetition have been
+    // overwritten by now.
+    scope.local(q);
+    scope.local(k);
+    scope.local(v);
+    const TensorId y = options_.attention == AttentionKind::kMath
+                           ? eager_attention(q, k, v)
+                           : b.attention(q, k, v, AttentionKind::kFlash, true, dropout(), {});
+    return b.linear("o_proj", merge_heads(b, y), config_.width, config_.output_bias);
+  }
+
+  TensorId project(std::string_view module, TensorId x, std::int64_t heads) {
+    const TensorId y = builder_.linear(module, x, heads * head_width_, config_.attention_bias);
+    return split_heads(builder_, y, heads);
+  }
+
+  // transformers' eager_attention_forward: the mask is added, and softmax runs in fp32.
+  TensorId eager_attention(TensorId q, TensorId k, TensorId v) {
+    ModelBuilder& b = builder_;
+    TensorId scores = b.scale(b.matmul(q, b.transpose(k, 2, 3)));
+    scores = b.add_tensors(scores, mask_);
+    const DType narrow = b.tensor(scores).dtype;
+    if (narrow != DType::kFloat32) scores = b.cast(scores, DType::kFloat32);
+    scores = b.softmax(scores);
+    if (narrow != DType::kFloat32) scores = b.cast(scores, narrow);
+    return b.matmul(b.dropout(scores, dropout()), v);
+  }
+
+  // down_proj(act_fn(gate_proj(x)) * up_proj(x))
+  TensorId feed_forward(TensorId x) {
+    ModelBuilder& b = builder_;
+    auto scope = b.scope("mlp");
+    scope.local(x);
+    const TensorId gate =
+        activate(b, config_.activation, b.linear("gate_proj", x, config_.ffn, config_.ffn_bias));
+    const TensorId up = b.linear("up_proj", x, config_.ffn, config_.ffn_bias);
+    return b.linear("down_proj", b.multiply(gate, up), config_.width, config_.ffn_bias);
+  }
+
+  [[nodiscard]] double dropout() const {
+    return options_.dropout.value_or(config_.attention_dropout);
+  }
+
+  const LlamaConfig& config_;
+  const ModelOptions& options_;
+  std::int64_t sequence_;
+  std::int64_t head_width_;
+  ModelBuilder builder_;
+  TensorId cos_;
+  TensorId sin_;
+  TensorId mask_;
+};
+
+// Touvron et al. 2023 (Llama 2) and Grattafiori et al. 2024 (Llama 3), sizes as in the published
+// config.json.
+constexpr std::int64_t kLlama3Vocabulary = 128256;
+
+LlamaConfig llama_2_7b() {
+  return {.layers = 32,
+          .width = 4096,
+          .heads = 32,
+          .kv_heads = 32,
+          .ffn = 11008,
+          .vocab = 32000,
+          .positions = 4096};
+}
+
+LlamaConfig llama_3_8b() {
+  return {.layers = 32,
+          .width = 4096,
+          .heads = 32,
+          .kv_heads = 8,
+          .ffn = 14336,
+          .vocab = kLlama3Vocabulary,
+          .positions = 8192};
+}
+
+LlamaConfig llama_3_2_1b() {
+  return {.layers = 16,
+          .width = 2048,
+          .heads = 32,
+          .kv_heads = 8,
+          .ffn = 8192,
+          .vocab = kLlama3Vocabulary,
+          .positions = 131072,
+          .tie = true};
+}
+
+}  // namespace
+
+LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig config) {
+  const Decoder& d = overrides;
+  config.layers = d.optional<std::int64_t>("layers", config.layers, up_to(kMaxLayers));
+  config.width = d.optional<std::int64_t>("width", config.width, up_to(kMaxWidth));
+  config.heads = d.optional<std::int64_t>("heads", config.heads, up_to(kMaxHeads));
+  config.kv_heads = d.optional<std::int64_t>("kv_heads", config.kv_heads, up_to(kMaxHeads));
+  if (const auto head_width = d.maybe<std::int64_t>("head_width", up_to(kMaxWidth))) {
+    config.head_width = head_width;
+  }
+  config.ffn = d.optional<std::int64_t>("ffn", config.ffn, up_to(kMaxWidth));
+  config.vocab = d.optional<std::int64_t>("vocab", config.vocab, up_to(kMaxVocabulary));
+  config.positions = d.optional<std::int64_t>("sequence", config.positions, up_to(kMaxSequence));
+  config.activation = d.optional_word("activation", activation_names(), config.activation);
+  config.attention_dropout = d.optional<double>("dropout", config.attention_dropout, between(0, 1));
+  config.tie = d.optional<bool>("tie", config.tie);
+  check_llama_heads(d, {.heads = "heads", .kv_heads = "kv_heads", .head_width = "head_width"},
+                    config);
+  return config;
+}
+
+void check_llama_heads(const Decoder& config, const LlamaKeys& keys, const LlamaConfig& llama) {
+  require_divides(config, keys.kv_heads, llama.kv_heads, "key-value heads", llama.heads,
+                  fmt::format("{} attention heads", llama.heads));
+  if (!llama.head_width) {
+    require_divides(config, keys.heads, llama.heads, "heads", llama.width,
+                    fmt::format("a width of {}", llama.width));
+  }
+  const std::int64_t head_width = llama.head_width.value_or(llama.width / llama.heads);
+  if (head_width % 2 != 0) {
+    config.fail_at(llama.head_width ? keys.head_width : keys.heads,
+                   fmt::format("each head would be {} wide; rotary positions turn pairs of "
+                               "elements, so it must be even",
+                               head_width));
+  }
+  if (llama.heads * head_width > kMaxWidth) {
+    config.fail_at(keys.head_width, fmt::format("{} heads of width {} are wider than {} together",
+                                                llama.heads, head_width, kMaxWidth));
+  }
+}
+
+Graph build_llama(const LlamaConfig& config, const std::string& name, const ModelOptions& options) {
+  check_options(options);
+  return LlamaBuilder(config, name, options).build();
+}
+
+std::vector<ModelPreset> llama_presets() {
+  const auto preset = [](std::string name, std::string summary, LlamaConfig config) {
+    return make_preset<LlamaConfig>(std::move(name), "language", std::move(summary),
+                                    std::move(config), decode_llama, build_llama);
+  };
+  return {
+      preset("llama", "Llama as Hugging Face writes it, with free sizes", {}),
+      preset("llama-2-7b", "Llama 2, 6.74 B parameters", llama_2_7b()),
+      preset("llama-3-8b", "Llama 3, 8.03 B parameters, grouped queries", llama_3_8b()),
+      preset("llama-3.2-1b", "Llama 3.2, 1.24 B parameters, tied embeddings", llama_3_2_1b()),
+  };
+}
+
+}  // namespace tidemark

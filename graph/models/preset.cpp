@@ -1,0 +1,43 @@
+#include "graph/models/preset.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+
+std::vector<ModelPreset> all_presets() {
+  std::vector<ModelPreset> presets;
+  for (std::vector<ModelPreset> family :
+       {mlp_presets(), gpt_presets(), llama_presets(), resnet_presets()}) {
+    std::move(family.begin(), family.end(), std::back_inserter(presets));
+  }
+  return presets;
+}
+
+ModelPreset find_preset(std::string_view name, const Location& where, const std::string& path) {
+  std::vector<std::string> names;
+  for (ModelPreset& preset : all_presets()) {
+    if (preset.name == name) return std::move(preset);
+    names.push_back(std::move(preset.name));
+  }
+  std::string hint = did_you_mean(name, names);
+  if (hint.empty()) hint = fmt::format("; known are {}", fmt::join(names, ", "));
+  throw UserError(where, path, fmt::format("no model is called '{}'{}", name, hint));
+}
+
+bool is_preset(std::string_view name) {
+  const std::vector<ModelPreset> presets = all_presets();
+  return std::any_of(presets.begin(), presets.end(),
+                     [&](const ModelPreset& preset) { return preset.name == name; });
+}
+
+std::vector<ParameterNote> parameters_of(const ModelPreset& preset) {
+  std::vector<ParameterNote> notes;
+  preset.decode(Decoder::describing(notes));
+  return notes;
+}
+
+}  // namespace tidemark

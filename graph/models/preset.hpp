@@ -1,0 +1,64 @@
+// Models by name: architectures with free sizes (gpt, llama, mlp, resnet50) and published models
+// whose sizes are data (gpt2-xl, llama-3-8b). Every parameter can be overridden:
+//   model: {preset: gpt2, layers: 24}
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/decoder.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/ir/graph.hpp"
+#include "graph/models/model_options.hpp"
+
+namespace tidemark {
+
+struct ModelPreset {
+  std::string name;
+  std::string_view group;  // "language", "vision", "basic"
+  std::string summary;     // one line for `tidemark list models`
+  // Reads and checks the parameters; every key that is none of them is an error, except for those
+  // that the caller has asked for before (`preset`).
+  std::function<void(const Decoder&)> decode;
+  // decode(), then the forward graph with its loss. Throws UserError.
+  std::function<Graph(const Decoder& overrides, const ModelOptions&)> build;
+};
+
+// Sorted by group, then in the order of the architectures' files.
+[[nodiscard]] std::vector<ModelPreset> all_presets();
+// Throws UserError at `where` with the nearest name.
+[[nodiscard]] ModelPreset find_preset(std::string_view name, const Location& where = {},
+                                      const std::string& path = {});
+[[nodiscard]] bool is_preset(std::string_view name);
+// For `tidemark describe`.
+[[nodiscard]] std::vector<ParameterNote> parameters_of(const ModelPreset& preset);
+
+// A preset from a configuration, a function that reads overrides of it and one that builds it.
+template <class Config>
+[[nodiscard]] ModelPreset make_preset(std::string name, std::string_view group, std::string summary,
+                                      Config config, Config (*decode)(const Decoder&, Config),
+                                      Graph (*build)(const Config&, const std::string&,
+                                                     const ModelOptions&)) {
+  ModelPreset preset{.name = name, .group = group, .summary = std::move(summary)};
+  preset.decode = [config, decode](const Decoder& overrides) {
+    static_cast<void>(decode(overrides, config));
+    overrides.finish();
+  };
+  preset.build = [config, decode, build, name](const Decoder& overrides,
+                                               const ModelOptions& options) {
+    const Config chosen = decode(overrides, config);
+    overrides.finish();
+    return build(chosen, name, options);
+  };
+  return preset;
+}
+
+// The presets of each architecture's file.
+[[nodiscard]] std::vector<ModelPreset> mlp_presets();
+[[nodiscard]] std::vector<ModelPreset> gpt_presets();
+[[nodiscard]] std::vector<ModelPreset> llama_presets();
+[[nodiscard]] std::vector<ModelPreset> resnet_presets();
+
+}  // namespace tidemark

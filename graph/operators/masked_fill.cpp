@@ -1,0 +1,60 @@
+// x.masked_fill(source == 0, value), as causal masks are applied.
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kX = 0;
+constexpr std::size_t kSource = 1;  // broadcasts to x
+
+void infer(Inference& inference) {
+  const Tensor& x = inference.input(kX);
+  const Shape shape = broadcast_shapes(inference, x.shape, inference.input(kSource).shape);
+  inference.require(shape == x.shape, "the mask is larger than what it masks");
+  create_elementwise(inference, x.shape, x.dtype);
+}
+
+Bytes mask_bytes(const NodeView& node) {
+  return Bytes(node.input(kSource).elements() * size_of(DType::kBool));
+}
+
+// The comparison makes the mask, in the shape of its source: it is not broadcast in memory.
+ForwardKernel forward(const NodeView& node) {
+  ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kElementwise, 1)};
+  kernel.work.read += mask_bytes(node);
+  kernel.work.written += mask_bytes(node);
+  kernel.work.launches = 2;
+  if (!node.output().requires_grad) kernel.workspace = mask_bytes(node);
+  return kernel;
+}
+
+void save(SavedSet& saved) {
+  saved.extra("mask", saved.node().input(kSource).shape, DType::kBool);
+}
+
+void backward(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor result = create_dense(b, "input_gradient", gradient);
+  b.launch_elementwise("masked_fill.backward", {gradient, b.saved("mask")}, result);
+  b.set_input_gradient(kX, result);
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {.name = "masked_fill",
+     .summary = "a constant where a buffer is zero; keeps the bool mask",
+     .infer = infer,
+     .forward = forward,
+     .save = save,
+     .backward = backward},
+};
+
+}  // namespace
+
+std::span<const OperatorFamily> masked_fill_families() {
+  return kFamilies;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,30 @@
+// The files of this folder, each with the families it defines.
+#pragma once
+
+#include <span>
+
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+
+[[nodiscard]] std::span<const OperatorFamily> linear_families();
+[[nodiscard]] std::span<const OperatorFamily> bmm_families();
+[[nodiscard]] std::span<const OperatorFamily> attention_families();
+[[nodiscard]] std::span<const OperatorFamily> embedding_families();
+[[nodiscard]] std::span<const OperatorFamily> layer_norm_families();
+[[nodiscard]] std::span<const OperatorFamily> batch_norm_families();
+[[nodiscard]] std::span<const OperatorFamily> softmax_families();
+[[nodiscard]] std::span<const OperatorFamily> loss_families();
+[[nodiscard]] std::span<const OperatorFamily> dropout_families();
+[[nodiscard]] std::span<const OperatorFamily> activation_families();
+[[nodiscard]] std::span<const OperatorFamily> elementwise_families();
+[[nodiscard]] std::span<const OperatorFamily> masked_fill_families();
+[[nodiscard]] std::span<const OperatorFamily> convolution_families();
+[[nodiscard]] std::span<const OperatorFamily> pooling_families();
+[[nodiscard]] std::span<const OperatorFamily> view_families();
+[[nodiscard]] std::span<const OperatorFamily> slice_families();
+[[nodiscard]] std::span<const OperatorFamily> rotary_families();
+[[nodiscard]] std::span<const OperatorFamily> reduction_families();
+[[nodiscard]] std::span<const OperatorFamily> creation_families();
+
+}  // namespace tidemark

@@ -1,0 +1,197 @@
+#include "hwprofiles/cost_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace tidemark {
+namespace {
+
+struct Tile {
+  std::int64_t m;
+  std::int64_t n;
+};
+
+// Output tiles of cuBLAS and CUTLASS kernels.
+constexpr std::array<Tile, 8> kTiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}, {64, 32}, {32, 64}}};
+constexpr std::array<std::int64_t, 5> kSplits = {1, 2, 4, 8, 16};  // of the reduction
+constexpr std::int64_t kShortestSplit = 32;                        // elements of the reduction
+constexpr double kFullTile = 128.0 * 128.0;                        // area that runs at full rate
+constexpr double kPartialBytes = 4;  // fp32 partial results of a split reduction
+
+// Doubles hold integers exactly up to 2^53, far above any extent.
+double real(std::int64_t count) {
+  return static_cast<double>(count);
+}
+
+double seconds_of(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+Duration nanoseconds_of(double seconds) {
+  return Duration(std::max<std::int64_t>(1, std::llround(seconds * 1e9)));
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight;
+}
+
+bool runs_on_tensor_cores(DType type) {
+  return type != DType::kFloat64 && type != DType::kFloat32;
+}
+
+// Classes whose bandwidth share was measured on tensors larger than L2.
+bool profits_from_cache(OperatorClass op_class) {
+  switch (op_class) {
+    case OperatorClass::kDepthwiseConvolution:
+    case OperatorClass::kNormalization:
+    case OperatorClass::kSoftmax:
+    case OperatorClass::kElementwise:
+    case OperatorClass::kReduction:
+    case OperatorClass::kPooling:
+      return true;
+    default:
+      return false;
+  }
+}
+
+double interpolate(double from, double to, double weight) {
+  return from + (to - from) * weight;
+}
+
+// The curve at `width`, between its two neighbours; beyond the ends the last one holds.
+AttentionCurve curve_at(std::span<const AttentionCurve> curves, std::int64_t width) {
+  const auto above = std::find_if(curves.begin(), curves.end(), [width](const AttentionCurve& c) {
+    return c.head_width >= width;
+  });
+  if (above == curves.begin()) return curves.front();
+  if (above == curves.end()) return curves.back();
+  const AttentionCurve& low = *(above - 1);
+  const AttentionCurve& high = *above;
+  const double weight = real(width - low.head_width) / real(high.head_width - low.head_width);
+  return {
+      .head_width = static_cast<int>(width),
+      .share = interpolate(low.share, high.share, weight),
+      .half_length = interpolate(low.half_length, high.half_length, weight),
+      .causal_share = interpolate(low.causal_share, high.causal_share, weight),
+      .causal_half_length = interpolate(low.causal_half_length, high.causal_half_length, weight)};
+}
+
+}  // namespace
+
+Duration CostModel::duration(const Work& work) const {
+  if (work.op_class == OperatorClass::kNone) return Duration(0);
+  if (work.op_class == OperatorClass::kFixed) return work.fixed;
+  if (work.op_class == OperatorClass::kMatmul) {
+    return nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
+  }
+  return nanoseconds_of(launch_seconds(work) +
+                        std::max(compute_seconds(work), memory_seconds(work)));
+}
+
+Duration CostModel::dispatch_duration(const Work& work) const {
+  return profile_.host.dispatch + profile_.host.launch * std::max(0, work.launches - 1);
+}
+
+Duration CostModel::copy_duration(Bytes bytes, CopyDirection direction) const {
+  const LinkProfile& link = direction == CopyDirection::kHostToDevice
+                                ? profile_.links.host_to_device
+                                : profile_.links.device_to_host;
+  return link.latency + nanoseconds_of(real(bytes.count) / link.alone.value);
+}
+
+double CostModel::launch_seconds(const Work& work) const {
+  Duration floor = profile_.launch.kernel * work.launches;
+  if (work.op_class == OperatorClass::kMatmul) floor += profile_.launch.matmul;
+  if (is_convolution(work.op_class)) floor += profile_.launch.convolution;
+  return seconds_of(floor);
+}
+
+double CostModel::memory_seconds(const Work& work) const {
+  const Bytes traffic = work.read + work.written;
+  const double share = profile_.bandwidth[static_cast<std::size_t>(work.op_class)];
+  const double hbm = profile_.hbm.bandwidth.value;
+  const bool resident = profits_from_cache(work.op_class) && traffic <= profile_.l2.usable;
+  const double hit = resident ? profile_.l2.residency : 0;
+  return real(traffic.count) / share * (hit / profile_.l2.bandwidth.value + (1 - hit) / hbm);
+}
+
+double CostModel::compute_seconds(const Work& work) const {
+  if (!(work.flops.count > 0)) return 0;
+  if (work.op_class == OperatorClass::kAttention) return work.flops.count / attention_rate(work);
+  if (is_convolution(work.op_class)) return work.flops.count / convolution_rate(work);
+  return work.flops.count / vector_rate(work.dtype);
+}
+
+// Work without extents (a product hidden in a composite operator) is timed as one of full tiles.
+double CostModel::matmul_seconds(const Work& work) const {
+  const auto [m, n, k, batch] = work.extent;
+  const DType type = matrix_type(profile_, work.dtype);
+  const MatrixRate& rate = profile_.matrix[static_cast<std::size_t>(type)];
+  const double peak = rate.matmul_share * rate.peak.value;
+  const double memory = memory_seconds(work);
+  if (m < 1 || n < 1 || k < 1 || batch < 1) return std::max(work.flops.count / peak, memory);
+
+  const TileModel& model =
+      runs_on_tensor_cores(type) ? profile_.tensor_core_tile : profile_.cuda_core_tile;
+  const double partial =
+      kPartialBytes * real(m) * real(n) * real(batch) /
+      (profile_.bandwidth[static_cast<std::size_t>(work.op_class)] * profile_.hbm.bandwidth.value);
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Tile tile : kTiles) {
+    const double area = real(tile.m) * real(tile.n);
+    const double tile_rate = peak / profile_.multiprocessors *
+                             std::min(1.0, std::pow(area / kFullTile, model.small_tile_exponent));
+    for (const std::int64_t splits : kSplits) {
+      if (splits > 1 && k / splits < kShortestSplit) break;
+      const std::int64_t blocks = ceil_div(m, tile.m) * ceil_div(n, tile.n) * batch * splits;
+      const double waves = real(ceil_div(blocks, profile_.multiprocessors));
+      const double compute =
+          waves * 2 * area * (real(k) / real(splits) + model.prologue) / tile_rate;
+      const double traffic = memory + (splits > 1 ? 2 * real(splits) * partial : 0);
+      fastest = std::min(fastest, std::max(compute, traffic));
+    }
+  }
+  return fastest;
+}
+
+double CostModel::attention_rate(const Work& work) const {
+  const std::int64_t key_length = std::max<std::int64_t>(1, work.extent[1]);
+  const bool causal = (work.extent[3] & kAttentionCausal) != 0;
+  const bool backward = (work.extent[3] & kAttentionBackward) != 0;
+  const AttentionCurve curve =
+      curve_at(backward ? profile_.attention_backward : profile_.attention_forward, work.extent[2]);
+  const DType type = matrix_type(profile_, work.dtype);
+  const double peak = profile_.matrix[static_cast<std::size_t>(type)].peak.value;
+  const double share = causal ? curve.causal_share : curve.share;
+  const double half_length = causal ? curve.causal_half_length : curve.half_length;
+  return peak * share / (1 + half_length / real(key_length));
+}
+
+double CostModel::convolution_rate(const Work& work) const {
+  const ConvolutionShare& share = work.op_class == OperatorClass::kConvolutionBackwardData
+                                      ? profile_.convolution_backward_data
+                                  : work.op_class == OperatorClass::kConvolutionBackwardWeight
+                                      ? profile_.convolution_backward_weight
+                                      : profile_.convolution_forward;
+  const DType type = matrix_type(profile_, work.dtype);
+  return profile_.matrix[static_cast<std::size_t>(type)].peak.value *
+         (runs_on_tensor_cores(type) ? share.tensor_cores : share.cuda_cores);
+}
+
+double CostModel::vector_rate(DType type) const {
+  const FlopsPerSecond peak = type == DType::kFloat64 ? profile_.vector.fp64 : profile_.vector.fp32;
+  return profile_.vector.share * peak.value;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,225 @@
+#include "hwprofiles/device_profile.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace tidemark {
+namespace {
+
+constexpr Range kPositive = at_least(1e-9);
+// Winograd convolutions do less work than is counted, so shares of the peak may exceed 1.
+constexpr Range kShare = between(1e-6, 4);
+constexpr Range kFraction = between(0, 1);
+
+DType wider_type(DType type) {
+  return type == DType::kFloat8 ? DType::kFloat16 : DType::kFloat32;
+}
+
+std::size_t index_of(DType type) {
+  return static_cast<std::size_t>(type);
+}
+
+// Matrix products are timed in these types; fp64 and fp32 exist everywhere.
+constexpr std::array<DType, 7> kMatrixTypes = {DType::kFloat64, DType::kFloat32,  DType::kTf32,
+                                               DType::kFloat16, DType::kBFloat16, DType::kFloat8,
+                                               DType::kInt8};
+
+std::array<MatrixRate, kDTypes> decode_peaks(const FigureReader& peaks) {
+  std::array<MatrixRate, kDTypes> rates;
+  for (const DType type : kMatrixTypes) {
+    const bool everywhere = type == DType::kFloat64 || type == DType::kFloat32;
+    FlopsPerSecond& peak = rates[index_of(type)].peak;
+    peak = everywhere ? peaks.required<FlopsPerSecond>(name_of(type), kPositive)
+                      : peaks.maybe<FlopsPerSecond>(name_of(type), kPositive).value_or(peak);
+  }
+  peaks.finish();
+  return rates;
+}
+
+// A share is needed for every type that has a peak.
+void decode_matmul_shares(const FigureReader& shares, std::array<MatrixRate, kDTypes>& rates) {
+  for (const DType type : kMatrixTypes) {
+    MatrixRate& rate = rates[index_of(type)];
+    if (rate.peak.value > 0) {
+      rate.matmul_share = shares.required<double>(name_of(type), kShare);
+    } else if (shares.maybe<double>(name_of(type), kShare)) {
+      shares.decoder().fail_at(name_of(type),
+                               "a share of a peak that the profile does not state; add peaks." +
+                                   std::string(name_of(type)));
+    }
+  }
+  shares.finish();
+}
+
+TileModel decode_tile(const FigureReader& tile) {
+  const TileModel model{
+      .small_tile_exponent = tile.required<double>("small_tile_exponent", between(0, 2)),
+      .prologue = tile.required<double>("prologue", at_least(0))};
+  tile.finish();
+  return model;
+}
+
+ConvolutionShare decode_convolution(const FigureReader& share) {
+  const ConvolutionShare shares{.tensor_cores = share.required<double>("tensor_cores", kShare),
+                                .cuda_cores = share.required<double>("cuda_cores", kShare)};
+  share.finish();
+  return shares;
+}
+
+std::vector<AttentionCurve> decode_attention(const FigureReader& widths) {
+  std::vector<AttentionCurve> curves;
+  for (const auto& [key, curve] : widths.groups()) {
+    int width = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), width);
+    if (error != std::errc() || end != key.data() + key.size() || width < 1) {
+      widths.decoder().fail_at(key, "expected a head width in elements, like 128");
+    }
+    curves.push_back(
+        {.head_width = width,
+         .share = curve.required<double>("share", kShare),
+         .half_length = curve.required<double>("half_length", at_least(0)),
+         .causal_share = curve.required<double>("causal_share", kShare),
+         .causal_half_length = curve.required<double>("causal_half_length", at_least(0))});
+    curve.finish();
+  }
+  if (curves.empty()) widths.decoder().fail("expected at least one head width");
+  widths.finish();
+  std::sort(curves.begin(), curves.end(), [](const AttentionCurve& a, const AttentionCurve& b) {
+    return a.head_width < b.head_width;
+  });
+  return curves;
+}
+
+std::array<double, kOperatorClasses> decode_bandwidth(const FigureReader& shares) {
+  std::array<double, kOperatorClasses> bandwidth{};
+  for (int c = 0; c < kOperatorClasses; ++c) {
+    const auto op_class = static_cast<OperatorClass>(c);
+    if (op_class == OperatorClass::kNone || op_class == OperatorClass::kFixed) continue;
+    bandwidth[static_cast<std::size_t>(c)] = shares.required<double>(name_of(op_class), kShare);
+  }
+  shares.finish();
+  return bandwidth;
+}
+
+void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
+  decode_matmul_shares(efficiency.group("matmul"), profile.matrix);
+  const FigureReader tile = efficiency.group("tile");
+  profile.tensor_core_tile = decode_tile(tile.group("tensor_cores"));
+  profile.cuda_core_tile = decode_tile(tile.group("cuda_cores"));
+  tile.finish();
+  const FigureReader convolution = efficiency.group("convolution");
+  profile.convolution_forward = decode_convolution(convolution.group("forward"));
+  profile.convolution_backward_data = decode_convolution(convolution.group("backward_data"));
+  profile.convolution_backward_weight = decode_convolution(convolution.group("backward_weight"));
+  convolution.finish();
+  const FigureReader attention = efficiency.group("attention");
+  profile.attention_forward = decode_attention(attention.group("forward"));
+  profile.attention_backward = decode_attention(attention.group("backward"));
+  attention.finish();
+  profile.bandwidth = decode_bandwidth(efficiency.group("bandwidth"));
+  efficiency.finish();
+}
+
+MemoryProfile decode_hbm(const FigureReader& hbm) {
+  const MemoryProfile memory{.capacity = hbm.required<Bytes>("capacity", kPositive),
+                             .bandwidth = hbm.required<BytesPerSecond>("bandwidth", kPositive)};
+  hbm.finish();
+  return memory;
+}
+
+CacheProfile decode_l2(const FigureReader& l2) {
+  const CacheProfile cache{.capacity = l2.required<Bytes>("capacity"),
+                           .usable = l2.required<Bytes>("usable"),
+                           .bandwidth = l2.required<BytesPerSecond>("bandwidth", kPositive),
+                           .residency = l2.required<double>("residency", kFraction)};
+  l2.finish();
+  return cache;
+}
+
+VectorProfile decode_vector(const FigureReader& vector) {
+  const VectorProfile rates{.fp64 = vector.required<FlopsPerSecond>("fp64", kPositive),
+                            .fp32 = vector.required<FlopsPerSecond>("fp32", kPositive),
+                            .share = vector.required<double>("share", kShare)};
+  vector.finish();
+  return rates;
+}
+
+LaunchProfile decode_launch(const FigureReader& launch) {
+  const LaunchProfile floors{.kernel = launch.required<Duration>("kernel"),
+                             .matmul = launch.required<Duration>("matmul"),
+                             .convolution = launch.required<Duration>("convolution")};
+  launch.finish();
+  return floors;
+}
+
+HostProfile decode_host(const FigureReader& host) {
+  const HostProfile profile{
+      .memory = host.required<Bytes>("memory"),
+      .dispatch = host.required<Duration>("dispatch"),
+      .launch = host.required<Duration>("launch"),
+      .synchronize = host.required<Duration>("synchronize"),
+      .device_malloc = host.required<Duration>("device_malloc"),
+      .device_free = host.required<Duration>("device_free"),
+      .pinned_allocation = host.required<BytesPerSecond>("pinned_allocation", kPositive),
+      .optimizer_bandwidth = host.required<BytesPerSecond>("optimizer_bandwidth", kPositive)};
+  host.finish();
+  return profile;
+}
+
+LinkProfile decode_link(const FigureReader& link) {
+  const LinkProfile profile{.alone = link.required<BytesPerSecond>("alone", kPositive),
+                            .duplex = link.required<BytesPerSecond>("duplex", kPositive),
+                            .latency = link.required<Duration>("latency")};
+  if (profile.duplex > profile.alone) {
+    link.decoder().fail_at("duplex", "a link is not faster while the other direction is busy");
+  }
+  link.finish();
+  return profile;
+}
+
+LinksProfile decode_links(const FigureReader& links) {
+  const LinksProfile profile{.host_to_device = decode_link(links.group("h2d")),
+                             .device_to_host = decode_link(links.group("d2h")),
+                             .pageable_share = links.required<double>("pageable_share", kShare),
+                             .hbm_tax = links.required<double>("hbm_tax", at_least(0)),
+                             .nvlink = links.required<BytesPerSecond>("nvlink")};
+  links.finish();
+  return profile;
+}
+
+FrameworkProfile decode_framework(const FigureReader& framework) {
+  const FrameworkProfile profile{.context = framework.required<Bytes>("context"),
+                                 .cublas_workspace = framework.required<Bytes>("cublas_workspace")};
+  framework.finish();
+  return profile;
+}
+
+}  // namespace
+
+DType matrix_type(const DeviceProfile& profile, DType type) {
+  while (!(profile.matrix[index_of(type)].peak.value > 0) && type != DType::kFloat32) {
+    type = wider_type(type);
+  }
+  return type;
+}
+
+DeviceProfile decode_device_profile(const Decoder& decoder) {
+  DeviceProfile profile;
+  const FigureReader reader(decoder, profile.figures);
+  profile.name = decoder.required<std::string>("name");
+  profile.description = decoder.optional<std::string>("description", "");
+  profile.multiprocessors = reader.required<int>("multiprocessors", at_least(1));
+  profile.hbm = decode_hbm(reader.group("hbm"));
+  profile.l2 = decode_l2(reader.group("l2"));
+  profile.matrix = decode_peaks(reader.group("peaks"));
+  profile.vector = decode_vector(reader.group("vector"));
+  decode_efficiency(reader.group("efficiency"), profile);
+  profile.launch = decode_launch(reader.group("launch"));
+  profile.host = decode_host(reader.group("host"));
+  profile.links = decode_links(reader.group("links"));
+  profile.framework = decode_framework(reader.group("framework"));
+  reader.finish();
+  return profile;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,149 @@
+// What Tidemark knows of one GPU, the host it hangs on and the links between them.
+//
+// Profiles are YAML files whose figures name their sources (figures.hpp). A scenario may override
+// any of them: `hardware: {gpu: a100-sxm-80gb, hbm: {capacity: 40GiB}}`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/decoder.hpp"
+#include "graph/core/units.hpp"
+#include "graph/ir/dtype.hpp"
+#include "graph/ir/work.hpp"
+#include "hwprofiles/figures.hpp"
+
+namespace tidemark {
+
+inline constexpr std::size_t kDTypes = static_cast<std::size_t>(DType::kBool) + 1;
+
+// What matrix products reach of the device's peak in one type. No peak: the device lacks the type.
+struct MatrixRate {
+  FlopsPerSecond peak;      // dense
+  double matmul_share = 0;  // of the peak, for full waves of large tiles
+};
+
+// How a matrix product loses on tiles smaller than 128 x 128; see cost_model.hpp.
+struct TileModel {
+  double small_tile_exponent = 0;  // rate of a tile ~ (area / 128^2)^exponent
+  double prologue = 0;             // filling and draining one tile, in elements of the reduction
+};
+
+// Share of the peak that convolutions reach, on tensor cores (2-byte types, tf32) and without.
+struct ConvolutionShare {
+  double tensor_cores = 0;
+  double cuda_cores = 0;
+};
+
+// Fused attention reaches peak * share / (1 + half_length / key length).
+struct AttentionCurve {
+  int head_width = 0;       // elements
+  double share = 0;         // of the peak, for long sequences
+  double half_length = 0;   // key length at which half of that is reached
+  double causal_share = 0;  // the same two when half of the scores is masked
+  double causal_half_length = 0;
+};
+
+struct MemoryProfile {
+  Bytes capacity;            // what cudaMalloc can hand out, the CUDA context included
+  BytesPerSecond bandwidth;  // peak
+};
+
+struct CacheProfile {
+  Bytes capacity;
+  Bytes usable;  // largest working set that still reads at `bandwidth`
+  BytesPerSecond bandwidth;
+  double residency = 0;  // share of a kernel's traffic that hits when everything fits
+};
+
+struct VectorProfile {
+  FlopsPerSecond fp64;
+  FlopsPerSecond fp32;  // also for narrower types, which PyTorch computes in fp32
+  double share = 0;     // of these that kernels reach
+};
+
+struct LaunchProfile {
+  Duration kernel;       // shortest time from one kernel to the next on a stream
+  Duration matmul;       // on top of it per matrix product
+  Duration convolution;  // on top of it per convolution
+};
+
+struct HostProfile {
+  Bytes memory;                        // of the host, per GPU
+  Duration dispatch;                   // CPU time of the eager framework per operator
+  Duration launch;                     // CPU time per further kernel of the same operator
+  Duration synchronize;                // CPU time of a device synchronisation that need not wait
+  Duration device_malloc;              // cudaMalloc
+  Duration device_free;                // cudaFree, waiting not included
+  BytesPerSecond pinned_allocation;    // page-locking host memory
+  BytesPerSecond optimizer_bandwidth;  // memory traffic of an optimizer step on the CPU
+};
+
+struct LinkProfile {
+  BytesPerSecond alone;   // pinned memory, the other direction idle
+  BytesPerSecond duplex;  // pinned memory, the other direction busy
+  Duration latency;       // per copy
+};
+
+struct LinksProfile {
+  LinkProfile host_to_device;
+  LinkProfile device_to_host;
+  double pageable_share = 0;  // of the pinned rate, for pageable memory
+  double hbm_tax = 0;         // bytes of HBM traffic per copied byte
+  BytesPerSecond nvlink;      // each direction
+};
+
+struct FrameworkProfile {
+  Bytes context;           // CUDA context of one process
+  Bytes cublas_workspace;  // per handle and stream, from the caching allocator
+};
+
+struct DeviceProfile {
+  std::string name;         // "a100-sxm-80gb"
+  std::string description;  // "NVIDIA A100 SXM4 80 GB (Ampere GA100)"
+  int multiprocessors = 0;
+  MemoryProfile hbm;
+  CacheProfile l2;
+  std::array<MatrixRate, kDTypes> matrix;  // by DType
+  VectorProfile vector;
+  TileModel tensor_core_tile;
+  TileModel cuda_core_tile;
+  ConvolutionShare convolution_forward;
+  ConvolutionShare convolution_backward_data;
+  ConvolutionShare convolution_backward_weight;
+  std::vector<AttentionCurve> attention_forward;     // by ascending head width, at least one
+  std::vector<AttentionCurve> attention_backward;    // by ascending head width, at least one
+  std::array<double, kOperatorClasses> bandwidth{};  // share of hbm.bandwidth, by OperatorClass
+  LaunchProfile launch;
+  HostProfile host;
+  LinksProfile links;
+  FrameworkProfile framework;
+  std::vector<Figure> figures;  // every number above, in the order of the fields
+};
+
+// The type as which a matrix product of `type` runs on this device. A type without a peak falls
+// back to the next one that holds its values: fp8 -> fp16 -> fp32, bf16 -> fp32, tf32 -> fp32,
+// integers and bool -> fp32. So bf16 on a V100 runs at the fp32 rate, as cuBLAS does it there.
+[[nodiscard]] DType matrix_type(const DeviceProfile& profile, DType type);
+
+// Reads a profile whose `extends` has been resolved. Throws UserError.
+[[nodiscard]] DeviceProfile decode_device_profile(const Decoder& decoder);
+
+// The profiles `*.yaml` of a folder, sorted; none if the folder does not exist.
+[[nodiscard]] std::vector<std::string> profile_names(const std::string& folder);
+
+// Loads `a100-sxm-80gb` from the first of `folders` that has it, or a file by its path
+// ("./my.yaml"). `extends: NAME` in a profile lays it over another one. `overrides` (the keys of
+// `hardware:` other than gpu and count; null for none) are laid over the result; `named_at` is
+// where the user wrote the name. Throws UserError: unknown name (with the nearest), circular
+// extends, bad or unknown fields, at the place where each stands.
+[[nodiscard]] DeviceProfile load_device_profile(const std::string& name_or_path,
+                                                std::span<const std::string> folders,
+                                                const Value* overrides = nullptr,
+                                                const Location& named_at = {});
+
+}  // namespace tidemark

@@ -1,0 +1,90 @@
+// Finding profiles on disk, laying one over another, and the scenario's changes over both.
+#include <algorithm>
+#include <filesystem>
+
+#include "hwprofiles/device_profile.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kExtension = ".yaml";
+constexpr std::string_view kOverridden = "overridden by the scenario";
+
+bool is_path(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(kExtension) ||
+         name.ends_with(".yml");
+}
+
+// The file of a profile. `beside` is the folder of the file that named it, tried first for paths.
+std::string find_profile(const std::string& name, std::span<const std::string> folders,
+                         const std::string& beside, const Location& named_at) {
+  if (is_path(name)) {
+    const fs::path relative = fs::path(beside) / name;
+    return fs::exists(relative) ? relative.string() : name;
+  }
+  std::vector<std::string> known;
+  for (const std::string& folder : folders) {
+    const fs::path file = fs::path(folder) / (name + std::string(kExtension));
+    if (fs::exists(file)) return file.string();
+    for (std::string& other : profile_names(folder)) {
+      if (std::find(known.begin(), known.end(), other) == known.end()) {
+        known.push_back(std::move(other));
+      }
+    }
+  }
+  std::string list;
+  for (const std::string& other : known)
+    list += (list.empty() ? "" : ", ") + other;
+  throw UserError(named_at, {},
+                  "unknown GPU '" + name + "'" + did_you_mean(name, known) +
+                      (known.empty() ? "" : " (known: " + list + ", or the path of a profile)"));
+}
+
+// The text of a profile with everything that it extends below it.
+Value read_profile(const std::string& file, std::span<const std::string> folders,
+                   std::vector<std::string>& open_files) {
+  const std::string identity = fs::weakly_canonical(file).string();
+  Value profile = read_document(file);
+  const Value* extends = profile.find("extends");
+  if (extends == nullptr) return profile;
+  if (!extends->is_scalar()) {
+    throw UserError(extends->location, "extends", "expected the name or the path of a profile");
+  }
+  open_files.push_back(identity);
+  const std::string base_file = find_profile(
+      extends->scalar, folders, fs::path(file).parent_path().string(), extends->location);
+  const std::string base_identity = fs::weakly_canonical(base_file).string();
+  if (std::find(open_files.begin(), open_files.end(), base_identity) != open_files.end()) {
+    throw UserError(extends->location, "extends", "a profile cannot extend itself");
+  }
+  const Value base = read_profile(base_file, folders, open_files);
+  std::erase_if(profile.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
+  return merge_figures(base, profile, {});
+}
+
+}  // namespace
+
+std::vector<std::string> profile_names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, missing)) {
+    if (entry.path().extension() == kExtension) names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+DeviceProfile load_device_profile(const std::string& name_or_path,
+                                  std::span<const std::string> folders, const Value* overrides,
+                                  const Location& named_at) {
+  const std::string file = find_profile(name_or_path, folders, {}, named_at);
+  std::vector<std::string> open_files;
+  Value profile = read_profile(file, folders, open_files);
+  if (overrides == nullptr) return decode_device_profile(Decoder(profile));
+  profile = merge_figures(profile, *overrides, std::string(kOverridden));
+  return decode_device_profile(Decoder(profile, "hardware"));
+}
+
+}  // namespace tidemark

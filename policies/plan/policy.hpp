@@ -1,0 +1,65 @@
+// The seams at which policies answer one question each. None of them knows the engine.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/analysis/program_order.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "hwprofiles/device_profile.hpp"
+#include "policies/plan/residency_plan.hpp"
+
+namespace tidemark {
+
+// What a policy may look at.
+struct PolicyContext {
+  const TrainingGraph& graph;
+  const ProgramOrder& order;
+  const Liveness& live;
+  const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
+  const DeviceProfile& device;
+
+  [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
+  [[nodiscard]] int block_at(Position p) const {
+    const LayerId layer = op_at(p).layer;
+    return layer.valid() ? graph.layers[layer].block : kNoBlock;
+  }
+};
+
+// Where a value is in a gap.
+class ResidencyPolicy {
+ public:
+  virtual ~ResidencyPolicy() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  // Round 1: which gaps are closed by computing again. `plan` takes Recompute and Pin.
+  virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
+  // Round 2, over the order with its repeats: which gaps are closed by moving. `plan` takes Offload
+  // and Pin.
+  virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
+};
+
+// In which order, with which repeats.
+class SequencePolicy {
+ public:
+  virtual ~SequencePolicy() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  // Every occurrence of the given order must appear at least once.
+  [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context) const = 0;
+};
+
+// Positions of one micro-batch of one step whose operators belong to one repeated block.
+struct BlockRegion {
+  int step = 0;
+  int micro_batch = 0;
+  int first_block = 0;  // of the segment
+  int last_block = 0;
+  std::vector<Position> forward;
+};
+
+// The forward positions of every `period` consecutive blocks, by step, micro-batch and segment.
+// Positions that already repeat others are left out.
+[[nodiscard]] std::vector<BlockRegion> forward_segments(const PolicyContext& context, int period);
+
+}  // namespace tidemark

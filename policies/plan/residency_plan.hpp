@@ -1,0 +1,91 @@
+// The language of decisions: where a value is while nothing touches it.
+//
+// Policies are asked twice. First for recomputation, which adds occurrences to the program order;
+// liveness is then analysed again, and policies move what is still kept. So checkpointing and
+// offloading compose in any order: what checkpointing keeps, offloading may move.
+//   - A policy never decides Keep: that would block the others.
+//   - The first decision on a gap wins; later ones are counted as contested.
+//   - Only lowering frees.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/core/ids.hpp"
+#include "graph/core/units.hpp"
+
+namespace tidemark {
+
+using GroupId = Id<struct GroupTag>;
+
+// The value is dropped and computed again, together with its group, before the first touch that ends
+// a gap of the group.
+struct Recompute {
+  GroupId group;
+};
+
+// The value is copied to pinned host memory once nothing holds it and fetched back.
+struct Offload {
+  Position fetch_at;    // the copy back is issued before this operator
+  Position release_at;  // compute waits for the copy before this operator and the block is freed;
+                        // invalid: the block returns to the pool at the copy's event
+};
+
+// Kept where it is, whatever later policies say: must-save lists.
+struct Pin {
+  std::string_view reason;
+};
+
+using Decision = std::variant<std::monostate, Recompute, Offload, Pin>;
+
+// What is run again, in order. Operators that write persistent memory may not be listed.
+struct RecomputeGroup {
+  std::vector<Position> recipe;
+};
+
+// What became of a policy's decisions; an entry of `policies` in the result document.
+struct PolicyOutcome {
+  std::string name;
+  std::int64_t decided = 0;
+  std::int64_t contested = 0;  // gaps that another policy had decided before
+  std::int64_t refused = 0;    // decisions that would change results or need no memory
+  std::int64_t recomputed_operators = 0;
+  Bytes offloaded;
+};
+
+class ResidencyPlan {
+ public:
+  explicit ResidencyPlan(const Liveness& live) : live_(live), decisions_(live.gaps.size()) {}
+
+  // Names the policy that decides from here on; its outcome has this index.
+  void begin_policy(std::size_t index, std::string_view name);
+
+  // Adds a group to recompute; decide() refers to it.
+  GroupId add_group(RecomputeGroup group);
+  // True when the decision stands. Gaps that are dead or pinned refuse.
+  bool decide(GapId gap, Decision decision);
+
+  [[nodiscard]] const Decision& decision(GapId gap) const { return decisions_[gap]; }
+  [[nodiscard]] bool decided(GapId gap) const {
+    return !std::holds_alternative<std::monostate>(decisions_[gap]);
+  }
+  [[nodiscard]] const IdVector<GapId, Decision>& decisions() const { return decisions_; }
+  [[nodiscard]] const IdVector<GroupId, RecomputeGroup>& groups() const { return groups_; }
+  [[nodiscard]] std::size_t policy_of(GroupId group) const { return group_policy_[group]; }
+  [[nodiscard]] std::vector<PolicyOutcome>& outcomes() { return outcomes_; }
+  [[nodiscard]] const std::vector<PolicyOutcome>& outcomes() const { return outcomes_; }
+
+ private:
+  const Liveness& live_;
+  IdVector<GapId, Decision> decisions_;
+  IdVector<GroupId, RecomputeGroup> groups_;
+  IdVector<GroupId, std::size_t> group_policy_;
+  std::vector<PolicyOutcome> outcomes_;
+  std::size_t current_ = 0;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,34 @@
+// Seams for what is computed. A ForwardRewrite changes the model before it is differentiated, and so
+// what autograd saves; a TrainingRewrite changes the step afterwards.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "graph/ir/graph.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+// In the order in which they are applied, whatever order the scenario lists them in.
+enum class ForwardStage { kParallel, kAdapt, kPrecision, kFuse };
+enum class TrainingStage { kAccumulate, kPartition, kOptimizer, kCompress };
+
+class ForwardRewrite {
+ public:
+  virtual ~ForwardRewrite() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual ForwardStage stage() const = 0;
+  [[nodiscard]] virtual Graph apply(const Graph& graph) const = 0;
+};
+
+class TrainingRewrite {
+ public:
+  virtual ~TrainingRewrite() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual TrainingStage stage() const = 0;
+  // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
+  virtual void apply(TrainingGraph& graph) const = 0;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,71 @@
+#include "policies/registry.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "graph/core/errors.hpp"
+#include "policies/eviction/lru.hpp"
+#include "policies/residency/checkpoint_every.hpp"
+#include "policies/residency/offload_activations.hpp"
+#include "policies/sequence/revolve.hpp"
+
+namespace tidemark {
+
+PolicyRegistry::PolicyRegistry()
+    : entries_{
+          checkpoint_every_entry(),
+          offload_activations_entry(),
+          revolve_entry(),
+          eviction_entry(),
+      } {}
+
+void PolicyRegistry::load_plugin(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw UserError({.file = path}, {}, "no such plugin; give the path of a shared library");
+  }
+  // The absolute path keeps dlopen from searching the library path.
+  void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe): before any thread starts
+    throw UserError({.file = path}, {},
+                    fmt::format("not a loadable plugin: {}", reason == nullptr ? "" : reason));
+  }
+  using Entry = const PolicyEntry* (*)(std::uint32_t, std::size_t*);
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, "tidemark_policies"));
+  if (entry == nullptr) {
+    throw UserError({.file = path}, {},
+                    "exports no tidemark_policies(); see docs in policies/registry.hpp");
+  }
+  std::size_t count = 0;
+  const PolicyEntry* entries = entry(kPolicyAbi, &count);
+  if (entries == nullptr) {
+    throw UserError({.file = path}, {},
+                    fmt::format("was built for another policy interface than {}; rebuild it against "
+                                "this version's headers",
+                                kPolicyAbi));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (find(entries[i].name) != nullptr) {
+      throw UserError({.file = path}, {},
+                      fmt::format("policy '{}' exists already; give it another name", entries[i].name));
+    }
+    entries_.push_back(entries[i]);
+  }
+}
+
+const PolicyEntry* PolicyRegistry::find(std::string_view name) const {
+  for (const PolicyEntry& entry : entries_) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> PolicyRegistry::names() const {
+  std::vector<std::string> all;
+  for (const PolicyEntry& entry : entries_) all.emplace_back(entry.name);
+  return all;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,169 @@
+#include "policies/sequence/revolve.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tidemark {
+namespace {
+
+// cost(l, s): fewest repeated forward steps to reverse l steps whose first input is kept, with s
+// further checkpoints. Advancing k steps leaves l - k to reverse with one checkpoint less, then k:
+//   cost(l, s) = min over k of  k + cost(l - k, s - 1) + cost(k, s)
+class ReversalTable {
+ public:
+  ReversalTable(int blocks, int checkpoints)
+      : columns_(checkpoints + 1),
+        cost_(static_cast<std::size_t>(blocks + 1) * static_cast<std::size_t>(columns_), 0),
+        split_(cost_.size(), 0) {
+    for (int l = 2; l <= blocks; ++l) {
+      at(cost_, l, 0) = static_cast<std::int64_t>(l) * (l - 1) / 2;
+      for (int s = 1; s <= checkpoints; ++s) {
+        std::int64_t best = -1;
+        for (int k = 1; k < l; ++k) {
+          const std::int64_t cost = k + at(cost_, l - k, s - 1) + at(cost_, k, s);
+          if (best >= 0 && cost >= best) continue;
+          best = cost;
+          at(split_, l, s) = k;
+        }
+        at(cost_, l, s) = best;
+      }
+    }
+  }
+  [[nodiscard]] int split(int length, int checkpoints) {
+    return static_cast<int>(at(split_, length, checkpoints));
+  }
+
+ private:
+  std::int64_t& at(std::vector<std::int64_t>& table, int l, int s) {
+    return table[static_cast<std::size_t>(l) * static_cast<std::size_t>(columns_) +
+                 static_cast<std::size_t>(s)];
+  }
+  int columns_;
+  std::vector<std::int64_t> cost_;
+  std::vector<std::int64_t> split_;
+};
+
+class Reversal {
+ public:
+  Reversal(int blocks, int checkpoints)
+      : table_(blocks, checkpoints), before_(static_cast<std::size_t>(blocks)) {
+
+    reverse(0, blocks, checkpoints);
+  }
+  [[nodiscard]] std::vector<std::vector<int>> take() { return std::move(before_); }
+
+ private:
+  void run_forward(int block) {
+    if (block >= blocks_run_) {
+      ++blocks_run_;  // for the first time, in order
+      return;
+    }
+    pending_.push_back(block);
+  }
+  void reverse(int begin, int end, int checkpoints) {
+    if (end - begin == 1) {
+      run_forward(begin);
+      before_[static_cast<std::size_t>(begin)] = std::move(pending_);
+      pending_.clear();
+      return;
+    }
+    if (checkpoints == 0) {  // from the first input again and again
+      for (int last = end; last > begin; --last) {
+        for (int b = begin; b < last - 1; ++b) run_forward(b);
+        reverse(last - 1, last, 0);
+      }
+      return;
+    }
+    const int middle = begin + table_.split(end - begin, checkpoints);
+    for (int b = begin; b < middle; ++b) run_forward(b);
+    reverse(middle, end, checkpoints - 1);
+    reverse(begin, middle, checkpoints);
+  }
+
+  ReversalTable table_;
+  std::vector<std::vector<int>> before_;
+  std::vector<int> pending_;
+  int blocks_run_ = 0;
+};
+
+// Reverses the chain of blocks with the fewest repeated block forwards for the checkpoints given.
+class Revolve final : public SequencePolicy {
+ public:
+  explicit Revolve(int checkpoints) : checkpoints_(checkpoints) {}
+  [[nodiscard]] std::string_view name() const override { return "revolve"; }
+
+  [[nodiscard]] ProgramOrder order(const PolicyContext& context) const override {
+    const int blocks = context.graph.blocks;
+    if (blocks < 2) return context.order;
+    // sqrt(L) checkpoints where none are given.
+    const int wanted = checkpoints_ > 0
+                           ? checkpoints_
+                           : static_cast<int>(std::lround(std::sqrt(static_cast<double>(blocks))));
+    const std::vector<std::vector<int>> repeats =
+        revolve_repeats(blocks, std::min(wanted, blocks - 1));
+    std::vector<Repeat> inserted;
+    const std::vector<BlockRegion> forward = forward_segments(context, 1);
+    for (std::size_t first = 0; first < forward.size(); first += static_cast<std::size_t>(blocks)) {
+      const std::vector<Position> begins =
+          backward_begins(context, forward[first].step, forward[first].micro_batch);
+      for (std::size_t b = 0; b < static_cast<std::size_t>(blocks); ++b) {
+        Repeat repeat{.before = begins[b], .occurrences = {}};
+        if (!repeat.before.valid()) continue;
+        for (int again : repeats[b]) {
+          for (Position p : forward[first + static_cast<std::size_t>(again)].forward) {
+            Occurrence occurrence = context.order.at[p];
+            if (writes_persistent(context.graph, occurrence.op)) continue;
+            occurrence.recompute = true;
+            repeat.occurrences.push_back(occurrence);
+          }
+        }
+        inserted.push_back(std::move(repeat));
+      }
+    }
+    return insert_repeats(context.order, std::move(inserted));
+  }
+
+ private:
+  // First backward position of each block in one micro-batch.
+  [[nodiscard]] static std::vector<Position> backward_begins(const PolicyContext& context, int step,
+                                                             int micro_batch) {
+    std::vector<Position> begins(static_cast<std::size_t>(context.graph.blocks));
+    for (Position p : ids_of(context.order.at)) {
+      const Occurrence& occurrence = context.order.at[p];
+      const int block = context.block_at(p);
+      if (occurrence.step != step || occurrence.micro_batch != micro_batch || block == kNoBlock ||
+          context.op_at(p).phase != Phase::kBackward) {
+        continue;
+      }
+      Position& begin = begins[static_cast<std::size_t>(block)];
+      if (!begin.valid()) begin = p;
+    }
+    return begins;
+  }
+
+  int checkpoints_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int>> revolve_repeats(int blocks, int checkpoints) {
+  return Reversal(blocks, checkpoints).take();
+}
+
+const PolicyEntry& revolve_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "revolve",
+      .seam = "sequence",
+      .summary = "keep the inputs of `checkpoints` blocks and reverse the chain with the fewest "
+                 "repeated block forwards",
+      .source = "Griewank and Walther 2000, algorithm 799",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        // 0: the square root of the number of blocks.
+        const int checkpoints = d.optional<int>("checkpoints", 0, at_least(0));
+        d.finish();
+        return std::make_unique<Revolve>(checkpoints);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

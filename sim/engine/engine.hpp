@@ -1,0 +1,105 @@
+// Replays a step program on a device: a host that issues in order at its own clock, streams that
+// run in order, copies that share their link, memory handed out and returned in issue order.
+//
+// Two clocks, as on a real GPU. Every allocator call happens at the host's clock; kernels start when
+// their stream is free and their edges have ended. At equal times: work that ends, work that may
+// start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/units.hpp"
+#include "policies/plan/eviction.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/memory/caching_allocator.hpp"
+#include "sim/memory/ideal_allocator.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+enum class RunStatus : std::uint8_t { kCompleted, kOutOfMemory, kOutOfHostMemory, kDeadlock };
+
+inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
+
+// The largest value of one figure of the last step, and the instruction that reached it first.
+struct Peak {
+  std::int64_t bytes = 0;
+  std::uint32_t instruction = kNoInstruction;
+};
+
+// One change of live memory. Events of one instruction follow each other.
+struct MemoryEvent {
+  std::uint32_t instruction = 0;  // issued at that moment
+  BlockId block;
+  std::int32_t sign = 0;      // +1 allocated, -1 returned
+  std::int64_t active = 0;    // of the block's tier, afterwards; rounded as the allocator rounds
+  std::int64_t reserved = 0;  // of the device, afterwards
+};
+
+struct RunResult {
+  RunStatus status = RunStatus::kCompleted;
+  std::uint32_t failed_instruction = kNoInstruction;
+  std::int64_t requested = 0;  // by the allocation that failed
+
+  // Of the last step. live: bytes of blocks as requested; allocated: as the allocator rounds, blocks
+  // that wait for events included; reserved: taken from the device.
+  Peak live;
+  Peak live_without_workspace;
+  Peak allocated;
+  Peak reserved;
+  std::array<Peak, kPhases> phase_live;
+  Peak host;
+  std::int64_t live_at_failure = 0;
+  std::int64_t reserved_at_failure = 0;
+
+  Duration total{};  // of all steps
+  Duration step{};   // the last step on the compute stream; the sum of `phase`
+  std::array<Duration, kPhases> phase{};
+  Duration recompute{};               // compute time of repeated operators
+  Duration exposed_transfer{};        // compute waits for copies
+  Duration exposed_communication{};   // compute waits for collectives
+  Duration host_bound{};              // compute waits for the host
+  std::array<Duration, kStreams> busy{};
+
+  std::int64_t retries = 0;   // allocations that succeeded only after memory was given back
+  std::int64_t ooms = 0;
+  std::int64_t evictions = 0;
+  std::int64_t restores = 0;  // operators run again for evicted blocks
+  std::size_t segments = 0;
+};
+
+struct RunOptions {
+  Bytes host_capacity;
+  EvictionPolicy* eviction = nullptr;
+  bool record_events = false;  // fills Scratch::events
+};
+
+// Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction policy
+// it may).
+struct Scratch {
+  std::vector<std::int64_t> started;    // by instruction, ns; of launches, copies and waits
+  std::vector<std::int64_t> finished;   // -1 while it has not ended
+  std::vector<std::int64_t> enqueued;
+  std::vector<std::uint32_t> next;      // queue of the instruction's stream
+  std::vector<MemoryEvent> events;
+  std::vector<std::uint32_t> pending;   // blocks that wait for events, by order of their free
+  std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
+
+  void prepare(const StepProgram& program, bool record_events);
+  [[nodiscard]] std::size_t memory_bytes() const;
+};
+
+// Runs one rank. Out of memory is a status, not an exception.
+template <class A>
+[[nodiscard]] RunResult run(const StepProgram& program, const CostTable& costs, A& allocator,
+                            Scratch& scratch, const RunOptions& options);
+
+extern template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, CachingAllocator&, Scratch&,
+                              const RunOptions&);
+
+}  // namespace tidemark

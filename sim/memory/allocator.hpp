@@ -1,0 +1,40 @@
+// What the engine needs of an allocator. Allocators are template parameters of the event loop, so
+// this is a concept rather than a base class: no virtual call on the way of an allocation.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "graph/core/ids.hpp"
+#include "graph/core/units.hpp"
+
+namespace tidemark {
+
+struct Allocation {
+  bool ok = false;
+  int device_mallocs = 0;  // cudaMalloc calls that it took, successful or not
+};
+
+// reserve(blocks): room for this many blocks; the only call that may allocate host memory.
+// allocate(block, bytes): bytes > 0; fails without side effects on the caller's blocks.
+// free(block): the memory can be handed out again at once.
+// defer_free(block): freed by the program, but a stream may still use it: active until free().
+// release_cached(): gives unused memory back to the device; returns the number of cudaFree calls.
+// allocated(): handed out, rounded as the allocator rounds; active(): allocated + deferred;
+// reserved(): taken from the device.
+template <class A>
+concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, std::size_t n) {
+  { a.reserve(n) };
+  { a.allocate(block, bytes) } -> std::same_as<Allocation>;
+  { a.free(block) };
+  { a.defer_free(block) };
+  { a.release_cached() } -> std::same_as<int>;
+  { c.allocated() } -> std::same_as<std::int64_t>;
+  { c.active() } -> std::same_as<std::int64_t>;
+  { c.reserved() } -> std::same_as<std::int64_t>;
+  { c.address(block) } -> std::same_as<std::int64_t>;
+};
+
+}  // namespace tidemark

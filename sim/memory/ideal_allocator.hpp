@@ -1,0 +1,46 @@
+// Counts live bytes: no rounding, no fragmentation, no cache. The lower bound of all allocators.
+#pragma once
+
+#include <vector>
+
+#include "sim/memory/allocator.hpp"
+
+namespace tidemark {
+
+class IdealAllocator {
+ public:
+  explicit IdealAllocator(Bytes capacity) : capacity_(capacity.count) {}
+
+  void reserve(std::size_t blocks) { size_.assign(blocks, 0); }
+  Allocation allocate(BlockId block, std::int64_t bytes) {
+    if (active_ + bytes > capacity_) return {.ok = false};
+    size_[block.index()] = bytes;
+    active_ += bytes;
+    allocated_ += bytes;
+    return {.ok = true};
+  }
+  void free(BlockId block) {
+    const std::int64_t bytes = size_[block.index()];
+    active_ -= bytes < 0 ? -bytes : bytes;
+    if (bytes > 0) allocated_ -= bytes;
+    size_[block.index()] = 0;
+  }
+  // A negative size marks a block that waits for events.
+  void defer_free(BlockId block) {
+    allocated_ -= size_[block.index()];
+    size_[block.index()] = -size_[block.index()];
+  }
+  int release_cached() { return 0; }
+  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
+  [[nodiscard]] std::int64_t active() const { return active_; }
+  [[nodiscard]] std::int64_t reserved() const { return active_; }
+  [[nodiscard]] std::int64_t address(BlockId /*block*/) const { return -1; }
+
+ private:
+  std::int64_t capacity_;
+  std::int64_t allocated_ = 0;
+  std::int64_t active_ = 0;
+  std::vector<std::int64_t> size_;
+};
+
+}  // namespace tidemark

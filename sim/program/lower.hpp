@@ -1,0 +1,28 @@
+// From an order and the decisions about its gaps to instructions. The only writer of copies, frees
+// and edges between streams.
+#pragma once
+
+#include <vector>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/analysis/program_order.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/residency_plan.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+// The order with every recompute group of `plan` inserted before the first touch that needs it.
+// A group is refused (and counted) when running it again would read other content than the first
+// time: an input was overwritten since, or its recipe changes persistent memory. Outcomes in `plan`
+// are updated.
+[[nodiscard]] ProgramOrder insert_recomputation(const TrainingGraph& graph,
+                                                const ProgramOrder& order, const Liveness& live,
+                                                ResidencyPlan& plan);
+
+// Instructions of `order`. Decisions other than Offload are ignored here: recomputation is in the
+// order already. Work on the compute stream; copies on their own streams.
+[[nodiscard]] StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order,
+                                const Liveness& live, const IdVector<GapId, Decision>& decisions);
+
+}  // namespace tidemark

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <variant>
+
+#include "sim/program/lower.hpp"
+
+namespace tidemark {
+namespace {
+
+struct PlannedGroup {
+  Position before;  // the first touch that ends a gap of the group
+  std::vector<GapId> gaps;
+};
+
+// Last position at which each storage's content changed at or before a position; built per storage.
+class WriteHistory {
+ public:
+  WriteHistory(const TrainingGraph& graph, const ProgramOrder& order)
+      : writes_(graph.storages.size()) {
+    for (Position p : ids_of(order.at)) {
+      for (const Touch& touch : graph.touches_of(order.at[p].op)) {
+        if (touch.access != Access::kRead) writes_[touch.storage].push_back(p);
+      }
+    }
+  }
+  // Whether the storage is written in (after, before).
+  [[nodiscard]] bool written_between(StorageId s, Position after, Position before) const {
+    const std::vector<Position>& w = writes_[s];
+    const auto next = std::upper_bound(w.begin(), w.end(), after);
+    return next != w.end() && *next < before;
+  }
+
+ private:
+  IdVector<StorageId, std::vector<Position>> writes_;
+};
+
+// What a recipe reads from outside itself must be what it read the first time.
+bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
+                    const RecomputeGroup& group, Position before, const WriteHistory& history) {
+  std::vector<StorageId> made;
+  for (Position p : group.recipe) {
+    if (writes_persistent(graph, order.at[p].op)) return false;
+    for (const Touch& touch : graph.touches_of(order.at[p].op)) {
+      const bool inside = std::find(made.begin(), made.end(), touch.storage) != made.end();
+      if (touch.access == Access::kCreate) {
+        if (!inside) made.push_back(touch.storage);
+      } else if (!inside && (touch.access != Access::kRead ||
+                             history.written_between(touch.storage, p, before))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Creates that must not disturb a copy that is still wanted go to scratch.
+std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
+                           const IdVector<GapId, Decision>& decisions, Position recipe_position,
+                           OperatorId op, Position before,
+                           const IdVector<StorageId, char>& wanted_in_recipe) {
+  std::uint32_t mask = 0;
+  const std::span<const Touch> touches = graph.touches_of(op);
+  for (std::size_t i = 0; i < touches.size() && i < 32; ++i) {
+    if (touches[i].access != Access::kCreate) continue;
+    // Walk the gaps of the original value up to the point of recomputation.
+    GapId gap = live.after(recipe_position, i);
+    bool wanted = false;
+    while (gap.valid()) {
+      const Gap& g = live.gaps[gap];
+      if (g.dead || !g.to.valid()) break;
+      if (g.to >= before) {
+        wanted = !std::holds_alternative<Recompute>(decisions[gap]);
+        break;
+      }
+      gap = GapId(gap.value + 1);
+    }
+    if (wanted && wanted_in_recipe[touches[i].storage] == 0) mask |= 1U << i;
+  }
+  return mask;
+}
+
+}  // namespace
+
+ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
+                                  const Liveness& live, ResidencyPlan& plan) {
+  IdVector<GroupId, PlannedGroup> planned(plan.groups().size());
+  for (GapId gap : ids_of(plan.decisions())) {
+    const auto* recompute = std::get_if<Recompute>(&plan.decision(gap));
+    if (recompute == nullptr) continue;
+    PlannedGroup& group = planned[recompute->group];
+    const Position to = live.gaps[gap].to;
+    group.before = group.gaps.empty() ? to : std::min(group.before, to);
+    group.gaps.push_back(gap);
+  }
+  if (plan.groups().empty()) return order;
+
+  const WriteHistory history(graph, order);
+  std::vector<Repeat> repeats;
+  IdVector<StorageId, char> in_recipe(graph.storages.size(), 0);
+  for (GroupId id : ids_of(plan.groups())) {
+    const PlannedGroup& group = planned[id];
+    const RecomputeGroup& recipe = plan.groups()[id];
+    PolicyOutcome& outcome = plan.outcomes()[plan.policy_of(id)];
+    if (group.gaps.empty()) continue;
+    if (!reads_the_same(graph, order, recipe, group.before, history)) {
+      outcome.refused += static_cast<std::int64_t>(group.gaps.size());
+      outcome.decided -= static_cast<std::int64_t>(group.gaps.size());
+      continue;
+    }
+    // A storage that the recipe changes in place after creating it must be the fresh copy.
+    for (Position p : recipe.recipe) {
+      for (const Touch& t : graph.touches_of(order.at[p].op)) {
+        if (t.access == Access::kMutate || t.access == Access::kOverwrite) in_recipe[t.storage] = 1;
+      }
+    }
+    Repeat repeat{.before = group.before, .occurrences = {}};
+    repeat.occurrences.reserve(recipe.recipe.size());
+    for (Position p : recipe.recipe) {
+      Occurrence again = order.at[p];
+      again.recompute = true;
+      again.scratch = scratch_mask(graph, live, plan.decisions(), p, again.op, group.before, in_recipe);
+      repeat.occurrences.push_back(again);
+    }
+    for (Position p : recipe.recipe) {
+      for (const Touch& t : graph.touches_of(order.at[p].op)) in_recipe[t.storage] = 0;
+    }
+    outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
+    repeats.push_back(std::move(repeat));
+  }
+  return insert_repeats(order, std::move(repeats));
+}
+
+}  // namespace tidemark

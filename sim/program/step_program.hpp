@@ -1,0 +1,89 @@
+// The step as instructions of a host that allocates, launches and frees, in issue order.
+//
+// Device independent: what a launch costs is looked up by operator. Immutable once built and shared
+// by all threads. Structure of arrays; see architecture: layout for speed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/analysis/program_order.hpp"
+#include "graph/core/ids.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+enum class Opcode : std::uint8_t {
+  kAllocate,  // subject: block
+  kFree,      // subject: block; stream: mask of the streams whose events it waits for
+  kLaunch,    // subject: operator
+  kCopyOut,   // device to host; subject: the device block
+  kCopyIn,    // host to device; subject: the device block
+  kWait,      // the stream waits for the edges; no work
+};
+
+// In-order queues of work.
+enum class Stream : std::uint8_t { kCompute, kCopyOut, kCopyIn, kCommunication, kHostWorker };
+inline constexpr std::size_t kStreams = 5;
+[[nodiscard]] constexpr std::string_view name_of(Stream stream) {
+  constexpr std::string_view kNames[] = {"compute", "d2h", "h2d", "communication", "host"};
+  return kNames[static_cast<int>(stream)];
+}
+
+enum class Tier : std::uint8_t { kDevice, kHost };
+
+// Where in the run a position lies, for accounting.
+struct Slot {
+  Phase phase = Phase::kForward;
+  bool last_step = false;  // peaks and times are reported for the last step
+  bool recompute = false;
+};
+
+// A block and how an instruction uses it, packed into 32 bits.
+class BlockUse {
+ public:
+  BlockUse() = default;
+  BlockUse(BlockId block, Access access)
+      : packed_((block.value << 2U) | static_cast<std::uint32_t>(access)) {}
+  [[nodiscard]] BlockId block() const { return BlockId(packed_ >> 2U); }
+  [[nodiscard]] Access access() const { return static_cast<Access>(packed_ & 3U); }
+
+ private:
+  std::uint32_t packed_ = 0;
+};
+
+struct Block {
+  Bytes bytes;
+  StorageId storage;  // invalid for a workspace
+  Role role = Role::kTemporary;
+  Tier tier = Tier::kDevice;
+};
+
+struct StepProgram {
+  std::vector<Opcode> opcode;
+  std::vector<std::uint8_t> stream;      // Stream, or a mask of streams for kFree
+  std::vector<std::uint32_t> subject;    // BlockId or OperatorId
+  std::vector<Position> position;        // of the program order that the instruction serves
+  std::vector<std::uint32_t> first_edge; // one more than instructions
+  std::vector<std::uint32_t> edges;      // earlier instructions that must have ended
+  std::vector<std::uint32_t> first_use;  // one more than instructions
+  std::vector<BlockUse> uses;            // of launches and copies: in the order of the touches
+  IdVector<BlockId, Block> blocks;
+  std::size_t allocations = 0;           // kAllocate instructions
+  std::vector<Slot> slot;                // by position
+
+
+  [[nodiscard]] std::size_t size() const { return opcode.size(); }
+  [[nodiscard]] std::span<const std::uint32_t> edges_of(std::size_t i) const {
+    return std::span(edges).subspan(first_edge[i], first_edge[i + 1] - first_edge[i]);
+  }
+  [[nodiscard]] std::span<const BlockUse> uses_of(std::size_t i) const {
+    return std::span(uses).subspan(first_use[i], first_use[i + 1] - first_use[i]);
+  }
+  [[nodiscard]] std::size_t memory_bytes() const;  // held by the arrays
+};
+
+}  // namespace tidemark

@@ -1,0 +1,196 @@
+#include "hwprofiles/cost_model.hpp"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace tidemark;
+
+namespace {
+
+CostModel model_of(const std::string& name) {
+  const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/hwprofiles";
+  return CostModel(load_device_profile(name, std::vector<std::string>{folder}));
+}
+
+// A product of [m, k] and [k, n], every operand moved once.
+Work matmul(std::int64_t m, std::int64_t n, std::int64_t k, DType type) {
+  const std::int64_t width = size_of(type);
+  return {.op_class = OperatorClass::kMatmul,
+          .dtype = type,
+          .flops =
+              Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)),
+          .read = Bytes((m * k + k * n) * width),
+          .written = Bytes(m * n * width),
+          .extent = {m, n, k, 1}};
+}
+
+// Work that only moves bytes.
+Work traffic(OperatorClass op_class, Bytes read, Bytes written) {
+  Work work;
+  work.op_class = op_class;
+  work.read = read;
+  work.written = written;
+  return work;
+}
+
+// Work that only computes.
+Work arithmetic(OperatorClass op_class, DType type, double flops,
+                const std::array<std::int64_t, 4>& extent = {}) {
+  Work work;
+  work.op_class = op_class;
+  work.dtype = type;
+  work.flops = Flops(flops);
+  work.extent = extent;
+  return work;
+}
+
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("views cost nothing on the device and fixed work costs what it says") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    CHECK(a100.duration(Work{}) == Duration(0));
+    Work fixed;
+    fixed.op_class = OperatorClass::kFixed;
+    fixed.fixed = Duration(1234);
+    CHECK(a100.duration(fixed) == Duration(1234));
+  }
+
+  TEST_CASE("a large addition runs at its share of the memory bandwidth") {
+    // 3 GiB = 3,221,225,472 B at 0.83 * 2039 GB/s = 1692.37 GB/s: 1,903,381 ns; launch 2,600 ns.
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    CHECK(a100.duration(traffic(OperatorClass::kElementwise, 2 * kGiB, 1 * kGiB)) ==
+          Duration(1905981));
+  }
+
+  TEST_CASE("a small addition finds half of its traffic in the L2 cache") {
+    // 3 MiB = 3,145,728 B over a share of 0.83: 3,790,034 B; half at 5.4 TB/s: 350.9 ns, half at
+    // 2.039 TB/s: 929.4 ns; launch 2,600 ns.
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    CHECK(a100.duration(traffic(OperatorClass::kElementwise, 2 * kMiB, 1 * kMiB)) ==
+          Duration(3880));
+  }
+
+  TEST_CASE("optimizer state is cold: nothing of it is found in the L2 cache") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    const Work step = traffic(OperatorClass::kOptimizer, 2 * kMiB, 1 * kMiB);
+    // 3,145,728 B at 0.86 * 2039 GB/s = 1753.54 GB/s: 1,793.9 ns; launch 2,600 ns.
+    CHECK(a100.duration(step) == Duration(4394));
+  }
+
+  TEST_CASE("every kernel of an operator pays the launch floor and a launch by the host") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    Work empty = traffic(OperatorClass::kElementwise, Bytes(), Bytes());
+    empty.launches = 3;
+    CHECK(a100.duration(empty) == Duration(3 * 2600));
+    CHECK(a100.dispatch_duration(empty) == Duration(10000 + 2 * 2600));
+    CHECK(a100.dispatch_duration(Work{}) == Duration(10000));
+  }
+
+  TEST_CASE("a matrix product fills whole waves of multiprocessors") {
+    // k = 62 is too short to be split. 108 tiles of 128 x 128 are one wave on 108 multiprocessors:
+    // 2 * 128^2 * (62 + 30) / (0.89 * 312e12 / 108) = 1172.5 ns; launch 2,600 ns.
+    // One row more needs two waves, or one of 256 x 128: 2345.0 ns.
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    Work product = arithmetic(OperatorClass::kMatmul, DType::kBFloat16, 0, {108 * 128, 128, 62, 1});
+    CHECK(a100.duration(product) == Duration(3773));
+    product.extent[0] += 1;
+    CHECK(a100.duration(product) == Duration(4945));
+  }
+
+  TEST_CASE("a product without extents is timed as one of full tiles") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    const Work product = arithmetic(OperatorClass::kMatmul, DType::kFloat16, 277.68e9);
+    // 277.68 GFLOP at 0.89 * 312 TFLOP/s: 1 ms; launch 2,600 ns.
+    CHECK(a100.duration(product) == Duration(1002600));
+  }
+
+  TEST_CASE("attention approaches its share of the peak with the key length") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    const Work attention = arithmetic(OperatorClass::kAttention, DType::kBFloat16, 1e12,
+                                      {4096, 4096, 128, kAttentionCausal});
+    // 312 TFLOP/s * 0.619 / (1 + 476 / 4096) = 173.0 TFLOP/s (FlashAttention-2: 173 measured).
+    CHECK(1e12 / seconds(a100.duration(attention)) == doctest::Approx(173.0e12).epsilon(0.001));
+  }
+
+  TEST_CASE("head widths between two curves are interpolated and beyond them clamped") {
+    const CostModel h100 = model_of("h100-sxm-80gb");
+    const auto rate = [&](std::int64_t width, std::int64_t kind) {
+      const Work attention = arithmetic(OperatorClass::kAttention, DType::kBFloat16, 1e15,
+                                        {1 << 20, 1 << 20, width, kind});
+      return 1e15 / seconds(h100.duration(attention));
+    };
+    // Shares 0.332 at 64 and 0.380 at 128, half lengths 84 and 98: 0.356 and 91 at 96.
+    CHECK(rate(96, 0) == doctest::Approx(989e12 * 0.356 / (1 + 91.0 / 1048576)).epsilon(1e-6));
+    CHECK(rate(32, 0) == rate(64, 0));
+    CHECK(rate(512, 0) == rate(256, 0));
+    CHECK(rate(128, kAttentionBackward) < rate(128, 0));
+  }
+
+  TEST_CASE("a V100 multiplies bf16 at the fp32 rate") {
+    const CostModel v100 = model_of("v100-sxm-32gb");
+    const double fp32 = seconds(v100.duration(matmul(4096, 4096, 4096, DType::kFloat32)));
+    const double bf16 = seconds(v100.duration(matmul(4096, 4096, 4096, DType::kBFloat16)));
+    const double fp16 = seconds(v100.duration(matmul(4096, 4096, 4096, DType::kFloat16)));
+    CHECK(bf16 == doctest::Approx(fp32).epsilon(0.001));
+    CHECK(fp32 / fp16 > 6);
+  }
+
+  TEST_CASE("convolutions have a share of the peak for each direction") {
+    const CostModel v100 = model_of("v100-sxm-32gb");
+    Work work = arithmetic(OperatorClass::kConvolution, DType::kFloat16, 87.5e9);
+    // 87.5 GFLOP at 0.70 * 125 TFLOP/s: 1 ms; launch 2,400 + 13,000 ns.
+    CHECK(v100.duration(work) == Duration(1015400));
+    work.op_class = OperatorClass::kConvolutionBackwardWeight;  // 0.60: 1,166,667 ns
+    CHECK(v100.duration(work) == Duration(1182067));
+  }
+
+  TEST_CASE("a copy takes its latency and its bytes at the rate of its direction") {
+    const CostModel a100 = model_of("a100-sxm-80gb");
+    // 251 MB at 25.1 GB/s = 10 ms; 255 MB at 25.5 GB/s = 10 ms; 8 us of latency.
+    CHECK(a100.copy_duration(Bytes(251000000), CopyDirection::kHostToDevice) == Duration(10008000));
+    CHECK(a100.copy_duration(Bytes(255000000), CopyDirection::kDeviceToHost) == Duration(10008000));
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("an 8192-cubed bf16 product on H100 reaches the best published matmul rate") {
+    // 2 * 8192^3 / 794.5 TFLOP/s = 1.3839 ms (stas00/ml-engineering, best shape on H100 SXM).
+    // The model: 128 x 128 tiles, the reduction in four: 16384 blocks on 132 multiprocessors are
+    // 125 waves of 2 * 128^2 * (2048 + 30) / (0.83 * 989e12 / 132) = 10.950 us: 1.3687 ms, and
+    // 2.4 us of launch.
+    const CostModel h100 = model_of("h100-sxm-80gb");
+    const Duration duration = h100.duration(matmul(8192, 8192, 8192, DType::kBFloat16));
+    CHECK(seconds(duration) == doctest::Approx(1.3711e-3).epsilon(0.0001));
+    CHECK(seconds(duration) == doctest::Approx(2 * std::pow(8192.0, 3) / 794.5e12).epsilon(0.01));
+  }
+
+  TEST_CASE("the best published matmul shapes are predicted within 3 percent") {
+    struct Best {
+      const char* device;
+      DType type;
+      std::int64_t m, n, k;
+      double rate;  // FLOP/s, stas00/ml-engineering, compute/accelerator
+    };
+    const std::array<Best, 3> bests = {{
+        {"a100-sxm-80gb", DType::kBFloat16, 1024, 10240, 5120, 271.2e12},
+        {"h100-sxm-80gb", DType::kBFloat16, 2048, 2048, 13312, 794.5e12},
+        {"h100-sxm-80gb", DType::kFloat8, 1024, 9216, 14336, 1402.6e12},
+    }};
+    for (const Best& best : bests) {
+      CAPTURE(best.device);
+      CAPTURE(name_of(best.type));
+      const Work work = matmul(best.m, best.n, best.k, best.type);
+      const double rate = work.flops.count / seconds(model_of(best.device).duration(work));
+      CHECK(rate == doctest::Approx(best.rate).epsilon(0.03));
+    }
+  }
+}
