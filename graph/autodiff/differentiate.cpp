@@ -180,7 +180,7 @@ void GradientTape::emit_backward(NodeId id) {
   results_.clear();
   for (const auto& [target, gradient] : results) deliver(target, gradient);
   for (const auto& [target, gradient] : results) {
-    if (is_parameter_[graph_.tensors[target].storage] != 0 && uses_left_[target] == 0 &&
+    if (is_parameter_[target] != 0 && uses_left_[target] == 0 &&
         pending_[target]) {
       accumulate_leaf(target);
     }
@@ -214,12 +214,14 @@ Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
   return sum;
 }
 
-// AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it.
+// AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it and it
+// lies in memory as the parameter does.
 void GradientTape::accumulate_leaf(TensorId parameter) {
   const Tensor gradient = *pending_[parameter];
   const Tensor& leaf = graph_.tensors[parameter];
   const DType wanted = options_.gradient_dtype.value_or(leaf.dtype);
   const bool stolen = references_[gradient.storage] == 1 && gradient.dtype == wanted &&
+                      gradient.is_contiguous() &&
                       training_.storages[gradient.storage].bytes == gradient.bytes() &&
                       training_.storages[gradient.storage].role == Role::kActivationGradient;
   Tensor kept = gradient;
@@ -273,6 +275,12 @@ void GradientTape::emit_ends() {
       }
     }
   };
+  if (!training_.backward.empty()) {
+    // The caller of the engine holds the gradient that it starts from until backward returns.
+    const OperatorId root = training_.backward.front();
+    const StorageId ones = training_.touches_of(root).front().storage;
+    training_.holds.push_back({ones, root, training_.backward.back(), HoldKind::kLocal});
+  }
   if (graph_.loss.valid()) keep(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
@@ -284,8 +292,8 @@ void GradientTape::emit_ends() {
 }
 
 TrainingGraph GradientTape::run() {
-  is_parameter_.assign(graph_.storages.size(), 0);
-  for (TensorId p : graph_.parameters) is_parameter_[graph_.tensors[p].storage] = 1;
+  is_parameter_.assign(graph_.tensors.size(), 0);
+  for (TensorId p : graph_.parameters) is_parameter_[p] = 1;
   for (const Node& node : graph_.nodes) {
     if (!is_differentiable(node)) continue;
     for (TensorId in : node.inputs) {

@@ -49,7 +49,7 @@ class GradientTape {
   IdVector<TensorId, std::optional<Tensor>> pending_;   // gradients that wait for their node
   IdVector<TensorId, int> uses_left_;                   // of parameters: gradients still to come
   IdVector<StorageId, int> references_;                 // pending gradients that share a storage
-  IdVector<StorageId, char> is_parameter_;
+  IdVector<TensorId, char> is_parameter_;  // leaves only: a view of a parameter is none
   std::vector<std::pair<TensorId, Tensor>> results_;    // of the node that runs
   NodeId current_;
   std::vector<OperatorId>* part_ = nullptr;             // where operators are appended

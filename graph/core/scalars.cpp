@@ -71,16 +71,17 @@ long double measure(const T& value) {
   if constexpr (std::same_as<T, Bytes>) {
     return static_cast<long double>(value.count);
   } else if constexpr (std::same_as<T, Duration>) {
-    return static_cast<long double>(value.count()) / 1e9L;
+    // In double, as the bound is: 100ms is at least 0.1.
+    return static_cast<long double>(static_cast<double>(value.count()) / 1e9);
   } else if constexpr (std::same_as<T, BytesPerSecond> || std::same_as<T, FlopsPerSecond>) {
-    return value.value;
+    return static_cast<long double>(value.value);
   } else {
     return static_cast<long double>(value);
   }
 }
 
 bool contains(const Range& range, long double value) {
-  const long double low = range.low;
+  const auto low = static_cast<long double>(range.low);
   return (range.low_excluded ? value > low : value >= low) &&
          value <= static_cast<long double>(range.high);
 }
@@ -169,7 +170,7 @@ std::string_view ScalarRules<T>::type_name() {
 
 template <Scalar T>
 std::string ScalarRules<T>::expectation(const Range& range) {
-  const std::string what(type_words<T>().with_article);
+  std::string what(type_words<T>().with_article);
   const bool has_low = std::isfinite(range.low);
   const bool has_high = std::isfinite(range.high);
   const std::string low = has_low ? write_bound<T>(range.low) : "";

@@ -219,6 +219,10 @@ void refuse_ambiguous(const Number& number, const Family& family) {
   if (is_exponent(number.unit)) {
     refuse(fmt::format("{} has an exponent; write {}", shown, such_as(family)));
   }
+  if (number.unit.size() > 1 && number.unit[0] == ',' && is_digit(number.unit[1])) {
+    refuse(fmt::format("{} has a comma; write {}.{}", shown, number.text,
+                       excerpt(number.unit.substr(1))));
+  }
   refuse_ambiguous(number, family);
   for (const Family& other : kFamilies) {
     if (find_unit(other, number.unit) == nullptr) continue;
@@ -283,7 +287,8 @@ std::int64_t whole(const Ratio& ratio, std::string_view text, std::string_view p
 
 double real(const Ratio& ratio) {
   if (ratio.numerator % ratio.denominator == 0) {
-    return static_cast<double>(ratio.numerator / ratio.denominator);
+    const Wide quotient = ratio.numerator / ratio.denominator;
+    return static_cast<double>(quotient);
   }
   return static_cast<double>(static_cast<long double>(ratio.numerator) /
                              static_cast<long double>(ratio.denominator));

@@ -40,11 +40,15 @@ class EventReader : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const std::string_view rest = at(mark);
-    if (builder_.expects_key()) {
-      // Fails in add_null.
-    } else if (builder_.inside_mapping()) {
+    if (builder_.inside_mapping() && !builder_.expects_key()) {
       check_colon(mark);
-    } else if (!rest.empty() && rest.front() == ',') {
+      // yaml-cpp places the value of "a:" at whatever follows, maybe lines below.
+      const bool written = rest.starts_with('~') || rest.starts_with('n') || rest.starts_with('N');
+      builder_.add_null(place_of(written && mark.line == key_.mark.line ? mark : key_.mark),
+                        anchor);
+      return;
+    }
+    if (!builder_.expects_key() && rest.starts_with(',')) {
       builder_.fail(place_of(mark), "an item is missing before ','");
     }
     builder_.add_null(place_of(mark), anchor);

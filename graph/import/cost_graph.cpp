@@ -91,7 +91,6 @@ void read_dependencies(const Decoder& d, std::size_t reader, CostGraph& graph) {
   if (!d.has("deps")) d.fail_at("deps", "required key is missing; expected a list of node ids");
   const auto count = static_cast<std::int64_t>(graph.nodes.size());
   std::vector<CostNodeId>& deps = graph.nodes[CostNodeId(reader)].deps;
-  // Small enough for a scan in practice; a stamp per node keeps wide nodes linear as well.
   for (const std::int64_t dep : d.list<std::int64_t>("deps", at_least(0))) {
     if (dep >= count) {
       fail_at_dependency(d, deps.size(),
@@ -128,6 +127,7 @@ CostGraph decode_cost_graph(const Decoder& document) {
   for (std::size_t i = 0; i < nodes.size(); ++i)
     read_dependencies(nodes[i], i, graph);
 
+  // A stamp per node finds repeated dependencies in linear time.
   IdVector<CostNodeId, std::size_t> last_reader(graph.nodes.size(), nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const std::vector<CostNodeId>& deps = graph.nodes[CostNodeId(i)].deps;

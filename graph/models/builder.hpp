@@ -71,7 +71,7 @@ class ModelBuilder {
   TensorId max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)
-  // relu, gelu (approximate: "none" | "tanh" | "new" for HF's composed gelu_new), silu, ...
+  // relu, gelu, gelu_tanh, gelu_new (Hugging Face's composed NewGELUActivation), silu, ...
   TensorId activation(std::string_view kind, TensorId x, bool in_place = false);
   TensorId softmax(TensorId x);  // over the last axis
   TensorId dropout(TensorId x, double p, bool in_place = false);
@@ -111,6 +111,7 @@ class ModelBuilder {
  private:
   [[nodiscard]] std::string qualified(std::string_view tensor_name) const;
   [[nodiscard]] LayerId child_layer(std::string_view module, int block);
+  TensorId gelu_new(TensorId x);
 
   Graph graph_;
   DType dtype_;

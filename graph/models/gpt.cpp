@@ -91,14 +91,12 @@ class GptBuilder {
     return b.dropout(x, dropout(config_.residual_dropout));
   }
 
-  // torch.tril(torch.ones(T, T)), cut to the sequence at hand; invalid where the code has none.
+  // torch.tril(torch.ones(T, T)) for the longest sequence; invalid where the code has none.
   TensorId mask_buffer() {
     const bool hugging_face = config_.code == GptCode::kHuggingFace;
-    const bool used = options_.attention == AttentionKind::kMath;
-    if (!used && !hugging_face) return {};
-    const TensorId table = builder_.buffer("bias", {1, 1, config_.positions, config_.positions},
-                                           hugging_face ? DType::kBool : builder_.dtype());
-    return used ? leading_square(builder_, table, sequence_) : TensorId{};
+    if (options_.attention != AttentionKind::kMath && !hugging_face) return {};
+    return builder_.buffer("bias", {1, 1, config_.positions, config_.positions},
+                           hugging_face ? DType::kBool : builder_.dtype());
   }
 
   const GptConfig& config_;

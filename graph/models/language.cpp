@@ -29,15 +29,6 @@ TensorId repeat_heads(ModelBuilder& builder, TensorId x, std::int64_t heads) {
   return builder.reshape(x, {shape[0], heads, shape[2], shape[3]});
 }
 
-TensorId leading_square(ModelBuilder& builder, TensorId table, std::int64_t size) {
-  const int rank = builder.shape(table).rank();
-  for (const int axis : {rank - 2, rank - 1}) {
-    if (builder.shape(table)[axis] == size) continue;
-    table = builder.split(table, size, axis).front();
-  }
-  return table;
-}
-
 std::span<const std::string_view> activation_names() {
   static constexpr std::array<std::string_view, 5> kNames = {"gelu", "gelu_tanh", "new_gelu",
                                                              "relu", "silu"};
@@ -45,12 +36,11 @@ std::span<const std::string_view> activation_names() {
 }
 
 TensorId activate(ModelBuilder& builder, std::string_view name, TensorId x, bool in_place) {
-  return builder.activation(name, x, in_place);
+  return builder.activation(name == "new_gelu" ? "gelu_new" : name, x, in_place);
 }
 
 void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bool upcast) {
   if (loss == LossKind::kNone) return;
-  // A variable of the loss function, alive until the loss is known.
   if (upcast && builder.tensor(logits).dtype != DType::kFloat32) {
     logits = builder.cast(logits, DType::kFloat32);
   }

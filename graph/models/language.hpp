@@ -20,8 +20,6 @@ namespace tidemark {
 // Hugging Face's repeat_kv: [batch, kv_heads, length, width] expanded to `heads` and copied by
 // reshape. `x` itself when there is nothing to repeat.
 [[nodiscard]] TensorId repeat_heads(ModelBuilder& builder, TensorId x, std::int64_t heads);
-// table[..., :size, :size]: a view; the table itself when it has that size.
-[[nodiscard]] TensorId leading_square(ModelBuilder& builder, TensorId table, std::int64_t size);
 
 // gelu, gelu_tanh, new_gelu (the composed form of GPT-2's authors), relu, silu.
 [[nodiscard]] std::span<const std::string_view> activation_names();

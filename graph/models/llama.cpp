@@ -92,8 +92,7 @@ class LlamaBuilder {
     TensorId scores = b.scale(b.matmul(q, b.transpose(k, 2, 3)));
     scores = b.add_tensors(scores, mask_);
     const DType narrow = b.tensor(scores).dtype;
-    if (narrow != DType::kFloat32) scores = b.cast(scores, DType::kFloat32);
-    scores = b.softmax(scores);
+    scores = b.add("softmax", {scores}, {{"axis", std::int64_t{-1}}, {"dtype", "fp32"}});
     if (narrow != DType::kFloat32) scores = b.cast(scores, narrow);
     return b.matmul(b.dropout(scores, dropout()), v);
   }

@@ -24,8 +24,9 @@ std::array<bool, kMaxRank> reduced_axes(const std::vector<std::int64_t>& axes, i
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::vector<std::int64_t> axes = inference.attributes().list("axes");
-  for (std::int64_t axis : axes)
-    checked_axis(inference, axis, x.shape.rank());
+  for (std::int64_t axis : axes) {
+    static_cast<void>(checked_axis(inference, axis, x.shape.rank()));
+  }
   const auto reduced = reduced_axes(axes, x.shape.rank());
   const bool keep = inference.attributes().flag("keepdim");
   Shape shape;

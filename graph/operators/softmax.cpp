@@ -13,7 +13,8 @@ void infer(Inference& inference) {
   inference.require(is_floating(x.dtype), fmt::format("its input is {}", name_of(x.dtype)));
   const std::string dtype = inference.attributes().text("dtype");
   inference.require(dtype.empty() || dtype == "fp32", "dtype is neither absent nor fp32");
-  checked_axis(inference, inference.attributes().integer("axis", -1), x.shape.rank());
+  static_cast<void>(
+      checked_axis(inference, inference.attributes().integer("axis", -1), x.shape.rank()));
   inference.create(x.shape, dtype.empty() ? x.dtype : DType::kFloat32);
 }
 

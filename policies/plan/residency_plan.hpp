@@ -53,8 +53,8 @@ struct PolicyOutcome {
   std::int64_t decided = 0;
   std::int64_t contested = 0;  // gaps that another policy had decided before
   std::int64_t refused = 0;    // decisions that would change results or need no memory
-  std::int64_t recomputed_operators = 0;
-  Bytes offloaded;
+  std::int64_t recomputed_operators = 0;  // in one step
+  Bytes offloaded;                        // in one step
 };
 
 class ResidencyPlan {

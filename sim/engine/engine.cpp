@@ -196,6 +196,8 @@ void Engine<A>::record(BlockId block, int sign) {
 
 template <class A>
 void Engine<A>::note_peaks() {
+  result_.most_live = std::max(result_.most_live, live_);
+  result_.most_reserved = std::max(result_.most_reserved, allocator_.reserved());
   const Slot& at = slot(pc_);
   if (!at.last_step) return;
   const auto raise = [&](Peak& peak, std::int64_t bytes) {

@@ -52,6 +52,8 @@ struct RunResult {
   Peak reserved;
   std::array<Peak, kPhases> phase_live;
   Peak host;
+  std::int64_t most_live = 0;  // of all steps
+  std::int64_t most_reserved = 0;
   std::int64_t live_at_failure = 0;
   std::int64_t reserved_at_failure = 0;
 

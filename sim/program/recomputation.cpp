@@ -123,7 +123,9 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     for (Position p : recipe.recipe) {
       for (const Touch& t : graph.touches_of(order.at[p].op)) in_recipe[t.storage] = 0;
     }
-    outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
+    if (order.at[group.before].step + 1 == order.steps) {
+      outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
+    }
     repeats.push_back(std::move(repeat));
   }
   return insert_repeats(order, std::move(repeats));

@@ -1,0 +1,30 @@
+// The timeline thinned to as many samples as a chart has columns.
+#pragma once
+
+#include <vector>
+
+#include "sim/result/timeline.hpp"
+
+namespace tidemark {
+
+// What one column shows.
+struct MemorySample {
+  Duration time{};             // at which `live` was reached
+  std::uint32_t instruction = kNoInstruction;
+  BytesByRole by_role{};       // sums to `live`
+  std::int64_t live = 0;       // the most that was live at any moment of the column
+  std::int64_t reserved = 0;   // the most that was reserved
+};
+
+// Cuts [begin, end] into `columns` equal parts. Of all states of a part, also those that last no
+// time at all, the one with the most live bytes is kept: the peak is always among the samples.
+[[nodiscard]] std::vector<MemorySample> thin_out(const StepProgram& program,
+                                                 const MemoryTimeline& timeline, Duration begin,
+                                                 Duration end, std::size_t columns);
+
+// The phase in which most of each part's compute time falls; a part without work shows that of the
+// part before.
+[[nodiscard]] std::vector<Phase> phases_of(const StepProgram& program, const Scratch& scratch,
+                                           Duration begin, Duration end, std::size_t columns);
+
+}  // namespace tidemark

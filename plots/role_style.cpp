@@ -1,0 +1,45 @@
+#include "plots/role_style.hpp"
+
+#include <fmt/format.h>
+
+namespace tidemark {
+
+const RoleStyle& style_of(Role role) {
+  // By Role. Hues after Okabe and Ito's palette for colour-blind readers.
+  static constexpr std::array<RoleStyle, kRoles> kStyles{{
+      {.label = "parameters", .colour = 25, .letter = "█"},
+      {.label = "gradients", .colour = 74, .letter = "▒"},
+      {.label = "optimizer state", .colour = 67, .letter = "▓"},
+      {.label = "buffers", .colour = 145, .letter = "b"},
+      {.label = "inputs", .colour = 109, .letter = "i"},
+      {.label = "saved activations", .colour = 172, .letter = "░"},
+      {.label = "activation gradients", .colour = 185, .letter = "+"},
+      {.label = "temporaries", .colour = 71, .letter = "t"},
+      {.label = "workspace", .colour = 133, .letter = "w"},
+  }};
+  return kStyles[static_cast<std::size_t>(role)];
+}
+
+const RoleStyle& context_style() {
+  static constexpr RoleStyle kStyle{.label = "CUDA context", .colour = 240, .letter = "▪"};
+  return kStyle;
+}
+
+const RoleStyle& cached_style() {
+  static constexpr RoleStyle kStyle{.label = "reserved, unused", .colour = 237, .letter = "·"};
+  return kStyle;
+}
+
+std::string paint(std::string_view text, int foreground, bool colour) {
+  return colour ? fmt::format("\x1b[38;5;{}m{}\x1b[0m", foreground, text) : std::string(text);
+}
+
+std::string bold(std::string_view text, bool colour) {
+  return colour ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string dim(std::string_view text, bool colour) {
+  return colour ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,38 @@
+// How the roles of memory look: one place, so that every chart and table agrees.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "graph/ir/tensor.hpp"
+
+namespace tidemark {
+
+struct RoleStyle {
+  std::string_view label;   // "saved activations"
+  int colour = 0;           // of the 256-colour palette; told apart also by the colour-blind
+  std::string_view letter;  // for output without colour
+};
+
+// Bottom of a stacked chart first: what stays, then what comes and goes.
+inline constexpr std::array<Role, kRoles> kStackOrder = {
+    Role::kParameter,       Role::kOptimizerState,     Role::kGradient,
+    Role::kBuffer,          Role::kInput,              Role::kSavedActivation,
+    Role::kActivationGradient, Role::kTemporary,       Role::kWorkspace};
+
+[[nodiscard]] const RoleStyle& style_of(Role role);
+// What the device holds beside tensors.
+[[nodiscard]] const RoleStyle& context_style();  // CUDA context
+[[nodiscard]] const RoleStyle& cached_style();   // reserved by the allocator, not in use
+
+// ANSI escapes; `text` itself when `colour` is false.
+[[nodiscard]] std::string paint(std::string_view text, int foreground, bool colour);
+[[nodiscard]] std::string bold(std::string_view text, bool colour);
+[[nodiscard]] std::string dim(std::string_view text, bool colour);
+
+inline constexpr int kGood = 71;   // green
+inline constexpr int kBad = 167;   // red
+inline constexpr int kNote = 179;  // amber
+
+}  // namespace tidemark

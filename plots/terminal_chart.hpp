@@ -1,0 +1,37 @@
+// Memory over one step, drawn with block characters:
+//
+//                                    ▼ peak 37.1 GiB at 412 ms: backward, h.47.mlp: linear
+//   80 ┤╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ capacity 79.2 GiB
+//   60 ┤              ░░░░░░░░░░░░░
+//   40 ┤      ░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+//   20 ┤██████████████████████████████████████████████████
+//    0 └──────────────────────────────────────────────────
+//       ├──── forward ────┤├─────── backward ──────┤├ opt ┤
+#pragma once
+
+#include <string>
+
+#include "plots/memory_samples.hpp"
+
+namespace tidemark {
+
+struct ChartOptions {
+  std::size_t width = 100;  // of the terminal, in characters; at least 40 are used
+  std::size_t rows = 16;    // of the plotting area
+  bool colour = false;
+  Bytes capacity;           // of the device; drawn as a line where it is near
+  Bytes context;            // that the framework takes of it
+  Duration begin{};         // of the time shown; what is left of it counts from here
+  Duration end{};           // not after `begin`: until the end of the timeline
+  std::string peak_note;    // said after the peak's size and time
+  bool out_of_memory = false;
+  Bytes requested;          // by the allocation that failed
+};
+
+// Live bytes by role stacked over time, over the CUDA context and under what the allocator has
+// reserved without using it; so the upper edge is what the device holds. Lines end with '\n'.
+[[nodiscard]] std::string draw_memory_chart(const StepProgram& program, const Scratch& scratch,
+                                            const MemoryTimeline& timeline,
+                                            const ChartOptions& options);
+
+}  // namespace tidemark

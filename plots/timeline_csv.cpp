@@ -1,0 +1,44 @@
+#include "plots/timeline_csv.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "plots/csv.hpp"
+
+namespace tidemark {
+
+void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const ProgramOrder& order,
+                        const StepProgram& program, const MemoryTimeline& timeline) {
+  out << "time_ns,step,phase,operator,layer,tensor,event,bytes,live,active,reserved";
+  for (int r = 0; r < kRoles; ++r) out << ',' << name_of(static_cast<Role>(r));
+  out << '\n';
+  BytesByRole live{};
+  fmt::memory_buffer line;
+  for (const TimelinePoint& point : timeline.points) {
+    const Block& block = program.blocks[point.block];
+    live[static_cast<std::size_t>(block.role)] += point.sign * block.bytes.count;
+    // Restores of evicted blocks may come after the program's last instruction.
+    const std::size_t instruction = std::min<std::size_t>(point.instruction, program.size() - 1);
+    const Position position = program.position[instruction];
+    const Occurrence& occurrence = order.at[position];
+    const Operator& op = graph.operators[occurrence.op];
+    const std::string_view tensor =
+        block.storage.valid() ? std::string_view(graph.storages[block.storage].name) : "workspace";
+    // What is there from the start was made by no operator.
+    const bool made = !block.storage.valid() || !graph.storages[block.storage].initial;
+    line.clear();
+    fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}",
+                   point.time.count(), occurrence.step, name_of(program.slot[position.index()].phase),
+                   made ? csv_field(op.name) : "",
+                   csv_field(graph.layer_name(op.layer)), csv_field(tensor),
+                   point.sign > 0 ? "allocate" : "free", block.bytes.count, point.live,
+                   point.active, point.reserved);
+    for (const std::int64_t bytes : live) fmt::format_to(std::back_inserter(line), ",{}", bytes);
+    line.push_back('\n');
+    out.write(line.data(), static_cast<std::streamsize>(line.size()));
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,237 @@
+#include "scenarios/compile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/import/cost_graph.hpp"
+#include "graph/import/hf_config.hpp"
+#include "graph/models/preset.hpp"
+#include "policies/rewrite/accumulate.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/program/verify.hpp"
+
+namespace tidemark {
+namespace {
+
+// Runs a pass and notes how long it took.
+template <class F>
+auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = pass();
+  passes.push_back({std::string(name), std::chrono::steady_clock::now() - begin});
+  return result;
+}
+
+Graph build_model(const Scenario& scenario) {
+  ModelOptions options = scenario.training.model;
+  options.dtype = model_dtype(scenario.training.precision);
+  if (scenario.model.kind == ModelKind::kHuggingFace) {
+    const Value document = read_document(scenario.model.name);
+    return import_hf_config(Decoder(document), scenario.model.name, options);
+  }
+  const ModelPreset preset = find_preset(scenario.model.name, scenario.model.location, "model");
+  return preset.build(Decoder(scenario.model.overrides, "model"), options);
+}
+
+template <class Seam>
+std::vector<const Seam*> policies_of(const Scenario& scenario) {
+  std::vector<const Seam*> found;
+  for (const AnyPolicy& policy : scenario.policies) {
+    if (const auto* p = std::get_if<std::unique_ptr<Seam>>(&policy)) found.push_back(p->get());
+  }
+  return found;
+}
+
+// Rewrites apply by stage, whatever order the scenario lists them in.
+template <class Rewrite>
+std::vector<const Rewrite*> by_stage(std::vector<const Rewrite*> rewrites) {
+  std::stable_sort(rewrites.begin(), rewrites.end(),
+                   [](const Rewrite* a, const Rewrite* b) { return a->stage() < b->stage(); });
+  return rewrites;
+}
+
+TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passes) {
+  const TrainingOptions& training = scenario.training;
+  Graph graph = run_pass(passes, "model", [&] { return build_model(scenario); });
+
+  std::vector<const ForwardRewrite*> forward = policies_of<ForwardRewrite>(scenario);
+  std::unique_ptr<ForwardRewrite> precision =
+      precision_rewrite(training.precision, training.autocast_cache);
+  if (precision != nullptr) forward.push_back(precision.get());
+  for (const ForwardRewrite* rewrite : by_stage(std::move(forward))) {
+    graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph); });
+  }
+
+  TrainingGraph result = run_pass(passes, "differentiate", [&] {
+    return differentiate(graph, *training.framework,
+                         {.hold_output = training.hold_output,
+                          .gradient_dtype = training.gradient_dtype});
+  });
+
+  std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(scenario);
+  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad_fills);
+  const Optimizer optimizer(training.optimizer, training.precision, *training.framework);
+  const MatrixPrecision matrix(training.precision);
+  rewrites.insert(rewrites.end(), {&accumulate, &optimizer, &matrix});
+  for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
+    run_pass(passes, rewrite->name(), [&] {
+      rewrite->apply(result);
+      return 0;
+    });
+  }
+  check_invariants(result);
+  return result;
+}
+
+void sum_roles(TrainedModel& model) {
+  for (const Storage& storage : model.training.storages) {
+    if (!storage.persistent && !storage.initial) continue;
+    if (storage.role == Role::kParameter) model.parameters += storage.bytes;
+    if (storage.role == Role::kBuffer) model.buffers += storage.bytes;
+    if (storage.role == Role::kInput) model.inputs += storage.bytes;
+    if (storage.role == Role::kGradient) model.gradients += storage.bytes;
+    if (storage.role == Role::kOptimizerState) model.optimizer_state += storage.bytes;
+  }
+}
+
+// What autograd keeps at the end of the last forward: storages that backward still touches, roots
+// and gradients left out.
+Bytes saved_by_forward(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                       const IdVector<GapId, Decision>& decisions) {
+  Position end;  // last forward position of the last step's last micro-batch
+  for (Position p : ids_of(order.at)) {
+    const Occurrence& o = order.at[p];
+    if (!o.recompute && graph.operators[o.op].phase == Phase::kForward &&
+        graph.operators[o.op].work.op_class != OperatorClass::kNone) {
+      end = p;
+    }
+  }
+  Bytes sum;
+  for (GapId id : ids_of(live.gaps)) {
+    const Gap& gap = live.gaps[id];
+    const Storage& storage = graph.storages[gap.storage];
+    if (storage.initial || storage.persistent || gap.from > end) continue;
+    const bool kept = gap.dead ? gap.release > end : (!gap.to.valid() || gap.to > end);
+    if (!kept || storage.role != Role::kSavedActivation) continue;
+    if (!std::holds_alternative<Offload>(decisions[id])) sum += storage.bytes;
+  }
+  return sum;
+}
+
+std::int64_t repeats_in_last_step(const ProgramOrder& order) {
+  return std::count_if(order.at.begin(), order.at.end(), [&](const Occurrence& o) {
+    return o.recompute && o.step + 1 == order.steps;
+  });
+}
+
+}  // namespace
+
+TrainedModel build_training(const Scenario& scenario) {
+  TrainedModel model;
+  if (scenario.model.kind == ModelKind::kCostGraph) {
+    model.training = run_pass(model.passes, "cost graph", [&] {
+      return training_graph(read_cost_graph(scenario.model.name));
+    });
+  } else {
+    model.training = train_model(scenario, model.passes);
+  }
+  sum_roles(model);
+  const TrainingGraph& t = model.training;
+  model.forward_flops = t.flops_of(t.forward);
+  model.step_flops =
+      (model.forward_flops + t.flops_of(t.backward)) * static_cast<double>(t.micro_batches);
+  return model;
+}
+
+Compiled compile(const Scenario& scenario, const TrainedModel& model) {
+  const TrainingGraph& graph = model.training;
+  Compiled result;
+  std::vector<PassTime>& passes = result.passes;
+  result.costs = run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
+  const auto context = [&](const ProgramOrder& order, const Liveness& live) {
+    return PolicyContext{graph, order, live, result.costs.device, scenario.device};
+  };
+
+  const ProgramOrder plain =
+      run_pass(passes, "order", [&] { return program_order(graph, scenario.training.steps); });
+  Liveness live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, plain); });
+
+  // What is computed again, by explicit orders and then by decisions about gaps.
+  result.order = plain;
+  result.policies.resize(scenario.policies.size());
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    result.policies[i].name = scenario.policy_names[i];
+    const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&scenario.policies[i]);
+    if (sequence == nullptr) continue;
+    const std::int64_t before = repeats_in_last_step(result.order);
+    result.order = run_pass(passes, (*sequence)->name(), [&] {
+      return (*sequence)->order(context(result.order, live));
+    });
+    result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
+    live = analyze_liveness(graph, result.order);
+  }
+  const auto ask = [&](ResidencyPlan& plan, auto question) {
+    for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+      const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
+      if (policy == nullptr) continue;
+      plan.begin_policy(i, scenario.policy_names[i]);
+      ((**policy).*question)(context(result.order, live), plan);
+    }
+  };
+  const auto add_outcomes = [&](const ResidencyPlan& plan) {
+    for (std::size_t i = 0; i < plan.outcomes().size(); ++i) {
+      PolicyOutcome& sum = result.policies[i];
+      const PolicyOutcome& outcome = plan.outcomes()[i];
+      sum.decided += outcome.decided;
+      sum.contested += outcome.contested;
+      sum.refused += outcome.refused;
+      sum.recomputed_operators += outcome.recomputed_operators;
+      sum.offloaded += outcome.offloaded;
+    }
+  };
+  {
+    ResidencyPlan recompute(live);
+    run_pass(passes, "plan recomputation", [&] {
+      ask(recompute, &ResidencyPolicy::plan_recompute);
+      return 0;
+    });
+    if (!recompute.groups().empty()) {
+      ProgramOrder repeated = run_pass(passes, "insert recomputation", [&] {
+        return insert_recomputation(graph, result.order, live, recompute);
+      });
+      result.order = std::move(repeated);
+      live = run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
+    }
+    add_outcomes(recompute);
+  }
+  ResidencyPlan movement(live);
+  run_pass(passes, "plan movement", [&] {
+    ask(movement, &ResidencyPolicy::plan_movement);
+    return 0;
+  });
+  add_outcomes(movement);
+
+  result.program = run_pass(passes, "lower", [&] {
+    return lower(graph, result.order, live, movement.decisions());
+  });
+  const std::vector<std::string> problems = run_pass(passes, "verify", [&] {
+    return verify(graph, plain, result.order, result.program);
+  });
+  if (!problems.empty()) {
+    throw InternalError(fmt::format("the program of '{}' is wrong: {}", scenario.name,
+                                    fmt::join(problems, "; ")));
+  }
+  result.saved_activations = saved_by_forward(graph, result.order, live, movement.decisions());
+  for (const AnyPolicy& policy : scenario.policies) {
+    if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) {
+      result.eviction = p->get();
+    }
+  }
+  return result;
+}
+
+}  // namespace tidemark

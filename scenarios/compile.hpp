@@ -1,0 +1,55 @@
+// From a scenario to a verified step program: the way data flows, once through.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/residency_plan.hpp"
+#include "scenarios/scenario.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+// How long a pass took; `tidemark run --timing` prints them.
+struct PassTime {
+  std::string name;
+  std::chrono::nanoseconds wall{};
+};
+
+// What a scenario's model, training, precision and rewrites make: immutable, shared by all points
+// that agree on them.
+struct TrainedModel {
+  TrainingGraph training;
+  Bytes parameters;  // as held persistently by one rank
+  Bytes buffers;
+  Bytes inputs;
+  Bytes gradients;
+  Bytes optimizer_state;
+  Flops forward_flops;  // of one micro-batch
+  Flops step_flops;     // of all micro-batches, without recomputation; forward and backward
+  std::vector<PassTime> passes;
+};
+[[nodiscard]] TrainedModel build_training(const Scenario& scenario);
+
+// Scenarios with equal keys build equal TrainedModels.
+[[nodiscard]] std::string training_key(const Value& document);
+
+struct Compiled {
+  ProgramOrder order;  // with repeats
+  StepProgram program;
+  CostTable costs;
+  std::vector<PolicyOutcome> policies;  // as listed in the scenario
+  EvictionPolicy* eviction = nullptr;   // owned by the scenario
+  Bytes saved_activations;              // of one micro-batch, after policies
+  std::vector<PassTime> passes;
+};
+
+// Orders, plans, lowers and verifies. Throws InternalError when verification fails.
+[[nodiscard]] Compiled compile(const Scenario& scenario, const TrainedModel& model);
+
+}  // namespace tidemark

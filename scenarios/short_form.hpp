@@ -1,0 +1,36 @@
+// Keys that may be given as one word: `hardware: h100-sxm-80gb` is short for {gpu: h100-sxm-80gb},
+// `model: gpt2` for {preset: gpt2}, `allocator: torch` for {kind: torch} and so on. Also small tools
+// to build documents.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/core/document.hpp"
+
+namespace tidemark {
+
+// The keys of `model` that say what it is; only one may be given.
+[[nodiscard]] std::span<const std::string_view> model_kinds();
+// The one that a `model` mapping has; empty when it has none.
+[[nodiscard]] std::string_view model_kind_of(const Value& model);
+
+// Whether the word at `path` ("hardware", "training.optimizer") is short for a mapping.
+[[nodiscard]] bool has_long_form(std::string_view path);
+// That mapping. A path as `model` is opened to see what it is. Throws UserError at the word: no such
+// file, or neither a Hugging Face config nor a cost graph.
+[[nodiscard]] Value long_form(std::string_view path, const Value& word);
+
+// Whether a text names a file rather than a preset or a profile: it has a slash or such an ending.
+[[nodiscard]] bool is_model_path(std::string_view text);
+[[nodiscard]] bool is_profile_path(std::string_view text);
+
+[[nodiscard]] Value text_value(std::string text, const Location& location);
+[[nodiscard]] Value mapping_value(const Location& location);
+// Sets a key, at the end if it is new.
+void set_entry(Value& mapping, const std::string& key, const Location& key_location, Value value);
+// Where a key stands; the mapping itself when it is absent.
+[[nodiscard]] Location location_of_key(const Value& mapping, std::string_view key);
+
+}  // namespace tidemark

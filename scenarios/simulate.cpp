@@ -1,0 +1,257 @@
+#include "scenarios/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/core/errors.hpp"
+#include "sim/engine/engine.hpp"
+
+namespace tidemark {
+namespace {
+
+// More than any program asks for.
+constexpr Bytes kUnlimited{std::int64_t{1} << 60};
+
+RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
+                   Bytes capacity, bool record) {
+  scratch.prepare(compiled.program, record);
+  const bool limited = capacity < kUnlimited;
+  const RunOptions options{.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
+                           .eviction = limited ? compiled.eviction : nullptr,
+                           .record_events = record};
+  const auto go = [&](auto&& allocator) {
+    allocator.reserve(compiled.program.blocks.size());
+    return run(compiled.program, compiled.costs, allocator, scratch, options);
+  };
+  if (scenario.allocator == AllocatorKind::kIdeal) return go(IdealAllocator(capacity));
+  return go(CachingAllocator(capacity));
+}
+
+// The least device capacity with which the program runs, retries and evictions allowed: between the
+// live bytes that cannot go and what a run without a limit reserves. Bisected to 1 MiB; the ideal
+// allocator without eviction needs exactly its peak.
+std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
+                               const RunResult& unlimited) {
+  std::int64_t high = unlimited.most_reserved;
+  const bool exact =
+      scenario.allocator == AllocatorKind::kIdeal && compiled.eviction == nullptr;
+  std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
+  Scratch scratch;
+  while (high - low > kMiB.count) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const RunResult r = run_with(scenario, compiled, scratch, Bytes(middle), false);
+    (r.status == RunStatus::kCompleted ? high : low) = middle;
+  }
+  return high + context.count;
+}
+
+class Reporter {
+ public:
+  Reporter(const TrainedModel& model, const Compiled& compiled, const Scratch& scratch)
+      : graph_(model.training), compiled_(compiled), scratch_(scratch) {}
+
+  [[nodiscard]] PeakReport peak(std::uint32_t instruction, std::size_t largest) const;
+  [[nodiscard]] Failure failure(const RunResult& run) const;
+
+ private:
+  struct Place {
+    int step = 0;
+    Phase phase = Phase::kForward;
+    OperatorId op;
+  };
+  [[nodiscard]] Place place(std::uint32_t instruction) const {
+    const Position p = compiled_.program.position[instruction];
+    const Occurrence& o = compiled_.order.at[p];
+    return {.step = o.step, .phase = compiled_.program.slot[p.index()].phase, .op = o.op};
+  }
+  // The operator for which a block was allocated; invalid for memory that exists from the start.
+  [[nodiscard]] IdVector<BlockId, std::uint32_t> births() const;
+  [[nodiscard]] LayerId layer_of(BlockId block, OperatorId born) const;
+
+  const TrainingGraph& graph_;
+  const Compiled& compiled_;
+  const Scratch& scratch_;
+};
+
+IdVector<BlockId, std::uint32_t> Reporter::births() const {
+  const StepProgram& program = compiled_.program;
+  IdVector<BlockId, std::uint32_t> births(program.blocks.size(), kNoInstruction);
+  for (std::uint32_t i = 0; i < program.size(); ++i) {
+    if (program.opcode[i] == Opcode::kAllocate) births[BlockId(program.subject[i])] = i;
+  }
+  return births;
+}
+
+LayerId Reporter::layer_of(BlockId block, OperatorId born) const {
+  const StorageId storage = compiled_.program.blocks[block].storage;
+  return storage.valid() ? graph_.storages[storage].layer : graph_.operators[born].layer;
+}
+
+PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest) const {
+  PeakReport report;
+  if (instruction == kNoInstruction) return report;
+  const StepProgram& program = compiled_.program;
+  const Place at = place(instruction);
+  report.step = at.step;
+  report.phase = at.phase;
+  report.op = graph_.operators[at.op].name;
+  report.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
+  for (std::size_t i = instruction; i < program.size(); ++i) {
+    if (program.opcode[i] != Opcode::kLaunch) continue;
+    report.time = Duration(std::max<std::int64_t>(scratch_.started[i], 0));
+    break;
+  }
+  const std::vector<BlockId> live = live_blocks(program, scratch_, instruction);
+  report.by_role = bytes_by_role(program, live);
+  const IdVector<BlockId, std::uint32_t> born = births();
+  std::map<std::string, std::int64_t> layers;
+  for (BlockId block : live) {
+    const Block& b = program.blocks[block];
+    const OperatorId op = place(born[block]).op;
+    const std::string layer(graph_.layer_name(layer_of(block, op)));
+    layers[layer] += b.bytes.count;
+    if (report.largest.size() == largest) continue;
+    const bool initial = b.storage.valid() && graph_.storages[b.storage].initial;
+    report.largest.push_back({.tensor = b.storage.valid() ? graph_.storages[b.storage].name
+                                                          : std::string("workspace"),
+                              .bytes = b.bytes.count,
+                              .role = b.role,
+                              .op = initial ? std::string() : graph_.operators[op].name,
+                              .layer = layer});
+  }
+  report.by_layer.assign(layers.begin(), layers.end());
+  std::stable_sort(report.by_layer.begin(), report.by_layer.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return report;
+}
+
+Failure Reporter::failure(const RunResult& run) const {
+  Failure failure;
+  if (run.failed_instruction == kNoInstruction ||
+      run.failed_instruction >= compiled_.program.size()) {
+    failure.message = "the streams wait for each other";
+    return failure;
+  }
+  const Place at = place(run.failed_instruction);
+  failure.step = at.step;
+  failure.phase = at.phase;
+  failure.op = graph_.operators[at.op].name;
+  failure.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
+  failure.requested = run.requested;
+  const Block& block =
+      compiled_.program.blocks[BlockId(compiled_.program.subject[run.failed_instruction])];
+  const std::string what = block.storage.valid()
+                               ? fmt::format("'{}'", graph_.storages[block.storage].name)
+                               : std::string("the workspace");
+  const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
+  failure.message = fmt::format(
+      "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved", where,
+      at.step, name_of(at.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
+      failure.layer.empty() ? "" : ": ", failure.op, format_bytes(Bytes(run.live_at_failure)),
+      format_bytes(Bytes(run.reserved_at_failure)));
+  return failure;
+}
+
+PointStatus status_of(RunStatus status) {
+  switch (status) {
+    case RunStatus::kCompleted:
+      return PointStatus::kFits;
+    case RunStatus::kOutOfMemory:
+    case RunStatus::kOutOfHostMemory:
+      return PointStatus::kOutOfMemory;
+    case RunStatus::kDeadlock:
+      return PointStatus::kInfeasible;
+  }
+  return PointStatus::kError;
+}
+
+void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel& model) {
+  const TrainingGraph& t = model.training;
+  point.name = scenario.name;
+  point.parameter_count = t.parameters;
+  point.trainable_parameter_count = t.trainable_parameters;
+  point.operators = t.operators.size();
+  point.tensors = t.tensors;
+  point.forward_flops = model.forward_flops;
+  point.step_flops = model.step_flops;
+  point.capacity = scenario.device.hbm.capacity;
+  point.context = scenario.allocator == AllocatorKind::kIdeal ? Bytes(0)
+                                                              : scenario.device.framework.context;
+  point.parameters = model.parameters;
+  point.gradients = model.gradients;
+  point.optimizer_state = model.optimizer_state;
+  point.buffers = model.buffers;
+  point.inputs = model.inputs;
+  point.allocator = scenario.allocator;
+  point.host_capacity = scenario.device.host.memory;
+}
+
+void fill_throughput(PointResult& point, const Scenario& scenario, const TrainedModel& model) {
+  const double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
+  if (seconds <= 0) return;
+  const TrainingGraph& t = model.training;
+  const double micro_batches = t.micro_batches * static_cast<double>(scenario.count);
+  point.samples_per_second = static_cast<double>(t.samples) * micro_batches / seconds;
+  point.tokens_per_second = static_cast<double>(t.tokens) * micro_batches / seconds;
+  const DType type = matrix_type(scenario.device, compute_dtype(scenario.training.precision));
+  const double peak = scenario.device.matrix[static_cast<std::size_t>(type)].peak.value;
+  if (peak > 0) point.model_flops_utilization = model.step_flops.count / (seconds * peak);
+}
+
+}  // namespace
+
+PointResult simulate(const Scenario& scenario, const TrainedModel& model,
+                     const SimulateOptions& options, PointDetail* detail) {
+  PointResult point;
+  fill_model(point, scenario, model);
+  Compiled compiled = compile(scenario, model);
+  point.policies = compiled.policies;
+  point.saved_activations = compiled.saved_activations;
+  point.passes = model.passes;
+  point.passes.insert(point.passes.end(), compiled.passes.begin(), compiled.passes.end());
+
+  const Bytes usable = point.capacity - point.context;
+  Scratch scratch;
+  point.run = run_with(scenario, compiled, scratch, usable, true);
+  point.status = status_of(point.run.status);
+  // A run that has retried or evicted says less than it would have liked to take.
+  const bool squeezed = point.run.retries > 0 || point.run.evictions > 0;
+  RunResult unlimited = point.run;
+  if (point.status == PointStatus::kFits) {
+    fill_throughput(point, scenario, model);
+  } else {
+    point.failure.push_back(Reporter(model, compiled, scratch).failure(point.run));
+    // What it would need: the same program with memory without end.
+    const RunResult failed = point.run;
+    point.run = run_with(scenario, compiled, scratch, kUnlimited, true);
+    unlimited = point.run;
+    point.run.status = failed.status;
+    point.run.failed_instruction = failed.failed_instruction;
+    point.run.requested = failed.requested;
+    point.run.retries = failed.retries;
+    point.run.ooms = failed.ooms;
+    point.run.evictions = failed.evictions;
+    point.run.live_at_failure = failed.live_at_failure;
+    point.run.reserved_at_failure = failed.reserved_at_failure;
+  }
+  point.peak =
+      Reporter(model, compiled, scratch).peak(point.run.live.instruction, options.largest_tensors);
+  if (options.smallest_capacity) {
+    if (point.status == PointStatus::kFits && squeezed) {
+      Scratch other;
+      unlimited = run_with(scenario, compiled, other, kUnlimited, false);
+    }
+    point.smallest_capacity =
+        smallest_capacity(scenario, compiled, point.context, unlimited);
+  }
+  if (detail != nullptr) {
+    detail->timeline = memory_timeline(compiled.program, scratch);
+    detail->compiled = std::move(compiled);
+    detail->scratch = std::move(scratch);
+  }
+  return point;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,196 @@
+#include "graph/import/hf_config.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/models/preset.hpp"
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kGpt2 = R"({
+  "model_type": "gpt2",
+  "vocab_size": 100,
+  "n_positions": 16,
+  "n_embd": 64,
+  "n_layer": 2,
+  "n_head": 4
+})";
+
+constexpr std::string_view kLlama = R"({
+  "model_type": "llama",
+  "vocab_size": 100,
+  "hidden_size": 64,
+  "intermediate_size": 96,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "max_position_embeddings": 16
+})";
+
+Graph import(const std::string& text, const ModelOptions& options = {}) {
+  const Value document = parse_document(text, "config.json");
+  return import_hf_config(Decoder(document), "model", options);
+}
+
+// `text` with one line replaced: the value of `key`, or the whole key when `value` is empty.
+std::string with(std::string_view text, std::string_view key, std::string_view value) {
+  std::string result(text);
+  const std::size_t start = result.find("\"" + std::string(key) + "\"");
+  if (start == std::string::npos) {
+    return result.insert(result.rfind('\n'),
+                         ",\n  \"" + std::string(key) + "\": " + std::string(value));
+  }
+  const std::size_t end = result.find_first_of(",\n", start);
+  if (value.empty()) return result.erase(start, end + 1 - start);
+  return result.replace(start, end - start, "\"" + std::string(key) + "\": " + std::string(value));
+}
+
+std::string error_of(const std::string& text, const ModelOptions& options = {}) {
+  try {
+    static_cast<void>(import(text, options));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::int64_t count_of(const Graph& graph, std::string_view family) {
+  return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                       [&](const Node& node) { return node.family->name == family; });
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("an unknown model_type is answered with those that are known") {
+    CHECK(error_of(R"({"model_type": "gpt3"})") ==
+          "config.json:1:16: model_type: 'gpt3' is no architecture that can be imported; known are "
+          "gpt2, llama; did you mean 'gpt2'?");
+    CHECK(error_of(R"({"n_embd": 3})")
+              .starts_with("config.json:1:1: model_type: required key is missing"));
+    CHECK(error_of("[]").find("expected a mapping") != std::string::npos);
+  }
+
+  TEST_CASE("a missing key is an error at the config") {
+    CHECK(
+        error_of(with(kGpt2, "n_embd", ""))
+            .starts_with("config.json:1:1: n_embd: required key is missing; expected an integer"));
+    CHECK(error_of(with(kLlama, "intermediate_size", ""))
+              .starts_with("config.json:1:1: intermediate_size: required key is missing; expected "
+                           "an integer"));
+  }
+
+  TEST_CASE("wrong sizes are errors at their line") {
+    CHECK(error_of(with(kGpt2, "n_head", "7")) ==
+          "config.json:7:13: n_head: 7 heads do not divide a width of 64; the nearest that do are "
+          "4 and 8");
+    CHECK(error_of(with(kLlama, "num_key_value_heads", "3")) ==
+          "config.json:8:26: num_key_value_heads: 3 key-value heads do not divide 4 attention "
+          "heads; the nearest that do are 2 and 4");
+    CHECK(error_of(with(kLlama, "head_dim", "15")) ==
+          "config.json:10:15: head_dim: each head would be 15 wide; rotary positions turn pairs of "
+          "elements, so it must be even");
+    CHECK(error_of(with(kGpt2, "n_layer", "0"))
+              .starts_with("config.json:6:14: n_layer: expected an integer"));
+    CHECK(error_of(with(kGpt2, "n_layer", "-1"))
+              .starts_with("config.json:6:14: n_layer: expected an integer"));
+    CHECK(error_of(with(kGpt2, "n_layer", "1000000000"))
+              .starts_with("config.json:6:14: n_layer: expected an integer"));
+    CHECK(error_of(with(kLlama, "hidden_size", "1000000000000"))
+              .starts_with("config.json:4:18: hidden_size: expected an integer"));
+    CHECK(error_of(with(kGpt2, "n_embd", "\"wide\""))
+              .starts_with("config.json:5:13: n_embd: expected an integer"));
+    CHECK(error_of(with(kGpt2, "attn_pdrop", "1.5"))
+              .starts_with("config.json:8:17: attn_pdrop: expected a number"));
+    CHECK(error_of(with(kLlama, "hidden_act", "\"glu\""))
+              .starts_with("config.json:10:17: hidden_act: expected one of gelu, gelu_new"));
+  }
+
+  TEST_CASE("keys that do not matter are ignored") {
+    CHECK(error_of(with(kGpt2, "summary_first_dropout", "{\"a\": [1]}")) == "accepted");
+    CHECK(error_of(with(kLlama, "rope_scaling", "null")) == "accepted");
+    CHECK(error_of(with(kLlama, "head_dim", "null")) == "accepted");
+  }
+
+  TEST_CASE("activations are composed where transformers composes them") {
+    // NewGELUActivation has one tanh and one pow per layer.
+    CHECK(count_of(import(std::string(kGpt2)), "tanh") == 2);
+    CHECK(count_of(import(std::string(kGpt2)), "gelu") == 0);
+    const Graph fused = import(with(kGpt2, "activation_function", "\"gelu_pytorch_tanh\""));
+    CHECK(count_of(fused, "tanh") == 0);
+    CHECK(count_of(fused, "gelu") == 2);
+  }
+
+  TEST_CASE("each dropout of the config reaches its place and training overrides all") {
+    std::string text = with(kGpt2, "embd_pdrop", "0.3");
+    text = with(text, "resid_pdrop", "0.2");
+    text = with(text, "attn_pdrop", "0.4");
+    const auto probabilities = [](const Graph& graph) {
+      std::vector<double> result;
+      for (const Node& node : graph.nodes) {
+        if (node.family->name == "dropout") result.push_back(node.attributes.number("p"));
+        if (node.family->name == "attention") {
+          result.push_back(node.attributes.number("dropout_p"));
+        }
+      }
+      return result;
+    };
+    // Embedding; then per block attention, its projection, feed-forward.
+    CHECK(probabilities(import(text)) == std::vector<double>{0.3, 0.4, 0.2, 0.2, 0.4, 0.2, 0.2});
+    CHECK(probabilities(import(text, {.dropout = 0})) == std::vector<double>(7, 0.0));
+  }
+
+  TEST_CASE("key-value heads default to all heads and a head width may be given") {
+    // q, k, v and o of 64 * 64 each per layer, instead of k and v of 64 * 32.
+    const std::int64_t grouped = import(std::string(kLlama)).parameter_count();
+    CHECK(import(with(kLlama, "num_key_value_heads", "")).parameter_count() ==
+          grouped + 2 * 2 * 64 * 32);
+    // Heads of width 32 rather than 16 double q, k, v and o: 64 * (64 + 32 + 32 + 64) per layer.
+    CHECK(import(with(kLlama, "head_dim", "32")).parameter_count() == grouped + 2 * 64 * 192);
+  }
+
+  TEST_CASE("biases of attention and feed-forward layers are read") {
+    const std::int64_t plain = import(std::string(kLlama)).parameter_count();
+    // q 64, k 32, v 32, o 64 per layer
+    CHECK(import(with(kLlama, "attention_bias", "true")).parameter_count() == plain + 2 * 192);
+    // gate 96, up 96, down 64 per layer
+    CHECK(import(with(kLlama, "mlp_bias", "true")).parameter_count() == plain + 2 * 256);
+  }
+}
+
+TEST_SUITE("golden") {
+  // Hugging Face's num_parameters(), tied embeddings once.
+  TEST_CASE("published configs have exactly their published parameters") {
+    struct Case {
+      std::string name;
+      std::int64_t parameters;
+    };
+    for (const Case& c : {Case{"gpt2", 124'439'808},
+                          {"gpt2-medium", 354'823'168},
+                          {"gpt2-xl", 1'557'611'200},
+                          {"llama-2-7b", 6'738'415'616},
+                          {"llama-3-8b", 8'030'261'248},
+                          {"llama-3.2-1b", 1'235'814'400}}) {
+      CAPTURE(c.name);
+      const Graph graph =
+          import_hf_config(TIDEMARK_TEST_DATA "/models/hf/" + c.name + ".json", ModelOptions{});
+      CHECK(graph.parameter_count() == c.parameters);
+      CHECK(graph.name == c.name);
+      // The preset of that name is the same model.
+      const Graph preset = find_preset(c.name).build(Decoder(), ModelOptions{});
+      CHECK(preset.parameter_count() == c.parameters);
+      CHECK(preset.nodes.size() == graph.nodes.size());
+      CHECK(preset.storages.size() == graph.storages.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidemark

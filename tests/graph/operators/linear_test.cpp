@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+
+#include "tests/graph/operators/probe.hpp"
+
+namespace tidemark {
+namespace {
+
+using probe::allocations;
+using probe::problem_of;
+using probe::saved_bytes;
+using probe::Sizes;
+using probe::train_on_cpu;
+
+constexpr DType kFp32 = DType::kFloat32;
+
+TEST_SUITE("golden") {
+  TEST_CASE("linear with a bias makes input, weight and bias gradient in this order") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {4, 32, 64});
+    const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96));
+    CHECK(saved_bytes(graph) == 0);  // its operands are parameters here
+    CHECK(allocations(graph, graph.forward) == Sizes{128 * 96 * 4});
+    CHECK(allocations(graph, graph.backward) == Sizes{32768, 24576, 384});  // probe linear_3d
+  }
+
+  TEST_CASE("linear without a bias makes the weight gradient first") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {4, 32, 64});
+    const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96, false));
+    CHECK(allocations(graph, graph.backward) == Sizes{24576, 32768});  // linear_3d_nobias
+  }
+
+  TEST_CASE("linear copies an input whose rows do not lie behind each other, and keeps the copy") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.transpose(b.parameter("x", {4, 32, 64}), 0, 1);
+    const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96));
+    CHECK(saved_bytes(graph) == 32768);  // linear_3d_noncontig_input
+    CHECK(allocations(graph, graph.forward) == Sizes{32768, 49152});
+  }
+
+  TEST_CASE("matmul copies head-split views and keeps the copies") {
+    ModelBuilder b("probe", kFp32);
+    const auto heads = [&](TensorId x) { return b.transpose(b.view(x, {2, 32, 4, 16}), 1, 2); };
+    const TensorId q = heads(b.parameter("q", {2, 32, 64}));
+    const TensorId k = heads(b.parameter("k", {2, 32, 64}));
+    const TrainingGraph graph = train_on_cpu(b, b.matmul(q, b.transpose(k, -2, -1)));
+    CHECK(saved_bytes(graph) == 2 * 16384);  // matmul_4d_headsplit
+    CHECK(allocations(graph, graph.forward) == Sizes{16384, 16384, 32768});
+    CHECK(allocations(graph, graph.backward) == Sizes{16384, 16384, 16384, 16384});
+  }
+
+  TEST_CASE("matmul does not copy a transposed matrix whose batch axes are dense") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId q = b.parameter("q", {2, 4, 32, 16});
+    const TensorId k = b.parameter("k", {2, 4, 32, 16});
+    const TrainingGraph graph = train_on_cpu(b, b.matmul(q, b.transpose(k, -2, -1)));
+    CHECK(saved_bytes(graph) == 0);  // matmul_4d_kT
+    CHECK(allocations(graph, graph.forward) == Sizes{32768});
+  }
+
+  TEST_CASE("matmul by a 2-D matrix folds the batch axes: one product, weight gradient first") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {2, 4, 32, 16});
+    const TrainingGraph graph = train_on_cpu(b, b.matmul(x, b.parameter("w", {16, 32})));
+    CHECK(allocations(graph, graph.backward) == Sizes{2048, 16384});  // matmul_bcast_weight
+  }
+
+  TEST_CASE("bmm makes the gradient of its right operand first") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {8, 32, 16});
+    const TrainingGraph graph = train_on_cpu(b, b.matmul(x, b.parameter("y", {8, 16, 24})));
+    CHECK(allocations(graph, graph.backward) == Sizes{8 * 16 * 24 * 4, 16384});
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a frozen weight drops the activation of a linear layer") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.activation("relu", b.parameter("x", {8, 64}));
+    const TensorId frozen = b.buffer("weight", {96, 64}, kFp32);
+    // relu keeps its own output; behind it, scale makes a tensor that only linear could keep.
+    const TrainingGraph graph = train_on_cpu(b, b.linear_with(b.scale(x), frozen));
+    CHECK(saved_bytes(graph) == 8 * 64 * 4 + 8);  // relu's output and the Python scalar
+  }
+
+  TEST_CASE("backward of linear has twice the flops of forward, and says its extents") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {8, 64});
+    const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96, false));
+    CHECK(probe::flops(graph, graph.forward) == 2.0 * 8 * 64 * 96);
+    CHECK(probe::flops(graph, graph.backward) == 4.0 * 8 * 64 * 96);
+    const Work& forward = graph.operators[graph.forward.front()].work;
+    CHECK(forward.extent == std::array<std::int64_t, 4>{8, 96, 64, 1});
+    CHECK(forward.read == Bytes((8 * 64 + 64 * 96) * 4));
+  }
+
+  TEST_CASE("operands that do not fit are named with operator, layer and shapes") {
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.parameter("x", {8, 64});
+    const TensorId weight = b.parameter("weight", {96, 65});
+    const auto layer = b.scope("h.0");
+    CHECK(problem_of([&] { b.linear_with(x, weight); }) ==
+          "h.0: linear: the input's last axis is 64, but the weight takes 65 features "
+          "(inputs have shapes [8, 64], [96, 65])");
+    CHECK(problem_of([&] {
+            b.add("bmm", {b.parameter("a", {2, 3, 4}), b.parameter("b", {2, 5, 6})});
+          }) ==
+          "h.0: bmm: the inner axes differ: 4 and 5 (inputs have shapes [2, 3, 4], [2, 5, 6])");
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
