@@ -33,10 +33,6 @@
 
 namespace tidemark {
 
-// Work::extent[3] of kAttention: a set of these. Its flops count only the unmasked half.
-inline constexpr std::int64_t kAttentionCausal = 1;
-inline constexpr std::int64_t kAttentionBackward = 2;
-
 enum class CopyDirection : std::uint8_t { kHostToDevice, kDeviceToHost };
 
 // Prices work on one device. Deterministic and free of state: safe to share between threads.

@@ -28,7 +28,7 @@ auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass) {
 
 Graph build_model(const Scenario& scenario) {
   ModelOptions options = scenario.training.model;
-  options.dtype = model_dtype(scenario.training.precision);
+  options.dtype = rules_of(scenario.training.precision).model;
   if (scenario.model.kind == ModelKind::kHuggingFace) {
     const Value document = read_document(scenario.model.name);
     return import_hf_config(Decoder(document), scenario.model.name, options);
@@ -59,9 +59,12 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   Graph graph = run_pass(passes, "model", [&] { return build_model(scenario); });
 
   std::vector<const ForwardRewrite*> forward = policies_of<ForwardRewrite>(scenario);
-  std::unique_ptr<ForwardRewrite> precision =
-      precision_rewrite(training.precision, training.autocast_cache);
-  if (precision != nullptr) forward.push_back(precision.get());
+  const PrecisionRules& precision = rules_of(training.precision);
+  std::optional<Autocast> autocast;
+  if (precision.autocast) {
+    autocast.emplace(*precision.autocast, training.autocast_cache, *training.framework);
+    forward.push_back(&*autocast);
+  }
   for (const ForwardRewrite* rewrite : by_stage(std::move(forward))) {
     graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph); });
   }
@@ -73,10 +76,11 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   });
 
   std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(scenario);
-  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad_fills);
+  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, training.precision, *training.framework);
-  const MatrixPrecision matrix(training.precision);
-  rewrites.insert(rewrites.end(), {&accumulate, &optimizer, &matrix});
+  const Tf32 tf32;
+  rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+  if (precision.tf32) rewrites.push_back(&tf32);
   for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
     run_pass(passes, rewrite->name(), [&] {
       rewrite->apply(result);

@@ -121,14 +121,11 @@ void set_below(const Change& change, Value& node, std::size_t part, const std::s
     set_entry(node, key, change.location(), change.change.value);
     return;
   }
-  Value* child = node.find(key);
-  if (child == nullptr) {
-    set_entry(node, key, change.location(), mapping_value(change.location()));
-    child = node.find(key);
-  }
   const std::string inner = path.empty() ? key : path + '.' + key;
-  if (inner == "policies") return set_in_policy(change, *child);
-  set_below(change, *child, part + 1, inner);
+  if (node.find(key) == nullptr) set_entry(node, key, change.location(), {});
+  Value& child = *node.find(key);
+  if (inner == "policies") return set_in_policy(change, child);
+  set_below(change, child, part + 1, inner);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "graph/models/model_options.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "policies/registry.hpp"
+#include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 
@@ -33,7 +34,7 @@ struct TrainingOptions {
   OptimizerSpec optimizer;
   const FrameworkRules* framework = nullptr;
   std::optional<DType> gradient_dtype;
-  bool zero_grad_fills = false;  // zero_grad: zero
+  ZeroGrad zero_grad = ZeroGrad::kNone;
   bool hold_output = false;
   bool autocast_cache = true;
 };

@@ -188,6 +188,13 @@ void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel
   point.host_capacity = scenario.device.host.memory;
 }
 
+// The type of the matrix products, whose peak the model's operations are measured against.
+DType compute_type(Precision precision) {
+  const PrecisionRules& rules = rules_of(precision);
+  if (rules.tf32) return DType::kTf32;
+  return rules.autocast.value_or(rules.model);
+}
+
 void fill_throughput(PointResult& point, const Scenario& scenario, const TrainedModel& model) {
   const double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
   if (seconds <= 0) return;
@@ -195,7 +202,7 @@ void fill_throughput(PointResult& point, const Scenario& scenario, const Trained
   const double micro_batches = t.micro_batches * static_cast<double>(scenario.count);
   point.samples_per_second = static_cast<double>(t.samples) * micro_batches / seconds;
   point.tokens_per_second = static_cast<double>(t.tokens) * micro_batches / seconds;
-  const DType type = matrix_type(scenario.device, compute_dtype(scenario.training.precision));
+  const DType type = matrix_type(scenario.device, compute_type(scenario.training.precision));
   const double peak = scenario.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point.model_flops_utilization = model.step_flops.count / (seconds * peak);
 }

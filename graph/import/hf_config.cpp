@@ -65,9 +65,10 @@ std::string hf_activation(const Decoder& config, std::string_view key, std::stri
       {"swish", "silu"},
   }};
   std::vector<std::string_view> words;
+  words.reserve(kNames.size());
   for (const auto& [name, ours] : kNames)
     words.push_back(name);
-  const std::string chosen = config.optional_word(key, words, fallback);
+  std::string chosen = config.optional_word(key, words, fallback);
   for (const auto& [name, ours] : kNames) {
     if (name == chosen) return std::string(ours);
   }

@@ -39,13 +39,17 @@ inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) 
   return kNames[static_cast<int>(c)];
 }
 
+// Work::extent[3] of kAttention: a set of these. Causal flops count only the unmasked half.
+inline constexpr std::int64_t kAttentionCausal = 1;
+inline constexpr std::int64_t kAttentionBackward = 2;
+
 struct Work {
   OperatorClass op_class = OperatorClass::kNone;
   DType dtype = DType::kFloat32;  // of the arithmetic: selects the device's peak
   Flops flops;
   Bytes read;     // compulsory traffic: each operand once
   Bytes written;
-  // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, causal};
+  // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, flags};
   // otherwise unused.
   std::array<std::int64_t, 4> extent{};
   int launches = 1;  // kernels that one call of the framework starts

@@ -122,8 +122,9 @@ GptConfig gpt2(std::int64_t layers, std::int64_t width, std::int64_t heads) {
 
 }  // namespace
 
-GptConfig decode_gpt(const Decoder& overrides, GptConfig config) {
+GptConfig decode_gpt(const Decoder& overrides, GptConfig defaults) {
   const Decoder& d = overrides;
+  GptConfig config = std::move(defaults);
   config.layers = d.optional<std::int64_t>("layers", config.layers, up_to(kMaxLayers));
   config.width = d.optional<std::int64_t>("width", config.width, up_to(kMaxWidth));
   config.heads = d.optional<std::int64_t>("heads", config.heads, up_to(kMaxHeads));

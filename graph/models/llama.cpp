@@ -159,8 +159,9 @@ LlamaConfig llama_3_2_1b() {
 
 }  // namespace
 
-LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig config) {
+LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults) {
   const Decoder& d = overrides;
+  LlamaConfig config = std::move(defaults);
   config.layers = d.optional<std::int64_t>("layers", config.layers, up_to(kMaxLayers));
   config.width = d.optional<std::int64_t>("width", config.width, up_to(kMaxWidth));
   config.heads = d.optional<std::int64_t>("heads", config.heads, up_to(kMaxHeads));

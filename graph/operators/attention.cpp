@@ -37,7 +37,7 @@ void infer(Inference& inference) {
 }
 
 // 4 b h s^2 d, half of it under a causal mask (Dao 2023, section 4.1).
-Work attention_work(const NodeView& node, double share) {
+Work attention_work(const NodeView& node, double share, std::int64_t direction) {
   const Tensor& q = node.input(kQuery);
   const Tensor& k = node.input(kKey);
   const Tensor& v = node.input(kValue);
@@ -50,11 +50,11 @@ Work attention_work(const NodeView& node, double share) {
           .flops = Flops(share * 2.0 * scores * width * (causal ? 0.5 : 1.0)),
           .read = q.bytes() + k.bytes() + v.bytes(),
           .written = node.output().bytes(),
-          .extent = {q.shape[2], k.shape[2], q.shape[3], causal ? 1 : 0}};
+          .extent = {q.shape[2], k.shape[2], q.shape[3], (causal ? kAttentionCausal : 0) | direction}};
 }
 
 ForwardKernel forward(const NodeView& node) {
-  return {.work = attention_work(node, 1)};
+  return {.work = attention_work(node, 1, 0)};
 }
 
 void save(SavedSet& saved) {
@@ -94,7 +94,7 @@ void backward(BackwardBuilder& b) {
       .name = "attention.backward",
       .reads = {gradient, node.input(kQuery), node.input(kKey), node.input(kValue), node.output(),
                 b.saved("logsumexp"), b.saved("random_state")},
-      .work = attention_work(node, 2.5),
+      .work = attention_work(node, 2.5, kAttentionBackward),
       .workspace = backward_workspace(node)};
   constexpr std::string_view kNames[] = {"query_gradient", "key_gradient", "value_gradient"};
   kernel.work.read += gradient.bytes() + node.output().bytes() + b.saved("logsumexp").bytes();

@@ -91,7 +91,8 @@ Bytes weight_workspace(const NodeView& node) {
   if (!runs_on_cpu(node.rules())) {
     return Bytes(node.input(kWeight).elements() * size_of(DType::kFloat32));  // fp32 sums
   }
-  return node.output().bytes() + node.input(kX).bytes();
+  // The blocked operands are gone when the blocked result is copied back to rows.
+  return std::max(node.output().bytes() + node.input(kX).bytes(), node.input(kWeight).bytes());
 }
 
 ForwardKernel forward(const NodeView& node) {

@@ -97,7 +97,8 @@ void AccumulatingBackward::choose_operators() {
   for (std::size_t at = 0; at < graph_.backward.size(); ++at) {
     const OperatorId id = graph_.backward[at];
     bool touches = ends_hold[id] != 0;
-    for (const Touch& touch : graph_.touches_of(id)) touches |= is_gradient(touch.storage);
+    for (const Touch& touch : graph_.touches_of(id))
+      touches |= is_gradient(touch.storage);
     is_cloned_[at] = touches ? 1 : 0;
   }
 }
@@ -176,9 +177,11 @@ void AccumulatingBackward::build() {
 void keep_gradients(TrainingGraph& graph) {
   graph.gradients_persist = true;
   IdVector<OperatorId, char> is_zero_grad(graph.operators.size(), 0);
-  for (OperatorId id : graph.zero_grad) is_zero_grad[id] = 1;
+  for (OperatorId id : graph.zero_grad)
+    is_zero_grad[id] = 1;
   IdVector<StorageId, char> is_gradient(graph.storages.size(), 0);
-  for (const TrainedParameter& trained : graph.trained) is_gradient[trained.gradient] = 1;
+  for (const TrainedParameter& trained : graph.trained)
+    is_gradient[trained.gradient] = 1;
   std::erase_if(graph.holds, [&](const Hold& hold) {
     return is_zero_grad[hold.until] != 0 && is_gradient[hold.storage] != 0;
   });

@@ -71,8 +71,8 @@ struct CastRule {
   CastPolicy cpu;  // of 1.13, whose list is shorter
 };
 
-// AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE; KERNEL_CPU for the CPU,
-// where cross_entropy_loss is listed and takes its log_softmax along.
+// AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE; KERNEL_CPU for the
+// CPU, where cross_entropy_loss is listed and takes its log_softmax along.
 constexpr std::array kCastRules = {
     CastRule{"linear", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"bmm", CastPolicy::kLow, CastPolicy::kLow},
@@ -132,7 +132,8 @@ class AutocastGraph {
 void AutocastGraph::copy_roots() {
   IdVector<TensorId, char> is_made(old_.tensors.size(), 0);
   for (const Node& node : old_.nodes) {
-    for (TensorId out : node.outputs) is_made[out] = 1;
+    for (TensorId out : node.outputs)
+      is_made[out] = 1;
   }
   IdVector<StorageId, StorageId> storage(old_.storages.size());
   for (TensorId id : ids_of(old_.tensors)) {
@@ -159,8 +160,7 @@ TensorId AutocastGraph::cast(TensorId tensor, DType dtype, LayerId layer) {
   if (!is_floating(from.dtype) || from.dtype == DType::kFloat64 || from.dtype == dtype) {
     return tensor;
   }
-  const bool cached =
-      cache_ && dtype == low_ && is_leaf_.contains(tensor) && is_leaf_[tensor] != 0;
+  const bool cached = cache_ && dtype == low_ && is_leaf_.contains(tensor) && is_leaf_[tensor] != 0;
   if (cached && low_precision_of_[tensor].valid()) return low_precision_of_[tensor];
   const NodeId node = new_.add_node(*find_family("cast"), {tensor},
                                     {{"dtype", std::string(name_of(dtype))}}, layer);
@@ -171,7 +171,8 @@ TensorId AutocastGraph::cast(TensorId tensor, DType dtype, LayerId layer) {
 void AutocastGraph::copy_node(NodeId id) {
   const Node& node = old_.nodes[id];
   std::vector<TensorId> inputs;
-  for (TensorId in : node.inputs) inputs.push_back(in.valid() ? tensor_[in] : in);
+  for (TensorId in : node.inputs)
+    inputs.push_back(in.valid() ? tensor_[in] : in);
   Attributes attributes = node.attributes;
   CastPolicy policy = policy_of(node.family->name, rules_);
   if (policy == CastPolicy::kFloat32Result) {
@@ -182,12 +183,13 @@ void AutocastGraph::copy_node(NodeId id) {
   }
   if (policy != CastPolicy::kAsGiven) {
     const DType dtype = policy == CastPolicy::kLow ? low_ : DType::kFloat32;
-    for (TensorId& in : inputs) in = cast(in, dtype, node.layer);
+    for (TensorId& in : inputs)
+      in = cast(in, dtype, node.layer);
   }
-  node_[id] =
-      new_.add_node(*node.family, std::move(inputs), std::move(attributes), node.layer);
+  node_[id] = new_.add_node(*node.family, std::move(inputs), std::move(attributes), node.layer);
   const std::vector<TensorId>& outputs = new_.nodes[node_[id]].outputs;
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) tensor_[node.outputs[i]] = outputs[i];
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    tensor_[node.outputs[i]] = outputs[i];
 }
 
 Graph AutocastGraph::run() {
@@ -197,7 +199,8 @@ Graph AutocastGraph::run() {
   new_.tokens = old_.tokens;
   new_.blocks = old_.blocks;
   copy_roots();
-  for (NodeId id : ids_of(old_.nodes)) copy_node(id);
+  for (NodeId id : ids_of(old_.nodes))
+    copy_node(id);
   for (const LocalVariable& local : old_.locals) {
     new_.locals.push_back({tensor_[local.tensor], node_[local.until]});
   }
@@ -212,7 +215,9 @@ Graph AutocastGraph::run() {
 
 }  // namespace
 
-std::span<const PrecisionRules> precision_table() { return kPrecisions; }
+std::span<const PrecisionRules> precision_table() {
+  return kPrecisions;
+}
 
 const PrecisionRules& rules_of(Precision precision) {
   return kPrecisions.at(static_cast<std::size_t>(precision));
@@ -220,7 +225,8 @@ const PrecisionRules& rules_of(Precision precision) {
 
 Precision decode_precision(const Decoder& training) {
   std::vector<std::string_view> names;
-  for (const PrecisionRules& rules : kPrecisions) names.push_back(rules.name);
+  for (const PrecisionRules& rules : kPrecisions)
+    names.push_back(rules.name);
   const std::string name =
       training.optional_word("precision", names, rules_of(Precision::kBf16Mixed).name);
   for (const PrecisionRules& rules : kPrecisions) {
@@ -237,7 +243,8 @@ std::optional<DType> decode_gradient_dtype(const Decoder& training) {
   if (!training.has("gradient_dtype")) return std::nullopt;
   constexpr std::array kTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
   std::vector<std::string_view> names;
-  for (DType type : kTypes) names.push_back(name_of(type));
+  for (DType type : kTypes)
+    names.push_back(name_of(type));
   const std::string name = training.required_word("gradient_dtype", names);
   for (DType type : kTypes) {
     if (name_of(type) == name) return type;

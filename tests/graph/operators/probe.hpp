@@ -64,9 +64,9 @@ inline double flops(const TrainingGraph& graph, const std::vector<OperatorId>& p
   return graph.flops_of(part).count;
 }
 
-// Live bytes while the busiest kernel of forward and backward runs, workspaces left out: blocks
+// Live bytes while the busiest kernel of forward and backward runs: blocks
 // live from their creation to their last touch or the end of what holds them.
-inline std::int64_t peak_bytes(const TrainingGraph& graph) {
+inline std::int64_t peak_bytes(const TrainingGraph& graph, bool with_workspace = false) {
   std::vector<OperatorId> order = graph.forward;
   order.insert(order.end(), graph.backward.begin(), graph.backward.end());
   const std::size_t never = order.size();
@@ -96,8 +96,11 @@ inline std::int64_t peak_bytes(const TrainingGraph& graph) {
   }
   std::int64_t live = 0;
   std::int64_t peak = 0;
-  for (std::int64_t delta : change)
-    peak = std::max(peak, live += delta);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    live += change[i];
+    const std::int64_t workspace = graph.operators[order[i]].workspace.count;
+    peak = std::max(peak, live + (with_workspace ? workspace : 0));
+  }
   return peak;
 }
 

@@ -1,0 +1,151 @@
+#include <benchmark/benchmark.h>
+
+#include <optional>
+
+#include "bench/figures.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/program/verify.hpp"
+#include "tests/support/random_training_graph.hpp"
+
+namespace tidemark::bench {
+namespace {
+
+// A random training step of about `instructions` instructions, priced at fixed costs.
+struct Step {
+  TrainingGraph graph;
+  ProgramOrder order;
+  Liveness live;
+  StepProgram program;
+  CostTable costs;
+
+  explicit Step(int instructions) {
+    test::Rng rng(1);
+    const int operators_per_block = 20;
+    // A forward operator becomes about nine instructions, its backward included.
+    const int blocks = std::max(1, instructions / (operators_per_block * 9));
+    graph = test::random_training_graph(
+        rng, {.blocks = blocks, .operators_per_block = operators_per_block, .in_place = true});
+    order = program_order(graph, 1);
+    live = analyze_liveness(graph, order);
+    program = lower(graph, order, live, IdVector<GapId, Decision>(live.gaps.size()));
+    for (const Operator& op : graph.operators) {
+      costs.device.push_back(op.work.fixed);
+      costs.dispatch.push_back(Duration(100));
+    }
+  }
+};
+
+RunResult run_once(const Step& step, Scratch& scratch, bool record) {
+  IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
+  allocator.reserve(step.program.blocks.size());
+  scratch.prepare(step.program, record);
+  return run(step.program, step.costs, allocator, scratch,
+             {.host_capacity = kGiB, .eviction = nullptr, .record_events = record});
+}
+
+// Time of run() alone; preparation allocates and is not part of it.
+double run_seconds(const Step& step, int runs) {
+  std::vector<double> seconds;
+  Scratch scratch;
+  IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
+  for (int i = 0; i < runs; ++i) {
+    allocator = IdealAllocator{Bytes(std::int64_t{1} << 60)};
+    allocator.reserve(step.program.blocks.size());
+    scratch.prepare(step.program, true);
+    seconds.push_back(median_seconds(1, [&] {
+      const RunResult result =
+          run(step.program, step.costs, allocator, scratch,
+              {.host_capacity = kGiB, .eviction = nullptr, .record_events = true});
+      benchmark::DoNotOptimize(result.live.bytes);
+    }));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+void run_ideal(benchmark::State& state) {
+  const Step step(static_cast<int>(state.range(0)));
+  Scratch scratch;
+  for (auto _ : state) benchmark::DoNotOptimize(run_once(step, scratch, true).live.bytes);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
+}
+BENCHMARK(run_ideal)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+void run_caching(benchmark::State& state) {
+  const Step step(static_cast<int>(state.range(0)));
+  Scratch scratch;
+  for (auto _ : state) {
+    CachingAllocator allocator{Bytes(std::int64_t{1} << 60)};
+    allocator.reserve(step.program.blocks.size());
+    scratch.prepare(step.program, true);
+    benchmark::DoNotOptimize(run(step.program, step.costs, allocator, scratch,
+                                 {.host_capacity = kGiB, .record_events = true})
+                                 .live.bytes);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
+}
+BENCHMARK(run_caching)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+void lower_program(benchmark::State& state) {
+  const Step step(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    const StepProgram program = lower(step.graph, step.order, step.live,
+                                      IdVector<GapId, Decision>(step.live.gaps.size()));
+    benchmark::DoNotOptimize(program.size());
+  }
+}
+BENCHMARK(lower_program)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+void verify_program(benchmark::State& state) {
+  const Step step(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(verify(step.graph, step.order, step.order, step.program).size());
+  }
+}
+BENCHMARK(verify_program)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+std::vector<Figure> engine_figures() {
+  std::vector<Figure> figures;
+  double small_rate = 0;
+  for (int size : {250'000, 500'000, 1'000'000, 2'000'000}) {
+    const Step step(size);
+    const auto count = static_cast<double>(step.program.size());
+    const double rate = count / run_seconds(step, 9);
+    if (size == 250'000) small_rate = rate;
+    figures.push_back({.name = "engine.instructions_per_second." + std::to_string(size),
+                       .value = rate,
+                       .unit = "1/s",
+                       .required = size == 1'000'000 ? ">= 1e7" : ""});
+    if (size == 2'000'000) {
+      figures.push_back({.name = "engine.rate_at_2000000_over_rate_at_250000",
+                         .value = rate / small_rate,
+                         .unit = "",
+                         .required = "about 1: grows linearly"});
+    }
+    if (size != 1'000'000) continue;
+    Scratch scratch;
+    IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
+    allocator.reserve(step.program.blocks.size());
+    scratch.prepare(step.program, true);
+    const std::size_t before = allocation_count();
+    const RunResult result = run(step.program, step.costs, allocator, scratch,
+                                 {.host_capacity = kGiB, .record_events = true});
+    figures.push_back({.name = "engine.allocations_inside_run",
+                       .value = static_cast<double>(allocation_count() - before),
+                       .unit = "",
+                       .required = "0"});
+    benchmark::DoNotOptimize(result.live.bytes);
+    figures.push_back({.name = "engine.instructions", .value = count, .unit = ""});
+    figures.push_back(
+        {.name = "engine.bytes_per_instruction",
+         .value = static_cast<double>(step.program.memory_bytes() + scratch.memory_bytes()) / count,
+         .unit = "B",
+         .required = "< 150"});
+  }
+  return figures;
+}
+
+}  // namespace tidemark::bench

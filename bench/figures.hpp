@@ -1,0 +1,40 @@
+// Figures that the issues name, as `./bootstrap bench --json` prints them.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tidemark::bench {
+
+struct Figure {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string required;  // ">= 1e7"; empty where nothing is required
+};
+
+// Each file of benchmarks offers its figures.
+std::vector<Figure> engine_figures();
+std::vector<Figure> pipeline_figures();
+
+// Calls of operator new so far, in the whole program.
+std::size_t allocation_count();
+
+// Median wall time of `runs` calls, in seconds.
+template <class F>
+double median_seconds(int runs, F&& body) {
+  std::vector<double> seconds;
+  for (int i = 0; i < runs; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    body();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace tidemark::bench

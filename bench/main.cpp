@@ -1,0 +1,48 @@
+// tidemark_bench           google-benchmark, with its own flags
+// tidemark_bench --json    the figures that the issues name, as one JSON document
+#include <benchmark/benchmark.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "bench/figures.hpp"
+
+namespace {
+std::atomic<std::size_t> allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+std::size_t tidemark::bench::allocation_count() { return allocations.load(); }
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--json") {
+    nlohmann::ordered_json document;
+    for (const auto& figures :
+         {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures()}) {
+      for (const tidemark::bench::Figure& figure : figures) {
+        auto& entry = document["figures"][figure.name];
+        entry["value"] = figure.value;
+        entry["unit"] = figure.unit;
+        if (!figure.required.empty()) entry["required"] = figure.required;
+      }
+    }
+    std::printf("%s\n", document.dump(2).c_str());
+    return 0;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -1,0 +1,64 @@
+#include "bench/figures.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "scenarios/environment.hpp"
+#include "scenarios/simulate.hpp"
+
+namespace tidemark::bench {
+namespace {
+
+constexpr std::string_view kLlama = R"(
+version: 1
+name: llama-2-7b
+model: llama-2-7b
+hardware: h100-sxm-80gb
+training: {micro_batch: 1, sequence: 4096, steps: 2}
+allocator: ideal
+policies: [checkpoint_every: {period: 1}]
+)";
+
+// Read, build, lower, verify, price and run, as `tidemark run` does it.
+PointResult whole(const Environment& environment, std::string_view text) {
+  const Value document = parse_document(text, "bench.yaml");
+  const Scenario scenario = decode_scenario(document, environment);
+  const TrainedModel model = build_training(scenario);
+  return simulate(scenario, model, {.smallest_capacity = false});
+}
+
+}  // namespace
+
+std::vector<Figure> pipeline_figures() {
+  const Environment environment = default_environment({});
+  std::vector<Figure> figures;
+  PointResult last;
+  const double seconds = median_seconds(15, [&] { last = whole(environment, kLlama); });
+  figures.push_back({.name = "pipeline.llama_2_7b_checkpointed",
+                     .value = seconds * 1e3,
+                     .unit = "ms",
+                     .required = "< 50"});
+  for (const PassTime& pass : last.passes) {
+    figures.push_back({.name = "pipeline.pass." + pass.name,
+                       .value = static_cast<double>(pass.wall.count()) * 1e-6,
+                       .unit = "ms"});
+  }
+  std::string torch(kLlama);
+  torch.replace(torch.find("ideal"), 5, "torch");
+  figures.push_back({.name = "pipeline.llama_2_7b_checkpointed_torch_allocator",
+                     .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
+                     .unit = "ms"});
+  const std::string binary = TIDEMARK_BINARY;
+  if (access(binary.c_str(), X_OK) == 0) {
+    const std::string command = binary + " --version > /dev/null";
+    figures.push_back({.name = "cli.version",
+                       .value = median_seconds(21, [&] { (void)std::system(command.c_str()); }) * 1e3,
+                       .unit = "ms",
+                       .required = "< 10"});
+  }
+  return figures;
+}
+
+}  // namespace tidemark::bench

@@ -1,0 +1,279 @@
+#include "policies/rewrite/optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kLetters = "wpgcdmvstu";  // optimizer_kernels.hpp
+constexpr std::size_t index_of(char letter) {
+  return kLetters.find(letter);
+}
+
+// One parameter's tensors by letter; invalid where there is none.
+struct Slot {
+  const TrainedParameter* trained = nullptr;
+  DType weights = DType::kFloat32;  // of what is updated, its moments and temporaries
+  std::array<StorageId, kLetters.size()> storage{};
+
+  [[nodiscard]] StorageId of(char letter) const { return storage[index_of(letter)]; }
+};
+
+class OptimizerStep {
+ public:
+  OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
+                const FrameworkRules& rules)
+      : graph_(graph),
+        spec_(spec),
+        precision_(precision),
+        rules_(rules),
+        implementation_(implementation_of(spec, rules, precision.master_weights)),
+        kernels_(optimizer_kernels(spec, implementation_, rules, precision.master_weights)) {}
+  void build();
+
+ private:
+  void add_slot(const TrainedParameter& trained);
+  void add_state(Slot& slot);
+  void add_loop();
+  void add_foreach();
+  [[nodiscard]] StorageId add_storage(const Slot& slot, std::string_view suffix, Bytes bytes,
+                                      Role role);
+  [[nodiscard]] Bytes bytes_of(const Slot& slot, char letter) const;
+  void add_work(const OptimizerKernel& kernel, const Slot& slot, Work& work) const;
+  OperatorId add_operator(std::string_view kernel, LayerId layer, const std::vector<Touch>& touches,
+                          Bytes workspace, const Work& work);
+
+  TrainingGraph& graph_;
+  const OptimizerSpec& spec_;
+  const PrecisionRules& precision_;
+  const FrameworkRules& rules_;
+  OptimizerImplementation implementation_;
+  std::vector<OptimizerKernel> kernels_;
+  std::vector<Slot> slots_;
+};
+
+StorageId OptimizerStep::add_storage(const Slot& slot, std::string_view suffix, Bytes bytes,
+                                     Role role) {
+  return graph_.storages.push_back({.bytes = bytes,
+                                    .role = role,
+                                    .layer = slot.trained->layer,
+                                    .initial = false,
+                                    .persistent = role == Role::kOptimizerState,
+                                    .name = fmt::format("{}.{}", slot.trained->name, suffix)});
+}
+
+// A parameter that is fp32 already is its own master, and a gradient in the masters' type needs no
+// conversion.
+void OptimizerStep::add_slot(const TrainedParameter& trained) {
+  Slot slot{.trained = &trained, .weights = trained.dtype};
+  const auto set = [&](char letter, StorageId id) { slot.storage[index_of(letter)] = id; };
+  const bool has_master = precision_.master_weights && size_of(trained.dtype) < 4;
+  set('g', trained.gradient);
+  set('w', trained.parameter);
+  if (has_master) {
+    slot.weights = DType::kFloat32;
+    const Bytes bytes(trained.elements * size_of(slot.weights));
+    set('p', trained.parameter);
+    set('w', add_storage(slot, "master", bytes, Role::kOptimizerState));
+    graph_.storages[slot.of('w')].initial = true;
+  }
+  if (precision_.master_weights && trained.gradient_dtype == slot.weights) set('c', slot.of('g'));
+  add_state(slot);
+  slots_.push_back(slot);
+}
+
+void OptimizerStep::add_state(Slot& slot) {
+  const Bytes bytes(slot.trained->elements * size_of(slot.weights));
+  std::vector<Touch> touches;
+  Work work{.op_class = OperatorClass::kMemset, .dtype = slot.weights, .launches = 0};
+  const auto create = [&](char letter, std::string_view suffix, Bytes size) {
+    slot.storage[index_of(letter)] = add_storage(slot, suffix, size, Role::kOptimizerState);
+    touches.push_back({slot.of(letter), Access::kCreate});
+    work.written += size;
+    ++work.launches;
+  };
+  if (is_adam(spec_.kind)) {
+    if (rules_.adam_step_bytes > Bytes(0) && !precision_.master_weights) {
+      create('s', "step", rules_.adam_step_bytes);
+    }
+    create('m', "exp_avg", bytes);
+    create('v', "exp_avg_sq", bytes);
+  } else if (spec_.kind != OptimizerKind::kSgd) {
+    create('m', "momentum_buffer", bytes);
+  }
+  if (touches.empty()) return;
+  Operator op{.name = fmt::format("{}.create_state", name_of(spec_.kind)),
+              .phase = Phase::kOptimizer,
+              .layer = slot.trained->layer,
+              .work = work};
+  graph_.optimizer_first.push_back(graph_.add_operator(std::move(op), touches));
+}
+
+Bytes OptimizerStep::bytes_of(const Slot& slot, char letter) const {
+  const bool is_temporary = letter == 'c' || letter == 'd' || letter == 't' || letter == 'u';
+  if (slot.of(letter).valid()) return graph_.storages[slot.of(letter)].bytes;
+  return is_temporary ? Bytes(slot.trained->elements * size_of(slot.weights)) : Bytes(0);
+}
+
+void OptimizerStep::add_work(const OptimizerKernel& kernel, const Slot& slot, Work& work) const {
+  if (kernel.writes == "s") return;  // one number
+  for (char letter : kernel.reads)
+    work.read += bytes_of(slot, letter);
+  for (char letter : kernel.writes)
+    work.written += bytes_of(slot, letter);
+  work.flops += Flops(kernel.flops * static_cast<double>(slot.trained->elements));
+}
+
+// Touches of one operator are distinct by construction. TrainingGraph::add_operator compares all
+// pairs of them, which is slow for an operator over thousands of parameters.
+OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
+                                       const std::vector<Touch>& touches, Bytes workspace,
+                                       const Work& work) {
+  Operator op{.name = fmt::format("{}.{}", name_of(spec_.kind), kernel),
+              .phase = Phase::kOptimizer,
+              .layer = layer,
+              .first_touch = static_cast<std::uint32_t>(graph_.touches.size()),
+              .touch_count = static_cast<std::uint32_t>(touches.size()),
+              .workspace = workspace,
+              .work = work};
+  graph_.touches.insert(graph_.touches.end(), touches.begin(), touches.end());
+  graph_.optimizer.push_back(graph_.operators.push_back(std::move(op)));
+  return graph_.optimizer.back();
+}
+
+// One operator per parameter. The denominator of Adam is a Python variable: while iteration i makes
+// its own, that of i - 1 is alive.
+//
+//   denom 0   |======|===|
+//   denom 1          |======|===|
+//   denom 2                 |======|
+void OptimizerStep::add_loop() {
+  const LoopTemporaries temporaries = loop_temporaries(spec_, rules_);
+  StorageId last_variable;
+  for (Slot& slot : slots_) {
+    std::vector<Touch> touches;
+    for (char letter : std::string_view("gswmvp")) {
+      if (!slot.of(letter).valid()) continue;
+      touches.push_back({slot.of(letter), letter == 'g'   ? Access::kRead
+                                          : letter == 'p' ? Access::kOverwrite
+                                                          : Access::kMutate});
+    }
+    const Bytes bytes(slot.trained->elements * size_of(slot.weights));
+    Bytes workspace = bytes * temporaries.inside + temporaries.scalars;
+    if (precision_.master_weights && !slot.of('c').valid()) workspace += bytes;
+    StorageId variable;
+    if (temporaries.outlives) {
+      variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
+      touches.push_back({variable, Access::kCreate});
+    }
+    Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 0};
+    for (const OptimizerKernel& kernel : kernels_) {
+      if (kernel.writes == "s" && !slot.of('s').valid()) continue;
+      if (kernel.writes == "p" && !slot.of('p').valid()) continue;
+      if (kernel.writes == "c" && slot.of('c').valid()) continue;
+      add_work(kernel, slot, work);
+      ++work.launches;
+    }
+    const OperatorId id = add_operator("update", slot.trained->layer, touches, workspace, work);
+    if (rules_.holds && last_variable.valid()) {
+      graph_.holds.push_back(
+          {last_variable, graph_.optimizer[graph_.optimizer.size() - 2], id, HoldKind::kLocal});
+    }
+    last_variable = variable;
+  }
+}
+
+// One operator per kernel, over all parameters. Temporaries appear with the kernel that writes them
+// first; t and u are variables that live until the function returns.
+void OptimizerStep::add_foreach() {
+  std::vector<std::int64_t> elements;
+  for (const Slot& slot : slots_)
+    elements.push_back(slot.trained->elements);
+  std::vector<Hold> variables;
+  const bool fused = implementation_ == OptimizerImplementation::kFused;
+  const Bytes scalars =
+      fused || !runs_on_cpu(rules_) ? Bytes(0) : loop_temporaries(spec_, rules_).scalars;
+  for (const OptimizerKernel& kernel : kernels_) {
+    std::vector<Touch> touches;
+    std::vector<StorageId> made;
+    std::vector<std::int64_t> touched;
+    Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
+    for (Slot& slot : slots_) {
+      const std::size_t before = touches.size();
+      if (kernel.writes == "c" && slot.of('c').valid()) continue;  // is the gradient itself
+      for (char letter : kernel.writes) {
+        const bool first = !slot.of(letter).valid() &&
+                           (letter == 'c' || letter == 'd' || letter == 't' || letter == 'u');
+        if (first) {
+          slot.storage[index_of(letter)] =
+              add_storage(slot, "temporary", bytes_of(slot, letter), Role::kTemporary);
+          if (letter == 't' || letter == 'u') made.push_back(slot.of(letter));
+        }
+        if (!slot.of(letter).valid()) continue;
+        const bool reads = kernel.reads.find(letter) != std::string::npos;
+        touches.push_back({slot.of(letter), first   ? Access::kCreate
+                                            : reads ? Access::kMutate
+                                                    : Access::kOverwrite});
+      }
+      if (touches.size() == before) continue;
+      for (char letter : kernel.reads) {
+        if (kernel.writes.find(letter) != std::string::npos || !slot.of(letter).valid()) continue;
+        touches.push_back({slot.of(letter), Access::kRead});
+      }
+      add_work(kernel, slot, work);
+      touched.push_back(slot.trained->elements);
+    }
+    if (touches.empty()) continue;
+    std::string letters = kernel.reads + kernel.writes;
+    std::sort(letters.begin(), letters.end());
+    const auto lists = std::unique(letters.begin(), letters.end()) - letters.begin();
+    work.launches = runs_on_cpu(rules_)
+                        ? static_cast<int>(touched.size())
+                        : foreach_launches(touched, static_cast<std::size_t>(lists));
+    const OperatorId id = add_operator(fused ? "fused" : fmt::format("foreach_{}", kernel.name), {},
+                                       touches, scalars, work);
+    for (StorageId s : made)
+      variables.push_back({s, id, id, HoldKind::kLocal});
+  }
+  if (!rules_.holds) return;
+  for (Hold& hold : variables) {
+    hold.until = graph_.optimizer.back();
+    graph_.holds.push_back(hold);
+  }
+}
+
+void OptimizerStep::build() {
+  if (graph_.trained.empty()) return;
+  // In the order of model.parameters(), which is that of creation; backward goes the other way.
+  std::vector<const TrainedParameter*> order;
+  for (const TrainedParameter& trained : graph_.trained)
+    order.push_back(&trained);
+  std::sort(order.begin(), order.end(), [](const TrainedParameter* a, const TrainedParameter* b) {
+    return a->parameter < b->parameter;
+  });
+  for (const TrainedParameter* trained : order)
+    add_slot(*trained);
+  if (implementation_ == OptimizerImplementation::kLoop) {
+    add_loop();
+  } else {
+    add_foreach();
+  }
+}
+
+}  // namespace
+
+void Optimizer::apply(TrainingGraph& graph) const {
+  OptimizerStep(graph, spec_, precision_, rules_).build();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,104 @@
+// `model`: what is trained.
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/scalars.hpp"
+#include "graph/models/preset.hpp"
+#include "scenarios/decode_parts.hpp"
+#include "scenarios/short_form.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The mapping that `model` is or is short for.
+Value model_mapping(const Decoder& scenario) {
+  const Value* given = scenario.value().find("model");
+  if (given == nullptr || given->is_null()) {
+    scenario.fail_at("model",
+                     "required key is missing; expected a preset such as gpt2, {hf: config.json} or "
+                     "{graph: file.json}");
+  }
+  if (given->is_mapping()) return *given;
+  if (!given->is_scalar() || given->scalar.empty()) {
+    scenario.fail_at("model",
+                     fmt::format("expected a preset, a path or a mapping, found {}", found(*given)));
+  }
+  return long_form("model", *given);
+}
+
+// The one key that says what the model is.
+std::string_view decode_kind(const Decoder& model) {
+  std::string_view kind;
+  for (const std::string_view candidate : model_kinds()) {
+    if (!model.has(candidate)) continue;
+    if (!kind.empty()) {
+      throw UserError(location_of_key(model.value(), candidate),
+                      fmt::format("model.{}", candidate),
+                      fmt::format("'{}' is given already; a model is one of them", kind));
+    }
+    kind = candidate;
+  }
+  if (!kind.empty()) return kind;
+  model.finish();  // a key that stands there may be a misspelt one
+  model.fail("expected one of the keys preset, hf, graph");
+}
+
+void require_file(const Decoder& model, std::string_view key, const std::string& path) {
+  if (path.empty()) model.fail_at(key, "expected a path, found an empty text");
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return;
+  try {
+    static_cast<void>(read_text_file(path));  // it says what is wrong with the path
+  } catch (const UserError& problem) {
+    model.fail_at(key, problem.what());
+  }
+}
+
+ModelReference decode_preset(const Decoder& model, const Location& location, bool is_word) {
+  ModelReference reference{.kind = ModelKind::kPreset,
+                           .name = model.required<std::string>("preset"),
+                           .overrides = model.value(),
+                           .location = location};
+  const ModelPreset preset = find_preset(reference.name, model.value().find("preset")->location,
+                                         is_word ? "model" : "model.preset");
+  std::erase_if(reference.overrides.entries,
+                [](const Value::Entry& entry) { return entry.key == "preset"; });
+  preset.decode(Decoder(reference.overrides, "model"));
+  return reference;
+}
+
+}  // namespace
+
+ModelReference decode_model(const Decoder& scenario) {
+  const Value mapping = model_mapping(scenario);
+  const Decoder model(mapping, "model");
+  const std::string_view kind = decode_kind(model);
+  const bool is_word = scenario.value().find("model")->is_scalar();
+  if (kind == "preset") return decode_preset(model, mapping.location, is_word);
+  if (kind == "onnx") {
+    throw UserError(location_of_key(mapping, "onnx"), is_word ? "model" : "model.onnx",
+                    fmt::format("reading ONNX {}", kLater));
+  }
+  const auto path = model.required<std::string>(kind);
+  model.finish();
+  require_file(model, kind, path);
+  return {.kind = kind == "hf" ? ModelKind::kHuggingFace : ModelKind::kCostGraph,
+          .name = path,
+          .overrides = {},
+          .location = mapping.location};
+}
+
+std::string model_title(const ModelReference& model) {
+  if (model.kind == ModelKind::kPreset) return model.name;
+  const fs::path file(model.name);
+  const std::string folder = file.parent_path().filename().string();
+  const std::string stem = file.stem().string();
+  return stem == "config" && !folder.empty() ? folder : stem;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,172 @@
+#include "scenarios/result_document.hpp"
+
+#include <cmath>
+
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+double finite(double value) {
+  return std::isfinite(value) ? value : 0;
+}
+
+// Counts are kept as floating-point numbers because they may be large; whole ones read better.
+Json count(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53: above, a double has no ones digit
+  if (std::abs(value) <= kExact && std::floor(value) == value) {
+    return static_cast<std::int64_t>(value);
+  }
+  return finite(value);
+}
+
+Json overrides_of(const PointResult& point) {
+  Json overrides = Json::object();
+  for (const auto& [key, value] : point.overrides) {
+    Json parsed = Json::parse(value, nullptr, false);
+    overrides[key] = parsed.is_discarded() ? Json(value) : std::move(parsed);
+  }
+  return overrides;
+}
+
+Json model_of(const PointResult& point) {
+  return {{"parameters", point.parameter_count},
+          {"trainable_parameters", point.trainable_parameter_count},
+          {"operators", point.operators},
+          {"tensors", point.tensors},
+          {"forward_flops", count(point.forward_flops.count)},
+          {"step_flops", count(point.step_flops.count)}};
+}
+
+Json peak_of(const PeakReport& peak) {
+  Json by_role = Json::object();
+  for (int r = 0; r < kRoles; ++r) {
+    by_role[std::string(name_of(static_cast<Role>(r)))] = peak.by_role[static_cast<std::size_t>(r)];
+  }
+  Json largest = Json::array();
+  for (const LargestTensor& tensor : peak.largest) {
+    largest.push_back({{"tensor", tensor.tensor},
+                       {"bytes", tensor.bytes},
+                       {"role", name_of(tensor.role)},
+                       {"operator", tensor.op},
+                       {"layer", tensor.layer}});
+  }
+  return {{"step", peak.step},
+          {"phase", name_of(peak.phase)},
+          {"operator", peak.op},
+          {"layer", peak.layer},
+          {"time", seconds(peak.time)},
+          {"by_role", std::move(by_role)},
+          {"largest", std::move(largest)}};
+}
+
+Json memory_of(const PointResult& point) {
+  const RunResult& run = point.run;
+  Json phase_peaks = Json::object();
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    phase_peaks[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
+  }
+  return {{"capacity", point.capacity.count},
+          {"parameters", point.parameters.count},
+          {"gradients", point.gradients.count},
+          {"optimizer_state", point.optimizer_state.count},
+          {"buffers", point.buffers.count},
+          {"inputs", point.inputs.count},
+          {"saved_activations", point.saved_activations.count},
+          {"peak_live", run.live.bytes},
+          {"peak_allocated", run.allocated.bytes},
+          {"peak_reserved", run.reserved.bytes},
+          {"device_used", point.context.count + run.reserved.bytes},
+          {"smallest_capacity", point.smallest_capacity},
+          {"peak_without_workspace", run.live_without_workspace.bytes},
+          {"peak", peak_of(point.peak)},
+          {"phase_peaks", std::move(phase_peaks)},
+          {"allocator",
+           {{"kind", name_of(point.allocator)},
+            {"retries", run.retries},
+            {"ooms", run.ooms},
+            {"segments", run.segments},
+            {"fragmentation", fragmentation(run)}}},
+          {"host", {{"peak", run.host.bytes}, {"capacity", point.host_capacity.count}}}};
+}
+
+Json time_of(const RunResult& run) {
+  const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
+  Json streams = Json::object();
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])}};
+  }
+  return {{"step", seconds(run.step)},
+          {"forward", phase(Phase::kForward)},
+          {"backward", phase(Phase::kBackward)},
+          {"optimizer", phase(Phase::kOptimizer)},
+          {"recompute", seconds(run.recompute)},
+          {"exposed_transfer", seconds(run.exposed_transfer)},
+          {"exposed_communication", seconds(run.exposed_communication)},
+          {"host_bound", seconds(run.host_bound)},
+          {"streams", std::move(streams)}};
+}
+
+Json policies_of(const PointResult& point) {
+  Json policies = Json::array();
+  for (const PolicyOutcome& outcome : point.policies) {
+    policies.push_back({{"name", outcome.name},
+                        {"decided", outcome.decided},
+                        {"contested", outcome.contested},
+                        {"refused", outcome.refused},
+                        {"recomputed_operators", outcome.recomputed_operators},
+                        {"offloaded_bytes", outcome.offloaded.count}});
+  }
+  return policies;
+}
+
+Json failure_of(const PointResult& point) {
+  if (point.failure.empty()) return nullptr;
+  const Failure& failure = point.failure.front();
+  return {{"step", failure.step},           {"phase", name_of(failure.phase)},
+          {"operator", failure.op},         {"layer", failure.layer},
+          {"requested", failure.requested}, {"message", failure.message}};
+}
+
+Json point_of(const PointResult& point) {
+  Json json = {{"name", point.name},
+               {"overrides", overrides_of(point)},
+               {"status", name_of(point.status)}};
+  if (point.status == PointStatus::kError) {
+    json["failure"] = {{"message", point.error}};
+    return json;
+  }
+  json["model"] = model_of(point);
+  json["memory"] = memory_of(point);
+  json["time"] = time_of(point.run);
+  json["throughput"] = {{"samples_per_second", finite(point.samples_per_second)},
+                        {"tokens_per_second", finite(point.tokens_per_second)},
+                        {"model_flops_utilization", finite(point.model_flops_utilization)}};
+  json["policies"] = policies_of(point);
+  json["failure"] = failure_of(point);
+  return json;
+}
+
+}  // namespace
+
+double fragmentation(const RunResult& run) {
+  if (run.reserved.bytes <= 0) return 0;
+  return 1 - static_cast<double>(run.allocated.bytes) / static_cast<double>(run.reserved.bytes);
+}
+
+nlohmann::ordered_json result_document(std::span<const PointResult> points) {
+  Json list = Json::array();
+  for (const PointResult& point : points) list.push_back(point_of(point));
+  Json document = Json::object();
+  document["tidemark"] = kVersion;
+  document["points"] = std::move(list);
+  return document;
+}
+
+}  // namespace tidemark

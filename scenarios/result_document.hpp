@@ -1,0 +1,20 @@
+// The result document: what `tidemark run --json` prints and scripts read.
+#pragma once
+
+#include <span>
+
+#include <nlohmann/json.hpp>
+
+#include "scenarios/simulate.hpp"
+
+namespace tidemark {
+
+// {"tidemark": version, "points": [...]} with one entry per point. Bytes and counts are integers,
+// times seconds, rates per second. The same points give the same text: no times of day, no paths,
+// nothing that is not a finite number.
+[[nodiscard]] nlohmann::ordered_json result_document(std::span<const PointResult> points);
+
+// What the allocator holds beyond what is in use, as a share of what it holds, each at its peak.
+[[nodiscard]] double fragmentation(const RunResult& run);
+
+}  // namespace tidemark
