@@ -31,7 +31,8 @@ double median_seconds(int runs, F&& body) {
   for (int i = 0; i < runs; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     body();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds[seconds.size() / 2];

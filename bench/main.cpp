@@ -1,13 +1,13 @@
 // tidemark_bench           google-benchmark, with its own flags
 // tidemark_bench --json    the figures that the issues name, as one JSON document
-#include <benchmark/benchmark.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include <benchmark/benchmark.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/figures.hpp"
 
@@ -20,10 +20,16 @@ void* operator new(std::size_t size) {
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 
-std::size_t tidemark::bench::allocation_count() { return allocations.load(); }
+std::size_t tidemark::bench::allocation_count() {
+  return allocations.load();
+}
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--json") {

@@ -1,10 +1,9 @@
-#include "bench/figures.hpp"
-
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string>
 
+#include <unistd.h>
+
+#include "bench/figures.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/simulate.hpp"
 
@@ -53,10 +52,11 @@ std::vector<Figure> pipeline_figures() {
   const std::string binary = TIDEMARK_BINARY;
   if (access(binary.c_str(), X_OK) == 0) {
     const std::string command = binary + " --version > /dev/null";
-    figures.push_back({.name = "cli.version",
-                       .value = median_seconds(21, [&] { (void)std::system(command.c_str()); }) * 1e3,
-                       .unit = "ms",
-                       .required = "< 10"});
+    figures.push_back(
+        {.name = "cli.version",
+         .value = median_seconds(21, [&] { (void)std::system(command.c_str()); }) * 1e3,
+         .unit = "ms",
+         .required = "< 10"});
   }
   return figures;
 }

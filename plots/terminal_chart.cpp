@@ -114,7 +114,7 @@ Chart::Chart(const StepProgram& program, const Scratch& scratch, const MemoryTim
     if (sample.live > samples_[peak_column_].live) peak_column_ = stacks_.size() - 1;
   }
   const auto capacity = static_cast<double>(options.capacity.count);
-  if (options.out_of_memory) top = std::max(top, capacity);
+  if (options.does_not_fit) top = std::max(top, capacity);
   capacity_shown_ = capacity > 0 && capacity <= top * kFarCapacity;
   if (capacity_shown_) top = std::max(top, capacity);
   const bool small = top < static_cast<double>(kGiB.count);
@@ -197,11 +197,12 @@ std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
     ++count[static_cast<std::size_t>(levels[l])];
     ++filled;
   }
-  if (filled == 0) {
-    const auto capacity = static_cast<double>(options_.capacity.count);
-    const bool line = capacity_shown_ && capacity > bottom && capacity <= bottom + row_height;
-    return line ? paint("╌", kBad, options_.colour) : " ";
+  const auto capacity = static_cast<double>(options_.capacity.count);
+  const bool line = capacity_shown_ && capacity > bottom && capacity <= bottom + row_height;
+  if (line && (filled == 0 || options_.does_not_fit)) {
+    return paint("╌", kBad, options_.colour);
   }
+  if (filled == 0) return " ";
   if (options_.colour) return two_colours(levels);
   if (filled * 2 < kLevels) return " ";
   const auto most = std::max_element(count.begin(), count.end());
@@ -316,12 +317,7 @@ std::string Chart::draw() const {
     text += std::string(kAxisWidth, ' ');
     text += capacity_shown_ ? paint("╌╌", kBad, options_.colour) + " capacity " + capacity
                             : "capacity " + capacity + " lies above this chart";
-    text += '\n';
-  }
-  if (options_.out_of_memory) {
-    text += std::string(kAxisWidth, ' ') +
-            paint("out of memory at the right edge", kBad, options_.colour) + ": " +
-            format_bytes(options_.requested) + " more were requested\n";
+    text += options_.does_not_fit ? "; drawn as if there were enough\n" : "\n";
   }
   return text;
 }

@@ -24,8 +24,7 @@ struct ChartOptions {
   Duration begin{};         // of the time shown; what is left of it counts from here
   Duration end{};           // not after `begin`: until the end of the timeline
   std::string peak_note;    // said after the peak's size and time
-  bool out_of_memory = false;
-  Bytes requested;          // by the allocation that failed
+  bool does_not_fit = false;  // the capacity line is drawn across what would lie above it
 };
 
 // Live bytes by role stacked over time, over the CUDA context and under what the allocator has

@@ -1,9 +1,9 @@
 #include "policies/registry.hpp"
 
+#include <filesystem>
+
 #include <dlfcn.h>
 #include <fmt/format.h>
-
-#include <filesystem>
 
 #include "graph/core/errors.hpp"
 #include "policies/eviction/lru.hpp"
@@ -41,15 +41,17 @@ void PolicyRegistry::load_plugin(const std::string& path) {
   std::size_t count = 0;
   const PolicyEntry* entries = entry(kPolicyAbi, &count);
   if (entries == nullptr) {
-    throw UserError({.file = path}, {},
-                    fmt::format("was built for another policy interface than {}; rebuild it against "
-                                "this version's headers",
-                                kPolicyAbi));
+    throw UserError(
+        {.file = path}, {},
+        fmt::format("was built for another policy interface than {}; rebuild it against "
+                    "this version's headers",
+                    kPolicyAbi));
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (find(entries[i].name) != nullptr) {
-      throw UserError({.file = path}, {},
-                      fmt::format("policy '{}' exists already; give it another name", entries[i].name));
+      throw UserError(
+          {.file = path}, {},
+          fmt::format("policy '{}' exists already; give it another name", entries[i].name));
     }
     entries_.push_back(entries[i]);
   }
@@ -64,7 +66,8 @@ const PolicyEntry* PolicyRegistry::find(std::string_view name) const {
 
 std::vector<std::string> PolicyRegistry::names() const {
   std::vector<std::string> all;
-  for (const PolicyEntry& entry : entries_) all.emplace_back(entry.name);
+  for (const PolicyEntry& entry : entries_)
+    all.emplace_back(entry.name);
   return all;
 }
 

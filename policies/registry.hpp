@@ -18,10 +18,9 @@ namespace tidemark {
 // The number of the interface of policies/plan; a plugin built for another is refused.
 inline constexpr std::uint32_t kPolicyAbi = 1;
 
-using AnyPolicy =
-    std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
-                 std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
-                 std::unique_ptr<EvictionPolicy>>;
+using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
+                               std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
+                               std::unique_ptr<EvictionPolicy>>;
 
 // One policy: adding one is a file that defines its entry and a line in registry.cpp.
 struct PolicyEntry {
@@ -36,7 +35,8 @@ class PolicyRegistry {
  public:
   PolicyRegistry();  // the policies that Tidemark ships
   // Adds the policies of a shared library that exports
-  //   extern "C" const tidemark::PolicyEntry* tidemark_policies(std::uint32_t abi, std::size_t* count);
+  //   extern "C" const tidemark::PolicyEntry* tidemark_policies(std::uint32_t abi, std::size_t*
+  //   count);
   // which returns null for an ABI it was not built for. The library stays loaded until the program
   // ends. Throws UserError: missing file, missing symbol, other ABI, a name that is taken.
   void load_plugin(const std::string& path);

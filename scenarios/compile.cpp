@@ -1,9 +1,9 @@
 #include "scenarios/compile.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/errors.hpp"
@@ -70,14 +70,14 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   }
 
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
-    return differentiate(graph, *training.framework,
-                         {.hold_output = training.hold_output,
-                          .gradient_dtype = training.gradient_dtype});
+    return differentiate(
+        graph, *training.framework,
+        {.hold_output = training.hold_output, .gradient_dtype = training.gradient_dtype});
   });
 
   std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(scenario);
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
-  const Optimizer optimizer(training.optimizer, training.precision, *training.framework);
+  const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;
   rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
   if (precision.tf32) rewrites.push_back(&tf32);
@@ -119,9 +119,10 @@ Bytes saved_by_forward(const TrainingGraph& graph, const ProgramOrder& order, co
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
     if (storage.initial || storage.persistent || gap.from > end) continue;
-    const bool kept = gap.dead ? gap.release > end : (!gap.to.valid() || gap.to > end);
-    if (!kept || storage.role != Role::kSavedActivation) continue;
-    if (!std::holds_alternative<Offload>(decisions[id])) sum += storage.bytes;
+    // A variable that backward does not read, such as the loss, is not saved.
+    const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
+    const bool read = !gap.dead && gap.to.valid() && gap.to > end;
+    if ((held || read) && !std::holds_alternative<Offload>(decisions[id])) sum += storage.bytes;
   }
   return sum;
 }
@@ -137,9 +138,8 @@ std::int64_t repeats_in_last_step(const ProgramOrder& order) {
 TrainedModel build_training(const Scenario& scenario) {
   TrainedModel model;
   if (scenario.model.kind == ModelKind::kCostGraph) {
-    model.training = run_pass(model.passes, "cost graph", [&] {
-      return training_graph(read_cost_graph(scenario.model.name));
-    });
+    model.training = run_pass(model.passes, "cost graph",
+                              [&] { return training_graph(read_cost_graph(scenario.model.name)); });
   } else {
     model.training = train_model(scenario, model.passes);
   }
@@ -155,7 +155,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
-  result.costs = run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
+  result.costs =
+      run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
     return PolicyContext{graph, order, live, result.costs.device, scenario.device};
   };
@@ -172,9 +173,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
     const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&scenario.policies[i]);
     if (sequence == nullptr) continue;
     const std::int64_t before = repeats_in_last_step(result.order);
-    result.order = run_pass(passes, (*sequence)->name(), [&] {
-      return (*sequence)->order(context(result.order, live));
-    });
+    result.order = run_pass(passes, (*sequence)->name(),
+                            [&] { return (*sequence)->order(context(result.order, live)); });
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);
   }
@@ -208,7 +208,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
         return insert_recomputation(graph, result.order, live, recompute);
       });
       result.order = std::move(repeated);
-      live = run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
+      live =
+          run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
     }
     add_outcomes(recompute);
   }
@@ -219,15 +220,13 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
   });
   add_outcomes(movement);
 
-  result.program = run_pass(passes, "lower", [&] {
-    return lower(graph, result.order, live, movement.decisions());
-  });
-  const std::vector<std::string> problems = run_pass(passes, "verify", [&] {
-    return verify(graph, plain, result.order, result.program);
-  });
+  result.program = run_pass(passes, "lower",
+                            [&] { return lower(graph, result.order, live, movement.decisions()); });
+  const std::vector<std::string> problems = run_pass(
+      passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });
   if (!problems.empty()) {
-    throw InternalError(fmt::format("the program of '{}' is wrong: {}", scenario.name,
-                                    fmt::join(problems, "; ")));
+    throw InternalError(
+        fmt::format("the program of '{}' is wrong: {}", scenario.name, fmt::join(problems, "; ")));
   }
   result.saved_activations = saved_by_forward(graph, result.order, live, movement.decisions());
   for (const AnyPolicy& policy : scenario.policies) {

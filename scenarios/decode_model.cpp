@@ -19,14 +19,15 @@ namespace fs = std::filesystem;
 Value model_mapping(const Decoder& scenario) {
   const Value* given = scenario.value().find("model");
   if (given == nullptr || given->is_null()) {
-    scenario.fail_at("model",
-                     "required key is missing; expected a preset such as gpt2, {hf: config.json} or "
-                     "{graph: file.json}");
+    scenario.fail_at(
+        "model",
+        "required key is missing; expected a preset such as gpt2, {hf: config.json} or "
+        "{graph: file.json}");
   }
   if (given->is_mapping()) return *given;
   if (!given->is_scalar() || given->scalar.empty()) {
-    scenario.fail_at("model",
-                     fmt::format("expected a preset, a path or a mapping, found {}", found(*given)));
+    scenario.fail_at(
+        "model", fmt::format("expected a preset, a path or a mapping, found {}", found(*given)));
   }
   return long_form("model", *given);
 }
@@ -37,8 +38,7 @@ std::string_view decode_kind(const Decoder& model) {
   for (const std::string_view candidate : model_kinds()) {
     if (!model.has(candidate)) continue;
     if (!kind.empty()) {
-      throw UserError(location_of_key(model.value(), candidate),
-                      fmt::format("model.{}", candidate),
+      throw UserError(location_of_key(model.value(), candidate), fmt::format("model.{}", candidate),
                       fmt::format("'{}' is given already; a model is one of them", kind));
     }
     kind = candidate;

@@ -12,19 +12,119 @@
 namespace tidemark {
 namespace {
 
-// Names of the format, version 1, whose policies are still to be written.
-constexpr std::array<std::string_view, 43> kPlanned{
-    "checkpoint",        "checkpoint_sequential", "selective",          "megatron_selective",
-    "chen_sqrt",         "chen_greedy",           "rotor",              "rockmate",
-    "min_cut",           "checkmate_lp",          "optimal",            "keep_all",
-    "offload_optimizer", "offload_parameters",    "vdnn",               "torchtune_offload",
-    "te_offload",        "megatron_offload",      "capuchin",           "belady",
-    "superneurons",      "hybrid",                "zero",               "fsdp",
-    "tensor_parallel",   "pipeline",              "context_parallel",   "expert_parallel",
-    "lora",              "prune",                 "distill",            "compress_activations",
-    "adaptive_precision", "memory_elastic",       "optimizer_in_backward", "chunked_loss",
-    "checkpoint_every",  "offload_activations",   "revolve",            "eviction",
-    "sqrt",              "full",                  "none"};
+// Names of the format whose policies are still to be written; the registry goes first.
+constexpr std::array<std::string_view, 36> kPlanned{"adaptive_precision",
+                                                    "belady",
+                                                    "capuchin",
+                                                    "checkmate_lp",
+                                                    "checkpoint",
+                                                    "checkpoint_sequential",
+                                                    "chen_greedy",
+                                                    "chen_sqrt",
+                                                    "chunked_loss",
+                                                    "compress_activations",
+                                                    "context_parallel",
+                                                    "distill",
+                                                    "expert_parallel",
+                                                    "fsdp",
+                                                    "hybrid",
+                                                    "keep_all",
+                                                    "lora",
+                                                    "megatron_offload",
+                                                    "megatron_selective",
+                                                    "memory_elastic",
+                                                    "min_cut",
+                                                    "offload_optimizer",
+                                                    "offload_parameters",
+                                                    "optimal",
+                                                    "optimizer_in_backward",
+                                                    "pipeline",
+                                                    "prune",
+                                                    "rockmate",
+                                                    "rotor",
+                                                    "selective",
+                                                    "superneurons",
+                                                    "te_offload",
+                                                    "tensor_parallel",
+                                                    "torchtune_offload",
+                                                    "vdnn",
+                                                    "zero"};
+
+// One item of the list, with its parameters.
+struct Listed {
+  std::string name;
+  Location location;  // of the name
+  Value parameters;   // null for a bare name
+};
+
+Listed decode_item(const Decoder& item) {
+  const Value& value = item.value();
+  if (value.is_scalar() && !value.scalar.empty()) {
+    Value none;
+    none.location = value.location;
+    return {.name = value.scalar, .location = value.location, .parameters = std::move(none)};
+  }
+  if (!value.is_mapping()) {
+    item.fail(
+        fmt::format("expected the name of a policy or {{name: {{...}}}}, found {}", found(value)));
+  }
+  if (value.entries.size() != 1) {
+    item.fail(
+        fmt::format("expected one policy, found a mapping of {} keys; begin each policy with "
+                    "'- ' and indent its parameters",
+                    value.entries.size()));
+  }
+  const Value::Entry& entry = value.entries.front();
+  return {.name = entry.key, .location = entry.location, .parameters = entry.value};
+}
+
+const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
+                               const PolicyRegistry& registry) {
+  if (const PolicyEntry* entry = registry.find(listed.name)) return *entry;
+  if (std::find(kPlanned.begin(), kPlanned.end(), listed.name) != kPlanned.end()) {
+    throw UserError(listed.location, path,
+                    fmt::format("policy '{}' is planned but not available: it {}; available: {}",
+                                listed.name, kLater, fmt::join(registry.names(), ", ")));
+  }
+  std::vector<std::string> names = registry.names();
+  names.insert(names.end(), kPlanned.begin(), kPlanned.end());
+  std::string hint = did_you_mean(listed.name, names);
+  if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
+  throw UserError(listed.location, path,
+                  fmt::format("there is no policy {}{}", quoted(listed.name), hint));
+}
+
+// Only one policy can decide the order, and only one whom to evict.
+void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario& scenario) {
+  const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+  const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
+  if (!orders && !evicts) return;
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    if (scenario.policies[i].index() != policy.index()) continue;
+    throw UserError(
+        listed.location, "policies." + excerpt(listed.name),
+        fmt::format("'{}' {} already, and only one policy can", scenario.policy_names[i],
+                    orders ? "decides the order of the operators" : "chooses what to evict"));
+  }
+}
 
 }  // namespace
+
+void decode_policies(const Decoder& scenario, const PolicyRegistry& registry, Scenario& result) {
+  const Value* list = scenario.value().find("policies");
+  if (list != nullptr && !list->is_null() && !list->is_sequence()) {
+    scenario.fail_at("policies", fmt::format("expected a list of policies, found {}; begin each "
+                                             "policy with '- '",
+                                             found(*list)));
+  }
+  for (const Decoder& item : scenario.optional_child("policies").items()) {
+    const Listed listed = decode_item(item);
+    const PolicyEntry& entry = find_policy(listed, item.path(), registry);
+    AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name));
+    check_single(listed, policy, result);
+    result.policies.push_back(std::move(policy));
+    result.policy_names.push_back(listed.name);
+  }
+}
+
 }  // namespace tidemark

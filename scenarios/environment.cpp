@@ -49,7 +49,8 @@ Environment default_environment(const std::string& executable) {
 std::vector<std::string> gpu_names(const Environment& environment) {
   std::vector<std::string> names;
   for (const std::string& folder : environment.profile_folders) {
-    for (std::string& name : profile_names(folder)) names.push_back(std::move(name));
+    for (std::string& name : profile_names(folder))
+      names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -32,11 +32,13 @@ void make_absolute(Value& path, const fs::path& folder) {
 // Makes the path absolute that the value of `key` is or holds.
 void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   const auto resolve_child = [&](std::string_view child) {
-    if (Value* path = value.find(child)) resolve_path(fmt::format("{}.{}", key, child), *path, folder);
+    if (Value* path = value.find(child))
+      resolve_path(fmt::format("{}.{}", key, child), *path, folder);
   };
   if (key == "model") {
     if (value.is_scalar() && is_model_path(value.scalar)) make_absolute(value, folder);
-    for (const std::string_view kind : model_kinds()) resolve_child(kind);
+    for (const std::string_view kind : model_kinds())
+      resolve_child(kind);
   } else if (key == "model.hf" || key == "model.graph" || key == "model.onnx") {
     make_absolute(value, folder);
   } else if (key == "hardware" || key == "hardware.gpu") {
@@ -51,19 +53,22 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
 
 // The same for every key of a mapping, and for the points of a sweep.
 void resolve_paths(Value& keys, const fs::path& folder) {
-  for (Value::Entry& entry : keys.entries) resolve_path(entry.key, entry.value, folder);
+  for (Value::Entry& entry : keys.entries)
+    resolve_path(entry.key, entry.value, folder);
   Value* sweep = keys.find("sweep");
   if (sweep == nullptr) return;
   if (Value* matrix = sweep->find("matrix")) {
     for (Value::Entry& entry : matrix->entries) {
-      for (Value& item : entry.value.items) resolve_path(entry.key, item, folder);
+      for (Value& item : entry.value.items)
+        resolve_path(entry.key, item, folder);
     }
   }
   for (const std::string_view list : {"include", "exclude"}) {
     Value* points = sweep->find(list);
     if (points == nullptr) continue;
     for (Value& point : points->items) {
-      for (Value::Entry& entry : point.entries) resolve_path(entry.key, entry.value, folder);
+      for (Value::Entry& entry : point.entries)
+        resolve_path(entry.key, entry.value, folder);
     }
   }
 }
@@ -95,9 +100,8 @@ struct OpenFile {
 };
 
 [[noreturn]] void fail_circle(const std::vector<OpenFile>& chain, const fs::path& closing) {
-  const auto first = std::find_if(chain.begin(), chain.end(), [&](const OpenFile& open) {
-    return open.identity == closing;
-  });
+  const auto first = std::find_if(chain.begin(), chain.end(),
+                                  [&](const OpenFile& open) { return open.identity == closing; });
   std::string circle;
   for (auto open = first; open != chain.end(); ++open) {
     circle += fmt::format("{}:{}:{} extends ", open->extends.file, open->extends.line,
@@ -117,9 +121,8 @@ Value load_base(const Value& extends, const fs::path& folder, std::vector<OpenFi
   const std::string file = (folder / extends.scalar).lexically_normal().string();
   const fs::path identity = identity_of(file);
   chain.back().extends = extends.location;
-  const bool open = std::any_of(chain.begin(), chain.end(), [&](const OpenFile& other) {
-    return other.identity == identity;
-  });
+  const bool open = std::any_of(chain.begin(), chain.end(),
+                                [&](const OpenFile& other) { return other.identity == identity; });
   if (open) fail_circle(chain, identity);
   if (chain.size() >= kMaxExtends) {
     throw UserError(extends.location, "extends",
@@ -154,9 +157,10 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
 
 std::string unknown_model(const std::string& name) {
   std::vector<std::string> names;
-  for (const ModelPreset& preset : all_presets()) names.push_back(preset.name);
+  for (const ModelPreset& preset : all_presets())
+    names.push_back(preset.name);
   const std::string hint = did_you_mean(name, names);
-  return fmt::format("{} is neither a file nor a preset{}", quoted(name),
+  return fmt::format("{} is neither a file nor a preset{}", tidemark::quoted(name),
                      hint.empty() ? fmt::format("; presets: {}", fmt::join(names, ", ")) : hint);
 }
 

@@ -20,7 +20,8 @@ constexpr std::string_view kMatrix = "sweep.matrix.";  // its keys have dots of 
 // Columns count from the start of the option's text, not of the value in it.
 void shift_columns(Value& value, int columns) {
   value.location.column += columns;
-  for (Value& item : value.items) shift_columns(item, columns);
+  for (Value& item : value.items)
+    shift_columns(item, columns);
   for (Value::Entry& entry : value.entries) {
     entry.location.column += columns;
     shift_columns(entry.value, columns);
@@ -72,17 +73,19 @@ Value& listed_policy(const Change& change, Value& policies) {
     names.push_back(policy_name(item));
     if (names.back() != name) continue;
     if (found != nullptr) {
-      change.fail(fmt::format("policy {} is listed twice (lines {} and {}), so it is not clear which "
-                              "one is meant; override 'policies' as a whole",
-                              quoted(name), found->location.line, item.location.line));
+      change.fail(
+          fmt::format("policy {} is listed twice (lines {} and {}), so it is not clear which "
+                      "one is meant; override 'policies' as a whole",
+                      quoted(name), found->location.line, item.location.line));
     }
     found = &item;
   }
   if (found != nullptr) return *found;
   std::string hint = did_you_mean(name, names);
   if (hint.empty()) {
-    hint = names.empty() ? "; no policies are listed"
-                         : fmt::format("; listed: {}", excerpt(fmt::format("{}", fmt::join(names, ", "))));
+    hint = names.empty()
+               ? "; no policies are listed"
+               : fmt::format("; listed: {}", excerpt(fmt::format("{}", fmt::join(names, ", "))));
   }
   change.fail(fmt::format("policy {} is not listed under policies{}", quoted(name), hint));
 }
@@ -128,6 +131,21 @@ void set_below(const Change& change, Value& node, std::size_t part, const std::s
   set_below(change, child, part + 1, inner);
 }
 
+// A value from the command line for a key that the sweep sets at every point would change nothing.
+void check_not_swept(const Change& change, const Value& document) {
+  const Value* sweep = document.find("sweep");
+  const Value* matrix = sweep == nullptr ? nullptr : sweep->find("matrix");
+  if (matrix == nullptr || change.location().file != kOption) return;
+  for (const Value::Entry& swept : matrix->entries) {
+    const bool inside = change.change.key.starts_with(swept.key + '.');
+    if (change.change.key != swept.key && !inside) continue;
+    change.fail(
+        fmt::format("the sweep sets {} at every point; change {}{} or leave the sweep out "
+                    "with {} sweep=null",
+                    quoted(swept.key), kMatrix, excerpt(swept.key), kOption));
+  }
+}
+
 }  // namespace
 
 Override parse_override(std::string_view text) {
@@ -139,8 +157,9 @@ Override parse_override(std::string_view text) {
   const std::string_view written = text.substr(equals + 1);
   const std::size_t column = equals + 2;
   if (parts_of(key).empty()) {
-    fail_option(1, "", fmt::format("expected a key such as training.micro_batch before '=', found {}",
-                                   quoted(key)));
+    fail_option(1, "",
+                fmt::format("expected a key such as training.micro_batch before '=', found {}",
+                            quoted(key)));
   }
   if (written.find_first_of("\r\n") != std::string_view::npos) {
     fail_option(column, excerpt(key), "a value must fit on one line; write [a, b] or {key: value}");
@@ -163,6 +182,7 @@ Override parse_override(std::string_view text) {
 void apply_override(Value& document, const Override& change) {
   const Change path{.change = change, .parts = parts_of(change.key)};
   if (path.parts.empty()) path.fail("expected a key such as training.micro_batch");
+  check_not_swept(path, document);
   set_below(path, document, 0, {});
 }
 

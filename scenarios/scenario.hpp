@@ -82,8 +82,8 @@ struct Override {
 // A scenario document for `tidemark run MODEL --gpu NAME`.
 [[nodiscard]] Value scenario_of_model(const std::string& model, const std::string& gpu);
 
-// "training.micro_batch=4": the value is YAML. `policies.NAME.key` reaches into the listed policy of
-// that name. Throws UserError: no '=', unknown or ambiguous path.
+// "training.micro_batch=4": the value is YAML. `policies.NAME.key` reaches into the listed policy
+// of that name. Throws UserError: no '=', unknown or ambiguous path.
 [[nodiscard]] Override parse_override(std::string_view text);
 void apply_override(Value& document, const Override& change);
 

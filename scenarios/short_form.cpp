@@ -37,8 +37,9 @@ std::string_view kind_of_file(const Value& word) {
   if (is_cost_graph(document)) return "graph";
   if (is_hf_config(document)) return "hf";
   throw UserError(word.location, "model",
-                  excerpt(path) + " is neither a Hugging Face config (it has no model_type) nor a "
-                                  "cost graph (it has no fixed_bytes and nodes)");
+                  excerpt(path) +
+                      " is neither a Hugging Face config (it has no model_type) nor a "
+                      "cost graph (it has no fixed_bytes and nodes)");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Keys that may be given as one word: `hardware: h100-sxm-80gb` is short for {gpu: h100-sxm-80gb},
-// `model: gpt2` for {preset: gpt2}, `allocator: torch` for {kind: torch} and so on. Also small tools
-// to build documents.
+// `model: gpt2` for {preset: gpt2}, `allocator: torch` for {kind: torch} and so on. Also small
+// tools to build documents.
 #pragma once
 
 #include <span>
@@ -18,8 +18,8 @@ namespace tidemark {
 
 // Whether the word at `path` ("hardware", "training.optimizer") is short for a mapping.
 [[nodiscard]] bool has_long_form(std::string_view path);
-// That mapping. A path as `model` is opened to see what it is. Throws UserError at the word: no such
-// file, or neither a Hugging Face config nor a cost graph.
+// That mapping. A path as `model` is opened to see what it is. Throws UserError at the word: no
+// such file, or neither a Hugging Face config nor a cost graph.
 [[nodiscard]] Value long_form(std::string_view path, const Value& word);
 
 // Whether a text names a file rather than a preset or a profile: it has a slash or such an ending.

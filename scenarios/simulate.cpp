@@ -1,9 +1,9 @@
 #include "scenarios/simulate.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 #include "sim/engine/engine.hpp"
@@ -35,8 +35,7 @@ RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& 
 std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
                                const RunResult& unlimited) {
   std::int64_t high = unlimited.most_reserved;
-  const bool exact =
-      scenario.allocator == AllocatorKind::kIdeal && compiled.eviction == nullptr;
+  const bool exact = scenario.allocator == AllocatorKind::kIdeal && compiled.eviction == nullptr;
   std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
   Scratch scratch;
   while (high - low > kMiB.count) {
@@ -114,12 +113,12 @@ PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest) const 
     layers[layer] += b.bytes.count;
     if (report.largest.size() == largest) continue;
     const bool initial = b.storage.valid() && graph_.storages[b.storage].initial;
-    report.largest.push_back({.tensor = b.storage.valid() ? graph_.storages[b.storage].name
-                                                          : std::string("workspace"),
-                              .bytes = b.bytes.count,
-                              .role = b.role,
-                              .op = initial ? std::string() : graph_.operators[op].name,
-                              .layer = layer});
+    report.largest.push_back(
+        {.tensor = b.storage.valid() ? graph_.storages[b.storage].name : std::string("workspace"),
+         .bytes = b.bytes.count,
+         .role = b.role,
+         .op = initial ? std::string() : graph_.operators[op].name,
+         .layer = layer});
   }
   report.by_layer.assign(layers.begin(), layers.end());
   std::stable_sort(report.by_layer.begin(), report.by_layer.end(),
@@ -177,8 +176,8 @@ void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel
   point.forward_flops = model.forward_flops;
   point.step_flops = model.step_flops;
   point.capacity = scenario.device.hbm.capacity;
-  point.context = scenario.allocator == AllocatorKind::kIdeal ? Bytes(0)
-                                                              : scenario.device.framework.context;
+  point.context =
+      scenario.allocator == AllocatorKind::kIdeal ? Bytes(0) : scenario.device.framework.context;
   point.parameters = model.parameters;
   point.gradients = model.gradients;
   point.optimizer_state = model.optimizer_state;
@@ -250,8 +249,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
       Scratch other;
       unlimited = run_with(scenario, compiled, other, kUnlimited, false);
     }
-    point.smallest_capacity =
-        smallest_capacity(scenario, compiled, point.context, unlimited);
+    point.smallest_capacity = smallest_capacity(scenario, compiled, point.context, unlimited);
   }
   if (detail != nullptr) {
     detail->timeline = memory_timeline(compiled.program, scratch);

@@ -21,17 +21,17 @@ struct LargestTensor {
   std::string tensor;
   std::int64_t bytes = 0;
   Role role = Role::kTemporary;
-  std::string op;     // that made it; empty when it exists from the start
+  std::string op;  // that made it; empty when it exists from the start
   std::string layer;
 };
 
 struct PeakReport {
   int step = 0;
   Phase phase = Phase::kForward;
-  std::string op;     // that was being prepared
+  std::string op;  // that was being prepared
   std::string layer;
   Duration time{};
-  BytesByRole by_role{};  // sums to the live bytes at the peak
+  BytesByRole by_role{};                                       // sums to the live bytes at the peak
   std::vector<std::pair<std::string, std::int64_t>> by_layer;  // largest first; "" is no layer
   std::vector<LargestTensor> largest;
 };
@@ -66,7 +66,8 @@ struct PointResult {
   Bytes buffers;
   Bytes inputs;
   Bytes saved_activations;
-  std::int64_t smallest_capacity = 0;  // of the device, with which the same program fits; 0: unknown
+  std::int64_t smallest_capacity =
+      0;  // of the device, with which the same program fits; 0: unknown
   AllocatorKind allocator = AllocatorKind::kIdeal;
   Bytes host_capacity;
 
@@ -102,6 +103,7 @@ struct SimulateOptions {
 // called with (done, total) from the calling thread's pool, one call at a time.
 [[nodiscard]] std::vector<PointResult> simulate_points(
     const Value& document, const Environment& environment, int threads,
-    const SimulateOptions& options, const std::function<void(std::size_t, std::size_t)>& progress = {});
+    const SimulateOptions& options,
+    const std::function<void(std::size_t, std::size_t)>& progress = {});
 
 }  // namespace tidemark

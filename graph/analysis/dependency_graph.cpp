@@ -1,12 +1,10 @@
 #include "graph/analysis/dependency_graph.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include <boost/graph/biconnected_components.hpp>
 #include <boost/graph/depth_first_search.hpp>
 #include <fmt/format.h>
 
@@ -40,6 +38,51 @@ class CycleFinder : public boost::default_dfs_visitor {
  private:
   std::vector<Vertex>& came_from_;
   std::vector<Vertex>& cycle_;
+};
+
+using UndirectedGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
+
+// What the search knows of a vertex (Tarjan 1972, Hopcroft and Tarjan 1973).
+struct Reach {
+  std::size_t found = 0;     // when the search came to it
+  std::size_t earliest = 0;  // the earliest vertex that it or those found from it touch
+  std::size_t from = 0;      // the vertex before it; itself for a root
+  std::size_t children = 0;
+  bool cuts = false;  // something found from it reaches nothing earlier
+};
+
+// boost::articulation_points does the same through a colour map that clang's analyzer misreads.
+class CutFinder : public boost::default_dfs_visitor {
+ public:
+  explicit CutFinder(std::vector<Reach>& reach) : reach_(reach) {}
+
+  void start_vertex(Vertex v, const UndirectedGraph& /*graph*/) { reach_[v].from = v; }
+  void discover_vertex(Vertex v, const UndirectedGraph& /*graph*/) {
+    reach_[v].found = reach_[v].earliest = ++time_;
+  }
+  void tree_edge(UndirectedGraph::edge_descriptor edge, const UndirectedGraph& graph) {
+    const Vertex v = target(edge, graph);
+    reach_[v].from = source(edge, graph);
+    ++reach_[source(edge, graph)].children;
+  }
+  void back_edge(UndirectedGraph::edge_descriptor edge, const UndirectedGraph& graph) {
+    Reach& reach = reach_[source(edge, graph)];
+    reach.earliest = std::min(reach.earliest, reach_[target(edge, graph)].found);
+  }
+  void finish_vertex(Vertex v, const UndirectedGraph& /*graph*/) {
+    const Reach& reach = reach_[v];
+    if (reach.from == v) {
+      reach_[v].cuts = reach.children > 1;
+      return;
+    }
+    Reach& before = reach_[reach.from];
+    before.earliest = std::min(before.earliest, reach.earliest);
+    before.cuts = before.cuts || reach.earliest >= before.found;
+  }
+
+ private:
+  std::vector<Reach>& reach_;
+  std::size_t time_ = 0;
 };
 
 // The text of a DOT string.
@@ -161,15 +204,19 @@ std::vector<std::size_t> find_cycle(const DependencyGraph& graph) {
 }
 
 std::vector<std::size_t> articulation_points(const DependencyGraph& graph) {
-  using Undirected = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
-  Undirected undirected(num_vertices(graph));
+  UndirectedGraph undirected(num_vertices(graph));
   for (const Edge edge : boost::make_iterator_range(edges(graph))) {
     add_edge(source(edge, graph), target(edge, graph), undirected);
   }
+  std::vector<Reach> reach(num_vertices(graph));
+  std::vector<boost::default_color_type> colours(num_vertices(graph));
+  const auto colour_map =
+      make_iterator_property_map(colours.begin(), get(boost::vertex_index, undirected));
+  depth_first_search(undirected, CutFinder(reach), colour_map);
   std::vector<std::size_t> points;
-  boost::articulation_points(undirected, std::back_inserter(points));
-  std::sort(points.begin(), points.end());
-  points.erase(std::unique(points.begin(), points.end()), points.end());
+  for (std::size_t v = 0; v < reach.size(); ++v) {
+    if (reach[v].cuts) points.push_back(v);
+  }
   return points;
 }
 

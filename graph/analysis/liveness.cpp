@@ -33,12 +33,12 @@ struct HoldIndex {
     }
   }
   [[nodiscard]] std::span<const Hold> ending_at(OperatorId op) const {
-    return std::span(ending).subspan(
-        first_ending[op.index()], first_ending[op.index() + 1] - first_ending[op.index()]);
+    return std::span(ending).subspan(first_ending[op.index()],
+                                     first_ending[op.index() + 1] - first_ending[op.index()]);
   }
   [[nodiscard]] std::span<const StorageId> starting_at(OperatorId op) const {
-    return std::span(starting).subspan(
-        first_starting[op.index()], first_starting[op.index() + 1] - first_starting[op.index()]);
+    return std::span(starting).subspan(first_starting[op.index()],
+                                       first_starting[op.index() + 1] - first_starting[op.index()]);
   }
 };
 
@@ -85,7 +85,8 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
       current[s] = gap;
       live.gap_after[live.first_touch[p] + i] = gap;
     }
-    for (StorageId s : holds.starting_at(occurrence.op)) ++variables[s];
+    for (StorageId s : holds.starting_at(occurrence.op))
+      ++variables[s];
     for (const Hold& hold : holds.ending_at(occurrence.op)) {
       if (hold.since.valid() && variables[hold.storage] > 0) --variables[hold.storage];
       if (current[hold.storage].valid()) live.gaps[current[hold.storage]].release = p;

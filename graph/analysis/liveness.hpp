@@ -19,9 +19,10 @@ namespace tidemark {
 
 struct Gap {
   StorageId storage;
-  Position from;     // the touch that opens it
-  Position to;       // the touch that ends it; invalid when none follows
-  Position release;  // earliest position after which the memory can go: `from`, or the end of a hold
+  Position from;  // the touch that opens it
+  Position to;    // the touch that ends it; invalid when none follows
+  Position
+      release;  // earliest position after which the memory can go: `from`, or the end of a hold
   bool dead = false;    // the next touch creates the storage anew, or none comes
   bool pinned = false;  // a variable spans it: no decision helps
 

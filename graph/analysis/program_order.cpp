@@ -8,8 +8,8 @@ ProgramOrder program_order(const TrainingGraph& graph, int steps) {
   ProgramOrder order;
   order.steps = steps;
   order.micro_batches = graph.micro_batches;
-  const std::size_t per_micro_batch = graph.forward.size() + graph.backward.size() +
-                                      graph.backward_accumulate.size();
+  const std::size_t per_micro_batch =
+      graph.forward.size() + graph.backward.size() + graph.backward_accumulate.size();
   order.at.reserve(static_cast<std::size_t>(steps) *
                    (graph.optimizer.size() + graph.optimizer_first.size() + 2 +
                     per_micro_batch * static_cast<std::size_t>(graph.micro_batches)));
@@ -26,8 +26,7 @@ ProgramOrder program_order(const TrainingGraph& graph, int steps) {
     if (!graph.gradients_persist || gradients_exist) run(graph.zero_grad, 0);
     for (int m = 0; m < graph.micro_batches; ++m) {
       run(graph.forward, m);
-      const bool accumulates =
-          (m > 0 || gradients_exist) && !graph.backward_accumulate.empty();
+      const bool accumulates = (m > 0 || gradients_exist) && !graph.backward_accumulate.empty();
       run(accumulates ? graph.backward_accumulate : graph.backward, m);
     }
     const int last = graph.micro_batches - 1;
@@ -42,7 +41,8 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   std::stable_sort(repeats.begin(), repeats.end(),
                    [](const Repeat& a, const Repeat& b) { return a.before < b.before; });
   std::size_t extra = 0;
-  for (const Repeat& repeat : repeats) extra += repeat.occurrences.size();
+  for (const Repeat& repeat : repeats)
+    extra += repeat.occurrences.size();
   ProgramOrder result;
   result.steps = order.steps;
   result.micro_batches = order.micro_batches;
@@ -50,7 +50,8 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   auto next = repeats.begin();
   for (Position p : ids_of(order.at)) {
     for (; next != repeats.end() && next->before == p; ++next) {
-      for (const Occurrence& occurrence : next->occurrences) result.at.push_back(occurrence);
+      for (const Occurrence& occurrence : next->occurrences)
+        result.at.push_back(occurrence);
     }
     result.at.push_back(order.at[p]);
   }

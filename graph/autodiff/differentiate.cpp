@@ -1,8 +1,8 @@
 #include "graph/autodiff/differentiate.hpp"
 
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 #include "graph/autodiff/gradient_tape.hpp"
 #include "graph/core/errors.hpp"
@@ -63,20 +63,23 @@ Tensor GradientTape::create(std::string_view name, const Shape& shape, DType dty
 OperatorId GradientTape::launch(const BackwardBuilder::Kernel& kernel) {
   std::vector<Touch> touches;
   touches.reserve(kernel.reads.size() + kernel.creates.size() + kernel.mutates.size());
-  for (const Tensor& t : kernel.reads) touches.push_back({t.storage, Access::kRead});
-  for (const Tensor& t : kernel.mutates) touches.push_back({t.storage, Access::kMutate});
-  for (const Tensor& t : kernel.creates) touches.push_back({t.storage, Access::kCreate});
-  const OperatorId id = training_.add_operator(
-      {.name = std::string(kernel.name),
-       .phase = phase_,
-       .executor = Executor::kDevice,
-       .node = current_,
-       .layer = current_.valid() ? graph_.nodes[current_].layer : LayerId(),
-       .first_touch = 0,
-       .touch_count = 0,
-       .workspace = kernel.workspace,
-       .work = kernel.work},
-      touches);
+  for (const Tensor& t : kernel.reads)
+    touches.push_back({t.storage, Access::kRead});
+  for (const Tensor& t : kernel.mutates)
+    touches.push_back({t.storage, Access::kMutate});
+  for (const Tensor& t : kernel.creates)
+    touches.push_back({t.storage, Access::kCreate});
+  const OperatorId id =
+      training_.add_operator({.name = std::string(kernel.name),
+                              .phase = phase_,
+                              .executor = Executor::kDevice,
+                              .node = current_,
+                              .layer = current_.valid() ? graph_.nodes[current_].layer : LayerId(),
+                              .first_touch = 0,
+                              .touch_count = 0,
+                              .workspace = kernel.workspace,
+                              .work = kernel.work},
+                             touches);
   part_->push_back(id);
   return id;
 }
@@ -93,7 +96,8 @@ void GradientTape::emit_forward(NodeId id) {
   for (TensorId out : node.outputs) {
     const Tensor& tensor = graph_.tensors[out];
     bool shared = false;
-    for (const Tensor& in : kernel.reads) shared = shared || in.storage == tensor.storage;
+    for (const Tensor& in : kernel.reads)
+      shared = shared || in.storage == tensor.storage;
     if (!shared) kernel.creates.push_back(tensor);
     if (shared && view.is_in_place()) kernel.mutates.push_back(tensor);
   }
@@ -101,8 +105,10 @@ void GradientTape::emit_forward(NodeId id) {
     SavedSet set(view);
     node.family->save(set);
     SavedBy& kept = saved_[id];
-    for (std::size_t i : set.inputs()) kept.storages.push_back(view.input(i).storage);
-    for (std::size_t i : set.outputs()) kept.storages.push_back(view.output(i).storage);
+    for (std::size_t i : set.inputs())
+      kept.storages.push_back(view.input(i).storage);
+    for (std::size_t i : set.outputs())
+      kept.storages.push_back(view.output(i).storage);
     for (const SavedSet::Extra& extra : set.extras()) {
       const Tensor tensor = create(extra.name, extra.shape, extra.dtype);
       kept.storages.push_back(tensor.storage);
@@ -163,7 +169,8 @@ void GradientTape::hold_node(NodeId id, OperatorId last) {
 void GradientTape::emit_backward(NodeId id) {
   const Node& node = graph_.nodes[id];
   bool reached = false;
-  for (TensorId out : node.outputs) reached = reached || pending_[out].has_value();
+  for (TensorId out : node.outputs)
+    reached = reached || pending_[out].has_value();
   if (!reached || !is_differentiable(node)) return;
 
   current_ = id;
@@ -172,16 +179,17 @@ void GradientTape::emit_backward(NodeId id) {
   const NodeView view(graph_, id, rules_);
   BackwardBuilder builder(*this, view);
   node.family->backward(builder);
-  for (const auto& [target, gradient] : results_) ++references_[gradient.storage];
+  for (const auto& [target, gradient] : results_)
+    ++references_[gradient.storage];
   hold_node(id, part_->size() > before ? part_->back() : OperatorId());
   release_output_gradients(id);
 
   const std::vector<std::pair<TensorId, Tensor>> results = std::move(results_);
   results_.clear();
-  for (const auto& [target, gradient] : results) deliver(target, gradient);
+  for (const auto& [target, gradient] : results)
+    deliver(target, gradient);
   for (const auto& [target, gradient] : results) {
-    if (is_parameter_[target] != 0 && uses_left_[target] == 0 &&
-        pending_[target]) {
+    if (is_parameter_[target] != 0 && uses_left_[target] == 0 && pending_[target]) {
       accumulate_leaf(target);
     }
   }
@@ -202,20 +210,25 @@ Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
   const bool in_place = rules_.adds_gradients_in_place && references_[old.storage] == 1 &&
                         old.is_contiguous() && old.storage != added.storage;
   if (in_place) {
-    launch({.name = "add_gradients", .reads = {added}, .creates = {}, .mutates = {old}, .work = work});
+    launch(
+        {.name = "add_gradients", .reads = {added}, .creates = {}, .mutates = {old}, .work = work});
     --references_[added.storage];
     return old;
   }
   const Tensor sum = create("gradient_sum", old.shape, old.dtype);
-  launch({.name = "add_gradients", .reads = {old, added}, .creates = {sum}, .mutates = {}, .work = work});
+  launch({.name = "add_gradients",
+          .reads = {old, added},
+          .creates = {sum},
+          .mutates = {},
+          .work = work});
   --references_[old.storage];
   --references_[added.storage];
   references_[sum.storage] = 1;
   return sum;
 }
 
-// AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it and it
-// lies in memory as the parameter does.
+// AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it and
+// it lies in memory as the parameter does.
 void GradientTape::accumulate_leaf(TensorId parameter) {
   const Tensor gradient = *pending_[parameter];
   const Tensor& leaf = graph_.tensors[parameter];
@@ -230,7 +243,11 @@ void GradientTape::accumulate_leaf(TensorId parameter) {
     Work work{.op_class = OperatorClass::kElementwise, .dtype = wanted};
     work.read = gradient.bytes();
     work.written = kept.bytes();
-    launch({.name = "copy_gradient", .reads = {gradient}, .creates = {kept}, .mutates = {}, .work = work});
+    launch({.name = "copy_gradient",
+            .reads = {gradient},
+            .creates = {kept},
+            .mutates = {},
+            .work = work});
   }
   --references_[gradient.storage];
   pending_[parameter].reset();
@@ -293,7 +310,8 @@ void GradientTape::emit_ends() {
 
 TrainingGraph GradientTape::run() {
   is_parameter_.assign(graph_.tensors.size(), 0);
-  for (TensorId p : graph_.parameters) is_parameter_[p] = 1;
+  for (TensorId p : graph_.parameters)
+    is_parameter_[p] = 1;
   for (const Node& node : graph_.nodes) {
     if (!is_differentiable(node)) continue;
     for (TensorId in : node.inputs) {
@@ -302,11 +320,13 @@ TrainingGraph GradientTape::run() {
   }
   part_ = &training_.forward;
   phase_ = Phase::kForward;
-  for (NodeId id : ids_of(graph_.nodes)) emit_forward(id);
+  for (NodeId id : ids_of(graph_.nodes))
+    emit_forward(id);
   part_ = &training_.backward;
   phase_ = Phase::kBackward;
   emit_root_gradient();
-  for (std::size_t i = graph_.nodes.size(); i-- > 0;) emit_backward(NodeId(i));
+  for (std::size_t i = graph_.nodes.size(); i-- > 0;)
+    emit_backward(NodeId(i));
   for (TensorId p : graph_.parameters) {
     if (pending_[p]) accumulate_leaf(p);  // some of its uses do not reach the loss
   }
@@ -329,7 +349,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, the same on every platform
-  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  for (char c : text)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return hash;
 }
 
@@ -337,7 +358,8 @@ std::uint64_t hash_text(std::string_view text) {
 
 std::uint64_t gradient_fingerprint(const TrainingGraph& graph) {
   IdVector<StorageId, std::uint64_t> content(graph.storages.size(), 0);
-  for (StorageId s : ids_of(graph.storages)) content[s] = hash_text(graph.storages[s].name);
+  for (StorageId s : ids_of(graph.storages))
+    content[s] = hash_text(graph.storages[s].name);
   const auto play = [&](std::span<const OperatorId> part) {
     for (OperatorId id : part) {
       std::uint64_t hash = hash_text(graph.operators[id].name);

@@ -15,8 +15,8 @@ struct DifferentiateOptions {
 };
 
 // Emits forward kernels in node order, then backward nodes in descending order of forward sequence
-// number, as PyTorch's engine does; the gradient of a parameter is accumulated as soon as all of its
-// uses have contributed. Without a loss in the graph only forward is emitted.
+// number, as PyTorch's engine does; the gradient of a parameter is accumulated as soon as all of
+// its uses have contributed. Without a loss in the graph only forward is emitted.
 //
 // Lifetimes (held only where rules.holds): a backward node keeps its incoming gradients and saved
 // tensors until it returns; the loss lives until the end of the step; what the model returns until

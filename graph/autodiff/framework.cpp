@@ -46,7 +46,9 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
 
 }  // namespace
 
-std::span<const FrameworkRules> framework_profiles() { return kProfiles; }
+std::span<const FrameworkRules> framework_profiles() {
+  return kProfiles;
+}
 
 const FrameworkRules* find_framework(std::string_view name) {
   for (const FrameworkRules& rules : kProfiles) {

@@ -1,5 +1,5 @@
-// How a framework version differs in what it keeps and when it lets go. Data in one place: operators
-// ask these rules and never the name of a version.
+// How a framework version differs in what it keeps and when it lets go. Data in one place:
+// operators ask these rules and never the name of a version.
 #pragma once
 
 #include <optional>

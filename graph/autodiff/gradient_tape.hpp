@@ -13,7 +13,8 @@ namespace tidemark {
 
 class GradientTape {
  public:
-  GradientTape(const Graph& graph, const FrameworkRules& rules, const DifferentiateOptions& options);
+  GradientTape(const Graph& graph, const FrameworkRules& rules,
+               const DifferentiateOptions& options);
   [[nodiscard]] TrainingGraph run();
 
   // For BackwardBuilder.
@@ -21,7 +22,9 @@ class GradientTape {
   [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const;
   [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype);
   OperatorId launch(const BackwardBuilder::Kernel& kernel);
-  void add_result(TensorId input, const Tensor& gradient) { results_.emplace_back(input, gradient); }
+  void add_result(TensorId input, const Tensor& gradient) {
+    results_.emplace_back(input, gradient);
+  }
 
  private:
   void emit_forward(NodeId id);
@@ -45,14 +48,14 @@ class GradientTape {
     std::vector<std::pair<std::string_view, Tensor>> extras;
   };
   IdVector<NodeId, SavedBy> saved_;
-  IdVector<NodeId, OperatorId> forward_operator_;       // last kernel issued at or before the node
-  IdVector<TensorId, std::optional<Tensor>> pending_;   // gradients that wait for their node
-  IdVector<TensorId, int> uses_left_;                   // of parameters: gradients still to come
-  IdVector<StorageId, int> references_;                 // pending gradients that share a storage
-  IdVector<TensorId, char> is_parameter_;  // leaves only: a view of a parameter is none
-  std::vector<std::pair<TensorId, Tensor>> results_;    // of the node that runs
+  IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
+  IdVector<TensorId, std::optional<Tensor>> pending_;  // gradients that wait for their node
+  IdVector<TensorId, int> uses_left_;                  // of parameters: gradients still to come
+  IdVector<StorageId, int> references_;                // pending gradients that share a storage
+  IdVector<TensorId, char> is_parameter_;              // leaves only: a view of a parameter is none
+  std::vector<std::pair<TensorId, Tensor>> results_;   // of the node that runs
   NodeId current_;
-  std::vector<OperatorId>* part_ = nullptr;             // where operators are appended
+  std::vector<OperatorId>* part_ = nullptr;  // where operators are appended
   Phase phase_ = Phase::kForward;
 };
 

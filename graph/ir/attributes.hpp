@@ -17,7 +17,8 @@ class Attributes {
  public:
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string_view, AttributeValue>> values) {
-    for (const auto& [name, value] : values) set(name, value);
+    for (const auto& [name, value] : values)
+      set(name, value);
   }
 
   void set(std::string_view name, AttributeValue value) {

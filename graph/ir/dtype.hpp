@@ -7,7 +7,18 @@
 
 namespace tidemark {
 
-enum class DType : std::uint8_t { kFloat64, kFloat32, kTf32, kFloat16, kBFloat16, kFloat8, kInt64, kInt32, kInt8, kBool };
+enum class DType : std::uint8_t {
+  kFloat64,
+  kFloat32,
+  kTf32,
+  kFloat16,
+  kBFloat16,
+  kFloat8,
+  kInt64,
+  kInt32,
+  kInt8,
+  kBool
+};
 
 // Bytes of one element in memory. kTf32 is stored as fp32; only matrix products round it.
 [[nodiscard]] constexpr std::int64_t size_of(DType type) {
@@ -30,10 +41,12 @@ enum class DType : std::uint8_t { kFloat64, kFloat32, kTf32, kFloat16, kBFloat16
   return 0;
 }
 
-[[nodiscard]] constexpr bool is_floating(DType type) { return type <= DType::kFloat8; }
+[[nodiscard]] constexpr bool is_floating(DType type) {
+  return type <= DType::kFloat8;
+}
 
 [[nodiscard]] constexpr std::string_view name_of(DType type) {
-  constexpr std::string_view kNames[] = {"fp64", "fp32", "tf32", "fp16",  "bf16",
+  constexpr std::string_view kNames[] = {"fp64", "fp32",  "tf32",  "fp16", "bf16",
                                          "fp8",  "int64", "int32", "int8", "bool"};
   return kNames[static_cast<int>(type)];
 }

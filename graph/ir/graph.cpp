@@ -13,7 +13,8 @@ LayerId Graph::add_layer(std::string layer_name, int block) {
 
 TensorId Graph::add_root(std::string root_name, Shape shape, DType dtype, LayerId layer,
                          Role role) {
-  Tensor tensor{.storage = {}, .dtype = dtype, .shape = shape, .strides = contiguous_strides(shape)};
+  Tensor tensor{
+      .storage = {}, .dtype = dtype, .shape = shape, .strides = contiguous_strides(shape)};
   tensor.storage = storages.push_back({.bytes = tensor.bytes(),
                                        .role = role,
                                        .layer = layer,
@@ -53,13 +54,15 @@ NodeId Graph::add_node(const OperatorFamily& family, std::vector<TensorId> input
 
 std::int64_t Graph::parameter_count() const {
   std::int64_t count = 0;
-  for (TensorId id : parameters) count += tensors[id].elements();
+  for (TensorId id : parameters)
+    count += tensors[id].elements();
   return count;
 }
 
 std::int64_t Graph::trainable_parameter_count() const {
   std::int64_t count = 0;
-  for (TensorId id : parameters) count += tensors[id].requires_grad ? tensors[id].elements() : 0;
+  for (TensorId id : parameters)
+    count += tensors[id].requires_grad ? tensors[id].elements() : 0;
   return count;
 }
 

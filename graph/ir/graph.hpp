@@ -1,7 +1,8 @@
 // The forward graph: what the model computes, at the level of autograd nodes.
 //
-// Append only, nodes in execution order: a node reads tensors of earlier nodes. What autograd saves,
-// kernels and gradients appear when the graph is differentiated (autodiff/differentiate.hpp).
+// Append only, nodes in execution order: a node reads tensors of earlier nodes. What autograd
+// saves, kernels and gradients appear when the graph is differentiated
+// (autodiff/differentiate.hpp).
 #pragma once
 
 #include <span>
@@ -50,11 +51,11 @@ struct Graph {
   IdVector<LayerId, Layer> layers;
   std::vector<TensorId> parameters;  // each once, however often it is used
   std::vector<LocalVariable> locals;
-  TensorId logits;              // what the model returns
-  TensorId loss;                // a scalar; invalid without a loss
-  std::int64_t samples = 0;     // per micro-batch
-  std::int64_t tokens = 0;      // per micro-batch; 0 for images
-  int blocks = 0;               // repeated blocks, numbered 0 .. blocks-1
+  TensorId logits;           // what the model returns
+  TensorId loss;             // a scalar; invalid without a loss
+  std::int64_t samples = 0;  // per micro-batch
+  std::int64_t tokens = 0;   // per micro-batch; 0 for images
+  int blocks = 0;            // repeated blocks, numbered 0 .. blocks-1
 
   LayerId add_layer(std::string layer_name, int block = kNoBlock);
   TensorId add_parameter(std::string parameter_name, Shape shape, DType dtype, LayerId layer,

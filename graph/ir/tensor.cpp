@@ -18,6 +18,7 @@ std::int64_t element_count(const Shape& shape) {
 }
 
 Strides contiguous_strides(const Shape& shape) {
+  static_cast<void>(element_count(shape));  // rejects shapes whose strides would overflow
   Strides strides = shape;
   std::int64_t step = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -49,7 +50,8 @@ bool view_strides(const Shape& shape, const Strides& strides, const Shape& targe
   result = target;
   int to = target.rank() - 1;
   if (shape.rank() == 0) {
-    for (int axis = 0; axis < target.rank(); ++axis) result[axis] = 1;
+    for (int axis = 0; axis < target.rank(); ++axis)
+      result[axis] = 1;
     return true;
   }
   std::int64_t step = strides[-1];

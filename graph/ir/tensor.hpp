@@ -21,7 +21,8 @@ class Extents {
  public:
   constexpr Extents() = default;
   constexpr Extents(std::initializer_list<std::int64_t> values) {
-    for (std::int64_t v : values) push_back(v);
+    for (std::int64_t v : values)
+      push_back(v);
   }
   constexpr void push_back(std::int64_t v) { values_.at(static_cast<std::size_t>(rank_++)) = v; }
   [[nodiscard]] constexpr int rank() const { return rank_; }
@@ -82,15 +83,15 @@ enum class Role : std::uint8_t {
   kInput,            // samples and targets
   kSavedActivation,  // kept by autograd from forward to backward
   kActivationGradient,
-  kTemporary,        // any other tensor
+  kTemporary,  // any other tensor
   kWorkspace,  // inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
 
 [[nodiscard]] constexpr std::string_view name_of(Role role) {
   constexpr std::string_view kNames[] = {
-      "parameter",        "gradient",            "optimizer_state", "buffer",    "input",
-      "saved_activation", "activation_gradient", "temporary",       "workspace"};
+      "parameter",           "gradient",  "optimizer_state", "buffer", "input", "saved_activation",
+      "activation_gradient", "temporary", "workspace"};
   return kNames[static_cast<int>(role)];
 }
 

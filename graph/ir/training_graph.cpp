@@ -29,7 +29,8 @@ std::string TrainingGraph::describe(OperatorId id) const {
 
 Flops TrainingGraph::flops_of(std::span<const OperatorId> ids) const {
   Flops sum;
-  for (OperatorId id : ids) sum += operators[id].work.flops;
+  for (OperatorId id : ids)
+    sum += operators[id].work.flops;
   return sum;
 }
 

@@ -44,7 +44,7 @@ struct Operator {
   std::string name;  // "matmul.weight_gradient"
   Phase phase = Phase::kForward;
   Executor executor = Executor::kDevice;
-  NodeId node;     // the forward node it belongs to; invalid for optimizer operators
+  NodeId node;  // the forward node it belongs to; invalid for optimizer operators
   LayerId layer;
   std::uint32_t first_touch = 0;
   std::uint32_t touch_count = 0;

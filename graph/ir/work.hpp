@@ -32,10 +32,22 @@ enum class OperatorClass : std::uint8_t {
 inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) + 1;
 
 [[nodiscard]] constexpr std::string_view name_of(OperatorClass c) {
-  constexpr std::string_view kNames[] = {
-      "none",          "matmul",       "attention", "convolution", "convolution_backward_data",
-      "convolution_backward_weight", "depthwise_convolution", "normalization", "softmax",
-      "elementwise",   "reduction",    "pooling",   "embedding",   "optimizer", "memset", "fixed"};
+  constexpr std::string_view kNames[] = {"none",
+                                         "matmul",
+                                         "attention",
+                                         "convolution",
+                                         "convolution_backward_data",
+                                         "convolution_backward_weight",
+                                         "depthwise_convolution",
+                                         "normalization",
+                                         "softmax",
+                                         "elementwise",
+                                         "reduction",
+                                         "pooling",
+                                         "embedding",
+                                         "optimizer",
+                                         "memset",
+                                         "fixed"};
   return kNames[static_cast<int>(c)];
 }
 
@@ -47,7 +59,7 @@ struct Work {
   OperatorClass op_class = OperatorClass::kNone;
   DType dtype = DType::kFloat32;  // of the arithmetic: selects the device's peak
   Flops flops;
-  Bytes read;     // compulsory traffic: each operand once
+  Bytes read;  // compulsory traffic: each operand once
   Bytes written;
   // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, flags};
   // otherwise unused.

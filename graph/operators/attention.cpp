@@ -45,12 +45,13 @@ Work attention_work(const NodeView& node, double share, std::int64_t direction) 
   const double scores = static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) *
                         static_cast<double>(q.shape[2]) * static_cast<double>(k.shape[2]);
   const double width = static_cast<double>(q.shape[3] + v.shape[3]);
-  return {.op_class = OperatorClass::kAttention,
-          .dtype = q.dtype,
-          .flops = Flops(share * 2.0 * scores * width * (causal ? 0.5 : 1.0)),
-          .read = q.bytes() + k.bytes() + v.bytes(),
-          .written = node.output().bytes(),
-          .extent = {q.shape[2], k.shape[2], q.shape[3], (causal ? kAttentionCausal : 0) | direction}};
+  return {
+      .op_class = OperatorClass::kAttention,
+      .dtype = q.dtype,
+      .flops = Flops(share * 2.0 * scores * width * (causal ? 0.5 : 1.0)),
+      .read = q.bytes() + k.bytes() + v.bytes(),
+      .written = node.output().bytes(),
+      .extent = {q.shape[2], k.shape[2], q.shape[3], (causal ? kAttentionCausal : 0) | direction}};
 }
 
 ForwardKernel forward(const NodeView& node) {

@@ -68,8 +68,8 @@ void save_layer_norm(SavedSet& saved) {
 }
 
 // One backward node makes the gradients of input, weight and bias.
-void launch_backward(BackwardBuilder& b, std::string_view name, std::vector<Tensor> statistics,
-                     Bytes workspace) {
+void launch_backward(BackwardBuilder& b, std::string_view name,
+                     const std::vector<Tensor>& statistics, Bytes workspace) {
   const NodeView& node = b.node();
   const Tensor gradient = b.output_gradient();
   const Tensor& x = node.input(kX);

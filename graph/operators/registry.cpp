@@ -39,8 +39,8 @@ std::vector<const OperatorFamily*> collect() {
 }  // namespace
 
 std::span<const OperatorFamily* const> all_families() {
-  static const std::vector<const OperatorFamily*> kAll = collect();
-  return kAll;
+  static const std::vector<const OperatorFamily*> families = collect();
+  return families;
 }
 
 const OperatorFamily* find_family(std::string_view name) {

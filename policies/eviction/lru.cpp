@@ -26,7 +26,8 @@ const PolicyEntry& eviction_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "eviction",
       .seam = "eviction",
-      .summary = "when an allocation fails, drop blocks and compute them again when they are needed",
+      .summary =
+          "when an allocation fails, drop blocks and compute them again when they are needed",
       .source = "Kirisame et al. 2021, Dynamic Tensor Rematerialization (arXiv 2006.09616)",
       .decode = [](const Decoder& d) -> AnyPolicy {
         (void)d.optional_word("heuristic", kHeuristics, "lru");

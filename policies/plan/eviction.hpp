@@ -1,4 +1,5 @@
-// Whom to evict when an allocation fails. The engine asks; the policy sees blocks, never the engine.
+// Whom to evict when an allocation fails. The engine asks; the policy sees blocks, never the
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace tidemark {
 struct EvictableBlock {
   BlockId block;
   Bytes bytes;
-  std::int64_t address = -1;    // within the allocator; -1 where it has none
-  Duration last_access{};       // of the issue clock
-  Duration recompute_cost{};    // of the operator that makes it
+  std::int64_t address = -1;  // within the allocator; -1 where it has none
+  Duration last_access{};     // of the issue clock
+  Duration recompute_cost{};  // of the operator that makes it
 };
 
 struct MemoryView {

@@ -22,8 +22,8 @@ namespace tidemark {
 
 using GroupId = Id<struct GroupTag>;
 
-// The value is dropped and computed again, together with its group, before the first touch that ends
-// a gap of the group.
+// The value is dropped and computed again, together with its group, before the first touch that
+// ends a gap of the group.
 struct Recompute {
   GroupId group;
 };
@@ -51,8 +51,8 @@ struct RecomputeGroup {
 struct PolicyOutcome {
   std::string name;
   std::int64_t decided = 0;
-  std::int64_t contested = 0;  // gaps that another policy had decided before
-  std::int64_t refused = 0;    // decisions that would change results or need no memory
+  std::int64_t contested = 0;             // gaps that another policy had decided before
+  std::int64_t refused = 0;               // decisions that would change results or need no memory
   std::int64_t recomputed_operators = 0;  // in one step
   Bytes offloaded;                        // in one step
 };

@@ -1,5 +1,5 @@
-// Seams for what is computed. A ForwardRewrite changes the model before it is differentiated, and so
-// what autograd saves; a TrainingRewrite changes the step afterwards.
+// Seams for what is computed. A ForwardRewrite changes the model before it is differentiated, and
+// so what autograd saves; a TrainingRewrite changes the step afterwards.
 #pragma once
 
 #include <memory>

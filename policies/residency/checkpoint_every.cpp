@@ -49,7 +49,8 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
     if (!writes_persistent(context.graph, context.order.at[p].op)) group.recipe.push_back(p);
   }
   const GroupId id = plan.add_group(std::move(group));
-  for (GapId gap : dropped) plan.decide(gap, Recompute{.group = id});
+  for (GapId gap : dropped)
+    plan.decide(gap, Recompute{.group = id});
 }
 
 const PolicyEntry& checkpoint_every_entry() {

@@ -10,7 +10,8 @@ namespace {
 //
 //   compute   F0    F1    F2    ...   B2    B1    B0
 //   d2h          <F0 > <F1 >
-//   h2d                            <F1 > <F0 >          prefetch 1: during the backward of block b+1
+//   h2d                            <F1 > <F0 >          prefetch 1: during the backward of block
+//   b+1
 //
 // A block's device memory returns when compute has waited for its copy at the end of the next
 // block's forward, so that at most two blocks are in flight (as TransformerEngine's cpu_offload
@@ -52,8 +53,7 @@ std::vector<OffloadActivations::Spans> OffloadActivations::spans(
     const int block = context.block_at(p);
     if (block == kNoBlock) continue;
     BlockSpan& span = all[round_of(context, occurrence)][static_cast<std::size_t>(block)];
-    const bool forward =
-        context.op_at(p).phase == Phase::kForward && !occurrence.recompute;
+    const bool forward = context.op_at(p).phase == Phase::kForward && !occurrence.recompute;
     if (forward) {
       span.forward_end = p;
     } else if (!span.backward_begin.valid() && context.op_at(p).phase != Phase::kOptimizer) {
@@ -101,8 +101,9 @@ const PolicyEntry& offload_activations_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "offload_activations",
       .seam = "residency",
-      .summary = "copy saved activations of the blocks to pinned host memory and fetch them back "
-                 "`prefetch` blocks ahead",
+      .summary =
+          "copy saved activations of the blocks to pinned host memory and fetch them back "
+          "`prefetch` blocks ahead",
       .source = "NVIDIA TransformerEngine cpu_offload; prefetch distance as in Megatron-Core",
       .decode = [](const Decoder& d) -> AnyPolicy {
         const int prefetch = d.optional<int>("prefetch", 1, at_least(0));

@@ -235,6 +235,7 @@ void OptimizerStep::add_foreach() {
     }
     if (touches.empty()) continue;
     std::string letters = kernel.reads + kernel.writes;
+    std::erase(letters, 's');  // counters are passed beside the lists
     std::sort(letters.begin(), letters.end());
     const auto lists = std::unique(letters.begin(), letters.end()) - letters.begin();
     work.launches = runs_on_cpu(rules_)

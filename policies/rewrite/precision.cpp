@@ -116,6 +116,7 @@ class AutocastGraph {
   void copy_roots();
   void copy_node(NodeId id);
   [[nodiscard]] TensorId cast(TensorId tensor, DType dtype, LayerId layer);
+  void hold_converted_logits(const Node& node, NodeId copy);
 
   const Graph& old_;
   DType low_;
@@ -126,6 +127,7 @@ class AutocastGraph {
   IdVector<TensorId, TensorId> tensor_;            // old to new
   IdVector<TensorId, char> is_leaf_;               // of the new graph: a trainable parameter
   IdVector<TensorId, TensorId> low_precision_of_;  // of the new graph: autocast's cache
+  TensorId converted_logits_;
 };
 
 // Parameters, buffers and inputs, in their order: what no node makes.
@@ -168,6 +170,18 @@ TensorId AutocastGraph::cast(TensorId tensor, DType dtype, LayerId layer) {
   return new_.output(node);
 }
 
+// On a CPU cross_entropy_loss itself is listed: its converted argument lives until it returns.
+void AutocastGraph::hold_converted_logits(const Node& node, NodeId copy) {
+  if (!runs_on_cpu(rules_)) return;
+  if (node.family->name == "log_softmax") {
+    const TensorId input = new_.nodes[copy].inputs[0];
+    converted_logits_ = input == tensor_[node.inputs[0]] ? TensorId() : input;
+  }
+  if (node.family->name == "nll_loss" && converted_logits_.valid()) {
+    new_.locals.push_back({converted_logits_, copy});
+  }
+}
+
 void AutocastGraph::copy_node(NodeId id) {
   const Node& node = old_.nodes[id];
   std::vector<TensorId> inputs;
@@ -186,7 +200,8 @@ void AutocastGraph::copy_node(NodeId id) {
     for (TensorId& in : inputs)
       in = cast(in, dtype, node.layer);
   }
-  node_[id] = new_.add_node(*node.family, std::move(inputs), std::move(attributes), node.layer);
+  node_[id] = new_.add_node(*node.family, inputs, std::move(attributes), node.layer);
+  hold_converted_logits(node, node_[id]);
   const std::vector<TensorId>& outputs = new_.nodes[node_[id]].outputs;
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
     tensor_[node.outputs[i]] = outputs[i];

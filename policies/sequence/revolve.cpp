@@ -47,7 +47,6 @@ class Reversal {
  public:
   Reversal(int blocks, int checkpoints)
       : table_(blocks, checkpoints), before_(static_cast<std::size_t>(blocks)) {
-
     reverse(0, blocks, checkpoints);
   }
   [[nodiscard]] std::vector<std::vector<int>> take() { return std::move(before_); }
@@ -69,13 +68,15 @@ class Reversal {
     }
     if (checkpoints == 0) {  // from the first input again and again
       for (int last = end; last > begin; --last) {
-        for (int b = begin; b < last - 1; ++b) run_forward(b);
+        for (int b = begin; b < last - 1; ++b)
+          run_forward(b);
         reverse(last - 1, last, 0);
       }
       return;
     }
     const int middle = begin + table_.split(end - begin, checkpoints);
-    for (int b = begin; b < middle; ++b) run_forward(b);
+    for (int b = begin; b < middle; ++b)
+      run_forward(b);
     reverse(middle, end, checkpoints - 1);
     reverse(begin, middle, checkpoints);
   }
@@ -154,8 +155,9 @@ const PolicyEntry& revolve_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "revolve",
       .seam = "sequence",
-      .summary = "keep the inputs of `checkpoints` blocks and reverse the chain with the fewest "
-                 "repeated block forwards",
+      .summary =
+          "keep the inputs of `checkpoints` blocks and reverse the chain with the fewest "
+          "repeated block forwards",
       .source = "Griewank and Walther 2000, algorithm 799",
       .decode = [](const Decoder& d) -> AnyPolicy {
         // 0: the square root of the number of blocks.

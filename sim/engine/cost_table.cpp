@@ -3,7 +3,9 @@
 namespace tidemark {
 namespace {
 
-double ns_per_byte(BytesPerSecond rate) { return rate.value > 0 ? 1e9 / rate.value : 0; }
+double ns_per_byte(BytesPerSecond rate) {
+  return rate.value > 0 ? 1e9 / rate.value : 0;
+}
 
 CostTable::Link link_of(const LinkProfile& link) {
   return {.ns_per_byte_alone = ns_per_byte(link.alone),

@@ -20,9 +20,9 @@ struct Queue {
   std::uint32_t running = kNone;
   std::int64_t ends = kForever;
   std::uint32_t head = kNone;
-  std::uint32_t tail = kNone;   // last queued
-  std::uint32_t issued = kNone; // last issued ever: what an event recorded now waits for
-  std::int64_t free_since = 0;  // when the last instruction ended
+  std::uint32_t tail = kNone;    // last queued
+  std::uint32_t issued = kNone;  // last issued ever: what an event recorded now waits for
+  std::int64_t free_since = 0;   // when the last instruction ended
   // A running copy: what is left of it, and how fast it moves at the moment.
   double bytes_left = 0;
   double ns_per_byte = 0;
@@ -122,14 +122,16 @@ RunResult Engine<A>::run() {
       start_ready(end_time);
     } else {
       // The host goes on until something ends.
-      while (!stopped_ && next_issue_ < earliest_end()) issue();
+      while (!stopped_ && next_issue_ < earliest_end())
+        issue();
     }
   }
   for (const Queue& queue : queues_) {
     if (!stopped_ && queue.head != kNone) fail(RunStatus::kDeadlock, 0);
     result_.total = std::max(result_.total, Duration(queue.free_since));
   }
-  for (Duration d : result_.phase) result_.step += d;
+  for (Duration d : result_.phase)
+    result_.step += d;
   if constexpr (requires { allocator_.segments(); }) result_.segments = allocator_.segments();
   return result_;
 }
@@ -137,7 +139,8 @@ RunResult Engine<A>::run() {
 template <class A>
 std::int64_t Engine<A>::earliest_end() const {
   std::int64_t earliest = queues_[0].ends;
-  for (std::size_t s = 1; s < kStreams; ++s) earliest = std::min(earliest, queues_[s].ends);
+  for (std::size_t s = 1; s < kStreams; ++s)
+    earliest = std::min(earliest, queues_[s].ends);
   return earliest;
 }
 
@@ -509,7 +512,8 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   if (!scratch_.pending.empty()) events_ended_ = true;
 }
 
-// --- Eviction: blocks dropped when an allocation fails and made again when something needs them ---
+// --- Eviction: blocks dropped when an allocation fails and made again when something needs them
+// ---
 
 template <class A>
 void Engine<A>::prepare_eviction() {
@@ -526,9 +530,11 @@ void Engine<A>::prepare_eviction() {
 template <class A>
 void Engine<A>::pin_next_launch(bool pinned) {
   std::uint32_t i = pc_;
-  while (i < count_ && program_.opcode[i] != Opcode::kLaunch) ++i;
+  while (i < count_ && program_.opcode[i] != Opcode::kLaunch)
+    ++i;
   if (i == count_) return;
-  for (BlockUse use : program_.uses_of(i)) evictor_.pinned[use.block().index()] = pinned ? 1 : 0;
+  for (BlockUse use : program_.uses_of(i))
+    evictor_.pinned[use.block().index()] = pinned ? 1 : 0;
 }
 
 template <class A>
@@ -551,11 +557,12 @@ bool Engine<A>::evict_one(std::int64_t requested) {
     }
     const std::uint32_t producer = evictor_.facts.producer[b];
     if (producer >= pc_) continue;  // its content has not been made yet
-    evictor_.view.push_back({.block = block,
-                             .bytes = program_.blocks[block].bytes,
-                             .address = allocator_.address(block),
-                             .last_access = Duration(evictor_.last_access[b]),
-                             .recompute_cost = costs_.device[OperatorId(program_.subject[producer])]});
+    evictor_.view.push_back(
+        {.block = block,
+         .bytes = program_.blocks[block].bytes,
+         .address = allocator_.address(block),
+         .last_access = Duration(evictor_.last_access[b]),
+         .recompute_cost = costs_.device[OperatorId(program_.subject[producer])]});
   }
   evictor_.pinned = std::move(before);
   if (evictor_.view.empty()) return false;
@@ -596,7 +603,8 @@ bool Engine<A>::restore(std::uint32_t first) {
   };
   // Pins the inputs of the launch at hand for the whole restoration.
   Frame outer{.launch = pc_};
-  for (BlockUse use : program_.uses_of(pc_)) pin(outer, use.block());
+  for (BlockUse use : program_.uses_of(pc_))
+    pin(outer, use.block());
   while (!stack.empty() && !stopped_) {
     Frame& frame = stack.back();
     const std::span<const BlockUse> uses = program_.uses_of(frame.launch);
@@ -641,11 +649,15 @@ bool Engine<A>::restore(std::uint32_t first) {
     host_ += costs_.dispatch[op].count();
     injected_ += costs_.device[op].count();
     ++result_.restores;
-    for (BlockId block : scratch_outputs) drop(block);
-    for (BlockId block : done.guests) drop(block);
-    for (BlockId block : done.pins) evictor_.pinned[block.index()] = 0;
+    for (BlockId block : scratch_outputs)
+      drop(block);
+    for (BlockId block : done.guests)
+      drop(block);
+    for (BlockId block : done.pins)
+      evictor_.pinned[block.index()] = 0;
   }
-  for (BlockId block : outer.pins) evictor_.pinned[block.index()] = 0;
+  for (BlockId block : outer.pins)
+    evictor_.pinned[block.index()] = 0;
   return !stopped_;
 }
 

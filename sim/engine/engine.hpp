@@ -1,9 +1,9 @@
 // Replays a step program on a device: a host that issues in order at its own clock, streams that
 // run in order, copies that share their link, memory handed out and returned in issue order.
 //
-// Two clocks, as on a real GPU. Every allocator call happens at the host's clock; kernels start when
-// their stream is free and their edges have ended. At equal times: work that ends, work that may
-// start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
+// Two clocks, as on a real GPU. Every allocator call happens at the host's clock; kernels start
+// when their stream is free and their edges have ended. At equal times: work that ends, work that
+// may start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ struct RunResult {
   std::uint32_t failed_instruction = kNoInstruction;
   std::int64_t requested = 0;  // by the allocation that failed
 
-  // Of the last step. live: bytes of blocks as requested; allocated: as the allocator rounds, blocks
-  // that wait for events included; reserved: taken from the device.
+  // Of the last step. live: bytes of blocks as requested; allocated: as the allocator rounds,
+  // blocks that wait for events included; reserved: taken from the device.
   Peak live;
   Peak live_without_workspace;
   Peak allocated;
@@ -60,13 +60,13 @@ struct RunResult {
   Duration total{};  // of all steps
   Duration step{};   // the last step on the compute stream; the sum of `phase`
   std::array<Duration, kPhases> phase{};
-  Duration recompute{};               // compute time of repeated operators
-  Duration exposed_transfer{};        // compute waits for copies
-  Duration exposed_communication{};   // compute waits for collectives
-  Duration host_bound{};              // compute waits for the host
+  Duration recompute{};              // compute time of repeated operators
+  Duration exposed_transfer{};       // compute waits for copies
+  Duration exposed_communication{};  // compute waits for collectives
+  Duration host_bound{};             // compute waits for the host
   std::array<Duration, kStreams> busy{};
 
-  std::int64_t retries = 0;   // allocations that succeeded only after memory was given back
+  std::int64_t retries = 0;  // allocations that succeeded only after memory was given back
   std::int64_t ooms = 0;
   std::int64_t evictions = 0;
   std::int64_t restores = 0;  // operators run again for evicted blocks
@@ -79,15 +79,15 @@ struct RunOptions {
   bool record_events = false;  // fills Scratch::events
 };
 
-// Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction policy
-// it may).
+// Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction
+// policy it may).
 struct Scratch {
-  std::vector<std::int64_t> started;    // by instruction, ns; of launches, copies and waits
-  std::vector<std::int64_t> finished;   // -1 while it has not ended
+  std::vector<std::int64_t> started;   // by instruction, ns; of launches, copies and waits
+  std::vector<std::int64_t> finished;  // -1 while it has not ended
   std::vector<std::int64_t> enqueued;
-  std::vector<std::uint32_t> next;      // queue of the instruction's stream
+  std::vector<std::uint32_t> next;  // queue of the instruction's stream
   std::vector<MemoryEvent> events;
-  std::vector<std::uint32_t> pending;   // blocks that wait for events, by order of their free
+  std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
 
   void prepare(const StepProgram& program, bool record_events);

@@ -26,10 +26,10 @@ struct Allocation {
 // reserved(): taken from the device.
 template <class A>
 concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, std::size_t n) {
-  { a.reserve(n) };
+  {a.reserve(n)};
   { a.allocate(block, bytes) } -> std::same_as<Allocation>;
-  { a.free(block) };
-  { a.defer_free(block) };
+  {a.free(block)};
+  {a.defer_free(block)};
   { a.release_cached() } -> std::same_as<int>;
   { c.allocated() } -> std::same_as<std::int64_t>;
   { c.active() } -> std::same_as<std::int64_t>;

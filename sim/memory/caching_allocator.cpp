@@ -7,7 +7,7 @@ namespace {
 
 // PyTorch CUDACachingAllocator.
 constexpr std::int64_t kMinBlock = 512;
-constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;      // largest block of the small pool
+constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;  // largest block of the small pool
 constexpr std::int64_t kSmallSegment = std::int64_t{2} << 20;
 constexpr std::int64_t kLargeSegment = std::int64_t{20} << 20;  // for requests below kMinLarge
 constexpr std::int64_t kMinLarge = std::int64_t{10} << 20;

@@ -4,9 +4,10 @@
 // Not modelled here: options of PYTORCH_CUDA_ALLOC_CONF, expandable segments, pools per stream.
 #pragma once
 
-#include <boost/intrusive/set.hpp>
 #include <cstdint>
 #include <vector>
+
+#include <boost/intrusive/set.hpp>
 
 #include "sim/memory/allocator.hpp"
 
@@ -31,7 +32,9 @@ class CachingAllocator {
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t active() const { return active_; }
   [[nodiscard]] std::int64_t reserved() const { return reserved_; }
-  [[nodiscard]] std::int64_t address(BlockId block) const { return chunks_[chunk_of_[block.index()]].address; }
+  [[nodiscard]] std::int64_t address(BlockId block) const {
+    return chunks_[chunk_of_[block.index()]].address;
+  }
   [[nodiscard]] std::size_t segments() const { return segments_; }
 
  private:

@@ -1,9 +1,9 @@
 #include "sim/program/lower.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
+
+#include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 
@@ -18,7 +18,8 @@ class GapsAt {
   explicit GapsAt(std::size_t positions) : first_(positions + 1, 0) {}
   void count(Position p) { ++first_[p.index() + 1]; }
   void allocate() {
-    for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    for (std::size_t i = 1; i < first_.size(); ++i)
+      first_[i] += first_[i - 1];
     gaps_.resize(first_.back());
     next_.assign(first_.begin(), first_.end() - 1);
   }
@@ -46,7 +47,8 @@ class Lowering {
         releases_(order.at.size()),
         fetches_(order.at.size()),
         waits_(order.at.size()) {
-    for (auto& clock : known_) clock.fill(kNever);
+    for (auto& clock : known_)
+      clock.fill(kNever);
     tail_.fill(kNever);
   }
 
@@ -61,6 +63,7 @@ class Lowering {
   };
 
   void index_gaps();
+  void assign_roles();
   void emit_position(Position p);
   void emit_operator(Position p);
   void copy_out(Position p, GapId gap);
@@ -80,6 +83,7 @@ class Lowering {
   const Liveness& live_;
   const IdVector<GapId, Decision>& decisions_;
   StepProgram program_;
+  IdVector<StorageId, Role> role_;
   IdVector<StorageId, BlockId> resident_;
   IdVector<StorageId, BlockId> on_host_;
   IdVector<BlockId, LastUse> last_;
@@ -92,10 +96,14 @@ class Lowering {
   std::vector<BlockId> scratch_;                // freed when the operator has been issued
 };
 
-constexpr std::uint8_t index_of(Stream stream) { return static_cast<std::uint8_t>(stream); }
+constexpr std::uint8_t index_of(Stream stream) {
+  return static_cast<std::uint8_t>(stream);
+}
 
 // Orders two instruction numbers where kNever is before all.
-bool later(std::uint32_t a, std::uint32_t b) { return a != kNever && (b == kNever || a > b); }
+bool later(std::uint32_t a, std::uint32_t b) {
+  return a != kNever && (b == kNever || a > b);
+}
 
 void Lowering::index_gaps() {
   const auto each = [&](auto&& visit) {
@@ -115,6 +123,21 @@ void Lowering::index_gaps() {
   fetches_.allocate();
   waits_.allocate();
   each([](GapsAt& list, Position p, GapId id) { list.add(p, id); });
+}
+
+// What recomputation reads from forward is kept for backward although autograd has not saved it:
+// the input of a checkpointed segment.
+void Lowering::assign_roles() {
+  role_.reserve(graph_.storages.size());
+  for (const Storage& storage : graph_.storages)
+    role_.push_back(storage.role);
+  for (const Gap& gap : live_.gaps) {
+    if (!gap.open() || role_[gap.storage] != Role::kTemporary) continue;
+    const auto phase = [&](Position p) { return program_.slot[p.index()].phase; };
+    if (phase(gap.from) == Phase::kForward && phase(gap.to) == Phase::kBackward) {
+      role_[gap.storage] = Role::kSavedActivation;
+    }
+  }
 }
 
 std::uint32_t Lowering::emit(Opcode opcode, std::uint8_t stream, std::uint32_t subject,
@@ -159,8 +182,8 @@ void Lowering::use(BlockId block, Access access, Stream stream, std::uint32_t in
 }
 
 BlockId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p) {
-  const BlockId block = program_.blocks.push_back(
-      {.bytes = bytes, .storage = storage, .role = role, .tier = tier});
+  const BlockId block =
+      program_.blocks.push_back({.bytes = bytes, .storage = storage, .role = role, .tier = tier});
   last_.push_back({});
   if (tier == Tier::kDevice) last_[block].pool_edge = tail_[index_of(Stream::kCompute)];
   emit(Opcode::kAllocate, 0, block.value, p);
@@ -177,8 +200,8 @@ void Lowering::free_block(BlockId block, Position p) {
   for (std::uint8_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];
     if (use_by == kNever) continue;
-    const bool ordered = on_device && (s == index_of(Stream::kCompute) ||
-                                       !later(use_by, known_[0][s]));
+    const bool ordered =
+        on_device && (s == index_of(Stream::kCompute) || !later(use_by, known_[0][s]));
     if (!ordered) mask = static_cast<std::uint8_t>(mask | (1U << s));
   }
   emit(Opcode::kFree, mask, block.value, p);
@@ -187,8 +210,9 @@ void Lowering::free_block(BlockId block, Position p) {
 
 void Lowering::copy_out(Position p, GapId gap) {
   const StorageId s = live_.gaps[gap].storage;
-  const BlockId host = allocate(graph_.storages[s].bytes, s, graph_.storages[s].role, Tier::kHost, p);
-  const std::uint32_t copy = emit(Opcode::kCopyOut, index_of(Stream::kCopyOut), resident_[s].value, p);
+  const BlockId host = allocate(graph_.storages[s].bytes, s, role_[s], Tier::kHost, p);
+  const std::uint32_t copy =
+      emit(Opcode::kCopyOut, index_of(Stream::kCopyOut), resident_[s].value, p);
   use(resident_[s], Access::kRead, Stream::kCopyOut, copy);
   use(host, Access::kOverwrite, Stream::kCopyOut, copy);
   finish_instruction();
@@ -215,8 +239,7 @@ void Lowering::wait_for_copy(Position p, GapId gap) {
 
 void Lowering::fetch(Position p, GapId gap) {
   const StorageId s = live_.gaps[gap].storage;
-  const BlockId device =
-      allocate(graph_.storages[s].bytes, s, graph_.storages[s].role, Tier::kDevice, p);
+  const BlockId device = allocate(graph_.storages[s].bytes, s, role_[s], Tier::kDevice, p);
   const std::uint32_t copy = emit(Opcode::kCopyIn, index_of(Stream::kCopyIn), device.value, p);
   use(on_host_[s], Access::kRead, Stream::kCopyIn, copy);
   use(device, Access::kOverwrite, Stream::kCopyIn, copy);
@@ -248,7 +271,7 @@ void Lowering::emit_operator(Position p) {
     if (touches[i].access != Access::kCreate) continue;
     const Storage& storage = graph_.storages[touches[i].storage];
     const BlockId block =
-        allocate(storage.bytes, touches[i].storage, storage.role, Tier::kDevice, p);
+        allocate(storage.bytes, touches[i].storage, role_[touches[i].storage], Tier::kDevice, p);
     if (is_scratch(occurrence, i)) {
       scratch_.push_back(block);
     } else {
@@ -276,14 +299,18 @@ void Lowering::emit_operator(Position p) {
   finish_instruction();
   tail_[index_of(Stream::kCompute)] = launch;
   if (workspace.valid()) free_block(workspace, p);
-  for (BlockId block : scratch_) free_block(block, p);
+  for (BlockId block : scratch_)
+    free_block(block, p);
 }
 
 void Lowering::emit_position(Position p) {
-  for (GapId gap : waits_.at(p)) wait_for_copy(p, gap);
-  for (GapId gap : fetches_.at(p)) fetch(p, gap);
+  for (GapId gap : waits_.at(p))
+    wait_for_copy(p, gap);
+  for (GapId gap : fetches_.at(p))
+    fetch(p, gap);
   emit_operator(p);
-  for (GapId gap : releases_.at(p)) release(p, gap);
+  for (GapId gap : releases_.at(p))
+    release(p, gap);
 }
 
 StepProgram Lowering::run() {
@@ -306,12 +333,14 @@ StepProgram Lowering::run() {
          .last_step = occurrence.step + 1 == order_.steps,
          .recompute = occurrence.recompute});
   }
+  assign_roles();
   for (StorageId s : ids_of(graph_.storages)) {
     if (!graph_.storages[s].initial) continue;
     resident_[s] =
-        allocate(graph_.storages[s].bytes, s, graph_.storages[s].role, Tier::kDevice, Position(std::uint32_t{0}));
+        allocate(graph_.storages[s].bytes, s, role_[s], Tier::kDevice, Position(std::uint32_t{0}));
   }
-  for (Position p : ids_of(order_.at)) emit_position(p);
+  for (Position p : ids_of(order_.at))
+    emit_position(p);
   return std::move(program_);
 }
 

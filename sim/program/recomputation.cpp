@@ -117,11 +117,13 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     for (Position p : recipe.recipe) {
       Occurrence again = order.at[p];
       again.recompute = true;
-      again.scratch = scratch_mask(graph, live, plan.decisions(), p, again.op, group.before, in_recipe);
+      again.scratch =
+          scratch_mask(graph, live, plan.decisions(), p, again.op, group.before, in_recipe);
       repeat.occurrences.push_back(again);
     }
     for (Position p : recipe.recipe) {
-      for (const Touch& t : graph.touches_of(order.at[p].op)) in_recipe[t.storage] = 0;
+      for (const Touch& t : graph.touches_of(order.at[p].op))
+        in_recipe[t.storage] = 0;
     }
     if (order.at[group.before].step + 1 == order.steps) {
       outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());

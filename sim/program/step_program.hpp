@@ -64,17 +64,16 @@ struct Block {
 
 struct StepProgram {
   std::vector<Opcode> opcode;
-  std::vector<std::uint8_t> stream;      // Stream, or a mask of streams for kFree
-  std::vector<std::uint32_t> subject;    // BlockId or OperatorId
-  std::vector<Position> position;        // of the program order that the instruction serves
-  std::vector<std::uint32_t> first_edge; // one more than instructions
-  std::vector<std::uint32_t> edges;      // earlier instructions that must have ended
-  std::vector<std::uint32_t> first_use;  // one more than instructions
-  std::vector<BlockUse> uses;            // of launches and copies: in the order of the touches
+  std::vector<std::uint8_t> stream;       // Stream, or a mask of streams for kFree
+  std::vector<std::uint32_t> subject;     // BlockId or OperatorId
+  std::vector<Position> position;         // of the program order that the instruction serves
+  std::vector<std::uint32_t> first_edge;  // one more than instructions
+  std::vector<std::uint32_t> edges;       // earlier instructions that must have ended
+  std::vector<std::uint32_t> first_use;   // one more than instructions
+  std::vector<BlockUse> uses;             // of launches and copies: in the order of the touches
   IdVector<BlockId, Block> blocks;
-  std::size_t allocations = 0;           // kAllocate instructions
-  std::vector<Slot> slot;                // by position
-
+  std::size_t allocations = 0;  // kAllocate instructions
+  std::vector<Slot> slot;       // by position
 
   [[nodiscard]] std::size_t size() const { return opcode.size(); }
   [[nodiscard]] std::span<const std::uint32_t> edges_of(std::size_t i) const {

@@ -1,10 +1,10 @@
 #include "sim/program/verify.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+
+#include <fmt/format.h>
 
 namespace tidemark {
 namespace {
@@ -32,13 +32,16 @@ std::uint64_t key_of(const Occurrence& occurrence) {
          (static_cast<std::uint64_t>(occurrence.step) << 16U) | occurrence.micro_batch;
 }
 
-bool reads_content(Access access) { return access == Access::kRead || access == Access::kMutate; }
+bool reads_content(Access access) {
+  return access == Access::kRead || access == Access::kMutate;
+}
 
 // What each occurrence reads in the run without policies.
 std::unordered_map<std::uint64_t, Content> expected_contents(const TrainingGraph& graph,
                                                              const ProgramOrder& plain) {
   IdVector<StorageId, Content> content(graph.storages.size());
-  for (StorageId s : ids_of(graph.storages)) content[s] = mix(0, s.value);
+  for (StorageId s : ids_of(graph.storages))
+    content[s] = mix(0, s.value);
   std::unordered_map<std::uint64_t, Content> expected;
   expected.reserve(plain.at.size() * 2);
   for (const Occurrence& occurrence : plain.at) {
@@ -70,12 +73,14 @@ class Verifier {
         pool_tail_(program.blocks.size(), kNever),
         last_use_(program.blocks.size()),
         clock_(program.size()) {
-    for (auto& uses : last_use_) uses.fill(kNever);
+    for (auto& uses : last_use_)
+      uses.fill(kNever);
     tail_.fill(kNever);
   }
 
   std::vector<std::string> run() {
-    for (std::size_t i = 0; i < program_.size() && problems_.size() < kMaxProblems; ++i) step(i);
+    for (std::size_t i = 0; i < program_.size() && problems_.size() < kMaxProblems; ++i)
+      step(i);
     if (problems_.size() < kMaxProblems) check_end();
     return std::move(problems_);
   }
@@ -191,10 +196,12 @@ void Verifier::work(std::size_t i) {
       report(fmt::format("{} waits for instruction {}, which comes later", place(i), edge));
       continue;
     }
-    for (std::size_t t = 0; t < kStreams; ++t) clock[t] = std::max(clock[t], clock_[edge][t]);
+    for (std::size_t t = 0; t < kStreams; ++t)
+      clock[t] = std::max(clock[t], clock_[edge][t]);
   }
   clock_[i] = clock;
-  for (BlockUse use : program_.uses_of(i)) check_use(i, stream, use);
+  for (BlockUse use : program_.uses_of(i))
+    check_use(i, stream, use);
   check_content(i);
   for (BlockUse use : program_.uses_of(i)) {
     last_use_[use.block()][s] = static_cast<std::uint32_t>(i);

@@ -1,6 +1,6 @@
-#include <doctest/doctest.h>
-
 #include <numeric>
+
+#include <doctest/doctest.h>
 
 #include "policies/plan/policy.hpp"
 #include "policies/residency/checkpoint_every.hpp"
@@ -47,7 +47,8 @@ void decide_random_offloads(Rng& rng, const Lowered& l, ResidencyPlan& plan) {
     if (first >= to) continue;
     const int fetch = pick(rng, first, to);
     Position release;
-    if (pick(rng, 0, 1) == 0) release = Position(static_cast<std::uint32_t>(pick(rng, first, fetch)));
+    if (pick(rng, 0, 1) == 0)
+      release = Position(static_cast<std::uint32_t>(pick(rng, first, fetch)));
     plan.decide(id, Offload{.fetch_at = Position(static_cast<std::uint32_t>(fetch)),
                             .release_at = release});
   }
@@ -56,8 +57,9 @@ void decide_random_offloads(Rng& rng, const Lowered& l, ResidencyPlan& plan) {
 // A random graph under a random stack of checkpointing, reversal and offloading.
 Lowered random_program(Rng& rng) {
   Lowered l;
-  l.graph = test::random_training_graph(
-      rng, {.blocks = pick(rng, 1, 6), .operators_per_block = pick(rng, 1, 5), .in_place = pick(rng, 0, 1) == 0});
+  l.graph = test::random_training_graph(rng, {.blocks = pick(rng, 1, 6),
+                                              .operators_per_block = pick(rng, 1, 5),
+                                              .in_place = pick(rng, 0, 1) == 0});
   l.graph.micro_batches = 1;
   l.plain = program_order(l.graph, pick(rng, 1, 3));
   const CostTable costs = fixed_costs(l.graph);
@@ -109,7 +111,8 @@ bool implied(const StepProgram& program, std::size_t earlier, std::size_t later)
     if (program.opcode[i] == Opcode::kAllocate || program.opcode[i] == Opcode::kFree) continue;
     bool& stream = stream_is_after.at(program.stream[i]);
     bool is_after = i == earlier || stream;
-    for (std::uint32_t edge : program.edges_of(i)) is_after = is_after || after[edge] != 0;
+    for (std::uint32_t edge : program.edges_of(i))
+      is_after = is_after || after[edge] != 0;
     after[i] = is_after ? 1 : 0;
     stream = is_after;
   }
@@ -246,9 +249,11 @@ TEST_SUITE("unit") {
       for (std::size_t e = 0; e < l.program.edges.size(); ++e) {
         StepProgram broken = l.program;
         broken.edges.erase(broken.edges.begin() + static_cast<std::ptrdiff_t>(e));
-        for (std::uint32_t& first : broken.first_edge) first -= first > e ? 1 : 0;
+        for (std::uint32_t& first : broken.first_edge)
+          first -= first > e ? 1 : 0;
         std::size_t waiter = 0;
-        while (l.program.first_edge[waiter + 1] <= e) ++waiter;
+        while (l.program.first_edge[waiter + 1] <= e)
+          ++waiter;
         if (implied(broken, l.program.edges[e], waiter)) continue;
         ++tried;
         REQUIRE_FALSE(verify(l.graph, l.plain, l.order, broken).empty());
@@ -260,7 +265,8 @@ TEST_SUITE("unit") {
   TEST_CASE("verify finds a recomputation that reads what has changed") {
     Rng rng(5);
     Lowered l = random_program(rng);
-    l.graph = test::random_training_graph(rng, {.blocks = 2, .operators_per_block = 3, .in_place = false});
+    l.graph = test::random_training_graph(
+        rng, {.blocks = 2, .operators_per_block = 3, .in_place = false});
     l.plain = program_order(l.graph, 2);
     // The first forward operator of step 0 again in step 1, labelled as of step 0: its weights have
     // been updated since.
@@ -284,14 +290,16 @@ TEST_SUITE("unit") {
   TEST_CASE("revolve repeats as few block forwards as the closed form says") {
     const auto binomial = [](int n, int k) {
       double value = 1;
-      for (int i = 1; i <= k; ++i) value = value * (n - k + i) / i;
+      for (int i = 1; i <= k; ++i)
+        value = value * (n - k + i) / i;
       return static_cast<std::int64_t>(value + 0.5);
     };
     for (int blocks = 1; blocks <= 40; ++blocks) {
       for (int checkpoints = 0; checkpoints < 6 && checkpoints < blocks; ++checkpoints) {
         const int c = checkpoints + 1;
         int r = 0;
-        while (binomial(c + r, c) < blocks) ++r;
+        while (binomial(c + r, c) < blocks)
+          ++r;
         const std::int64_t expected = r == 0 ? 0 : r * blocks - binomial(c + r, c + 1);
         std::int64_t repeats = 0;
         for (const std::vector<int>& before : revolve_repeats(blocks, checkpoints)) {

@@ -1,5 +1,6 @@
-// Random training graphs for property tests: chains of blocks with skips, in-place operators, several
-// outputs, workspaces, parameters whose gradients are written and applied, and saved-tensor holds.
+// Random training graphs for property tests: chains of blocks with skips, in-place operators,
+// several outputs, workspaces, parameters whose gradients are written and applied, and saved-tensor
+// holds.
 #pragma once
 
 #include <random>
@@ -104,7 +105,8 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
   for (std::size_t i = forwards.size(); i-- > 0;) {
     const Forward& f = forwards[i];
     std::vector<Touch> reads{{gradient, Access::kRead}};
-    for (StorageId s : f.saved) reads.push_back({s, Access::kRead});
+    for (StorageId s : f.saved)
+      reads.push_back({s, Access::kRead});
     std::vector<Touch> touches = reads;
     const StorageId next = storage("dx", Role::kActivationGradient, f.layer, false);
     touches.push_back({next, Access::kCreate});
@@ -119,7 +121,8 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       graph.backward.push_back(last);
       graph.trained.push_back({.parameter = f.weight, .gradient = dw, .elements = 1, .name = "w"});
     }
-    for (StorageId s : f.saved) graph.holds.push_back({s, {}, last, HoldKind::kSaved});
+    for (StorageId s : f.saved)
+      graph.holds.push_back({s, {}, last, HoldKind::kSaved});
     graph.holds.push_back({gradient, {}, last, HoldKind::kSaved});
     gradient = next;
   }

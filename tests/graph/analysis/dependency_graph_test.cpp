@@ -68,6 +68,13 @@ TEST_SUITE("unit") {
       add_edge(static_cast<std::size_t>(from), static_cast<std::size_t>(to), graph);
     }
     CHECK(articulation_points(graph) == std::vector<std::size_t>{1, 3});
+    // The middle of a star is one though the search begins there; a ring has none.
+    DependencyGraph star(3);
+    add_edge(0, 1, star);
+    add_edge(0, 2, star);
+    CHECK(articulation_points(star) == std::vector<std::size_t>{0});
+    add_edge(1, 2, star);
+    CHECK(articulation_points(star).empty());
   }
 
   TEST_CASE("a forward graph is drawn with layers, operators and shapes") {

@@ -1,6 +1,6 @@
 #include "graph/import/cost_graph.hpp"
 
-#include <sstream>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -11,8 +11,8 @@ using namespace tidemark;
 namespace {
 
 // L blocks of one operator each. Forward of block i reads x_i and makes x_{i+1} (100 B) and an
-// internal value u_i (300 B) that only its own backward reads; backward of block i reads x_i, u_i and
-// the gradient (100 B) and makes the next one. Every operator takes 1 us.
+// internal value u_i (300 B) that only its own backward reads; backward of block i reads x_i, u_i
+// and the gradient (100 B) and makes the next one. Every operator takes 1 us.
 //
 //   F_i: x_i -> x_{i+1}, u_i        B_i: x_i, u_i, g_{i+1} -> g_i
 struct Chain {
@@ -138,8 +138,8 @@ TEST_SUITE("golden") {
 
   TEST_CASE("checkpoint_every 1 keeps block inputs and makes one block's values again") {
     const Outcome o = play(Chain(8), {{"checkpoint_every", "{period: 1}"}});
-    // Backward of block 7: x0..x7, the recomputed x8 (scratch) and u7, the gradient g8; then g7 takes
-    // the place of x8: 8*100 + 300 + 2*100.
+    // Backward of block 7: x0..x7, the recomputed x8 (scratch) and u7, the gradient g8; then g7
+    // takes the place of x8: 8*100 + 300 + 2*100.
     CHECK(o.run.live.bytes == 1300);
     CHECK(o.run.total == std::chrono::microseconds(18 + 8));
     CHECK(o.run.recompute == std::chrono::microseconds(8));
@@ -164,10 +164,9 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("offloading over a slow link costs the time that the copies need") {
-    // 400 B per block at 20 ns/B are 8 us per block against 1 us of compute: the step takes as long as
-    // 7 blocks out and 7 blocks in, each 56 us.
-    const Outcome o =
-        play(Chain(8), {{"offload_activations", "{prefetch: 1, min_bytes: 1B}"}}, 20);
+    // 400 B per block at 20 ns/B are 8 us per block against 1 us of compute: the step takes as long
+    // as 7 blocks out and 7 blocks in, each 56 us.
+    const Outcome o = play(Chain(8), {{"offload_activations", "{prefetch: 1, min_bytes: 1B}"}}, 20);
     CHECK(o.run.total >= std::chrono::microseconds(112));
     CHECK(o.run.total < std::chrono::microseconds(112 + 18));
     CHECK(o.run.exposed_transfer > std::chrono::microseconds(90));
@@ -197,7 +196,8 @@ TEST_SUITE("golden") {
 
   TEST_CASE("a plan may be asked for the same gap only once") {
     const Chain chain(4);
-    const Outcome o = play(chain, {{"checkpoint_every", "{period: 1}"}, {"checkpoint_every", "{period: 2}"}});
+    const Outcome o =
+        play(chain, {{"checkpoint_every", "{period: 1}"}, {"checkpoint_every", "{period: 2}"}});
     CHECK(o.policies[0].decided > 0);
     CHECK(o.policies[1].contested > 0);
   }

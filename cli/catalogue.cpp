@@ -1,0 +1,156 @@
+#include "cli/catalogue.hpp"
+
+#include <fmt/format.h>
+
+#include "graph/models/preset.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/environment.hpp"
+
+namespace tidemark {
+namespace {
+
+std::string parameter_table(const std::vector<ParameterNote>& notes, bool colour) {
+  if (notes.empty()) return "  no parameters\n";
+  Table table({{"parameter"}, {"type"}, {"default"}, {"range"}}, 2);
+  for (const ParameterNote& note : notes) {
+    table.add_row({{note.name, -1, true},
+                   {note.type},
+                   {note.default_value.empty() ? "required" : note.default_value},
+                   {note.range}});
+  }
+  return table.text(colour);
+}
+
+std::string heading(const std::string& name, std::string_view kind, std::string_view summary,
+                    const Console& console) {
+  return fmt::format("{} ({})\n  {}\n\n", bold(name, console.colour), kind, summary);
+}
+
+Catalogue models() {
+  Catalogue catalogue{.kind = "models", .singular = "model"};
+  for (ModelPreset& preset : all_presets()) {
+    const std::string name = preset.name;
+    const std::string summary = preset.summary;
+    std::string group(preset.group);
+    catalogue.entries.push_back(
+        {.name = name, .group = group, .summary = summary,
+         .describe = [preset = std::move(preset)](const Console& console) {
+           return heading(preset.name, fmt::format("{} model", preset.group), preset.summary, console) +
+                  parameter_table(parameters_of(preset), console.colour) +
+                  fmt::format("\n  model: {}\n  model: {{preset: {}, ...}}   to change parameters\n",
+                              preset.name, preset.name);
+         }});
+  }
+  return catalogue;
+}
+
+std::string describe_gpu(const DeviceProfile& profile, const Console& console) {
+  Table table({{"figure"}, {"value", Align::kRight}, {"source"}}, 2);
+  for (const Figure& figure : profile.figures) {
+    table.add_row({{figure.path},
+                   {figure.value, -1, true},
+                   {figure.note.empty() ? figure.source : figure.source + "; " + figure.note}});
+  }
+  return heading(profile.name, "GPU", profile.description, console) +
+         table.text(console.colour, console.terminal ? console.width : 0) +
+         fmt::format("\n  hardware: {}\n  hardware: {{gpu: {}, hbm: {{capacity: 40GiB}}}}   to change "
+                     "figures\n",
+                     profile.name, profile.name);
+}
+
+Catalogue gpus(const Environment& environment) {
+  Catalogue catalogue{.kind = "gpus", .singular = "GPU"};
+  for (const std::string& name : gpu_names(environment)) {
+    const DeviceProfile profile = load_device_profile(name, environment.profile_folders);
+    const double bf16 =
+        profile.matrix[static_cast<std::size_t>(matrix_type(profile, DType::kBFloat16))].peak.value;
+    catalogue.entries.push_back(
+        {.name = name,
+         .summary = fmt::format("{}: {}, {}, bf16 {}", profile.description,
+                                format_bytes(profile.hbm.capacity),
+                                format_bandwidth(profile.hbm.bandwidth),
+                                format_flops_rate(FlopsPerSecond{bf16})),
+         .describe = [profile](const Console& console) { return describe_gpu(profile, console); }});
+  }
+  return catalogue;
+}
+
+std::string describe_policy(const PolicyEntry& policy, const Console& console) {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(policy.decode(Decoder::describing(notes)));
+  std::string example = fmt::format("{}: {{", policy.name);
+  std::string separator;
+  for (const ParameterNote& note : notes) {
+    if (note.default_value == "none") continue;
+    example += fmt::format("{}{}: {}", separator, note.name,
+                           note.default_value.empty() ? "..." : note.default_value);
+    separator = ", ";
+  }
+  return heading(std::string(policy.name), fmt::format("{} policy", policy.seam), policy.summary,
+                 console) +
+         parameter_table(notes, console.colour) +
+         fmt::format("\n  source: {}\n\n  policies:\n    - {}}}\n", policy.source, example);
+}
+
+Catalogue policies(const Environment& environment) {
+  Catalogue catalogue{.kind = "policies", .singular = "policy"};
+  for (const PolicyEntry& entry : environment.policies.entries()) {
+    catalogue.entries.push_back(
+        {.name = std::string(entry.name),
+         .group = std::string(entry.seam),
+         .summary = std::string(entry.summary),
+         .describe = [entry](const Console& console) { return describe_policy(entry, console); }});
+  }
+  return catalogue;
+}
+
+Catalogue allocators() {
+  Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
+  const auto add = [&](AllocatorKind kind, const std::string& summary) {
+    const std::string name(name_of(kind));
+    catalogue.entries.push_back(
+        {.name = name, .group = {}, .summary = summary,
+         .describe = [name, summary](const Console& console) {
+           return heading(name, "allocator", summary, console) +
+                  fmt::format("  allocator: {}\n", name);
+         }});
+  };
+  add(AllocatorKind::kTorch,
+      "PyTorch's caching allocator: rounding, pools, splitting, segments, retries (default)");
+  add(AllocatorKind::kIdeal,
+      "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs");
+  return catalogue;
+}
+
+
+Catalogue optimizers() {
+  Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
+  for (const std::string_view name : optimizer_names()) {
+    const bool adam = name.starts_with("adam");
+    const int moments = adam ? 2 : name == "sgd" ? 0 : 1;
+    const std::string summary = fmt::format(
+        "{} moment{}: {} bytes of state per parameter in fp32, {} with 2-byte parameters and fp32 "
+        "masters",
+        moments, moments == 1 ? "" : "s", 4 * moments, 4 * moments + 4);
+    const std::string text(name);
+    catalogue.entries.push_back(
+        {.name = text, .group = {}, .summary = summary,
+         .describe = [text, summary](const Console& console) {
+           std::vector<ParameterNote> notes;
+           static_cast<void>(decode_optimizer(Decoder::describing(notes)));
+           return heading(text, "optimizer", summary, console) +
+                  parameter_table(notes, console.colour) +
+                  fmt::format("\n  training: {{optimizer: {}}}\n", text);
+         }});
+  }
+  return catalogue;
+}
+
+}  // namespace
+
+std::vector<Catalogue> catalogues(const Environment& environment) {
+  return {models(), gpus(environment), policies(environment), allocators(), optimizers()};
+}
+
+}  // namespace tidemark

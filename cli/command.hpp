@@ -1,0 +1,111 @@
+// The commands. Each is a struct that declares its options on CLI11's parser and then runs; main.cpp
+// holds one of each. Errors leave as exceptions: UserError for the user's, others for ours.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/console.hpp"
+#include "scenarios/scenario.hpp"
+
+namespace tidemark {
+
+// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
+struct ScenarioInput {
+  std::vector<std::string> names;      // scenario files; with a GPU, models
+  std::string gpu;
+  std::vector<std::string> overrides;  // KEY=VALUE
+  std::vector<std::string> plugins;
+
+  void add_options(CLI::App& command, bool many);
+  // The documents, overrides applied. Throws UserError.
+  [[nodiscard]] std::vector<Value> load() const;
+  // With the plugins loaded. Throws UserError.
+  [[nodiscard]] Environment environment(const Console& console) const;
+};
+
+struct RunCommand {
+  static constexpr const char* kName = "run";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string folder;
+  bool json = false;
+  bool chart = true;
+  bool timing = false;
+  int threads = 0;  // 0: as many as there are cores
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct SweepCommand {
+  static constexpr const char* kName = "sweep";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string folder;
+  bool json = false;
+  int threads = 0;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct ExplainCommand {
+  static constexpr const char* kName = "explain";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  bool json = false;
+  bool all = false;
+  std::size_t top = 20;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct CheckCommand {
+  static constexpr const char* kName = "check";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct GraphCommand {
+  static constexpr const char* kName = "graph";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  bool dot = false;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct ListCommand {
+  static constexpr const char* kName = "list";
+  CLI::App* app = nullptr;
+  std::string kind;
+  std::vector<std::string> plugins;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct DescribeCommand {
+  static constexpr const char* kName = "describe";
+  CLI::App* app = nullptr;
+  std::string name;
+  std::vector<std::string> plugins;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct InitCommand {
+  static constexpr const char* kName = "init";
+  CLI::App* app = nullptr;
+  std::string file = "scenario.yaml";
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+// `threads` as given, or as many as the machine has.
+[[nodiscard]] int thread_count(int threads);
+
+}  // namespace tidemark

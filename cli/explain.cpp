@@ -1,0 +1,286 @@
+// tidemark explain: every byte of the peak.
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cli/advice.hpp"
+#include "cli/command.hpp"
+#include "cli/point_summary.hpp"
+#include "cli/reports.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kBarWidth = 24;
+constexpr std::size_t kIndent = 2;
+
+// "h.3" of "h.3.attn": up to the first part that is a number, where layers repeat.
+std::string block_of(const std::string& layer) {
+  std::size_t begin = 0;
+  while (begin < layer.size()) {
+    const std::size_t end = std::min(layer.find('.', begin), layer.size());
+    const bool number = std::all_of(
+        layer.begin() + static_cast<std::ptrdiff_t>(begin),
+        layer.begin() + static_cast<std::ptrdiff_t>(end),
+        [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (number) return layer.substr(0, end);
+    begin = end + 1;
+  }
+  return layer;
+}
+
+using Terms = std::vector<std::pair<std::string, std::int64_t>>;
+
+// Layers of one block together, largest first.
+Terms by_block(const Terms& by_layer) {
+  std::map<std::string, std::int64_t> sums;
+  for (const auto& [layer, bytes] : by_layer) sums[block_of(layer)] += bytes;
+  Terms blocks(sums.begin(), sums.end());
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return blocks;
+}
+
+class Explanation {
+ public:
+  Explanation(const DetailedPoint& point, std::size_t top, bool all, bool colour)
+      : point_(point.result),
+        detail_(point.detail),
+        scenario_(point.scenario),
+        top_(top),
+        all_(all),
+        colour_(colour),
+        total_(std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(),
+                               std::int64_t{0})) {}
+
+  [[nodiscard]] std::string text() const {
+    return heading() + roles() + layers() + tensors() + phases() + device();
+  }
+
+ private:
+  [[nodiscard]] std::string title(const std::string& words) const {
+    return '\n' + bold(words, colour_) + '\n';
+  }
+  // A table of terms that ends with its sum.
+  [[nodiscard]] std::string sum_table(const Terms& terms, const std::vector<int>& colours) const;
+  [[nodiscard]] std::string heading() const;
+  [[nodiscard]] std::string roles() const;
+  [[nodiscard]] std::string layers() const;
+  [[nodiscard]] std::string tensors() const;
+  [[nodiscard]] std::string phases() const;
+  [[nodiscard]] std::string device() const;
+
+  const PointResult& point_;
+  const PointDetail& detail_;
+  const Scenario& scenario_;
+  std::size_t top_;
+  bool all_;
+  bool colour_;
+  std::int64_t total_;  // bytes at the peak
+};
+
+std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& colours) const {
+  const BytesColumn unit(total_);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}},
+              kIndent);
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : terms) sum += bytes;
+  std::int64_t largest = 1;
+  for (const auto& [name, bytes] : terms) largest = std::max(largest, bytes);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const auto& [name, bytes] = terms[i];
+    table.add_row({{name},
+                   {grouped(bytes)},
+                   {unit.text(bytes)},
+                   {share_of(bytes, sum)},
+                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kBarWidth),
+                    i < colours.size() ? colours[i] : 245}});
+  }
+  table.add_row({{"sum", -1, true}, {grouped(sum), -1, true}, {unit.text(sum), -1, true}});
+  return table.text(colour_);
+}
+
+std::string Explanation::heading() const {
+  const bool fits = point_.status == PointStatus::kFits;
+  std::string text = fmt::format(
+      "{}: {}\n  {}\n", bold(point_.name, colour_),
+      bold(paint(fits ? "fits" : "does not fit", fits ? kGood : kBad, colour_), colour_),
+      dim(setting_line(point_, scenario_, *detail_.model), colour_));
+  text += fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
+                      bold(format_bytes(Bytes(total_)), colour_),
+                      format_duration(peak_time(point_, detail_)), point_.peak.step,
+                      place(point_.peak.phase, point_.peak.layer, point_.peak.op));
+  if (!fits) text += dim("As if there were enough memory.\n", colour_);
+  return text;
+}
+
+std::string Explanation::roles() const {
+  Terms terms;
+  std::vector<int> colours;
+  for (const Role role : kStackOrder) {
+    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    if (bytes == 0) continue;
+    terms.emplace_back(style_of(role).label, bytes);
+    colours.push_back(style_of(role).colour);
+  }
+  return title("By role") + sum_table(terms, colours);
+}
+
+std::string Explanation::layers() const {
+  Terms terms = all_ ? point_.peak.by_layer : by_block(point_.peak.by_layer);
+  for (auto& [name, bytes] : terms) {
+    if (name.empty()) name = "(no layer)";
+  }
+  if (!all_ && terms.size() > top_ + 1) {
+    std::int64_t rest = 0;
+    for (std::size_t i = top_; i < terms.size(); ++i) rest += terms[i].second;
+    const std::size_t others = terms.size() - top_;
+    terms.resize(top_);
+    terms.emplace_back(fmt::format("{} others", others), rest);
+  }
+  return title("By layer") + sum_table(terms, {});
+}
+
+std::string Explanation::tensors() const {
+  const std::vector<LargestTensor>& largest = point_.peak.largest;
+  const BytesColumn unit(total_);
+  Table table({{"bytes", Align::kRight},
+               {"", Align::kRight},
+               {"role"},
+               {"tensor"},
+               {"layer"},
+               {"made by"}},
+              kIndent);
+  std::int64_t shown = 0;
+  const std::size_t count = all_ ? largest.size() : std::min(top_, largest.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const LargestTensor& tensor = largest[i];
+    shown += tensor.bytes;
+    table.add_row({{grouped(tensor.bytes)},
+                   {unit.text(tensor.bytes)},
+                   {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
+                   {tensor.tensor},
+                   {tensor.layer},
+                   {tensor.op.empty() ? "there from the start" : tensor.op}});
+  }
+  if (count < largest.size()) {
+    table.add_row({{grouped(total_ - shown)},
+                   {unit.text(total_ - shown)},
+                   {fmt::format("{} others", grouped(static_cast<std::int64_t>(largest.size() - count)))}});
+  }
+  table.add_row({{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {"sum", -1, true}});
+  return title("Largest tensors") + table.text(colour_);
+}
+
+std::string Explanation::phases() const {
+  const BytesColumn unit(total_);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}}, kIndent);
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    const std::int64_t bytes = point_.run.phase_live[p].bytes;
+    table.add_row({{std::string(name_of(static_cast<Phase>(p)))},
+                   {grouped(bytes)},
+                   {unit.text(bytes)},
+                   {share_of(bytes, total_)}});
+  }
+  table.add_row({{"without workspaces"},
+                 {grouped(point_.run.live_without_workspace.bytes)},
+                 {unit.text(point_.run.live_without_workspace.bytes)},
+                 {share_of(point_.run.live_without_workspace.bytes, total_)}});
+  return title("Peak of each phase, live bytes") + table.text(colour_);
+}
+
+// From the live bytes of the peak to what the device holds, term by term, and what is left.
+std::string Explanation::device() const {
+  const std::int64_t capacity = point_.capacity.count;
+  std::int64_t active = total_;
+  std::int64_t reserved = total_;
+  // The state at the peak: the last one recorded for the instruction that reached it.
+  for (const TimelinePoint& p : detail_.timeline.points) {
+    if (p.instruction > point_.run.live.instruction) break;
+    active = p.active;
+    reserved = p.reserved;
+  }
+  const BytesColumn unit(std::max(capacity, device_used(point_)));
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
+                       bool strong = false) {
+    table.add_row({{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
+  };
+  add("live at the peak", total_, "as requested by the tensors");
+  add("+ rounding", active - total_, "blocks of the allocator are multiples of 512 bytes");
+  add("+ cached", reserved - active, "reserved and free: fragments, and blocks to be used again");
+  add("+ reserved at other times", point_.run.reserved.bytes - reserved,
+      "the allocator keeps what it has reserved");
+  add("+ CUDA context", point_.context.count, "of the process");
+  add("device memory used", device_used(point_), "", true);
+  add("capacity", capacity, scenario_.device.name);
+  const std::int64_t left = capacity - device_used(point_);
+  add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
+  std::string text = title("On the device") + table.text(colour_);
+  if (point_.smallest_capacity > 0) {
+    text += fmt::format("  The least capacity with which the step still runs: {}\n",
+                        format_bytes(Bytes(point_.smallest_capacity)));
+  }
+  return text;
+}
+
+// The result document with every layer, for scripts.
+std::string explain_json(const DetailedPoint& point) {
+  nlohmann::ordered_json document = result_document(std::span(&point.result, 1));
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const auto& [layer, bytes] : point.result.peak.by_layer) {
+    layers.push_back({{"layer", layer}, {"bytes", bytes}});
+  }
+  document["points"][0]["memory"]["peak"]["by_layer"] = std::move(layers);
+  return document.dump(2) + '\n';
+}
+
+}  // namespace
+
+void ExplainCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "show every term of a scenario's peak");
+  app->footer(R"(Examples:
+  tidemark explain scenario.yaml
+  tidemark explain gpt2 --gpu a100-sxm-80gb --top 50
+  tidemark explain scenario.yaml -s training.micro_batch=8    one point of a sweep: set its keys)");
+  input.add_options(*app, false);
+  app->add_flag("--json", json, "print the result document with all tensors and layers");
+  app->add_option("--top", top, "tensors and layers to list")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  app->add_flag("--all", all, "list every tensor and every layer");
+}
+
+int ExplainCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  Value document = input.load().front();
+  if (sweep_points(document).size() > 1) {
+    print_warning(console,
+                  "this scenario has a sweep; its base is explained, without the sweep's changes "
+                  "(choose a point with -s KEY=VALUE)");
+  }
+  // The base alone; keys of a point are given with -s.
+  std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  const DetailedPoint point = simulate_in_detail(
+      document, 0, environment, {.largest_tensors = static_cast<std::size_t>(-1)});
+  if (json) {
+    print(explain_json(point));
+  } else {
+    std::string text = Explanation(point, top, all, console.colour).text();
+    if (point.result.status != PointStatus::kFits) {
+      text += '\n' + explain_failure(point.result, document, point.scenario, *point.detail.model,
+                                     environment, console.colour, console.width);
+    }
+    print(text);
+  }
+  return exit_code(std::span(&point.result, 1));
+}
+
+}  // namespace tidemark

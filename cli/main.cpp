@@ -1,0 +1,144 @@
+// tidemark: the command line. Catches what is thrown and turns it into exit codes.
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/console.hpp"
+#include "graph/core/decoder.hpp"
+#include "graph/core/errors.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
+                            DescribeCommand, GraphCommand, InitCommand>;
+
+constexpr const char* kAbout =
+    "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
+    "fit,\nwhen and why does memory peak, and what do checkpointing, offloading or another "
+    "precision change?";
+
+constexpr const char* kExamples = R"(Examples:
+  tidemark run gpt2 --gpu a100-sxm-80gb              a model on a GPU, no file needed
+  tidemark run gpt2-xl --gpu v100-sxm-32gb -s training.micro_batch=4
+  tidemark init && tidemark run scenario.yaml        a commented scenario to start from
+  tidemark explain scenario.yaml                     what makes up the peak, byte by byte
+  tidemark list models                               also: gpus, policies, allocators, optimizers
+  tidemark describe checkpoint_every                 parameters, defaults, sources
+
+Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
+
+// A word on the command line that CLI11 does not know, with the nearest that it does.
+std::string explain_extra(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  const std::string name = word.substr(0, word.find('='));
+  const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
+  return fmt::format("{} {}{}\nsee: {} --help", what, quoted(word), did_you_mean(name, known),
+                     command.get_parent() == nullptr ? std::string("tidemark")
+                                                     : "tidemark " + command.get_name());
+}
+
+// The command that was named, or the program itself.
+const CLI::App& parsed_command(const CLI::App& program) {
+  const std::vector<CLI::App*> commands = program.get_subcommands();
+  return commands.empty() ? program : *commands.front();
+}
+
+// The first argument must be a command or an option; CLI11 would only say that it was unexpected.
+void check_command_word(const CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const std::string& word = arguments.front();
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  std::string hint = did_you_mean(word, names);
+  if (hint.empty() && word.find('.') != std::string::npos) {
+    hint = fmt::format("; to simulate a scenario: tidemark run {}", excerpt(word));
+  }
+  throw UserError(fmt::format("unknown command {}{}\ncommands: {}", quoted(word), hint,
+                              fmt::join(names, ", ")));
+}
+
+int execute(const Commands& commands, const Console& console) {
+  int code = kExitFits;
+  std::apply(
+      [&](const auto&... command) {
+        ((command.app->parsed() ? void(code = command.execute(console)) : void()), ...);
+      },
+      commands);
+  return code;
+}
+
+int run_command_line(std::vector<std::string> arguments, const Console& console) {
+  CLI::App program(kAbout, "tidemark");
+  program.footer(kExamples);
+  program.set_version_flag("--version", fmt::format("tidemark {}", kVersion));
+  program.require_subcommand(1);
+  program.get_formatter()->column_width(32);
+  Commands commands;
+  std::apply([&](auto&... command) { (command.attach(program), ...); }, commands);
+  if (arguments.empty()) {
+    print(program.help());
+    return kExitBadInput;
+  }
+  check_command_word(program, arguments);
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    program.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    print(parsed_command(program).help());
+    return kExitFits;
+  } catch (const CLI::CallForVersion& version) {
+    print(std::string(version.what()) + '\n');
+    return kExitFits;
+  } catch (const CLI::ExtrasError& error) {
+    const std::vector<std::string> extras = program.remaining(true);
+    if (extras.empty()) throw UserError(error.what());
+    throw UserError(explain_extra(parsed_command(program), extras.front()));
+  } catch (const CLI::ParseError& error) {
+    throw UserError(error.what());
+  }
+  return execute(commands, console);
+}
+
+}  // namespace
+}  // namespace tidemark
+
+int main(int argc, char** argv) {
+  using namespace tidemark;  // NOLINT(google-build-using-namespace)
+  std::optional<Console> console;
+  try {
+    console = open_console(argc > 0 ? argv[0] : "tidemark");
+    return run_command_line(std::vector<std::string>(argv + std::min(argc, 1), argv + argc),
+                            *console);
+  } catch (const UserError& error) {
+    print_error(console.value_or(Console()), error.what());
+    return kExitBadInput;
+  } catch (const std::bad_alloc&) {
+    print_error(console.value_or(Console()),
+                "this machine has too little memory for the simulation; try a smaller model, fewer "
+                "training.steps or fewer threads (-j)");
+  } catch (const std::exception& error) {
+    print_error(console.value_or(Console()),
+                fmt::format("internal error: {}\nThis is a fault of Tidemark, not of your input; "
+                            "please report it with the scenario.",
+                            error.what()));
+  } catch (...) {
+    print_error(console.value_or(Console()), "internal error of an unknown kind; please report it");
+  }
+  return kExitInternal;
+}

@@ -1,0 +1,40 @@
+// Files of one command, all or none.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tidemark {
+
+// Writes files under temporary names; commit() renames them. Without commit() nothing stays, not
+// even the folder if it was made for this. Throws UserError naming the folder: cannot be made or
+// written, or is a file.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& path);
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  ~OutputFolder();
+
+  // The stream stays valid as long as the folder. Closed by commit().
+  [[nodiscard]] std::ofstream& add(const std::string& name);
+  void commit();
+  [[nodiscard]] std::vector<std::string> written() const;  // paths, for the user
+
+ private:
+  struct File {
+    std::filesystem::path final_path;
+    std::filesystem::path temporary;
+    std::unique_ptr<std::ofstream> stream;
+  };
+
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> made_;  // folders, outermost first
+  std::vector<File> files_;
+  bool committed_ = false;
+};
+
+}  // namespace tidemark

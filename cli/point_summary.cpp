@@ -1,0 +1,207 @@
+#include "cli/point_summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kBarWidth = 30;
+
+class Summary {
+ public:
+  Summary(const PointResult& point, const PointDetail& detail, const Scenario& scenario,
+          bool colour)
+      : point_(point), detail_(detail), scenario_(scenario), colour_(colour) {}
+  [[nodiscard]] std::string text() const;
+
+ private:
+  [[nodiscard]] std::string line(std::string_view label, const std::string& rest) const {
+    return fmt::format("  {}{}\n", dim(fmt::format("{:<15}", label), colour_), rest);
+  }
+  [[nodiscard]] std::string memory() const;
+  [[nodiscard]] std::string roles() const;
+  [[nodiscard]] std::string time() const;
+  [[nodiscard]] std::string policies() const;
+
+  const PointResult& point_;
+  const PointDetail& detail_;
+  const Scenario& scenario_;
+  bool colour_;
+};
+
+std::string Summary::memory() const {
+  const bool fits = point_.status == PointStatus::kFits;
+  const std::int64_t used = device_used(point_);
+  const BytesColumn unit(point_.capacity.count);
+  std::string rest = fmt::format(
+      "{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
+      share_of(used, point_.capacity.count));
+  if (fits) {
+    rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
+    if (point_.smallest_capacity > 0) {
+      rest += fmt::format("; fits into {}", format_bytes(Bytes(point_.smallest_capacity)));
+    }
+  } else {
+    rest += " would be used if there were enough";
+  }
+  std::string text = line("device memory", rest);
+  text += line("", fmt::format("= {} reserved by the {} allocator{}",
+                               format_bytes(Bytes(point_.run.reserved.bytes)),
+                               name_of(point_.allocator),
+                               point_.context.count > 0
+                                   ? " + " + format_bytes(point_.context) + " CUDA context"
+                                   : ""));
+  if (point_.run.retries > 0) {
+    text += line("", paint(fmt::format("tight: {} allocations succeeded only after cached memory "
+                                       "was given back",
+                                       grouped(point_.run.retries)),
+                           kNote, colour_));
+  }
+  text += line("peak", fmt::format("{} live at {} in {}",
+                                   bold(format_bytes(Bytes(point_.run.live.bytes)), colour_),
+                                   format_duration(peak_time(point_, detail_)),
+                                   place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
+  return text + roles();
+}
+
+std::string Summary::roles() const {
+  const std::int64_t total =
+      std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(), std::int64_t{0});
+  const std::int64_t largest =
+      *std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end());
+  if (total <= 0) return {};
+  const BytesColumn unit(total);
+  Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
+  for (const Role role : kStackOrder) {
+    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    if (bytes <= 0) continue;
+    const RoleStyle& style = style_of(role);
+    table.add_row({{std::string(style.label)},
+                   {unit.text(bytes)},
+                   {share_of(bytes, total)},
+                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kBarWidth),
+                    style.colour}});
+  }
+  return table.text(colour_);
+}
+
+std::string Summary::time() const {
+  const RunResult& run = point_.run;
+  const auto phase = [&](Phase p) {
+    return format_duration(run.phase[static_cast<std::size_t>(p)]);
+  };
+  std::string text = line(
+      "step", fmt::format("{}: forward {}, backward {}, optimizer {}",
+                          bold(format_duration(run.step), colour_), phase(Phase::kForward),
+                          phase(Phase::kBackward), phase(Phase::kOptimizer)));
+  std::string parts;
+  const auto add = [&](Duration d, std::string_view what) {
+    // Less than a thousandth of the step says nothing.
+    if (d * 1000 < run.step || d <= Duration(0)) return;
+    parts += fmt::format("{}{} {}", parts.empty() ? "of which " : ", ", format_duration(d), what);
+  };
+  add(run.recompute, "computing again");
+  add(run.exposed_transfer, "waiting for copies");
+  add(run.exposed_communication, "waiting for communication");
+  add(run.host_bound, "waiting for the host to launch");
+  if (!parts.empty()) text += line("", parts);
+  if (point_.status == PointStatus::kFits) {
+    const bool tokens = point_.tokens_per_second > 0;
+    std::string rest = tokens ? fmt::format("{} tokens/s, ",
+                                            grouped(std::llround(point_.tokens_per_second)))
+                              : "";
+    rest += fmt::format("{:.3g} samples/s", point_.samples_per_second);
+    if (point_.model_flops_utilization > 0) {
+      rest += fmt::format(", {} of the peak arithmetic (MFU)",
+                          percent(point_.model_flops_utilization));
+    }
+    text += line("throughput", rest);
+  }
+  return text;
+}
+
+std::string Summary::policies() const {
+  std::string text;
+  for (const PolicyOutcome& outcome : point_.policies) {
+    std::string rest = outcome.name + ":";
+    std::string sep = " ";
+    const auto add = [&](const std::string& part) {
+      rest += sep + part;
+      sep = ", ";
+    };
+    if (outcome.recomputed_operators > 0) {
+      add(grouped(outcome.recomputed_operators) + " operators run again");
+    }
+    if (outcome.offloaded.count > 0) add(format_bytes(outcome.offloaded) + " moved to the host");
+    if (outcome.contested > 0) {
+      add(grouped(outcome.contested) + " decided by an earlier policy");
+    }
+    if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
+    if (sep == " ") add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
+    text += line(text.empty() ? "policies" : "", rest);
+  }
+  if (point_.run.evictions > 0) {
+    text += line("evictions", fmt::format("{} blocks dropped, {} operators run again for them",
+                                          grouped(point_.run.evictions),
+                                          grouped(point_.run.restores)));
+  }
+  if (point_.run.host.bytes > 0) {
+    text += line("host memory", fmt::format("{} of {} pinned",
+                                            format_bytes(Bytes(point_.run.host.bytes)),
+                                            format_bytes(point_.host_capacity)));
+  }
+  return text;
+}
+
+std::string Summary::text() const {
+  const bool fits = point_.status == PointStatus::kFits;
+  const std::string verdict = fits ? "fits" : "does not fit";
+  std::string text = fmt::format("{}: {}\n", bold(point_.name, colour_),
+                                 bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
+  text += "  " + dim(setting_line(point_, scenario_, *detail_.model), colour_) + "\n\n";
+  return text + memory() + time() + policies();
+}
+
+}  // namespace
+
+std::string bar(double share, std::size_t width) {
+  static constexpr std::string_view kBlocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<std::size_t>(
+      std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) * 8 - 1e-9));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
+  return text + std::string(kBlocks[eighths % 8]);
+}
+
+std::string setting_line(const PointResult& point, const Scenario& scenario,
+                         const TrainedModel& model) {
+  const TrainingGraph& graph = model.training;
+  std::string text = scenario.device.name;
+  if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
+  if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
+  text += fmt::format("; {} parameters", format_count(static_cast<double>(point.parameter_count)));
+  if (graph.tokens > 0 && graph.samples > 0) {
+    text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
+  } else {
+    text += fmt::format("; {} samples", graph.samples);
+  }
+  if (graph.micro_batches > 1) text += fmt::format(" x {} micro-batches", graph.micro_batches);
+  text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
+                      name_of(scenario.training.optimizer.kind));
+  if (scenario.policy_names.empty()) return text + "; no policy";
+  return text + fmt::format("; {}", fmt::join(scenario.policy_names, " + "));
+}
+
+std::string point_summary(const PointResult& point, const PointDetail& detail,
+                          const Scenario& scenario, bool colour) {
+  return Summary(point, detail, scenario, colour).text();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,21 @@
+// One point in a screenful: whether it fits, what makes up its peak, how long a step takes.
+#pragma once
+
+#include <string>
+
+#include "cli/wording.hpp"
+
+namespace tidemark {
+
+// Lines end with '\n'. `title` heads it: the scenario's name.
+[[nodiscard]] std::string point_summary(const PointResult& point, const PointDetail& detail,
+                                        const Scenario& scenario, bool colour);
+
+// "1.56 B parameters, 48 blocks; a100-sxm-80gb; bf16_mixed, adamw; 4 x 1024 tokens; no policy"
+[[nodiscard]] std::string setting_line(const PointResult& point, const Scenario& scenario,
+                                       const TrainedModel& model);
+
+// A bar of `share` * `width` characters, down to eighths.
+[[nodiscard]] std::string bar(double share, std::size_t width);
+
+}  // namespace tidemark

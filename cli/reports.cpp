@@ -1,0 +1,103 @@
+#include "cli/reports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/console.hpp"
+#include "cli/output_folder.hpp"
+#include "plots/timeline_csv.hpp"
+#include "scenarios/result_document.hpp"
+#include "scenarios/results_csv.hpp"
+
+namespace tidemark {
+namespace {
+
+void add_results(OutputFolder& output, const ReportFiles& files,
+                 std::span<const PointResult> points) {
+  if (files.json) output.add("results.json") << result_document(points).dump(2) << '\n';
+  if (files.csv) write_results_csv(output.add("results.csv"), points);
+}
+
+void add_timeline(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
+  write_timeline_csv(output.add(name), point.detail.model->training, point.detail.compiled.order,
+                     point.detail.compiled.program, point.detail.timeline);
+}
+
+}  // namespace
+
+DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
+                                 const Environment& environment, const SimulateOptions& options) {
+  Value point = document;
+  const std::vector<std::vector<Override>> points = sweep_points(document);
+  for (const Override& change : points.at(index)) apply_override(point, change);
+  DetailedPoint result{.scenario = decode_scenario(point, environment)};
+  result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
+  result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
+  return result;
+}
+
+ReportFiles report_files(const Value& document, const std::string& output_option,
+                         const Environment& environment) {
+  ReportFiles files;
+  const Value* given = document.find("report");
+  if (given != nullptr && !given->is_null()) {
+    // The report does not differ between points, but only a point is a whole scenario.
+    Value point = document;
+    const std::vector<std::vector<Override>> points = sweep_points(document);
+    for (const Override& change : points.front()) apply_override(point, change);
+    const ReportOptions report = decode_scenario(point, environment).report;
+    const auto wants = [&](std::string_view format) {
+      return std::find(report.formats.begin(), report.formats.end(), format) != report.formats.end();
+    };
+    files.folder = report.directory;
+    files.json = wants("json");
+    files.csv = wants("csv");
+    files.timelines = files.csv && given->find("formats") != nullptr;
+  }
+  if (!output_option.empty()) files.folder = output_option;
+  return files;
+}
+
+void write_report(const ReportFiles& files, const DetailedPoint& point) {
+  if (files.folder.empty()) return;
+  OutputFolder output(files.folder);
+  add_results(output, files, std::span(&point.result, 1));
+  if (files.csv) add_timeline(output, "timeline.csv", point);
+  output.commit();
+}
+
+void write_report(const ReportFiles& files, std::span<const PointResult> points,
+                  std::span<const Value> documents, const Environment& environment) {
+  if (files.folder.empty()) return;
+  OutputFolder output(files.folder);
+  add_results(output, files, points);
+  std::size_t number = 0;
+  for (const Value& document : documents) {
+    const std::size_t count = files.timelines ? sweep_points(document).size() : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool built = points[number].status != PointStatus::kError;
+      ++number;
+      if (!built) continue;
+      add_timeline(output, fmt::format("timeline-{}.csv", number),
+                   simulate_in_detail(document, i, environment, {.smallest_capacity = false}));
+    }
+  }
+  output.commit();
+}
+
+void check_writable(const std::string& folder) {
+  if (folder.empty()) return;
+  const OutputFolder probe(folder);
+}
+
+int exit_code(std::span<const PointResult> points) {
+  int code = kExitFits;
+  for (const PointResult& point : points) {
+    if (point.status == PointStatus::kError) return kExitBadInput;
+    if (point.status != PointStatus::kFits) code = kExitDoesNotFit;
+  }
+  return code;
+}
+
+}  // namespace tidemark

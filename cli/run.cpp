@@ -1,0 +1,182 @@
+// tidemark run: simulate and show.
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/advice.hpp"
+#include "cli/command.hpp"
+#include "cli/point_summary.hpp"
+#include "cli/points_table.hpp"
+#include "cli/reports.hpp"
+#include "graph/core/errors.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "plots/terminal_chart.hpp"
+#include "scenarios/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  tidemark run scenario.yaml                         every point of the file's sweep, as a table
+  tidemark run gpt2 --gpu a100-sxm-80gb              a preset without a file
+  tidemark run models/llama-3-8b.json --gpu h100-sxm-80gb -s training.sequence=4096
+  tidemark run scenario.yaml -s policies='[checkpoint_every: {period: 2}]'
+  tidemark run scenario.yaml -o out --json > results.json
+
+Exit codes: 0 every point fits; 1 some point does not fit; 2 bad input; 3 internal error.)";
+
+std::string chart_of(const DetailedPoint& point, const Console& console) {
+  const PointResult& result = point.result;
+  ChartOptions options{.width = console.width,
+                       .colour = console.colour,
+                       .capacity = result.capacity,
+                       .context = result.context,
+                       .begin = point.detail.timeline.last_step_begin,
+                       .end = point.detail.timeline.end};
+  options.peak_note = place(result.peak.phase, result.peak.layer, result.peak.op);
+  options.does_not_fit = result.run.status == RunStatus::kOutOfMemory;
+  return draw_memory_chart(point.detail.compiled.program, point.detail.scratch,
+                           point.detail.timeline, options);
+}
+
+std::string timing_of(const PointResult& point, bool colour) {
+  Table table({{"pass"}, {"wall", Align::kRight}}, 2);
+  Duration total{};
+  for (const PassTime& pass : point.passes) {
+    table.add_row({{pass.name}, {format_duration(pass.wall)}});
+    total += pass.wall;
+  }
+  table.add_row({{"all passes"}, {format_duration(total)}});
+  return table.text(colour);
+}
+
+void show_point(const DetailedPoint& point, const Value& document, const Environment& environment,
+                const RunCommand& command, const Console& console) {
+  std::string text = point_summary(point.result, point.detail, point.scenario, console.colour);
+  if (point.result.status != PointStatus::kFits) {
+    text += '\n' + explain_failure(point.result, document, point.scenario, *point.detail.model,
+                                   environment, console.colour, console.width);
+  }
+  if (command.chart) text += '\n' + chart_of(point, console);
+  if (command.timing) text += '\n' + timing_of(point.result, console.colour);
+  print(text);
+}
+
+int run_one(const Value& document, const Environment& environment, const RunCommand& command,
+            const Console& console) {
+  const ReportFiles files = report_files(document, command.folder, environment);
+  check_writable(files.folder);
+  const DetailedPoint point = simulate_in_detail(document, 0, environment, {});
+  const std::span<const PointResult> points(&point.result, 1);
+  write_report(files, point);
+  if (command.json) {
+    print(result_document(points).dump(2) + '\n');
+  } else {
+    Value changed = document;
+    const std::vector<std::vector<Override>> overrides = sweep_points(document);
+    for (const Override& change : overrides.front()) apply_override(changed, change);
+    show_point(point, changed, environment, command, console);
+  }
+  return exit_code(points);
+}
+
+int run_many(const std::vector<Value>& documents, const Environment& environment,
+             const RunCommand& command, const Console& console) {
+  // Documents that name the same folder share its files.
+  struct Group {
+    ReportFiles files;
+    std::vector<Value> documents;
+    std::vector<PointResult> points;
+  };
+  std::vector<Group> groups;
+  const auto group_of = [&](const Value& document) -> Group& {
+    const ReportFiles files = report_files(document, command.folder, environment);
+    for (Group& group : groups) {
+      if (group.files.folder == files.folder) return group;
+    }
+    check_writable(files.folder);
+    return groups.emplace_back(Group{.files = files});
+  };
+  for (const Value& document : documents) group_of(document).documents.push_back(document);
+  std::vector<PointResult> all;
+  {
+    Progress progress(console, documents.size() == 1 ? "points" : "points of this file");
+    for (const Value& document : documents) {
+      const std::vector<PointResult> points = simulate_points(
+          document, environment, thread_count(command.threads), {},
+          [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+      all.insert(all.end(), points.begin(), points.end());
+      Group& group = group_of(document);
+      group.points.insert(group.points.end(), points.begin(), points.end());
+    }
+  }
+  for (const Group& group : groups) {
+    write_report(group.files, group.points, group.documents, environment);
+  }
+  print(command.json ? result_document(all).dump(2) + '\n'
+                     : points_table(all, console.colour, console.terminal ? console.width : 0));
+  return exit_code(all);
+}
+
+}  // namespace
+
+void RunCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
+  app->footer(kExamples);
+  input.add_options(*app, true);
+  app->add_option("-o,--output", folder,
+                  "write results.json, results.csv and timeline.csv into this folder")
+      ->type_name("DIR");
+  app->add_flag("--json", json, "print the result document and nothing else");
+  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app->add_flag("--chart,!--no-chart", chart, "draw memory over time (default for one point)");
+  app->add_flag("--timing", timing, "show how long each pass of the simulator took");
+}
+
+int RunCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const std::vector<Value> documents = input.load();
+  const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
+  return one ? run_one(documents.front(), environment, *this, console)
+             : run_many(documents, environment, *this, console);
+}
+
+void SweepCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "simulate every point of a scenario's sweep into a folder");
+  app->footer(R"(Example:
+  tidemark sweep scenario.yaml -o out -j 8
+
+Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
+  input.add_options(*app, false);
+  app->add_option("-o,--output", folder, "write results.json and results.csv into this folder")
+      ->type_name("DIR")
+      ->required();
+  app->add_flag("--json", json, "print the result document and nothing else");
+  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+}
+
+int SweepCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const std::vector<Value> documents = input.load();
+  check_writable(folder);
+  std::vector<PointResult> points;
+  {
+    Progress progress(console, "points");
+    points = simulate_points(documents.front(), environment, thread_count(threads), {},
+                             [&](std::size_t done, std::size_t total) {
+                               progress.report(done, total);
+                             });
+  }
+  write_report({.folder = folder}, points, documents, environment);
+  print(json ? result_document(points).dump(2) + '\n'
+             : points_table(points, console.colour, console.terminal ? console.width : 0));
+  return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,97 @@
+#include "cli/wording.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string scalar_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// {"checkpoint_every": {"period": 1}} or "revolve".
+std::string policy_text(const Json& policy) {
+  if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
+  std::string text = policy.begin().key();
+  const Json& parameters = policy.begin().value();
+  if (!parameters.is_object() || parameters.empty()) return text;
+  std::string list;
+  for (const auto& [key, value] : parameters.items()) {
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", key, scalar_text(value));
+  }
+  return fmt::format("{}({})", text, list);
+}
+
+}  // namespace
+
+BytesColumn::BytesColumn(std::int64_t largest) {
+  const bool gib = largest >= kGiB.count;
+  const bool mib = largest >= kMiB.count;
+  scale_ = static_cast<double>(gib ? kGiB.count : mib ? kMiB.count : 1);
+  decimals_ = gib ? 2 : mib ? 1 : 0;
+  unit_ = gib ? "GiB" : mib ? "MiB" : "B";
+}
+
+std::string BytesColumn::text(std::int64_t bytes) const {
+  return fmt::format("{:.{}f} {}", static_cast<double>(bytes) / scale_, decimals_, unit_);
+}
+
+std::string grouped(std::int64_t number) {
+  std::string digits = fmt::to_string(number);
+  const std::size_t first = number < 0 ? 1 : 0;
+  for (std::size_t i = digits.size(); i > first + 3;) {
+    i -= 3;
+    digits.insert(i, 1, ',');
+  }
+  return digits;
+}
+
+std::string percent(double share) {
+  const double value = share * 100;
+  return std::abs(value) >= 9.95 || value == 0 ? fmt::format("{:.0f} %", value)
+                                               : fmt::format("{:.1f} %", value);
+}
+
+std::string share_of(std::int64_t part, std::int64_t whole) {
+  return whole <= 0 ? "" : percent(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string in_seconds(Duration duration, Duration largest) {
+  const auto ns = static_cast<double>(duration.count());
+  if (largest >= std::chrono::seconds(10)) return fmt::format("{:.2f} s", ns * 1e-9);
+  if (largest >= std::chrono::milliseconds(10)) return fmt::format("{:.1f} ms", ns * 1e-6);
+  return fmt::format("{:.3f} ms", ns * 1e-6);
+}
+
+std::string short_setting(std::string_view json) {
+  const Json value = Json::parse(json, nullptr, false);
+  if (value.is_discarded()) return std::string(json);
+  if (!value.is_array()) return scalar_text(value);
+  if (value.empty()) return "no policy";
+  std::string text;
+  for (const Json& item : value) text += (text.empty() ? "" : " + ") + policy_text(item);
+  return text;
+}
+
+std::string place(Phase phase, std::string_view layer, std::string_view op) {
+  return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
+}
+
+Duration peak_time(const PointResult& point, const PointDetail& detail) {
+  const StepProgram& program = detail.compiled.program;
+  for (std::size_t i = point.run.live.instruction; i < program.size(); ++i) {
+    if (program.opcode[i] != Opcode::kLaunch || detail.scratch.started[i] < 0) continue;
+    return std::max(Duration(detail.scratch.started[i]) - detail.timeline.last_step_begin,
+                    Duration(0));
+  }
+  return detail.timeline.end - detail.timeline.last_step_begin;
+}
+
+}  // namespace tidemark

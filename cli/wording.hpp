@@ -1,0 +1,44 @@
+// How commands put figures and settings into words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "scenarios/simulate.hpp"
+
+namespace tidemark {
+
+// One unit for a whole column, so that figures can be compared at a glance.
+class BytesColumn {
+ public:
+  // `largest` decides: GiB from 1 GiB on, else MiB, else bytes.
+  explicit BytesColumn(std::int64_t largest);
+  [[nodiscard]] std::string text(std::int64_t bytes) const;  // "37.11 GiB"
+
+ private:
+  double scale_;
+  int decimals_;
+  std::string_view unit_;
+};
+
+[[nodiscard]] std::string grouped(std::int64_t number);            // "1,234,567"
+[[nodiscard]] std::string percent(double share);                   // "52 %", "0.4 %"
+[[nodiscard]] std::string share_of(std::int64_t part, std::int64_t whole);
+[[nodiscard]] std::string in_seconds(Duration duration, Duration largest);  // "1.234 s" or "412.3 ms"
+
+// A setting as a person would say it: "4", "a100-sxm-80gb", and policies as
+// "checkpoint_every(period 1) + offload_activations", none as "no policy". `json` is one value.
+[[nodiscard]] std::string short_setting(std::string_view json);
+
+// "backward, h.47.mlp: linear.weight_gradient"
+[[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
+
+// Bytes of the device that the whole step takes, the framework's context included.
+[[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
+  return point.context.count + point.run.reserved.bytes;
+}
+// When within the last step the peak is reached.
+[[nodiscard]] Duration peak_time(const PointResult& point, const PointDetail& detail);
+
+}  // namespace tidemark

@@ -1,0 +1,160 @@
+// A whole scenario, read and checked.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/scalars.hpp"
+#include "scenarios/decode_parts.hpp"
+#include "scenarios/environment.hpp"
+#include "scenarios/scenario.hpp"
+#include "scenarios/short_form.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr std::array<std::string_view, 11> kKeys{"version",  "name",     "extends",   "model",
+                                                 "hardware", "training", "allocator", "policies",
+                                                 "sweep",    "report",   "compare"};
+
+// Accepts the known keys and no others: a misspelt key is told before the one that it leaves
+// absent.
+void check_keys(const Decoder& scenario) {
+  for (const std::string_view key : kKeys)
+    static_cast<void>(scenario.has(key));
+  static_cast<void>(scenario.has("goal"));
+  scenario.finish();
+  const auto version = scenario.optional<std::int64_t>("version", kVersion);
+  if (version != kVersion) {
+    scenario.fail_at("version", fmt::format("expected {}, the version of the format that this "
+                                            "Tidemark reads, found {}",
+                                            kVersion, version));
+  }
+  const auto refuse = [&](std::string_view key, const std::string& problem) {
+    if (!scenario.has(key)) return;
+    throw UserError(location_of_key(scenario.value(), key), std::string(key), problem);
+  };
+  refuse("extends", "'extends' works in a scenario file only");
+  refuse("compare", fmt::format("'compare' {}; `sweep` over policies shows the same", kLater));
+  refuse("goal", fmt::format("'goal' {}", kLater));
+}
+
+// The name of the file, or of the model where there is none.
+std::string decode_name(const Decoder& scenario, const ModelReference& model) {
+  const auto name = scenario.optional<std::string>("name", "");
+  if (!name.empty()) return name;
+  const std::string file = std::filesystem::path(scenario.location().file).stem().string();
+  return file.empty() ? model_title(model) : file;
+}
+
+// The profile with the changes that stand beside `gpu` and `count`. `path` is what the user wrote
+// the name at.
+DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
+                           const Environment& environment) {
+  Value overrides = hardware.value();
+  std::erase_if(overrides.entries, [](const Value::Entry& entry) {
+    return entry.key == "gpu" || entry.key == "count" || entry.value.is_null();
+  });
+  const auto gpu = hardware.required<std::string>("gpu");
+  const Location named_at = hardware.value().find("gpu")->location;
+  if (gpu.empty())
+    throw UserError(named_at, path, "expected the name of a GPU, found an empty text");
+  try {
+    return load_device_profile(gpu, environment.profile_folders,
+                               overrides.entries.empty() ? nullptr : &overrides, named_at);
+  } catch (const UserError& error) {
+    const bool about_the_name = error.path().empty() && error.location().file == named_at.file;
+    if (about_the_name) throw UserError(named_at, path, error.problem());
+    if (error.location().line > 0) throw;
+    throw UserError(named_at, path, error.what());  // the file could not be read
+  }
+}
+
+void decode_hardware(const Decoder& scenario, const Environment& environment, Scenario& result) {
+  const Value* given = scenario.value().find("hardware");
+  if (given == nullptr || given->is_null()) {
+    scenario.fail_at("hardware", fmt::format("required key is missing; expected a GPU: {}",
+                                             fmt::join(gpu_names(environment), ", ")));
+  }
+  const bool is_word = given->is_scalar();
+  const Value mapping = is_word ? long_form("hardware", *given) : *given;
+  if (!mapping.is_mapping()) {
+    scenario.fail_at("hardware",
+                     fmt::format("expected a GPU or a mapping, found {}", found(*given)));
+  }
+  const Decoder hardware(mapping, "hardware");
+  result.device = load_profile(hardware, is_word ? "hardware" : "hardware.gpu", environment);
+  result.count = hardware.optional<int>("count", 1, between(1, kMaxCount));
+}
+
+AllocatorKind decode_allocator(const Decoder& scenario) {
+  static constexpr std::array<std::string_view, 2> kKinds{"ideal", "torch"};
+  static constexpr std::array<std::string_view, 2> kPlannedKinds{"bfc", "packed"};
+  // Of PYTORCH_CUDA_ALLOC_CONF, and set_per_process_memory_fraction.
+  static constexpr std::array<std::string_view, 6> kPlannedOptions{
+      "expandable_segments",          "max_split_size", "roundup_power2_divisions",
+      "garbage_collection_threshold", "conf",           "memory_fraction"};
+  const Value* given = scenario.value().find("allocator");
+  if (given == nullptr || given->is_null()) return AllocatorKind::kTorch;
+  const Value mapping = given->is_scalar() ? long_form("allocator", *given) : *given;
+  const Decoder allocator(mapping, "allocator");
+  const Value* kind = mapping.find("kind");
+  const bool planned = kind != nullptr && std::find(kPlannedKinds.begin(), kPlannedKinds.end(),
+                                                    kind->scalar) != kPlannedKinds.end();
+  if (planned) {
+    allocator.fail_at("kind", fmt::format("allocator '{}' {}", kind->scalar, kLater));
+  }
+  const std::string word = allocator.optional_word("kind", kKinds, "torch");
+  for (const std::string_view option : kPlannedOptions) {
+    if (!allocator.has(option)) continue;
+    throw UserError(location_of_key(mapping, option), fmt::format("allocator.{}", option),
+                    fmt::format("'{}' {}", option, kLater));
+  }
+  allocator.finish();
+  return word == "ideal" ? AllocatorKind::kIdeal : AllocatorKind::kTorch;
+}
+
+ReportOptions decode_report(const Decoder& scenario) {
+  static constexpr std::array<std::string_view, 2> kAvailable{"csv", "json"};
+  static constexpr std::array<std::string_view, 7> kFormats{
+      "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
+  const Decoder report = scenario.optional_child("report");
+  ReportOptions options{.directory = report.optional<std::string>("dir", ""),
+                        .formats = report.list<std::string>("formats")};
+  const std::vector<std::string> words(kFormats.begin(), kFormats.end());
+  for (std::size_t i = 0; i < options.formats.size(); ++i) {
+    const std::string& format = options.formats[i];
+    if (std::find(kAvailable.begin(), kAvailable.end(), format) != kAvailable.end()) continue;
+    const bool known = std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end();
+    const Location location = report.value().find("formats")->items[i].location;
+    throw UserError(location, fmt::format("report.formats[{}]", i),
+                    known ? fmt::format("format '{}' {}; available: {}", format, kLater,
+                                        fmt::join(kAvailable, ", "))
+                          : fmt::format("there is no format {}{}", tidemark::quoted(format),
+                                        did_you_mean(format, words)));
+  }
+  report.finish();
+  if (options.formats.empty()) options.formats.assign(kAvailable.begin(), kAvailable.end());
+  return options;
+}
+
+}  // namespace
+
+Scenario decode_scenario(const Value& document, const Environment& environment) {
+  const Decoder scenario(document);
+  check_keys(scenario);
+  Scenario result;
+  result.model = decode_model(scenario);
+  result.name = decode_name(scenario, result.model);
+  decode_hardware(scenario, environment, result);
+  result.training = decode_training(scenario, result.model);
+  result.allocator = decode_allocator(scenario);
+  decode_policies(scenario, environment.policies, result);
+  result.report = decode_report(scenario);
+  return result;
+}
+
+}  // namespace tidemark
