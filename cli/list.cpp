@@ -63,7 +63,7 @@ int ListCommand::execute(const Console& console) const {
   }
   std::string hint = did_you_mean(kind, kinds);
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(kinds, ", "));
-  throw UserError(fmt::format("list: {} is nothing to list{}", quoted(kind), hint));
+  throw UserError(fmt::format("list: {} is nothing to list{}", tidemark::quoted(kind), hint));
 }
 
 void DescribeCommand::attach(CLI::App& parent) {
@@ -91,7 +91,7 @@ int DescribeCommand::execute(const Console& console) const {
     if (hint.empty()) {
       hint = "; see tidemark list models, gpus, policies, allocators or optimizers";
     }
-    throw UserError(fmt::format("describe: nothing is called {}{}", quoted(name), hint));
+    throw UserError(fmt::format("describe: nothing is called {}{}", tidemark::quoted(name), hint));
   }
   print(text);
   return kExitFits;

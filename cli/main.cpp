@@ -45,7 +45,7 @@ std::string explain_extra(const CLI::App& command, const std::string& word) {
   }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
-  return fmt::format("{} {}{}\nsee: {} --help", what, quoted(word), did_you_mean(name, known),
+  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word), did_you_mean(name, known),
                      command.get_parent() == nullptr ? std::string("tidemark")
                                                      : "tidemark " + command.get_name());
 }
@@ -69,7 +69,7 @@ void check_command_word(const CLI::App& program, const std::vector<std::string>&
   if (hint.empty() && word.find('.') != std::string::npos) {
     hint = fmt::format("; to simulate a scenario: tidemark run {}", excerpt(word));
   }
-  throw UserError(fmt::format("unknown command {}{}\ncommands: {}", quoted(word), hint,
+  throw UserError(fmt::format("unknown command {}{}\ncommands: {}", tidemark::quoted(word), hint,
                               fmt::join(names, ", ")));
 }
 

@@ -36,8 +36,8 @@ struct TrainedModel {
 };
 [[nodiscard]] TrainedModel build_training(const Scenario& scenario);
 
-// Scenarios with equal keys build equal TrainedModels.
-[[nodiscard]] std::string training_key(const Value& document);
+// Scenarios with equal keys build equal TrainedModels; `scenario` is `document` decoded.
+[[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);
 
 struct Compiled {
   ProgramOrder order;  // with repeats

@@ -91,7 +91,7 @@ const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
   std::string hint = did_you_mean(listed.name, names);
   if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
   throw UserError(listed.location, path,
-                  fmt::format("there is no policy {}{}", quoted(listed.name), hint));
+                  fmt::format("there is no policy {}{}", tidemark::quoted(listed.name), hint));
 }
 
 // Only one policy can decide the order, and only one whom to evict.

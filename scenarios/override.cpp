@@ -76,7 +76,7 @@ Value& listed_policy(const Change& change, Value& policies) {
       change.fail(
           fmt::format("policy {} is listed twice (lines {} and {}), so it is not clear which "
                       "one is meant; override 'policies' as a whole",
-                      quoted(name), found->location.line, item.location.line));
+                      tidemark::quoted(name), found->location.line, item.location.line));
     }
     found = &item;
   }
@@ -87,7 +87,7 @@ Value& listed_policy(const Change& change, Value& policies) {
                ? "; no policies are listed"
                : fmt::format("; listed: {}", excerpt(fmt::format("{}", fmt::join(names, ", "))));
   }
-  change.fail(fmt::format("policy {} is not listed under policies{}", quoted(name), hint));
+  change.fail(fmt::format("policy {} is not listed under policies{}", tidemark::quoted(name), hint));
 }
 
 void set_below(const Change& change, Value& node, std::size_t part, const std::string& path);
@@ -117,7 +117,7 @@ void set_below(const Change& change, Value& node, std::size_t part, const std::s
   if (!node.is_mapping()) {
     change.fail(fmt::format("'{}' is a {} and has no key {}", excerpt(path),
                             node.is_sequence() ? "list" : "single value",
-                            quoted(change.parts[part])));
+                            tidemark::quoted(change.parts[part])));
   }
   const std::string& key = change.parts[part];
   if (change.is_last(part)) {
@@ -142,7 +142,7 @@ void check_not_swept(const Change& change, const Value& document) {
     change.fail(
         fmt::format("the sweep sets {} at every point; change {}{} or leave the sweep out "
                     "with {} sweep=null",
-                    quoted(swept.key), kMatrix, excerpt(swept.key), kOption));
+                    tidemark::quoted(swept.key), kMatrix, excerpt(swept.key), kOption));
   }
 }
 
@@ -151,7 +151,7 @@ void check_not_swept(const Change& change, const Value& document) {
 Override parse_override(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
-    fail_option(1, "", fmt::format("expected KEY=VALUE, found {}", quoted(text)));
+    fail_option(1, "", fmt::format("expected KEY=VALUE, found {}", tidemark::quoted(text)));
   }
   const std::string key(text.substr(0, equals));
   const std::string_view written = text.substr(equals + 1);
@@ -159,7 +159,7 @@ Override parse_override(std::string_view text) {
   if (parts_of(key).empty()) {
     fail_option(1, "",
                 fmt::format("expected a key such as training.micro_batch before '=', found {}",
-                            quoted(key)));
+                            tidemark::quoted(key)));
   }
   if (written.find_first_of("\r\n") != std::string_view::npos) {
     fail_option(column, excerpt(key), "a value must fit on one line; write [a, b] or {key: value}");

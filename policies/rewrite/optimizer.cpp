@@ -16,6 +16,9 @@ namespace tidemark {
 namespace {
 
 constexpr std::string_view kLetters = "wpgcdmvstu";  // optimizer_kernels.hpp
+constexpr bool is_temporary(char letter) {
+  return letter == 'c' || letter == 'd' || letter == 't' || letter == 'u';
+}
 constexpr std::size_t index_of(char letter) {
   return kLetters.find(letter);
 }
@@ -44,7 +47,12 @@ class OptimizerStep {
  private:
   void add_slot(const TrainedParameter& trained);
   void add_state(Slot& slot);
+  [[nodiscard]] Work loop_work(const Slot& slot) const;
   void add_loop();
+  void add_touches(const OptimizerKernel& kernel, Slot& slot, std::vector<Touch>& touches,
+                   std::vector<StorageId>& variables);
+  [[nodiscard]] int launches_of(const OptimizerKernel& kernel,
+                                std::span<const std::int64_t> elements) const;
   void add_foreach();
   [[nodiscard]] StorageId add_storage(const Slot& slot, std::string_view suffix, Bytes bytes,
                                       Role role);
@@ -120,13 +128,11 @@ void OptimizerStep::add_state(Slot& slot) {
 }
 
 Bytes OptimizerStep::bytes_of(const Slot& slot, char letter) const {
-  const bool is_temporary = letter == 'c' || letter == 'd' || letter == 't' || letter == 'u';
   if (slot.of(letter).valid()) return graph_.storages[slot.of(letter)].bytes;
-  return is_temporary ? Bytes(slot.trained->elements * size_of(slot.weights)) : Bytes(0);
+  return is_temporary(letter) ? Bytes(slot.trained->elements * size_of(slot.weights)) : Bytes(0);
 }
 
 void OptimizerStep::add_work(const OptimizerKernel& kernel, const Slot& slot, Work& work) const {
-  if (kernel.writes == "s") return;  // one number
   for (char letter : kernel.reads)
     work.read += bytes_of(slot, letter);
   for (char letter : kernel.writes)
@@ -151,6 +157,24 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
   return graph_.optimizer.back();
 }
 
+// Whether a parameter takes part: it may have no counter, no master to copy from, or a gradient
+// that needs no conversion.
+bool runs_on(const OptimizerKernel& kernel, const Slot& slot) {
+  if (kernel.writes == "s" || kernel.writes == "p") return slot.of(kernel.writes[0]).valid();
+  return kernel.writes != "c" || slot.of('c') != slot.of('g');
+}
+
+// All kernels on one parameter, one after the other.
+Work OptimizerStep::loop_work(const Slot& slot) const {
+  Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 0};
+  for (const OptimizerKernel& kernel : kernels_) {
+    if (!runs_on(kernel, slot)) continue;
+    add_work(kernel, slot, work);
+    ++work.launches;
+  }
+  return work;
+}
+
 // One operator per parameter. The denominator of Adam is a Python variable: while iteration i makes
 // its own, that of i - 1 is alive.
 //
@@ -160,94 +184,86 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
 void OptimizerStep::add_loop() {
   const LoopTemporaries temporaries = loop_temporaries(spec_, rules_);
   StorageId last_variable;
-  for (Slot& slot : slots_) {
-    std::vector<Touch> touches;
-    for (char letter : std::string_view("gswmvp")) {
-      if (!slot.of(letter).valid()) continue;
-      touches.push_back({slot.of(letter), letter == 'g'   ? Access::kRead
-                                          : letter == 'p' ? Access::kOverwrite
-                                                          : Access::kMutate});
+  for (const Slot& slot : slots_) {
+    std::vector<Touch> touches = {{slot.of('g'), Access::kRead}};
+    for (char letter : std::string_view("swmv")) {
+      if (slot.of(letter).valid()) touches.push_back({slot.of(letter), Access::kMutate});
     }
+    if (slot.of('p').valid()) touches.push_back({slot.of('p'), Access::kOverwrite});
     const Bytes bytes(slot.trained->elements * size_of(slot.weights));
-    Bytes workspace = bytes * temporaries.inside + temporaries.scalars;
-    if (precision_.master_weights && !slot.of('c').valid()) workspace += bytes;
+    const bool converts = precision_.master_weights && !slot.of('c').valid();
+    const Bytes workspace = bytes * (temporaries.inside + (converts ? 1 : 0)) + temporaries.scalars;
     StorageId variable;
     if (temporaries.outlives) {
       variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
       touches.push_back({variable, Access::kCreate});
     }
-    Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 0};
-    for (const OptimizerKernel& kernel : kernels_) {
-      if (kernel.writes == "s" && !slot.of('s').valid()) continue;
-      if (kernel.writes == "p" && !slot.of('p').valid()) continue;
-      if (kernel.writes == "c" && slot.of('c').valid()) continue;
-      add_work(kernel, slot, work);
-      ++work.launches;
-    }
-    const OperatorId id = add_operator("update", slot.trained->layer, touches, workspace, work);
+    const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
+    const OperatorId id =
+        add_operator("update", slot.trained->layer, touches, workspace, loop_work(slot));
     if (rules_.holds && last_variable.valid()) {
-      graph_.holds.push_back(
-          {last_variable, graph_.optimizer[graph_.optimizer.size() - 2], id, HoldKind::kLocal});
+      graph_.holds.push_back({last_variable, before, id, HoldKind::kLocal});
     }
     last_variable = variable;
   }
 }
 
-// One operator per kernel, over all parameters. Temporaries appear with the kernel that writes them
-// first; t and u are variables that live until the function returns.
+// The touches of one kernel on one parameter. Temporaries appear with the kernel that writes them
+// first; t and u are variables.
+void OptimizerStep::add_touches(const OptimizerKernel& kernel, Slot& slot,
+                                std::vector<Touch>& touches, std::vector<StorageId>& variables) {
+  for (char letter : kernel.writes) {
+    Access access = Access::kOverwrite;
+    if (kernel.reads.find(letter) != std::string::npos) access = Access::kMutate;
+    if (!slot.of(letter).valid() && is_temporary(letter)) {
+      access = Access::kCreate;
+      slot.storage[index_of(letter)] =
+          add_storage(slot, "temporary", bytes_of(slot, letter), Role::kTemporary);
+      if (letter == 't' || letter == 'u') variables.push_back(slot.of(letter));
+    }
+    if (slot.of(letter).valid()) touches.push_back({slot.of(letter), access});
+  }
+  for (char letter : kernel.reads) {
+    if (kernel.writes.find(letter) != std::string::npos || !slot.of(letter).valid()) continue;
+    touches.push_back({slot.of(letter), Access::kRead});
+  }
+}
+
+int OptimizerStep::launches_of(const OptimizerKernel& kernel,
+                               std::span<const std::int64_t> elements) const {
+  if (runs_on_cpu(rules_)) return static_cast<int>(elements.size());
+  std::string lists = kernel.reads + kernel.writes;
+  std::erase(lists, 's');  // counters are passed beside the lists
+  std::sort(lists.begin(), lists.end());
+  lists.erase(std::unique(lists.begin(), lists.end()), lists.end());
+  return foreach_launches(elements, lists.size());
+}
+
+// One operator per kernel, over all parameters; one operator in all when fused.
 void OptimizerStep::add_foreach() {
-  std::vector<std::int64_t> elements;
-  for (const Slot& slot : slots_)
-    elements.push_back(slot.trained->elements);
-  std::vector<Hold> variables;
   const bool fused = implementation_ == OptimizerImplementation::kFused;
-  const Bytes scalars =
-      fused || !runs_on_cpu(rules_) ? Bytes(0) : loop_temporaries(spec_, rules_).scalars;
+  const Bytes scalars = fused ? Bytes(0) : loop_temporaries(spec_, rules_).scalars;
+  std::vector<Hold> holds;
   for (const OptimizerKernel& kernel : kernels_) {
     std::vector<Touch> touches;
-    std::vector<StorageId> made;
-    std::vector<std::int64_t> touched;
+    std::vector<StorageId> variables;
+    std::vector<std::int64_t> elements;
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
     for (Slot& slot : slots_) {
-      const std::size_t before = touches.size();
-      if (kernel.writes == "c" && slot.of('c').valid()) continue;  // is the gradient itself
-      for (char letter : kernel.writes) {
-        const bool first = !slot.of(letter).valid() &&
-                           (letter == 'c' || letter == 'd' || letter == 't' || letter == 'u');
-        if (first) {
-          slot.storage[index_of(letter)] =
-              add_storage(slot, "temporary", bytes_of(slot, letter), Role::kTemporary);
-          if (letter == 't' || letter == 'u') made.push_back(slot.of(letter));
-        }
-        if (!slot.of(letter).valid()) continue;
-        const bool reads = kernel.reads.find(letter) != std::string::npos;
-        touches.push_back({slot.of(letter), first   ? Access::kCreate
-                                            : reads ? Access::kMutate
-                                                    : Access::kOverwrite});
-      }
-      if (touches.size() == before) continue;
-      for (char letter : kernel.reads) {
-        if (kernel.writes.find(letter) != std::string::npos || !slot.of(letter).valid()) continue;
-        touches.push_back({slot.of(letter), Access::kRead});
-      }
+      if (!runs_on(kernel, slot)) continue;
+      add_touches(kernel, slot, touches, variables);
       add_work(kernel, slot, work);
-      touched.push_back(slot.trained->elements);
+      elements.push_back(slot.trained->elements);
     }
-    if (touches.empty()) continue;
-    std::string letters = kernel.reads + kernel.writes;
-    std::erase(letters, 's');  // counters are passed beside the lists
-    std::sort(letters.begin(), letters.end());
-    const auto lists = std::unique(letters.begin(), letters.end()) - letters.begin();
-    work.launches = runs_on_cpu(rules_)
-                        ? static_cast<int>(touched.size())
-                        : foreach_launches(touched, static_cast<std::size_t>(lists));
-    const OperatorId id = add_operator(fused ? "fused" : fmt::format("foreach_{}", kernel.name), {},
-                                       touches, scalars, work);
-    for (StorageId s : made)
-      variables.push_back({s, id, id, HoldKind::kLocal});
+    if (elements.empty()) continue;
+    work.launches = launches_of(kernel, elements);
+    const std::string kernel_name = fused ? "fused" : fmt::format("foreach_{}", kernel.name);
+    const OperatorId id = add_operator(kernel_name, {}, touches, scalars, work);
+    for (StorageId s : variables)
+      holds.push_back({s, id, id, HoldKind::kLocal});
   }
   if (!rules_.holds) return;
-  for (Hold& hold : variables) {
+  for (Hold& hold : holds) {  // until the function returns
     hold.until = graph_.optimizer.back();
     graph_.holds.push_back(hold);
   }

@@ -67,7 +67,7 @@ class Kernels {
 
 // _multi_tensor_adam and _single_tensor_adam. 1.13 keeps the square root beside the denominator.
 void add_adam(Kernels& kernels, const OptimizerSpec& spec, bool keeps_root, bool decays_in_place) {
-  kernels.add("count_steps", "s", "s");
+  kernels.add("count_steps", "s", "s", 0);
   if (spec.weight_decay > 0 && spec.kind == OptimizerKind::kAdamW) {
     kernels.add("decay_weights", "w", "w");
   } else if (spec.weight_decay > 0) {

@@ -1,5 +1,6 @@
 #include "policies/rewrite/precision.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -239,9 +240,9 @@ const PrecisionRules& rules_of(Precision precision) {
 }
 
 Precision decode_precision(const Decoder& training) {
-  std::vector<std::string_view> names;
-  for (const PrecisionRules& rules : kPrecisions)
-    names.push_back(rules.name);
+  std::array<std::string_view, kPrecisions.size()> names;
+  std::transform(kPrecisions.begin(), kPrecisions.end(), names.begin(),
+                 [](const PrecisionRules& rules) { return rules.name; });
   const std::string name =
       training.optional_word("precision", names, rules_of(Precision::kBf16Mixed).name);
   for (const PrecisionRules& rules : kPrecisions) {
@@ -257,9 +258,9 @@ Precision decode_precision(const Decoder& training) {
 std::optional<DType> decode_gradient_dtype(const Decoder& training) {
   if (!training.has("gradient_dtype")) return std::nullopt;
   constexpr std::array kTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-  std::vector<std::string_view> names;
-  for (DType type : kTypes)
-    names.push_back(name_of(type));
+  std::array<std::string_view, kTypes.size()> names;
+  std::transform(kTypes.begin(), kTypes.end(), names.begin(),
+                 [](DType type) { return name_of(type); });
   const std::string name = training.required_word("gradient_dtype", names);
   for (DType type : kTypes) {
     if (name_of(type) == name) return type;

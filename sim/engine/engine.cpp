@@ -77,6 +77,7 @@ class Engine {
   // Accounting.
   void record(BlockId block, int sign);
   void note_peaks();
+  void note_phase_peak();
   [[nodiscard]] const Slot& slot(std::uint32_t i) const {
     return program_.slot[program_.position[i].index()];
   }
@@ -171,6 +172,7 @@ void Engine<A>::issue() {
     case Opcode::kLaunch:
       if (options_.eviction != nullptr) restore_inputs(i);
       if (stopped_) return;
+      note_phase_peak();
       enqueue(i);
       break;
     case Opcode::kCopyOut:
@@ -210,7 +212,15 @@ void Engine<A>::note_peaks() {
   raise(result_.live_without_workspace, live_ - workspace_);
   raise(result_.allocated, allocator_.active());
   raise(result_.reserved, allocator_.reserved());
-  raise(result_.phase_live[static_cast<std::size_t>(at.phase)], live_);
+  note_phase_peak();
+}
+
+// A phase that allocates nothing still runs beside everything that is live.
+template <class A>
+void Engine<A>::note_phase_peak() {
+  const Slot& at = slot(pc_);
+  Peak& peak = result_.phase_live[static_cast<std::size_t>(at.phase)];
+  if (at.last_step && live_ > peak.bytes) peak = {.bytes = live_, .instruction = pc_};
 }
 
 template <class A>

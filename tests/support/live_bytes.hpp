@@ -47,7 +47,8 @@ inline LiveBytes live_bytes(const TrainingGraph& graph, const ProgramOrder& orde
   return result;
 }
 
-// The same over operators of one phase in one step, less what is live before the first of them.
+// The peak over operators of one phase in one step, less what is live before the first of them;
+// nothing is live before the first operator of all.
 inline std::int64_t peak_above_start(const TrainingGraph& graph, const ProgramOrder& order,
                                      Phase phase, int step) {
   const LiveBytes live = live_bytes(graph, order);
