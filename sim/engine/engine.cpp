@@ -180,6 +180,9 @@ void Engine<A>::issue() {
     case Opcode::kWait:
       enqueue(i);
       break;
+    case Opcode::kSynchronize:
+      synchronize();
+      break;
   }
   if (stopped_) return;
   ++pc_;
@@ -229,7 +232,9 @@ void Engine<A>::allocate(BlockId block) {
   const std::int64_t bytes = b.bytes.count;
   if (b.tier == Tier::kHost) {
     notice_events();
-    if (host_live_ + bytes > options_.host_capacity.count) synchronize();
+    if (host_live_ + bytes > options_.host_capacity.count && !scratch_.pending.empty()) {
+      synchronize();
+    }
     if (host_live_ + bytes > options_.host_capacity.count) {
       fail(RunStatus::kOutOfHostMemory, bytes);
       return;
@@ -265,7 +270,7 @@ template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
   if (try_allocate(block, bytes)) return true;
-  synchronize();
+  if (!scratch_.pending.empty()) synchronize();
   const int released = allocator_.release_cached();
   host_ += released * costs_.device_free.count();
   if (try_allocate(block, bytes)) {
@@ -349,7 +354,6 @@ void Engine<A>::notice_events() {
 // The host waits until everything that it has issued is over.
 template <class A>
 void Engine<A>::synchronize() {
-  if (scratch_.pending.empty()) return;
   std::int64_t now = host_;
   for (std::int64_t next = earliest_end(); next != kForever; next = earliest_end()) {
     now = std::max(now, next);
