@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
 constexpr std::size_t kLevels = 8;     // parts of one character that block elements can show
 constexpr double kFarCapacity = 1.6;   // times the peak: a line that far away wastes the chart
+constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 constexpr int kPhaseColours[kPhases] = {110, 180, 139};
 
 // What a stack is made of, bottom first: context, the roles, reserved.
@@ -293,7 +294,8 @@ std::string Chart::phase_line() const {
     const std::string_view name = name_of(phases_[first]);
     // ├── forward ──┤, else a shorter word, else its first letter repeated.
     std::string part;
-    for (const std::string_view word : {name, name.substr(0, 3)}) {
+    for (const std::string_view word :
+         {name, kShortPhases[static_cast<std::size_t>(phases_[first])]}) {
       if (!part.empty() || word.size() + 4 > length) continue;
       const std::size_t dashes = length - word.size() - 4;
       part = "├";
