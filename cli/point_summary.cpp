@@ -68,7 +68,7 @@ std::string Summary::memory() const {
   }
   text += line("peak", fmt::format("{} live at {} in {}",
                                    bold(format_bytes(Bytes(point_.run.live.bytes)), colour_),
-                                   format_duration(peak_time(point_, detail_)),
+                                   format_duration(point_.peak.time),
                                    place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
   return text + roles();
 }

@@ -89,14 +89,4 @@ std::string place(Phase phase, std::string_view layer, std::string_view op) {
   return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
 }
 
-Duration peak_time(const PointResult& point, const PointDetail& detail) {
-  const StepProgram& program = detail.compiled.program;
-  for (std::size_t i = point.run.live.instruction; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch || detail.scratch.started[i] < 0) continue;
-    return std::max(Duration(detail.scratch.started[i]) - detail.timeline.last_step_begin,
-                    Duration(0));
-  }
-  return detail.timeline.end - detail.timeline.last_step_begin;
-}
-
 }  // namespace tidemark

@@ -40,7 +40,5 @@ class BytesColumn {
 [[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
   return point.context.count + point.run.reserved.bytes;
 }
-// When within the last step the peak is reached.
-[[nodiscard]] Duration peak_time(const PointResult& point, const PointDetail& detail);
 
 }  // namespace tidemark

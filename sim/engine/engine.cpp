@@ -313,6 +313,7 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     if (b.tier == Tier::kDevice) allocator_.defer_free(block);
     scratch_.pending.push_back(block.value);
     scratch_.event_of.push_back(events);
+    record(block, -1);
     return;
   }
   if (b.tier == Tier::kDevice) {
@@ -345,7 +346,7 @@ void Engine<A>::notice_events() {
     } else {
       host_live_ -= program_.blocks[block].bytes.count;
     }
-    record(block, -1);
+    record(block, 0);
   }
   scratch_.pending.resize(kept);
   scratch_.event_of.resize(kept);
@@ -692,7 +693,7 @@ void Scratch::prepare(const StepProgram& program, bool record_events) {
   }
   pending.reserve(deferred);
   event_of.reserve(deferred);
-  if (record_events) events.reserve(2 * program.allocations);
+  if (record_events) events.reserve(2 * program.allocations + deferred);
 }
 
 std::size_t Scratch::memory_bytes() const {
