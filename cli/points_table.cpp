@@ -24,6 +24,7 @@ Keys keys_of(std::span<const PointResult> points) {
   Keys keys;
   for (const PointResult& point : points) {
     for (const auto& [key, value] : point.overrides) {
+      if (key == "name") continue;  // is the first column
       if (std::find(keys.paths.begin(), keys.paths.end(), key) == keys.paths.end()) {
         keys.paths.push_back(key);
       }

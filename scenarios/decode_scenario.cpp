@@ -44,7 +44,7 @@ void check_keys(const Decoder& scenario) {
 
 // The name of the file, or of the model where there is none.
 std::string decode_name(const Decoder& scenario, const ModelReference& model) {
-  const auto name = scenario.optional<std::string>("name", "");
+  auto name = scenario.optional<std::string>("name", "");
   if (!name.empty()) return name;
   const std::string file = std::filesystem::path(scenario.location().file).stem().string();
   return file.empty() ? model_title(model) : file;

@@ -75,6 +75,9 @@ class Engine {
   void account_wait(std::uint32_t i, std::int64_t now);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
+  void give_back(BlockId block) {
+    if (program_.blocks[block].bytes.count > 0) allocator_.free(block);
+  }
   void record(BlockId block, int sign);
   void note_peaks();
   void note_phase_peak();
@@ -258,7 +261,9 @@ void Engine<A>::allocate(BlockId block) {
 
 template <class A>
 bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes) {
-  const Allocation allocation = allocator_.allocate(block, std::max<std::int64_t>(bytes, 1));
+  // Requests for nothing never reach the allocator.
+  const Allocation allocation =
+      bytes == 0 ? Allocation{.ok = true} : allocator_.allocate(block, bytes);
   host_ += allocation.device_mallocs * costs_.device_malloc.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
   return allocation.ok;
@@ -310,14 +315,14 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     waits = true;
   }
   if (waits) {
-    if (b.tier == Tier::kDevice) allocator_.defer_free(block);
+    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(block);
     scratch_.pending.push_back(block.value);
     scratch_.event_of.push_back(events);
     record(block, -1);
     return;
   }
   if (b.tier == Tier::kDevice) {
-    allocator_.free(block);
+    give_back(block);
   } else {
     host_live_ -= b.bytes.count;
   }
@@ -342,7 +347,7 @@ void Engine<A>::notice_events() {
       continue;
     }
     if (program_.blocks[block].tier == Tier::kDevice) {
-      allocator_.free(block);
+      give_back(block);
     } else {
       host_live_ -= program_.blocks[block].bytes.count;
     }
@@ -554,7 +559,7 @@ void Engine<A>::pin_next_launch(bool pinned) {
 
 template <class A>
 void Engine<A>::drop(BlockId block) {
-  allocator_.free(block);
+  give_back(block);
   evictor_.resident[block.index()] = 0;
   live_ -= program_.blocks[block].bytes.count;
   record(block, -1);
@@ -570,6 +575,7 @@ bool Engine<A>::evict_one(std::int64_t requested) {
     if (evictor_.resident[b] == 0 || evictor_.facts.evictable[b] == 0 || evictor_.pinned[b] != 0) {
       continue;
     }
+    if (program_.blocks[block].bytes.count == 0) continue;  // gains nothing
     const std::uint32_t producer = evictor_.facts.producer[b];
     if (producer >= pc_) continue;  // its content has not been made yet
     evictor_.view.push_back(
