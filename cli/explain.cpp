@@ -178,10 +178,10 @@ std::string Explanation::heading() const {
       "{}: {}\n  {}\n", bold(point_.name, colour_),
       bold(paint(fits ? "fits" : "does not fit", fits ? kGood : kBad, colour_), colour_),
       dim(setting_line(point_, scenario_, *detail_.model), colour_));
-  text += fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
-                      bold(format_bytes(Bytes(total_)), colour_),
-                      format_duration(point_.peak.time), point_.peak.step,
-                      place(point_.peak.phase, point_.peak.layer, point_.peak.op));
+  text +=
+      fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
+                  bold(format_bytes(Bytes(total_)), colour_), format_duration(point_.peak.time),
+                  point_.peak.step, place(point_.peak.phase, point_.peak.layer, point_.peak.op));
   if (!fits) text += dim("(as if there were enough memory)\n", colour_);
   return text;
 }

@@ -33,8 +33,11 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
     fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
                    occurrence.step, name_of(program.slot[position.index()].phase),
                    made ? csv_field(op.name) : "", csv_field(graph.layer_name(op.layer)),
-                   csv_field(tensor), point.sign > 0 ? "allocate" : point.sign < 0 ? "free" : "return", block.bytes.count,
-                   point.live, point.active, point.reserved);
+                   csv_field(tensor),
+                   point.sign > 0   ? "allocate"
+                   : point.sign < 0 ? "free"
+                                    : "return",
+                   block.bytes.count, point.live, point.active, point.reserved);
     for (const std::int64_t bytes : live)
       fmt::format_to(std::back_inserter(line), ",{}", bytes);
     line.push_back('\n');

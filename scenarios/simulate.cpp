@@ -245,8 +245,9 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
   MemoryTimeline timeline = memory_timeline(compiled.program, scratch);
-  point.peak = Reporter(model, compiled, scratch)
-                   .peak(point.run.live.instruction, options.largest_tensors, timeline.last_step_begin);
+  point.peak =
+      Reporter(model, compiled, scratch)
+          .peak(point.run.live.instruction, options.largest_tensors, timeline.last_step_begin);
   if (options.smallest_capacity) {
     if (point.status == PointStatus::kFits && squeezed) {
       Scratch other;
