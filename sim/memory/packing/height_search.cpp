@@ -70,39 +70,37 @@ bool HeightSearch::out_of_nodes() {
   return stopped_;
 }
 
-bool HeightSearch::solve_part(const Buffers& part, std::int64_t height) {
+bool HeightSearch::solve_part(Buffers& part, std::int64_t height) {
   const std::size_t start = trail_.size();
   while (!out_of_nodes()) {
-    const int b = lowest(part);
-    if (b < 0 || fits_under(part, at(rests_, b))) break;
-    if (place_and_go_on(part, b, height)) return true;
-    if (stopped_ || !hold_up(b, height)) break;
+    const Candidate b = lowest(part);
+    if (b.rests_at >= b.least_end) break;
+    if (place_and_go_on(part, b.place, height)) return true;
+    if (stopped_ || !hold_up(at(part, b.place), height)) break;
   }
   undo_to(start);
   return false;
 }
 
-// Of those not held up, the one that can lie lowest; -1 when all are.
-int HeightSearch::lowest(const Buffers& part) const {
-  int best = -1;
-  for (const int b : part) {
-    if (at(at_least_, b) != at(rests_, b)) continue;
-    if (best < 0 || at(rests_, b) < at(rests_, best) ||
-        (at(rests_, b) == at(rests_, best) && at(*rank_, b) < at(*rank_, best))) {
-      best = b;
-    }
+HeightSearch::Candidate HeightSearch::lowest(const Buffers& part) const {
+  Candidate best;
+  int best_rank = 0;
+  for (int place = 0; place < static_cast<int>(part.size()); ++place) {
+    const int b = at(part, place);
+    const std::int64_t rests_at = at(rests_, b);
+    best.least_end = std::min(best.least_end, rests_at + at(sizes_, b));
+    if (rests_at > best.rests_at || at(at_least_, b) != rests_at) continue;
+    const int rank = at(*rank_, b);
+    if (rests_at == best.rests_at && rank > best_rank) continue;
+    best.rests_at = rests_at;
+    best.place = place;
+    best_rank = rank;
   }
   return best;
 }
 
-// All that is still to come lies at `address` or higher, so a buffer that ends below could drop
-// there: that packing is found elsewhere.
-bool HeightSearch::fits_under(const Buffers& part, std::int64_t address) const {
-  return std::any_of(part.begin(), part.end(),
-                     [&](int b) { return at(rests_, b) + at(sizes_, b) <= address; });
-}
-
-bool HeightSearch::place_and_go_on(const Buffers& part, int buffer, std::int64_t height) {
+bool HeightSearch::place_and_go_on(Buffers& part, int place, std::int64_t height) {
+  const int buffer = at(part, place);
   const std::int64_t end = at(rests_, buffer) + at(sizes_, buffer);
   if (end > height) return false;
   const std::size_t start = trail_.size();
@@ -117,12 +115,11 @@ bool HeightSearch::place_and_go_on(const Buffers& part, int buffer, std::int64_t
   }
   possible = check_marked(height) && possible;
   if (possible) {
-    Buffers rest;
-    rest.reserve(part.size());
-    for (const int b : part) {
-      if (b != buffer) rest.push_back(b);
-    }
-    if (splits ? solve_parts(rest, height) : solve_part(rest, height)) return true;
+    at(part, place) = part.back();
+    part.pop_back();
+    if (splits ? solve_parts(part, height) : solve_part(part, height)) return true;
+    part.push_back(buffer);
+    std::swap(at(part, place), part.back());
   }
   give_back(buffer);
   undo_to(start);
@@ -161,12 +158,13 @@ bool HeightSearch::solve_parts(const Buffers& buffers, std::int64_t height) {
   const std::size_t start = trail_.size();
   bool solved = set_aside(parts);
   std::size_t done = 0;
+  Buffers left;  // consumed by the search
   for (; solved && done < parts.size(); done += solved ? 1 : 0) {
     const Part& part = parts[done];
     if (part.buffers.empty()) continue;
+    left = part.buffers;
     // Without those on top a part may fall apart further.
-    solved = part.on_top.empty() ? solve_part(part.buffers, part.height)
-                                 : solve_parts(part.buffers, part.height);
+    solved = part.on_top.empty() ? solve_part(left, part.height) : solve_parts(left, part.height);
   }
   if (solved) return true;
   undo_to(start);
@@ -201,11 +199,13 @@ bool HeightSearch::set_aside(std::vector<Part>& parts) {
 
 bool HeightSearch::take(int buffer) {
   bool emptied = false;
+  const std::int64_t before = at(at_least_, buffer);
   at(placed_, buffer) = 1;
+  write(at(at_least_, buffer), kMost);
   for (int s = at(spans_, buffer).first; s < at(spans_, buffer).last; ++s) {
     at(unplaced_bytes_, s) -= at(sizes_, buffer);
     emptied = --at(unplaced_count_, s) == 0 || emptied;
-    mark(s);
+    if (at(lowest_in_, s) == before) mark(s);
   }
   return emptied;
 }
@@ -239,7 +239,7 @@ bool HeightSearch::check_section(int section, std::int64_t height) {
   if (at(unplaced_count_, section) == 0) return true;
   std::int64_t lowest = kMost;
   for (const int b : at(members_, section)) {
-    if (at(placed_, b) == 0) lowest = std::min(lowest, at(at_least_, b));
+    lowest = std::min(lowest, at(at_least_, b));
   }
   if (lowest != at(lowest_in_, section)) write(at(lowest_in_, section), lowest);
   if (lowest + at(unplaced_bytes_, section) <= height) return true;

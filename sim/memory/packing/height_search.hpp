@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -47,13 +48,23 @@ class HeightSearch {
   using Buffers = std::vector<int>;
   struct Part;  // of the unplaced buffers, independent of the others
 
-  [[nodiscard]] bool solve_part(const Buffers& part, std::int64_t height);
+  // The buffer that can lie lowest of a part's, those held up excepted.
+  struct Candidate {
+    int place = 0;                                                     // in the part
+    std::int64_t rests_at = std::numeric_limits<std::int64_t>::max();  // this if there is none
+    // The lowest end that any buffer of the part could have now. All that is still to come lies at
+    // the candidate's address or higher, so a buffer that ends below could drop there: that packing
+    // is found elsewhere.
+    std::int64_t least_end = std::numeric_limits<std::int64_t>::max();
+  };
+
+  // Both leave `part` as it was when they fail.
+  [[nodiscard]] bool solve_part(Buffers& part, std::int64_t height);
   [[nodiscard]] bool solve_parts(const Buffers& buffers, std::int64_t height);
   [[nodiscard]] bool set_aside(std::vector<Part>& parts);
-  [[nodiscard]] bool place_and_go_on(const Buffers& part, int buffer, std::int64_t height);
+  [[nodiscard]] bool place_and_go_on(Buffers& part, int place, std::int64_t height);
   [[nodiscard]] bool hold_up(int buffer, std::int64_t height);
-  [[nodiscard]] int lowest(const Buffers& part) const;
-  [[nodiscard]] bool fits_under(const Buffers& part, std::int64_t address) const;
+  [[nodiscard]] Candidate lowest(const Buffers& part) const;
   // Whether the buffer's last placement emptied a section.
   bool take(int buffer);
   void give_back(int buffer);
@@ -81,7 +92,7 @@ class HeightSearch {
   const std::vector<int>* rank_ = nullptr;
 
   // By buffer. rests_: the highest end below it, where it would lie now; at_least_: no packing on
-  // this path has it lower, more than rests_ while it is held up.
+  // this path has it lower, more than rests_ while it is held up, and the most once it is placed.
   std::vector<std::int64_t> rests_, at_least_, offset_;
   std::vector<char> placed_;
   // By section, of its unplaced buffers: bytes, number, least at_least_.

@@ -19,6 +19,8 @@ constexpr std::size_t kMostBuffers = 4000;
 constexpr std::int64_t kMostPairs = 4'000'000;  // of buffers that are live together
 // Nodes per target height in the first round of tightening; each further round gets twice as many.
 constexpr std::int64_t kFirstBudget = 20'000;
+// The share of a height above the goal in that: they only matter where the goal is out of reach.
+constexpr std::int64_t kBetween = 16;
 // A round ends when the best and what it has given up differ by less than one part in this many.
 constexpr std::int64_t kCloseEnough = 1000;
 // After a fit, nodes for the attempt at the lower bound, or as many as the fit took.
@@ -60,7 +62,7 @@ class Part {
 
   // Spends about `budget` nodes on one height. Whether there is something to go on with.
   enum class Attempt : std::uint8_t { kLowered, kExcluded, kOpen };
-  Attempt attempt(std::int64_t height, std::int64_t budget);
+  Attempt attempt(std::int64_t height, std::int64_t budget, bool is_goal);
   // Whether this part can be searched at all.
   [[nodiscard]] bool searchable();
 
@@ -73,7 +75,8 @@ class Part {
   Packing best_;
   std::int64_t nodes_ = 0;
   std::unique_ptr<HeightSearch> search_;
-  std::unique_ptr<Restarts> restarts_;
+  std::unique_ptr<Restarts> to_goal_;  // what fails at one height teaches little about others
+  std::unique_ptr<Restarts> between_;
 };
 
 bool Part::searchable() {
@@ -89,18 +92,20 @@ bool Part::searchable() {
     sizes.push_back(b.size);
   search_ = std::make_unique<HeightSearch>(sections.spans, std::move(sizes), sections.count,
                                            [this] { return limits_.over(); });
-  restarts_ = std::make_unique<Restarts>(problem_, sections);
+  to_goal_ = std::make_unique<Restarts>(problem_, sections);
+  between_ = std::make_unique<Restarts>(problem_, sections);
   return true;
 }
 
-Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget) {
+Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget, bool is_goal) {
   const std::int64_t target = height / unit_;
   if (target < bound_) return Attempt::kExcluded;
+  Restarts& restarts = is_goal ? *to_goal_ : *between_;
   while (budget > 0 && !limits_.over()) {
-    const std::vector<int> rank = restarts_->next_rank();
-    const std::int64_t limit = std::min({restarts_->node_limit(), budget, limits_.nodes_left});
+    const std::vector<int> rank = restarts.next_rank();
+    const std::int64_t limit = std::min({restarts.node_limit(), budget, limits_.nodes_left});
     const SearchOutcome outcome = search_->run(target, rank, limit);
-    restarts_->learn(search_->failures(), search_->nodes());
+    restarts.learn(search_->failures(), search_->nodes());
     nodes_ += search_->nodes();
     budget -= search_->nodes();
     limits_.nodes_left -= search_->nodes();
@@ -126,9 +131,12 @@ void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
   if (done() || !part.searchable()) return;
   for (std::int64_t budget = kFirstBudget; !done(); budget *= 2) {
     std::int64_t target = std::max(goal, part.lower_bound());
+    bool is_goal = true;
     std::int64_t open = target - 1;  // the highest that this round has given up
     while (true) {
-      const Part::Attempt result = part.attempt(target, budget);
+      const Part::Attempt result =
+          part.attempt(target, is_goal ? budget : budget / kBetween, is_goal);
+      is_goal = false;
       if (done()) return;
       if (result != Part::Attempt::kLowered) open = target;
       target = open + (part.height() - open) / 2;

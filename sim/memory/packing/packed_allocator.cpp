@@ -44,7 +44,8 @@ PackedPlacement place_program(const StepProgram& program) {
   placement.lower_bound = most_live_bytes(problem);
   const Packing packing = best_greedy(problem, placement.lower_bound);
   placement.height = packing.height;
-  for (std::size_t i = 0; i < blocks.size(); ++i) placement.address[blocks[i]] = packing.offsets[i];
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    placement.address[blocks[i]] = packing.offsets[i];
   return placement;
 }
 
