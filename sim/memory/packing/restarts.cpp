@@ -9,7 +9,7 @@ namespace tidemark {
 namespace {
 
 constexpr std::int64_t kFirstNodes = 1000;  // of the fixed orders
-constexpr std::int64_t kLubyNodes = 250;    // of the others, times Luby's sequence
+constexpr std::int64_t kLubyNodes = 500;    // of the others, times Luby's sequence
 constexpr double kKept = 0.8;               // of the old weights at each restart
 constexpr double kMostNoise = 0.4;          // keys are scaled by up to (1 +- this)
 
