@@ -123,6 +123,8 @@ Catalogue allocators() {
   };
   add(AllocatorKind::kTorch,
       "PyTorch's caching allocator: rounding, pools, splitting, segments, retries (default)");
+  add(AllocatorKind::kPacked,
+      "addresses planned for the whole step ahead of time; no rounding beyond 512 bytes, no cache");
   add(AllocatorKind::kIdeal,
       "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs");
   return catalogue;

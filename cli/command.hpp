@@ -107,6 +107,18 @@ struct InitCommand {
   [[nodiscard]] int execute(const Console& console) const;
 };
 
+struct PackCommand {
+  static constexpr const char* kName = "pack";
+  CLI::App* app = nullptr;
+  std::string buffers;
+  std::string capacity;  // empty: none
+  std::string time_limit = "10s";
+  std::string out;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
 // `threads` as given, or as many as the machine has.
 [[nodiscard]] int thread_count(int threads);
 

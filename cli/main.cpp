@@ -20,7 +20,7 @@ namespace tidemark {
 namespace {
 
 using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
-                            DescribeCommand, GraphCommand, InitCommand>;
+                            DescribeCommand, GraphCommand, InitCommand, PackCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

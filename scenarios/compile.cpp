@@ -234,6 +234,14 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
       result.eviction = p->get();
     }
   }
+  if (scenario.allocator == AllocatorKind::kPacked) {
+    if (result.eviction != nullptr) {
+      throw UserError({}, "allocator",
+                      "'packed' plans all addresses ahead of the run, but the eviction policy "
+                      "decides during it; use torch or ideal");
+    }
+    result.placement = run_pass(passes, "pack", [&] { return place_program(result.program); });
+  }
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "policies/plan/residency_plan.hpp"
 #include "scenarios/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
@@ -45,6 +46,7 @@ struct Compiled {
   CostTable costs;
   std::vector<PolicyOutcome> policies;  // as listed in the scenario
   EvictionPolicy* eviction = nullptr;   // owned by the scenario
+  PackedPlacement placement;            // with `allocator: packed` only
   Bytes saved_activations;              // of one micro-batch, after policies
   std::vector<PassTime> passes;
 };

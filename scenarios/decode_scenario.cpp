@@ -106,8 +106,8 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
 }
 
 AllocatorKind decode_allocator(const Decoder& scenario) {
-  static constexpr std::array<std::string_view, 2> kKinds{"ideal", "torch"};
-  static constexpr std::array<std::string_view, 2> kPlannedKinds{"bfc", "packed"};
+  static constexpr std::array<std::string_view, 3> kKinds{"ideal", "torch", "packed"};
+  static constexpr std::array<std::string_view, 1> kPlannedKinds{"bfc"};
   // Of PYTORCH_CUDA_ALLOC_CONF, and set_per_process_memory_fraction.
   static constexpr std::array<std::string_view, 6> kPlannedOptions{
       "expandable_segments",          "max_split_size", "roundup_power2_divisions",
@@ -129,6 +129,7 @@ AllocatorKind decode_allocator(const Decoder& scenario) {
                     fmt::format("'{}' {}", option, kLater));
   }
   allocator.finish();
+  if (word == "packed") return AllocatorKind::kPacked;
   return word == "ideal" ? AllocatorKind::kIdeal : AllocatorKind::kTorch;
 }
 

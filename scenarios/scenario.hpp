@@ -39,9 +39,10 @@ struct TrainingOptions {
   bool autocast_cache = true;
 };
 
-enum class AllocatorKind { kIdeal, kTorch };
+enum class AllocatorKind { kIdeal, kTorch, kPacked };
 [[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
-  return kind == AllocatorKind::kIdeal ? "ideal" : "torch";
+  constexpr std::string_view kNames[] = {"ideal", "torch", "packed"};
+  return kNames[static_cast<int>(kind)];
 }
 
 struct ReportOptions {

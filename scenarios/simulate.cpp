@@ -26,16 +26,19 @@ RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& 
     return run(compiled.program, compiled.costs, allocator, scratch, options);
   };
   if (scenario.allocator == AllocatorKind::kIdeal) return go(IdealAllocator(capacity));
+  if (scenario.allocator == AllocatorKind::kPacked) {
+    return go(PackedAllocator(compiled.placement, capacity));
+  }
   return go(CachingAllocator(capacity));
 }
 
 // The least device capacity with which the program runs, retries and evictions allowed: between the
 // live bytes that cannot go and what a run without a limit reserves. Bisected to 1 MiB; the ideal
-// allocator without eviction needs exactly its peak.
+// allocator without eviction needs exactly its peak, a packed program its height.
 std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
                                const RunResult& unlimited) {
   std::int64_t high = unlimited.most_reserved;
-  const bool exact = scenario.allocator == AllocatorKind::kIdeal && compiled.eviction == nullptr;
+  const bool exact = scenario.allocator != AllocatorKind::kTorch && compiled.eviction == nullptr;
   std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
   Scratch scratch;
   while (high - low > kMiB.count) {

@@ -718,5 +718,7 @@ template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Sc
                        const RunOptions&);
 template RunResult run(const StepProgram&, const CostTable&, CachingAllocator&, Scratch&,
                        const RunOptions&);
+template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
+                       const RunOptions&);
 
 }  // namespace tidemark

@@ -16,6 +16,7 @@
 #include "sim/engine/cost_table.hpp"
 #include "sim/memory/caching_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
+#include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {

@@ -1,0 +1,174 @@
+#include "sim/memory/packing/greedy.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "sim/memory/packing/time_sections.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+// By buffer: the most bytes live at one instant of its life. A sparse table over the sections.
+std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
+  const TimeSections sections = time_sections(problem);
+  const auto count = static_cast<std::size_t>(sections.count);
+  std::vector<std::vector<std::int64_t>> most(1, std::vector<std::int64_t>(count + 1));
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    most[0][static_cast<std::size_t>(sections.spans[i].first)] += problem.buffers[i].size;
+    most[0][static_cast<std::size_t>(sections.spans[i].last)] -= problem.buffers[i].size;
+  }
+  std::partial_sum(most[0].begin(), most[0].end(), most[0].begin());
+  for (std::size_t width = 1; 2 * width <= count; width *= 2) {
+    const std::vector<std::int64_t>& half = most.back();
+    std::vector<std::int64_t> whole(count - 2 * width + 1);
+    for (std::size_t s = 0; s < whole.size(); ++s)
+      whole[s] = std::max(half[s], half[s + width]);
+    most.push_back(std::move(whole));
+  }
+  std::vector<std::int64_t> result;
+  for (const SectionSpan& span : sections.spans) {
+    const auto length = static_cast<unsigned>(span.last - span.first);
+    const auto level = static_cast<std::size_t>(std::bit_width(length) - 1);
+    const auto last = static_cast<std::size_t>(span.last) - (std::size_t{1} << level);
+    result.push_back(
+        std::max(most[level][static_cast<std::size_t>(span.first)], most[level][last]));
+  }
+  return result;
+}
+
+// Buffers placed so far in the order of their offsets, as columns that a scan runs through.
+struct Placed {
+  std::vector<std::int64_t> offset, end, lower, upper;
+
+  void reserve(std::size_t n) {
+    for (auto* column : {&offset, &end, &lower, &upper})
+      column->reserve(n);
+  }
+  void insert(const Buffer& b, std::int64_t at) {
+    const auto i = std::upper_bound(offset.begin(), offset.end(), at) - offset.begin();
+    offset.insert(offset.begin() + i, at);
+    end.insert(end.begin() + i, at + b.size);
+    lower.insert(lower.begin() + i, b.lower);
+    upper.insert(upper.begin() + i, b.upper);
+  }
+  [[nodiscard]] std::int64_t gap_for(const Buffer& b, Fit fit) const {
+    std::int64_t top = 0;
+    std::int64_t best = kMost;
+    std::int64_t best_gap = kMost;
+    for (std::size_t i = 0; i < offset.size(); ++i) {
+      if (lower[i] >= b.upper || upper[i] <= b.lower) continue;
+      const std::int64_t gap = offset[i] - top;
+      if (gap >= b.size && gap < best_gap) {
+        if (fit == Fit::kFirst) return top;
+        best = top;
+        best_gap = gap;
+      }
+      top = std::max(top, end[i]);
+    }
+    return best == kMost ? top : best;
+  }
+};
+
+}  // namespace
+
+std::string_view name_of(GreedyOrder order) {
+  constexpr std::string_view kNames[] = {"size", "duration", "area", "breadth", "end"};
+  return kNames[static_cast<int>(order)];
+}
+
+std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) {
+  const std::vector<Buffer>& buffers = problem.buffers;
+  using Key = std::pair<double, double>;  // decreasing; exact up to 2^53, which is enough to rank
+  std::vector<Key> keys;
+  const std::vector<std::int64_t> breadth =
+      order == GreedyOrder::kBreadth ? most_live_beside(problem) : std::vector<std::int64_t>();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const auto size = static_cast<double>(buffers[i].size);
+    const auto duration =
+        static_cast<double>(buffers[i].upper) - static_cast<double>(buffers[i].lower);
+    switch (order) {
+      case GreedyOrder::kSize:
+        keys.emplace_back(size, duration);
+        break;
+      case GreedyOrder::kDuration:
+        keys.emplace_back(duration, size);
+        break;
+      case GreedyOrder::kArea:
+        keys.emplace_back(size * duration, duration);
+        break;
+      case GreedyOrder::kBreadth:
+        keys.emplace_back(static_cast<double>(breadth[i]), size);
+        break;
+      case GreedyOrder::kEnd:
+        keys.emplace_back(static_cast<double>(buffers[i].upper), duration);
+        break;
+    }
+  }
+  std::vector<int> result(buffers.size());
+  std::iota(result.begin(), result.end(), 0);
+  std::stable_sort(result.begin(), result.end(), [&](int a, int b) {
+    return keys[static_cast<std::size_t>(a)] > keys[static_cast<std::size_t>(b)];
+  });
+  return result;
+}
+
+Packing place_in_order(const PackingProblem& problem, std::span<const int> order, Fit fit) {
+  Packing packing{.offsets = std::vector<std::int64_t>(problem.buffers.size())};
+  Placed placed;
+  placed.reserve(problem.buffers.size());
+  for (const int i : order) {
+    const Buffer& b = problem.buffers[static_cast<std::size_t>(i)];
+    if (b.size == 0) continue;
+    const std::int64_t at = placed.gap_for(b, fit);
+    packing.offsets[static_cast<std::size_t>(i)] = at;
+    placed.insert(b, at);
+  }
+  packing.height = height_of(problem, packing.offsets);
+  return packing;
+}
+
+Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit) {
+  return place_in_order(problem, greedy_order(problem, order), fit);
+}
+
+Packing pack_skyline(const PackingProblem& problem) {
+  // Candidates keep the order of their duration, so that the first of the lowest is the longest.
+  std::vector<int> left = greedy_order(problem, GreedyOrder::kDuration);
+  std::vector<std::int64_t> rests_at(left.size());  // by place in `left`
+  Packing packing{.offsets = std::vector<std::int64_t>(left.size())};
+  while (!left.empty()) {
+    const auto lowest = static_cast<std::size_t>(
+        std::min_element(rests_at.begin(), rests_at.end()) - rests_at.begin());
+    const auto chosen = static_cast<std::size_t>(left[lowest]);
+    const Buffer& b = problem.buffers[chosen];
+    const std::int64_t end = rests_at[lowest] + b.size;
+    packing.offsets[chosen] = rests_at[lowest];
+    packing.height = std::max(packing.height, end);
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(lowest));
+    rests_at.erase(rests_at.begin() + static_cast<std::ptrdiff_t>(lowest));
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const Buffer& other = problem.buffers[static_cast<std::size_t>(left[k])];
+      if (other.lower < b.upper && b.lower < other.upper) rests_at[k] = std::max(rests_at[k], end);
+    }
+  }
+  return packing;
+}
+
+Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound) {
+  Packing best = pack_skyline(problem);
+  for (const GreedyOrder order : kGreedyOrders) {
+    for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
+      if (best.height <= lower_bound) return best;
+      Packing packing = pack_greedily(problem, order, fit);
+      if (packing.height < best.height) best = std::move(packing);
+    }
+  }
+  return best;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,93 @@
+#include "sim/memory/packing/packed_allocator.hpp"
+
+#include <algorithm>
+
+#include "sim/memory/packing/greedy.hpp"
+
+namespace tidemark {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (std::max<std::int64_t>(bytes, 1) + kPackedAlignment - 1) / kPackedAlignment *
+         kPackedAlignment;
+}
+
+}  // namespace
+
+PackingProblem packing_problem(const StepProgram& program, std::vector<BlockId>& blocks) {
+  constexpr std::uint32_t kNone = Id<void>::kNone;
+  const auto end = static_cast<std::int64_t>(program.size());
+  PackingProblem problem;
+  blocks.clear();
+  IdVector<BlockId, std::uint32_t> buffer_of(program.blocks.size(), kNone);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const BlockId block(program.subject[i]);
+    if (program.opcode[i] == Opcode::kAllocate) {
+      if (program.blocks[block].tier != Tier::kDevice) continue;
+      buffer_of[block] = static_cast<std::uint32_t>(blocks.size());
+      problem.buffers.push_back({.lower = static_cast<std::int64_t>(i),
+                                 .upper = end,
+                                 .size = aligned(program.blocks[block].bytes.count)});
+      blocks.push_back(block);
+    } else if (program.opcode[i] == Opcode::kFree && buffer_of[block] != kNone) {
+      problem.buffers[buffer_of[block]].upper = static_cast<std::int64_t>(i);
+    }
+  }
+  return problem;
+}
+
+PackedPlacement place_program(const StepProgram& program) {
+  std::vector<BlockId> blocks;
+  const PackingProblem problem = packing_problem(program, blocks);
+  PackedPlacement placement;
+  placement.address = IdVector<BlockId, std::int64_t>(program.blocks.size(), -1);
+  placement.lower_bound = most_live_bytes(problem);
+  const Packing packing = best_greedy(problem, placement.lower_bound);
+  placement.height = packing.height;
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    placement.address[blocks[i]] = packing.offsets[i];
+  return placement;
+}
+
+void PackedAllocator::reserve(std::size_t blocks) {
+  size_.assign(blocks, 0);
+  late_.reserve(blocks);
+}
+
+bool PackedAllocator::in_use(std::int64_t begin, std::int64_t end) const {
+  return std::any_of(late_.begin(), late_.end(), [&](std::uint32_t late) {
+    const std::int64_t other = placement_.address[BlockId(late)];
+    return other < end && begin < other + size_[late];
+  });
+}
+
+Allocation PackedAllocator::allocate(BlockId block, std::int64_t bytes) {
+  const std::int64_t size = aligned(bytes);
+  const std::int64_t begin = placement_.address[block];
+  if (begin + size > capacity_ || in_use(begin, begin + size)) return {.ok = false};
+  const int taken = reserved_ == 0 ? 1 : 0;
+  reserved_ = std::min(placement_.height, capacity_);
+  size_[block.index()] = size;
+  allocated_ += size;
+  active_ += size;
+  return {.ok = true, .device_mallocs = taken};
+}
+
+void PackedAllocator::free(BlockId block) {
+  const auto late = std::find(late_.begin(), late_.end(), block.value);
+  const std::int64_t size = size_[block.index()];
+  active_ -= size;
+  if (late == late_.end()) {
+    allocated_ -= size;
+  } else {
+    late_.erase(late);
+  }
+  size_[block.index()] = 0;
+}
+
+void PackedAllocator::defer_free(BlockId block) {
+  allocated_ -= size_[block.index()];
+  late_.push_back(block.value);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,64 @@
+// A whole step program packed ahead of time, and the allocator that hands out what was planned.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/memory/allocator.hpp"
+#include "sim/memory/packing/problem.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+// Addresses of the program's device blocks; each is live from its allocation to its free in issue
+// order, or to the end. Sizes are rounded up to kPackedAlignment.
+struct PackedPlacement {
+  IdVector<BlockId, std::int64_t> address;  // -1: not of the device
+  std::int64_t height = 0;
+  std::int64_t lower_bound = 0;  // the most rounded bytes live at one instruction
+};
+
+// What cudaMalloc and PyTorch's allocator align to; vectorised kernels rely on it.
+inline constexpr std::int64_t kPackedAlignment = 512;
+
+// Intervals of instructions, in the order of the blocks; `blocks` receives which block each is.
+[[nodiscard]] PackingProblem packing_problem(const StepProgram& program,
+                                             std::vector<BlockId>& blocks);
+// The best of the greedy packings: milliseconds, where the search would take seconds.
+[[nodiscard]] PackedPlacement place_program(const StepProgram& program);
+
+// One region of the placement's height, taken at the first allocation. A block whose planned bytes
+// another stream still uses (its free waits for events) cannot be handed out: the caller waits for
+// the events and asks again. A placement higher than the capacity fails at the first block that
+// ends above it.
+class PackedAllocator {
+ public:
+  // `placement` must live longer.
+  PackedAllocator(const PackedPlacement& placement, Bytes capacity)
+      : placement_(placement), capacity_(capacity.count) {}
+
+  void reserve(std::size_t blocks);
+  Allocation allocate(BlockId block, std::int64_t bytes);
+  void free(BlockId block);
+  void defer_free(BlockId block);
+  int release_cached() { return 0; }
+  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
+  [[nodiscard]] std::int64_t active() const { return active_; }
+  [[nodiscard]] std::int64_t reserved() const { return reserved_; }
+  [[nodiscard]] std::int64_t address(BlockId block) const { return placement_.address[block]; }
+
+ private:
+  [[nodiscard]] bool in_use(std::int64_t begin, std::int64_t end) const;
+
+  const PackedPlacement& placement_;
+  std::int64_t capacity_;
+  std::int64_t allocated_ = 0;
+  std::int64_t active_ = 0;
+  std::int64_t reserved_ = 0;
+  std::vector<std::int64_t> size_;   // by block, rounded
+  std::vector<std::uint32_t> late_;  // blocks that wait for events
+};
+
+static_assert(Allocator<PackedAllocator>);
+
+}  // namespace tidemark

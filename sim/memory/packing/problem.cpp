@@ -1,0 +1,91 @@
+#include "sim/memory/packing/problem.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+namespace {
+
+// A buffer begins or ends; at one instant the ends come first, since lifetimes are half open.
+struct Change {
+  std::int64_t time = 0;
+  bool begins = false;
+  std::size_t buffer = 0;
+};
+
+std::vector<Change> changes_of(const PackingProblem& problem) {
+  std::vector<Change> changes;
+  changes.reserve(2 * problem.buffers.size());
+  for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
+    changes.push_back({problem.buffers[i].lower, true, i});
+    changes.push_back({problem.buffers[i].upper, false, i});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return a.time != b.time ? a.time < b.time
+                            : std::pair(a.begins, a.buffer) < std::pair(b.begins, b.buffer);
+  });
+  return changes;
+}
+
+}  // namespace
+
+std::int64_t most_live_bytes(const PackingProblem& problem) {
+  std::int64_t live = 0;
+  std::int64_t most = 0;
+  for (const Change& change : changes_of(problem)) {
+    const std::int64_t size = problem.buffers[change.buffer].size;
+    live += change.begins ? size : -size;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+std::int64_t height_of(const PackingProblem& problem, const std::vector<std::int64_t>& offsets) {
+  std::int64_t height = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    height = std::max(height, offsets[i] + problem.buffers[i].size);
+  }
+  return height;
+}
+
+std::optional<std::string> packing_fault(const PackingProblem& problem, const Packing& packing) {
+  const std::vector<std::int64_t>& offsets = packing.offsets;
+  if (offsets.size() != problem.buffers.size()) {
+    return fmt::format("{} offsets for {} buffers", offsets.size(), problem.buffers.size());
+  }
+  std::int64_t height = 0;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < 0) return fmt::format("buffer {} has the offset {}", i, offsets[i]);
+    height = std::max(height, offsets[i] + problem.buffers[i].size);
+  }
+  if (height != packing.height) {
+    return fmt::format("the height is {}, not {}", height, packing.height);
+  }
+  std::map<std::int64_t, std::size_t> occupied;  // first address -> buffer; never overlapping
+  for (const Change& change : changes_of(problem)) {
+    const std::size_t i = change.buffer;
+    const std::int64_t size = problem.buffers[i].size;
+    if (size == 0) continue;
+    if (!change.begins) {
+      occupied.erase(offsets[i]);
+      continue;
+    }
+    const auto above = occupied.lower_bound(offsets[i]);
+    if (above != occupied.end() && above->first < offsets[i] + size) {
+      return fmt::format("buffers {} and {} overlap", above->second, i);
+    }
+    if (above != occupied.begin()) {
+      const auto [begin, below] = *std::prev(above);
+      if (begin + problem.buffers[below].size > offsets[i]) {
+        return fmt::format("buffers {} and {} overlap", below, i);
+      }
+    }
+    occupied.emplace(offsets[i], i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tidemark

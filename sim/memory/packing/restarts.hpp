@@ -1,0 +1,50 @@
+// Orders for the restarts of the height search, on one independent part of a problem.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "sim/memory/packing/problem.hpp"
+#include "sim/memory/packing/time_sections.hpp"
+
+namespace tidemark {
+
+// Restart i of a search gets limit(i) nodes and rank(i): fixed orders first, then orders in which
+// the sections of time weigh most where the search has failed of late, with some noise.
+class Restarts {
+ public:
+  Restarts(const PackingProblem& problem, const TimeSections& sections);
+
+  [[nodiscard]] std::vector<int> next_rank();
+  [[nodiscard]] std::int64_t node_limit() const { return node_limit_; }  // of the last rank
+  void learn(const std::vector<std::int64_t>& failures, std::int64_t nodes);
+
+ private:
+  // What an order sorts by, decreasing.
+  enum class Key : std::uint8_t {
+    kWidth,  // duration
+    kArea,   // duration x size
+    kTotal,  // most live bytes beside the buffer
+    kSize,
+    kWorst,   // largest weight of its sections
+    kWeight,  // sum of the weights of its sections
+  };
+  static constexpr std::size_t kKeys = 6;
+  using Order = Key[3];
+  static const Order kFixed[];
+  static const Order kWeighted[];
+
+  void weigh();
+  [[nodiscard]] std::vector<int> rank_by(const Order& order, double noise);
+  [[nodiscard]] double uniform();  // of [0, 1)
+
+  std::vector<SectionSpan> spans_;
+  std::vector<double> weights_;      // by section
+  std::vector<double> keys_[kKeys];  // by buffer
+  std::mt19937_64 random_{1};
+  std::size_t restarts_ = 0;
+  std::int64_t node_limit_ = 0;
+};
+
+}  // namespace tidemark
