@@ -73,11 +73,11 @@ void run_ideal(benchmark::State& state) {
 }
 BENCHMARK(run_ideal)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
-void run_caching(benchmark::State& state) {
+void run_torch(benchmark::State& state) {
   const Step step(static_cast<int>(state.range(0)));
   Scratch scratch;
   for (auto _ : state) {
-    CachingAllocator allocator{Bytes(std::int64_t{1} << 60)};
+    TorchAllocator allocator{Bytes(std::int64_t{1} << 60)};
     allocator.reserve(step.program.blocks.size());
     scratch.prepare(step.program, true);
     benchmark::DoNotOptimize(run(step.program, step.costs, allocator, scratch,
@@ -86,7 +86,7 @@ void run_caching(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
 }
-BENCHMARK(run_caching)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(run_torch)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
 void lower_program(benchmark::State& state) {
   const Step step(static_cast<int>(state.range(0)));

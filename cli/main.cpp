@@ -12,6 +12,7 @@
 
 #include "cli/command.hpp"
 #include "cli/console.hpp"
+#include "cli/replay_allocator.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "tidemark/version.hpp"
@@ -20,7 +21,7 @@ namespace tidemark {
 namespace {
 
 using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
-                            DescribeCommand, GraphCommand, InitCommand>;
+                            DescribeCommand, GraphCommand, InitCommand, ReplayAllocatorCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
@@ -37,23 +38,31 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
 
+// "tidemark replay allocator"
+std::string command_line_of(const CLI::App& command) {
+  if (command.get_parent() == nullptr) return "tidemark";
+  return command_line_of(*command.get_parent()) + ' ' + command.get_name();
+}
+
 // A word on the command line that CLI11 does not know, with the nearest that it does.
 std::string explain_extra(const CLI::App& command, const std::string& word) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
+  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(child->get_name());
+  }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
   return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word), did_you_mean(name, known),
-                     command.get_parent() == nullptr ? std::string("tidemark")
-                                                     : "tidemark " + command.get_name());
+                     command_line_of(command));
 }
 
 // The command that was named, or the program itself.
 const CLI::App& parsed_command(const CLI::App& program) {
   const std::vector<CLI::App*> commands = program.get_subcommands();
-  return commands.empty() ? program : *commands.front();
+  return commands.empty() ? program : parsed_command(*commands.front());
 }
 
 // The first argument must be a command or an option; CLI11 would only say that it was unexpected.

@@ -59,7 +59,7 @@ class Engine {
   void issue();
   void allocate(BlockId block);
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
-  bool try_allocate(BlockId block, std::int64_t bytes);
+  bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
   void synchronize();
@@ -252,9 +252,12 @@ void Engine<A>::allocate(BlockId block) {
 }
 
 template <class A>
-bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes) {
-  const Allocation allocation = allocator_.allocate(block, std::max<std::int64_t>(bytes, 1));
-  host_ += allocation.device_mallocs * costs_.device_malloc.count();
+bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
+  bytes = std::max<std::int64_t>(bytes, 1);
+  const Allocation allocation =
+      again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+  host_ += allocation.device_mallocs * costs_.device_malloc.count() +
+           allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
   return allocation.ok;
 }
@@ -268,10 +271,8 @@ bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   synchronize();
   const int released = allocator_.release_cached();
   host_ += released * costs_.device_free.count();
-  if (try_allocate(block, bytes)) {
-    ++result_.retries;
-    return true;
-  }
+  ++result_.retries;
+  if (try_allocate(block, bytes, true)) return true;
   while (options_.eviction != nullptr && evict_one(bytes)) {
     if (try_allocate(block, bytes)) return true;
     allocator_.release_cached();
@@ -705,7 +706,9 @@ RunResult run(const StepProgram& program, const CostTable& costs, A& allocator, 
 
 template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
                        const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, CachingAllocator&, Scratch&,
+template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
+                       const RunOptions&);
+template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
                        const RunOptions&);
 
 }  // namespace tidemark

@@ -68,7 +68,7 @@ BfcChunk* BfcAllocator::allocate(std::int64_t bytes) {
   if (chunk == nullptr && extend(size)) chunk = find(size);
   if (chunk == nullptr && free_regions(size) && extend(size)) chunk = find(size);
   if (chunk == nullptr) return nullptr;
-  free_.erase(free_.iterator_to(*chunk));
+  erase_free(*chunk);
   if (chunk->size >= 2 * size || chunk->size - size >= largest_rest_) split(*chunk, size);
   chunk->in_use = true;
   allocated_ += chunk->size;
@@ -105,7 +105,7 @@ bool BfcAllocator::extend(std::int64_t size) {
   BfcChunk* chunk = arena_.take();
   chunk->size = bytes;
   chunk->address = address;
-  free_.insert(*chunk);
+  insert_free(*chunk);
   ++regions_;
   return true;
 }
@@ -113,23 +113,27 @@ bool BfcAllocator::extend(std::int64_t size) {
 // Gives back regions that are one free chunk, if that can make room for the request.
 bool BfcAllocator::free_regions(std::int64_t size) {
   if (!options_.garbage_collection) return false;
-  const auto is_region = [](const BfcChunk& chunk) {
-    return chunk.previous == nullptr && chunk.next == nullptr;
-  };
-  std::int64_t bytes = 0;
-  for (const BfcChunk& chunk : free_) {
-    if (is_region(chunk)) bytes += chunk.size;
-  }
+  const std::int64_t bytes = free_region_bytes_;
   if (bytes == 0 || size > limit_ - device_.used() + bytes) return false;
   for (auto it = free_.begin(); it != free_.end();) {
     BfcChunk& chunk = *it++;
-    if (!is_region(chunk)) continue;
-    free_.erase(free_.iterator_to(chunk));
+    if (!chunk.is_region()) continue;
+    erase_free(chunk);
     device_.free(chunk.size);
     --regions_;
     arena_.give_back(&chunk);
   }
   return true;
+}
+
+void BfcAllocator::insert_free(BfcChunk& chunk) {
+  if (chunk.is_region()) free_region_bytes_ += chunk.size;
+  free_.insert(chunk);
+}
+
+void BfcAllocator::erase_free(BfcChunk& chunk) {
+  if (chunk.is_region()) free_region_bytes_ -= chunk.size;
+  free_.erase(free_.iterator_to(chunk));
 }
 
 void BfcAllocator::split(BfcChunk& chunk, std::int64_t size) {
@@ -141,7 +145,7 @@ void BfcAllocator::split(BfcChunk& chunk, std::int64_t size) {
   if (chunk.next != nullptr) chunk.next->previous = rest;
   chunk.next = rest;
   chunk.size = size;
-  free_.insert(*rest);
+  insert_free(*rest);
 }
 
 void BfcAllocator::join(BfcChunk& left, BfcChunk& right) {
@@ -163,15 +167,15 @@ void BfcAllocator::free(BfcChunk& chunk) {
   chunk.deferred = false;
   BfcChunk* joined = &chunk;
   if (BfcChunk* next = chunk.next; next != nullptr && !next->in_use) {
-    free_.erase(free_.iterator_to(*next));
+    erase_free(*next);
     join(chunk, *next);
   }
   if (BfcChunk* previous = chunk.previous; previous != nullptr && !previous->in_use) {
-    free_.erase(free_.iterator_to(*previous));
+    erase_free(*previous);
     join(*previous, chunk);
     joined = previous;
   }
-  free_.insert(*joined);
+  insert_free(*joined);
 }
 
 double BfcAllocator::fragmentation() const {

@@ -37,6 +37,7 @@ struct BfcChunk
   BfcChunk* next = nullptr;
   bool in_use = false;
   bool deferred = false;  // freed by the program, but a stream may still use it
+  [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
 
   friend bool operator<(const BfcChunk& a, const BfcChunk& b) {
     return a.size != b.size ? a.size < b.size : a.address < b.address;
@@ -70,6 +71,8 @@ class BfcAllocator {
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
 
+  // Bytes of regions that are one free chunk.
+  [[nodiscard]] std::int64_t free_region_bytes() const { return free_region_bytes_; }
   // Share of the free bytes that are not in the largest free chunk, as TensorFlow reports it.
   [[nodiscard]] double fragmentation() const;
 
@@ -80,6 +83,8 @@ class BfcAllocator {
   [[nodiscard]] BfcChunk* find(std::int64_t size);
   [[nodiscard]] bool extend(std::int64_t size);
   [[nodiscard]] bool free_regions(std::int64_t size);
+  void insert_free(BfcChunk& chunk);
+  void erase_free(BfcChunk& chunk);
   void split(BfcChunk& chunk, std::int64_t size);
   void join(BfcChunk& left, BfcChunk& right);
 
@@ -92,6 +97,7 @@ class BfcAllocator {
   std::int64_t allocated_ = 0;
   std::int64_t active_ = 0;
   std::size_t regions_ = 0;
+  std::int64_t free_region_bytes_ = 0;
   BlockArena<BfcChunk> arena_;
   FreeSet free_;
   std::vector<BfcChunk*> chunk_of_;  // by block

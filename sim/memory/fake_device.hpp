@@ -13,20 +13,23 @@ class FakeDevice {
   static constexpr std::int64_t kFailed = -1;
   static constexpr std::int64_t kAlignment = std::int64_t{2} << 20;  // of addresses
 
-  explicit FakeDevice(Bytes capacity) : capacity_(capacity.count) {}
+  // `taken` of the capacity belong to others: the context, other processes.
+  explicit FakeDevice(Bytes capacity, Bytes taken = {})
+      : capacity_(capacity.count), available_(capacity.count - taken.count) {}
 
   // cudaMalloc: an address, or kFailed when the memory does not suffice.
   std::int64_t allocate(std::int64_t bytes) {
     ++mallocs_;
-    if (bytes > capacity_ - used_) return kFailed;
+    if (bytes > available_) return kFailed;
     const std::int64_t address = reserve_addresses(bytes);
-    if (address != kFailed) used_ += bytes;
+    if (address != kFailed) take(bytes);
     return address;
   }
   // cudaFree.
   void free(std::int64_t bytes) {
     ++frees_;
     used_ -= bytes;
+    available_ += bytes;
   }
   // cuMemAddressReserve: addresses without memory.
   std::int64_t reserve_addresses(std::int64_t bytes) {
@@ -41,20 +44,27 @@ class FakeDevice {
   // cuMemCreate and cuMemMap of the pages of one range, all or none.
   bool map(std::int64_t bytes) {
     ++mallocs_;
-    if (bytes > capacity_ - used_) return false;
-    used_ += bytes;
+    if (bytes > available_) return false;
+    take(bytes);
     return true;
   }
   void unmap(std::int64_t bytes) { free(bytes); }
 
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  [[nodiscard]] std::int64_t available() const { return available_; }
   [[nodiscard]] std::int64_t used() const { return used_; }
   // Calls that asked for memory, failed ones included, and that returned some.
   [[nodiscard]] std::int64_t mallocs() const { return mallocs_; }
   [[nodiscard]] std::int64_t frees() const { return frees_; }
 
  private:
+  void take(std::int64_t bytes) {
+    used_ += bytes;
+    available_ -= bytes;
+  }
+
   std::int64_t capacity_;
+  std::int64_t available_;
   std::int64_t used_ = 0;
   std::int64_t next_address_ = 0;
   std::int64_t mallocs_ = 0;

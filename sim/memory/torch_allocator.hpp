@@ -11,9 +11,11 @@ namespace tidemark {
 
 class TorchAllocator {
  public:
-  // `capacity`: bytes that cudaMalloc can hand out to this process, the context not included.
-  explicit TorchAllocator(Bytes capacity, const TorchAllocatorOptions& options = {})
-      : core_(capacity, options), stream_(core_.stream(0)) {}
+  // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
+  // beside them, for its context.
+  explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {},
+                          Bytes taken = {})
+      : core_(usable + taken, options, taken), stream_(core_.stream(0)) {}
 
   void reserve(std::size_t blocks) {
     core_.reserve(blocks);

@@ -30,9 +30,10 @@ std::int64_t round_to_division(std::int64_t size, std::int64_t divisions) {
 
 }  // namespace
 
-TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options)
+TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options,
+                                             Bytes taken)
     : options_(options),
-      device_(capacity),
+      device_(capacity, taken),
       allowed_(capacity.count),
       rounds_to_divisions_(std::any_of(options.roundup_power2_divisions.begin(),
                                        options.roundup_power2_divisions.end(),
@@ -125,7 +126,7 @@ TorchBlock* TorchCachingAllocator::allocate_again(std::int64_t bytes, TorchStrea
 void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream stream) {
   const Request request = request_for(bytes, stream);
   ++statistics_.num_ooms;
-  const std::int64_t device_free = device_.capacity() - device_.used();
+  const std::int64_t device_free = device_.available();
   note(SegmentAction::kOutOfMemory, device_free, request.size, stream);
   out_of_memory_ = {.segment = request.segment,
                     .capacity = device_.capacity(),

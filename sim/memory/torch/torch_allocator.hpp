@@ -66,7 +66,9 @@ class TorchCachingAllocator {
   // PyTorch refuses larger requests before it looks at its pools.
   static constexpr std::int64_t kLargestRequest = (std::int64_t{1} << 60) - 1;
 
-  TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options);
+  // `taken` bytes of the device's `capacity` are not PyTorch's to have: its context, other
+  // processes.
+  TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options, Bytes taken = {});
   TorchCachingAllocator(const TorchCachingAllocator&) = delete;
   TorchCachingAllocator& operator=(const TorchCachingAllocator&) = delete;
 
