@@ -140,6 +140,18 @@ std::vector<Figure> engine_figures() {
                        .unit = "",
                        .required = "0"});
     benchmark::DoNotOptimize(result.live.bytes);
+    TorchAllocator torch{Bytes(std::int64_t{1} << 60)};
+    torch.reserve(step.program.blocks.size());
+    scratch.prepare(step.program, true);
+    const std::size_t before_torch = allocation_count();
+    const RunResult torch_result = run(step.program, step.costs, torch, scratch,
+                                       {.host_capacity = kGiB, .record_events = true});
+    const std::size_t inside_torch = allocation_count() - before_torch;
+    figures.push_back({.name = "engine.allocations_inside_run_torch",
+                       .value = static_cast<double>(inside_torch),
+                       .unit = "",
+                       .required = "0"});
+    benchmark::DoNotOptimize(torch_result.live.bytes);
     figures.push_back({.name = "engine.instructions", .value = count, .unit = ""});
     figures.push_back(
         {.name = "engine.bytes_per_instruction",

@@ -20,6 +20,7 @@ struct Figure {
 // Each file of benchmarks offers its figures.
 std::vector<Figure> engine_figures();
 std::vector<Figure> pipeline_figures();
+std::vector<Figure> allocator_figures();
 
 // Calls of operator new so far, in the whole program.
 std::size_t allocation_count();

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--json") {
     nlohmann::ordered_json document;
     for (const auto& figures :
-         {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures()}) {
+         {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
+          tidemark::bench::allocator_figures()}) {
       for (const tidemark::bench::Figure& figure : figures) {
         auto& entry = document["figures"][figure.name];
         entry["value"] = figure.value;
