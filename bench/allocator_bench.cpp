@@ -4,9 +4,8 @@
 #include <random>
 #include <vector>
 
-#include <unistd.h>
-
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include "bench/figures.hpp"
 #include "sim/memory/bfc_allocator.hpp"
@@ -114,8 +113,7 @@ double file_rate(const std::vector<Call>& calls, bool answers) {
   const double seconds = median_seconds(5, [&] {
     std::optional<WholeFile> rows;
     if (answers) rows.emplace(out);
-    const ReplayResult result =
-        replay_trace(trace, {.capacity = kDevice}, rows ? &*rows : nullptr);
+    const ReplayResult result = replay_trace(trace, {.capacity = kDevice}, rows ? &*rows : nullptr);
     benchmark::DoNotOptimize(result.rows);
     if (rows) rows->commit();
   });
@@ -153,8 +151,8 @@ std::vector<Figure> allocator_figures() {
     figures.push_back({.name = name, .value = rate, .unit = "1/s", .required = required});
   };
   add("allocator.torch.events_per_second", torch_rate(calls, ""), ">= 3e6");
-  add("allocator.torch_expandable.events_per_second",
-      torch_rate(calls, "expandable_segments:True"), ">= 3e6");
+  add("allocator.torch_expandable.events_per_second", torch_rate(calls, "expandable_segments:True"),
+      ">= 3e6");
   const double bfc = median_seconds(9, [&] {
     BfcDriver driver;
     make(driver, calls);

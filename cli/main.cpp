@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -65,17 +66,25 @@ const CLI::App& parsed_command(const CLI::App& program) {
   return commands.empty() ? program : parsed_command(*commands.front());
 }
 
-// The first argument must be a command or an option; CLI11 would only say that it was unexpected.
-void check_command_word(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().starts_with('-')) return;
+// The first argument must be a command or an option, and after a command that has commands of its
+// own another must follow; CLI11 would only say that something was unexpected.
+void check_command_word(const CLI::App& program, std::span<const std::string> arguments) {
+  if (!arguments.empty() && arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
+    if (arguments.empty() || names.back() != arguments.front()) continue;
+    const bool has_own = !command->get_subcommands([](const CLI::App*) { return true; }).empty();
+    if (has_own) check_command_word(*command, arguments.subspan(1));
+    return;
+  }
+  if (arguments.empty()) {
+    throw UserError(fmt::format("{} needs one of its commands: {}", command_line_of(program),
+                                fmt::join(names, ", ")));
   }
   const std::string& word = arguments.front();
-  if (std::find(names.begin(), names.end(), word) != names.end()) return;
   std::string hint = did_you_mean(word, names);
-  if (hint.empty() && word.find('.') != std::string::npos) {
+  if (hint.empty() && word.find('.') != std::string::npos && program.get_parent() == nullptr) {
     hint = fmt::format("; to simulate a scenario: tidemark run {}", excerpt(word));
   }
   throw UserError(fmt::format("unknown command {}{}\ncommands: {}", tidemark::quoted(word), hint,

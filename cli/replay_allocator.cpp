@@ -51,7 +51,8 @@ std::optional<double> fraction_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
   const auto value = number<double>("memory-fraction", text, kExpected);
   if (value > 0 && value <= 1) return value;
-  refuse("memory-fraction", fmt::format("expected {}, found {}", kExpected, tidemark::quoted(text)));
+  refuse("memory-fraction",
+         fmt::format("expected {}, found {}", kExpected, tidemark::quoted(text)));
 }
 
 template <class F>
@@ -66,7 +67,7 @@ auto for_option(std::string_view option, F&& parse) {
 ReplayOptions options_of(const ReplayAllocatorCommand& command) {
   ReplayOptions options{.allocator = allocator_called(command.allocator)};
   options.capacity = for_option("capacity", [&] { return parse_bytes(command.capacity); });
-  if (options.capacity.count > kLargestCapacity) refuse("capacity", "is more than 1 EiB");
+  if (options.capacity.count > kLargestCapacity) refuse("capacity", "is more than 2^60 bytes");
   const bool torch = options.allocator == ReplayAllocator::kTorch;
   if (!torch && !command.conf.empty()) refuse("conf", "only the allocator torch has it");
   if (!torch && !command.layout.empty()) refuse("layout", "only the allocator torch has it");
@@ -167,14 +168,15 @@ std::string table_of(const ReplayResult& result) {
   const TorchStatistics& s = result.statistics;
   Table table({{""}, {"peak", Align::kRight}, {"at the end", Align::kRight}});
   const auto bytes = [&](const char* name, const TorchStatistic& statistic) {
-    table.add_row({{name}, {format_bytes(Bytes(statistic.peak))},
-                   {format_bytes(Bytes(statistic.current))}});
+    table.add_row(
+        {{name}, {format_bytes(Bytes(statistic.peak))}, {format_bytes(Bytes(statistic.current))}});
   };
   bytes("allocated", s.allocated_bytes.all);
   bytes("active", s.active_bytes.all);
   bytes("reserved", s.reserved_bytes.all);
   bytes("inactive split", s.inactive_split_bytes.all);
-  table.add_row({{"segments"}, {fmt::format("{}", s.segment.all.peak)},
+  table.add_row({{"segments"},
+                 {fmt::format("{}", s.segment.all.peak)},
                  {fmt::format("{}", s.segment.all.current)}});
   table.add_row({{"live, rounded to 512 B"}, {format_bytes(Bytes(result.peak_live_512))}, {""}});
   std::string text = table.text();
@@ -223,6 +225,10 @@ Example:
 
 int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   const ReplayOptions options = options_of(*this);
+  if (trace.ends_with(".pickle") || trace.ends_with(".pkl")) {
+    throw UserError({.file = trace}, {},
+                    "snapshots of PyTorch cannot be replayed yet; a trace is CSV");
+  }
   std::optional<WholeFile> rows;
   std::optional<WholeFile> segments;
   if (!csv.empty()) rows.emplace(csv);

@@ -24,8 +24,8 @@ std::int64_t share_of(std::int64_t bytes, double share) {
 BfcOptions decode_bfc_options(const Decoder& allocator) {
   BfcOptions options;
   options.allow_growth = allocator.optional<bool>("allow_growth", options.allow_growth);
-  options.memory_fraction = allocator.optional<double>(
-      "memory_fraction", options.memory_fraction, {.low = 0, .high = 1, .low_excluded = true});
+  options.memory_fraction = allocator.optional<double>("memory_fraction", options.memory_fraction,
+                                                       {.low = 0, .high = 1, .low_excluded = true});
   options.fragmentation_fraction = allocator.optional<double>(
       "fragmentation_fraction", options.fragmentation_fraction, between(0, 1));
   options.garbage_collection =
@@ -71,6 +71,7 @@ BfcChunk* BfcAllocator::allocate(std::int64_t bytes) {
   erase_free(*chunk);
   if (chunk->size >= 2 * size || chunk->size - size >= largest_rest_) split(*chunk, size);
   chunk->in_use = true;
+  chunk->requested = bytes;
   allocated_ += chunk->size;
   active_ += chunk->size;
   return chunk;
@@ -89,7 +90,8 @@ bool BfcAllocator::extend(std::int64_t size) {
   const std::int64_t available = limit_ - device_.used();
   if (size > available) return false;
   const bool doubles = next_region_ < size;
-  while (next_region_ < size) next_region_ *= 2;
+  while (next_region_ < size)
+    next_region_ *= 2;
   std::int64_t bytes = std::min(next_region_, available) / kMinAllocation * kMinAllocation;
   std::int64_t address = device_.allocate(bytes);
   if (address == FakeDevice::kFailed && !has_backed_off_) {

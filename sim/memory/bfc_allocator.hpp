@@ -1,6 +1,6 @@
 // The best-fit-with-coalescing allocator of TensorFlow and XLA (tsl/framework/bfc_allocator.cc):
-// 256-byte rounding, the smallest adequate free chunk, splitting, joining free neighbours at a free,
-// and regions that are taken all at once or grow by doubling.
+// 256-byte rounding, the smallest adequate free chunk, splitting, joining free neighbours at a
+// free, and regions that are taken all at once or grow by doubling.
 //
 // TensorFlow files free chunks into 21 bins of 256 << bin bytes, sorted by size and then address,
 // and looks from the bin of the request upwards: together that is one set in the same order.
@@ -28,13 +28,13 @@ struct BfcOptions {
 [[nodiscard]] BfcOptions decode_bfc_options(const Decoder& allocator);
 
 struct BfcChunk
-    : boost::intrusive::set_base_hook<
-          boost::intrusive::optimize_size<true>,
-          boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+    : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
+                                      boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   std::int64_t size = 0;
   std::int64_t address = 0;
   BfcChunk* previous = nullptr;  // neighbours in the region
   BfcChunk* next = nullptr;
+  std::int64_t requested = 0;  // of the last owner, before rounding
   bool in_use = false;
   bool deferred = false;  // freed by the program, but a stream may still use it
   [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
@@ -77,8 +77,7 @@ class BfcAllocator {
   [[nodiscard]] double fragmentation() const;
 
  private:
-  using FreeSet =
-      boost::intrusive::set<BfcChunk, boost::intrusive::constant_time_size<false>>;
+  using FreeSet = boost::intrusive::set<BfcChunk, boost::intrusive::constant_time_size<false>>;
 
   [[nodiscard]] BfcChunk* find(std::int64_t size);
   [[nodiscard]] bool extend(std::int64_t size);
@@ -91,8 +90,8 @@ class BfcAllocator {
   BfcOptions options_;
   FakeDevice device_;
   std::int64_t limit_;
-  std::int64_t largest_rest_;     // of a chunk that is handed out whole, less one byte
-  std::int64_t next_region_;      // bytes
+  std::int64_t largest_rest_;  // of a chunk that is handed out whole, less one byte
+  std::int64_t next_region_;   // bytes
   bool has_backed_off_ = false;
   std::int64_t allocated_ = 0;
   std::int64_t active_ = 0;

@@ -13,8 +13,7 @@ class TorchAllocator {
  public:
   // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
   // beside them, for its context.
-  explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {},
-                          Bytes taken = {})
+  explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
       : core_(usable + taken, options, taken), stream_(core_.stream(0)) {}
 
   void reserve(std::size_t blocks) {

@@ -8,8 +8,8 @@ namespace {
 
 // c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
 constexpr std::int64_t kMinBlockSize = 512;
-constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;    // largest block of a small pool
-constexpr std::int64_t kSmallBuffer = std::int64_t{2} << 20;  // segment of a small pool
+constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;     // largest block of a small pool
+constexpr std::int64_t kSmallBuffer = std::int64_t{2} << 20;   // segment of a small pool
 constexpr std::int64_t kLargeBuffer = std::int64_t{20} << 20;  // segment below kMinLargeAlloc
 constexpr std::int64_t kMinLargeAlloc = std::int64_t{10} << 20;
 constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;  // of larger segments
@@ -41,8 +41,8 @@ TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocato
       collects_garbage_(options.memory_fraction.has_value() &&
                         options.garbage_collection_threshold > 0) {
   if (options.memory_fraction) {
-    allowed_ = static_cast<std::int64_t>(*options.memory_fraction *
-                                         static_cast<double>(capacity.count));
+    allowed_ =
+        static_cast<std::int64_t>(*options.memory_fraction * static_cast<double>(capacity.count));
   }
 }
 
@@ -151,8 +151,8 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
       const bool grows = block.next != nullptr && !block.next->mapped;
       return block.size + (grows ? block.next->size : 0);
     };
-    for (auto next = std::next(found); found->is_expandable() && next != free.end() &&
-                                       growable(*next) < growable(*found);
+    for (auto next = std::next(found);
+         found->is_expandable() && next != free.end() && growable(*next) < growable(*found);
          ++next) {
       found = next;
     }
@@ -314,8 +314,7 @@ TorchBlock* TorchCachingAllocator::new_block_between(TorchBlock* previous, Torch
 void TorchCachingAllocator::note(SegmentAction action, std::int64_t address, std::int64_t size,
                                  TorchStream stream) {
   if (!records_segment_events_) return;
-  segment_events_.push_back(
-      {.action = action, .address = address, .size = size, .stream = stream});
+  segment_events_.push_back({.action = action, .address = address, .size = size, .stream = stream});
 }
 
 }  // namespace tidemark

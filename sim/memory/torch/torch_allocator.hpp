@@ -116,9 +116,9 @@ class TorchCachingAllocator {
   static constexpr std::uint32_t kNoLink = 0;
 
   using FreeSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchBySize>,
-                                 boost::intrusive::constant_time_size<false>>;
+                                        boost::intrusive::constant_time_size<false>>;
   using UnmappedSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchByAddress>,
-                                     boost::intrusive::constant_time_size<false>>;
+                                            boost::intrusive::constant_time_size<false>>;
 
   // Blocks of one size class on one stream.
   struct Pool {

@@ -16,7 +16,7 @@ using TorchStream = std::uint32_t;  // dense index of a stream; TorchCachingAllo
 //   range    |  a  | free | unmapped address space ...
 struct TorchBlock
     : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
-                               boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+                                      boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   std::int64_t size = 0;
   std::int64_t address = 0;
   TorchBlock* previous = nullptr;

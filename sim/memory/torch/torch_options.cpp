@@ -121,9 +121,10 @@ class Intervals {
  public:
   void set(std::int64_t mebibytes, std::int64_t divisions) {
     if (!is_power_of_two(mebibytes)) {
-      refuse(fmt::format("roundup_power2_divisions: intervals must be a power of two in MiB, found "
-                         "{}",
-                         mebibytes));
+      refuse(
+          fmt::format("roundup_power2_divisions: intervals must be a power of two in MiB, found "
+                      "{}",
+                      mebibytes));
     }
     check_division(divisions, true);
     const int exponent = std::countr_zero(static_cast<std::uint64_t>(mebibytes));
@@ -170,21 +171,21 @@ Divisions read_divisions(Pieces& pieces) {
 
 double check_threshold(double value) {
   if (!(value > 0 && value < 1)) {
-    refuse(fmt::format("garbage_collection_threshold: must be above 0 and below 1, found {}",
-                       value));
+    refuse(
+        fmt::format("garbage_collection_threshold: must be above 0 and below 1, found {}", value));
   }
   return value;
 }
 
 [[noreturn]] void refuse_option(const std::string& name) {
   const std::vector<std::string> known{
-      "max_split_size_mb",          "garbage_collection_threshold",  "roundup_power2_divisions",
-      "expandable_segments",        "release_lock_on_cudamalloc",    "backend",
+      "max_split_size_mb",           "garbage_collection_threshold", "roundup_power2_divisions",
+      "expandable_segments",         "release_lock_on_cudamalloc",   "backend",
       "pinned_num_register_threads", "pinned_use_cuda_host_register"};
   const std::vector<std::string> newer{
-      "max_non_split_rounding_mb", "per_process_memory_fraction", "large_segment_size_mb",
-      "graph_capture_record_stream_reuse", "pinned_use_background_threads",
-      "pinned_reserve_segment_size_mb"};
+      "max_non_split_rounding_mb",     "per_process_memory_fraction",
+      "large_segment_size_mb",         "graph_capture_record_stream_reuse",
+      "pinned_use_background_threads", "pinned_reserve_segment_size_mb"};
   if (std::find(newer.begin(), newer.end(), name) != newer.end()) {
     refuse(fmt::format("option '{}' is of a newer PyTorch; {} does not know it", name,
                        kTorchAllocatorVersion));
@@ -219,7 +220,8 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
     }
   } else if (name == "backend") {
     const std::string backend = value();
-    if (backend == "cudaMallocAsync") refuse("backend: cudaMallocAsync is not modelled, only native");
+    if (backend == "cudaMallocAsync")
+      refuse("backend: cudaMallocAsync is not modelled, only native");
     if (backend != "native") {
       refuse(fmt::format("backend: expected native, found {}", quoted(backend)));
     }
@@ -305,8 +307,8 @@ TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
   }
   options.expandable_segments =
       allocator.optional<bool>("expandable_segments", options.expandable_segments);
-  if (const auto fraction = allocator.maybe<double>(
-          "memory_fraction", {.low = 0, .high = 1, .low_excluded = true})) {
+  if (const auto fraction =
+          allocator.maybe<double>("memory_fraction", {.low = 0, .high = 1, .low_excluded = true})) {
     options.memory_fraction = fraction;
   }
   return options;

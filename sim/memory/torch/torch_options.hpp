@@ -30,7 +30,8 @@ struct TorchAllocatorOptions {
   bool expandable_segments = false;
   std::optional<double> memory_fraction;  // of the device; what PyTorch may reserve
   // Accepted by PyTorch without effect on where memory goes, so only checked:
-  // release_lock_on_cudamalloc, pinned_use_cuda_host_register, pinned_num_register_threads, backend.
+  // release_lock_on_cudamalloc, pinned_use_cuda_host_register, pinned_num_register_threads,
+  // backend.
 };
 
 // Reads "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]". Throws

@@ -90,7 +90,8 @@ void TorchCachingAllocator::empty_cache() {
 // Every free block that is a whole segment, of all streams; whole free pages of expandable ranges.
 void TorchCachingAllocator::release_cached() {
   for (const std::size_t pool : {std::size_t{1}, std::size_t{0}}) {  // large blocks first
-    for (TorchStream s : by_handle_) release_pool(streams_[s].pools[pool]);
+    for (TorchStream s : by_handle_)
+      release_pool(streams_[s].pools[pool]);
   }
 }
 

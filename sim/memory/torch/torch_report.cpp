@@ -32,9 +32,8 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
     }
     segments.push_back(std::move(segment));
   });
-  std::sort(segments.begin(), segments.end(), [](const TorchSegment& a, const TorchSegment& b) {
-    return a.address < b.address;
-  });
+  std::sort(segments.begin(), segments.end(),
+            [](const TorchSegment& a, const TorchSegment& b) { return a.address < b.address; });
   return segments;
 }
 

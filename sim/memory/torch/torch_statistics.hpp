@@ -41,7 +41,7 @@ struct TorchStatistics {
   TorchPoolStatistic reserved_bytes;
   TorchPoolStatistic active_bytes;
   TorchPoolStatistic inactive_split_bytes;
-  TorchPoolStatistic requested_bytes;  // before rounding; falls when a free is complete
+  TorchPoolStatistic requested_bytes;   // before rounding; falls when a free is complete
   TorchStatistic oversize_allocations;  // of at least max_split_size
   TorchStatistic oversize_segments;
   std::int64_t num_alloc_retries = 0;

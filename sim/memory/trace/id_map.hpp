@@ -23,7 +23,8 @@ class IdMap {
     if (V* found = find(key)) return *found;
     if (4 * (count_ + 1) > 3 * entries_.size()) grow();
     std::size_t at = home(key);
-    while (entries_[at].key != kEmpty) at = (at + 1) & mask();
+    while (entries_[at].key != kEmpty)
+      at = (at + 1) & mask();
     ++count_;
     entries_[at].key = key;
     return entries_[at].value;
@@ -65,11 +66,13 @@ class IdMap {
     std::vector<Entry> old(entries_.empty() ? kFirstSize : 2 * entries_.size());
     old.swap(entries_);
     shift_ = 64;
-    for (std::size_t size = entries_.size(); size > 1; size /= 2) --shift_;
+    for (std::size_t size = entries_.size(); size > 1; size /= 2)
+      --shift_;
     for (Entry& entry : old) {
       if (entry.key == kEmpty) continue;
       std::size_t at = home(entry.key);
-      while (entries_[at].key != kEmpty) at = (at + 1) & mask();
+      while (entries_[at].key != kEmpty)
+        at = (at + 1) & mask();
       entries_[at] = std::move(entry);
     }
   }

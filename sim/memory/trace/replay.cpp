@@ -37,9 +37,9 @@ class RowWriter {
   void write(const TraceRow& row, std::int64_t address, const ReplayState& state) {
     if (file_ == nullptr) return;
     const std::array<std::int64_t, 11> fields{
-        row.id,       row.bytes,    row.stream,           address,        state.allocated,
-        state.reserved, state.active, state.inactive_split, state.segments, state.retries,
-        state.ooms};
+        row.id,          row.bytes,      row.stream,   address,
+        state.allocated, state.reserved, state.active, state.inactive_split,
+        state.segments,  state.retries,  state.ooms};
     char* at = text_.data();
     *at++ = static_cast<char>(row.op);
     for (std::int64_t field : fields) {
@@ -185,9 +185,8 @@ bool Replay<Target>::record_stream(const TraceRow& row) {
 template <class Target>
 void Replay<Target>::begin_step(const TraceRow& row) {
   const ReplayState state = target_.state();
-  result_.steps.push_back({.step = row.id,
-                           .reserved_at_start = state.reserved,
-                           .allocated_at_start = state.allocated});
+  result_.steps.push_back(
+      {.step = row.id, .reserved_at_start = state.reserved, .allocated_at_start = state.allocated});
 }
 
 template <class Target>

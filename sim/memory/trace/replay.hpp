@@ -71,7 +71,7 @@ struct ReplayedSegmentEvent {
 
 struct ReplayResult {
   std::int64_t rows = 0;
-  TorchStatistics statistics;  // of bfc and ideal: what they have of it
+  TorchStatistics statistics;      // of bfc and ideal: what they have of it
   std::int64_t peak_live_512 = 0;  // live requests rounded to 512 bytes: no allocator needs less
   std::string oom_message;         // of the first failure; empty when there was none
   ReplayState final_state;

@@ -39,7 +39,11 @@ void TorchTarget::finish(ReplayResult& result, bool layout) const {
   }
 }
 
-void SampledStatistics::sample(const ReplayState& state) {
+void SampledStatistics::sample(const ReplayState& state, std::int64_t requested) {
+  if (requested != 0) {
+    statistics.requested_bytes.all.add(requested);
+    statistics.allocation.all.add(requested > 0 ? 1 : -1);
+  }
   move(statistics.allocated_bytes, last.allocated, state.allocated);
   move(statistics.reserved_bytes, last.reserved, state.reserved);
   move(statistics.active_bytes, last.active, state.active);
@@ -52,9 +56,9 @@ void SampledStatistics::sample(const ReplayState& state) {
 void BfcTarget::note_failure(std::int64_t bytes) {
   ++ooms_;
   if (!message_.empty()) return;
-  message_ = fmt::format("out of memory: {} were requested; {} are allocated, {} are reserved",
-                         torch_size(bytes), torch_size(bfc_.allocated()),
-                         torch_size(bfc_.reserved()));
+  message_ =
+      fmt::format("out of memory: {} were requested; {} are allocated, {} are reserved",
+                  torch_size(bytes), torch_size(bfc_.allocated()), torch_size(bfc_.reserved()));
 }
 
 void BfcTarget::finish(ReplayResult& result, bool /*layout*/) const {
@@ -69,7 +73,7 @@ IdealTarget::Handle IdealTarget::allocate(std::int64_t bytes, std::int64_t /*str
       message_ = fmt::format("out of memory: {} were requested, {} are live", torch_size(bytes),
                              torch_size(live_));
     }
-    sampled_.sample(state());
+    sampled_.sample(state(), 0);
     return 0;
   }
   if (unused_.empty()) {
@@ -80,7 +84,7 @@ IdealTarget::Handle IdealTarget::allocate(std::int64_t bytes, std::int64_t /*str
   unused_.pop_back();
   sizes_[slot] = bytes;
   live_ += bytes;
-  sampled_.sample(state());
+  sampled_.sample(state(), bytes);
   return slot;
 }
 

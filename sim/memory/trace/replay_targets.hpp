@@ -80,7 +80,8 @@ struct SampledStatistics {
   TorchStatistics statistics;
   ReplayState last;
 
-  void sample(const ReplayState& state);
+  // `requested`: by which the live requests changed; negative for a free.
+  void sample(const ReplayState& state, std::int64_t requested);
 };
 
 class BfcTarget {
@@ -91,15 +92,15 @@ class BfcTarget {
 
   void tick() {}
   Handle allocate(std::int64_t bytes, std::int64_t /*stream*/) {
-    Handle chunk =
-        bytes > TorchCachingAllocator::kLargestRequest ? nullptr : bfc_.allocate(bytes);
+    Handle chunk = bytes > TorchCachingAllocator::kLargestRequest ? nullptr : bfc_.allocate(bytes);
     if (chunk == nullptr) note_failure(bytes);
-    sampled_.sample(state());
+    sampled_.sample(state(), chunk == nullptr ? 0 : bytes);
     return chunk;
   }
   void free(Handle chunk) {
+    const std::int64_t requested = chunk->requested;
     bfc_.free(*chunk);
-    sampled_.sample(state());
+    sampled_.sample(state(), -requested);
   }
   void record_stream(Handle /*chunk*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
@@ -137,7 +138,7 @@ class IdealTarget {
   void free(Handle slot) {
     live_ -= sizes_[slot];
     unused_.push_back(slot);
-    sampled_.sample(state());
+    sampled_.sample(state(), -sizes_[slot]);
   }
   void record_stream(Handle /*slot*/, std::int64_t /*stream*/) {}
   void empty_cache() {}

@@ -1,13 +1,12 @@
 #include "sim/memory/trace/text_file.hpp"
 
-#include <unistd.h>
-#include <zlib.h>
-
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
 
 namespace tidemark {
 namespace {

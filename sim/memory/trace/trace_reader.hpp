@@ -51,10 +51,10 @@ class TraceReader {
 
   LineReader lines_;
   std::string_view line_;
-  std::array<std::size_t, kFields> column_{};         // of the file, by field
-  std::size_t columns_ = 0;                           // up to the last one that is needed
-  std::array<std::string_view, kFields> text_{};      // of the last row
-  std::array<std::size_t, kFields> offset_{};         // in the line
+  std::array<std::size_t, kFields> column_{};     // of the file, by field
+  std::size_t columns_ = 0;                       // up to the last one that is needed
+  std::array<std::string_view, kFields> text_{};  // of the last row
+  std::array<std::size_t, kFields> offset_{};     // in the line
 };
 
 }  // namespace tidemark

@@ -68,12 +68,13 @@ void torture(const Options& given, unsigned seed, Bytes capacity) {
   std::int64_t clock = 0;
   for (int i = 0; i < 3000; ++i) {
     ++clock;
-    for (TorchStream s : streams) torch.timeline(s) = {.issued = clock, .ended = clock - 40};
+    for (TorchStream s : streams)
+      torch.timeline(s) = {.issued = clock, .ended = clock - 40};
     const auto action = random() % 100;
     if (action < 50) {
       const double exponent = std::uniform_real_distribution<double>(6, 27)(random);
-      TorchBlock* block = torch.allocate(static_cast<std::int64_t>(std::exp2(exponent)),
-                                         any_stream());
+      TorchBlock* block =
+          torch.allocate(static_cast<std::int64_t>(std::exp2(exponent)), any_stream());
       if (block != nullptr) live.push_back(block);
     } else if (action < 98 && !live.empty()) {
       std::swap(live[random() % live.size()], live.back());
@@ -88,7 +89,8 @@ void torture(const Options& given, unsigned seed, Bytes capacity) {
     }
     if (i % 7 == 0) check_layout(torch);
   }
-  for (TorchBlock* block : live) torch.free(*block);
+  for (TorchBlock* block : live)
+    torch.free(*block);
   torch.empty_cache();
   check_layout(torch);
   CHECK(torch.statistics().active_bytes.all.current == 0);

@@ -1,6 +1,6 @@
-#include <doctest/doctest.h>
-
 #include "sim/memory/bfc_allocator.hpp"
+
+#include <doctest/doctest.h>
 
 using namespace tidemark;
 

@@ -1,8 +1,8 @@
+#include "sim/memory/torch/torch_allocator.hpp"
+
 #include <vector>
 
 #include <doctest/doctest.h>
-
-#include "sim/memory/torch/torch_allocator.hpp"
 
 using namespace tidemark;
 
@@ -27,9 +27,7 @@ struct Torch : TorchCachingAllocator {
   [[nodiscard]] std::int64_t reserved() const { return statistics().reserved_bytes.all.current; }
   [[nodiscard]] std::int64_t allocated() const { return statistics().allocated_bytes.all.current; }
   [[nodiscard]] std::int64_t active() const { return statistics().active_bytes.all.current; }
-  [[nodiscard]] std::int64_t split() const {
-    return statistics().inactive_split_bytes.all.current;
-  }
+  [[nodiscard]] std::int64_t split() const { return statistics().inactive_split_bytes.all.current; }
 };
 
 }  // namespace
@@ -45,10 +43,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("with four divisions sizes round up to quarters of a power of two") {
     const Torch torch("roundup_power2_divisions:4");
-    CHECK(torch.rounded(1200) == 1536);                     // not above 4 * 512: to 512 as ever
-    CHECK(torch.rounded(2048) == 2048);                     // a power of two stays
-    CHECK(torch.rounded(2049) == 2560);                     // 2048, 2560, 3072, 3584, 4096
-    CHECK(torch.rounded(1000 * kMebi) == 1024 * kMebi);     // 512, 640, 768, 896, 1024
+    CHECK(torch.rounded(1200) == 1536);                  // not above 4 * 512: to 512 as ever
+    CHECK(torch.rounded(2048) == 2048);                  // a power of two stays
+    CHECK(torch.rounded(2049) == 2560);                  // 2048, 2560, 3072, 3584, 4096
+    CHECK(torch.rounded(1000 * kMebi) == 1024 * kMebi);  // 512, 640, 768, 896, 1024
     CHECK(torch.rounded(1200 * kMebi) == 1280 * kMebi);
   }
 
@@ -63,8 +61,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("intervals that nobody mentions round to 512 bytes") {
     const Torch torch("roundup_power2_divisions:[1:8,4:8]");
-    CHECK(torch.rounded(1100 * 1024) == 1152 * 1024);         // 1 MiB in eighths of 128 KiB
-    CHECK(torch.rounded(2 * kMebi + 1) == 2 * kMebi + 512);   // 2..4 MiB: between the keys
+    CHECK(torch.rounded(1100 * 1024) == 1152 * 1024);        // 1 MiB in eighths of 128 KiB
+    CHECK(torch.rounded(2 * kMebi + 1) == 2 * kMebi + 512);  // 2..4 MiB: between the keys
     CHECK(torch.rounded(4 * kMebi + 1) == 4 * kMebi + kMebi / 2);
     CHECK(torch.rounded(8 * kMebi + 1) == 8 * kMebi + 512);
   }
@@ -100,7 +98,8 @@ TEST_SUITE("unit") {
   TEST_CASE("a freed block joins free neighbours of its segment, not of the next") {
     Torch torch;
     std::vector<TorchBlock*> blocks;
-    for (int i = 0; i < 4; ++i) blocks.push_back(torch.get(kMebi));  // two segments of 2 MiB
+    for (int i = 0; i < 4; ++i)
+      blocks.push_back(torch.get(kMebi));  // two segments of 2 MiB
     CHECK(torch.statistics().segment.all.current == 2);
     torch.free(*blocks[1]);
     torch.free(*blocks[2]);
@@ -119,7 +118,8 @@ TEST_SUITE("unit") {
     TorchBlock* a = torch.get(30 * kMebi);
     TorchBlock* b = torch.get(20 * kMebi);
     TorchBlock* c = torch.get(20 * kMebi);
-    for (TorchBlock* block : {c, a, b}) torch.free(*block);
+    for (TorchBlock* block : {c, a, b})
+      torch.free(*block);
     CHECK(torch.get(15 * kMebi)->address == 30 * kMebi);  // b, not c
     CHECK(torch.get(18 * kMebi)->address == 50 * kMebi);  // c, not a
   }
@@ -132,7 +132,8 @@ TEST_SUITE("unit") {
     CHECK(torch.reserved() == 40 * kMebi);
   }
 
-  TEST_CASE("a block that another stream has recorded waits until that stream has passed its free") {
+  TEST_CASE(
+      "a block that another stream has recorded waits until that stream has passed its free") {
     Torch torch;
     const TorchStream side = torch.stream(1);
     TorchBlock* block = torch.get(20 * kMebi);
@@ -204,10 +205,12 @@ TEST_SUITE("unit") {
     CHECK(name_of(last.action) == "oom");
     CHECK(last.address == 32 * kMebi);  // free on the device
     CHECK(last.size == 39 * kMebi);     // the rounded request
-    CHECK(message_of(torch.out_of_memory()).starts_with(
-        "CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 64.00 MiB "
-        "of which 32.00 MiB is free. Of the allocated memory 32.00 MiB is allocated by PyTorch, "
-        "and 0 bytes is reserved by PyTorch but unallocated."));
+    CHECK(message_of(torch.out_of_memory())
+              .starts_with("CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total "
+                           "capacity of 64.00 MiB "
+                           "of which 32.00 MiB is free. Of the allocated memory 32.00 MiB is "
+                           "allocated by PyTorch, "
+                           "and 0 bytes is reserved by PyTorch but unallocated."));
   }
 
   TEST_CASE("with max_split_size larger blocks are never split and small requests leave them be") {
@@ -233,7 +236,8 @@ TEST_SUITE("unit") {
     TorchBlock* b = torch.get(50 * kMebi);
     TorchBlock* c = torch.get(40 * kMebi);
     TorchBlock* small = torch.get(12 * kMebi);
-    for (TorchBlock* block : {a, b, c, small}) torch.free(*block);
+    for (TorchBlock* block : {a, b, c, small})
+      torch.free(*block);
     // 162 MiB are reserved. None of the blocks has 100 MiB: the largest go until 100 are freed.
     CHECK(torch.get(100 * kMebi) != nullptr);
     CHECK(torch.statistics().num_alloc_retries == 0);
@@ -254,7 +258,8 @@ TEST_SUITE("unit") {
     TorchBlock* old = torch.get(20 * kMebi);
     TorchBlock* recent = torch.get(30 * kMebi);
     torch.free(*old);
-    for (int i = 0; i < 8; ++i) torch.free(*torch.get(12 * kMebi));  // takes a part of `old`
+    for (int i = 0; i < 8; ++i)
+      torch.free(*torch.get(12 * kMebi));  // takes a part of `old`
     torch.free(*recent);
     TorchBlock* more = torch.get(40 * kMebi);  // 50 MiB are reserved: not above the threshold
     CHECK(torch.statistics().num_device_free == 0);
@@ -285,7 +290,7 @@ TEST_SUITE("unit") {
   TEST_CASE("emptying the cache unmaps whole pages and keeps the rest of a free block") {
     Torch torch("expandable_segments:True");
     TorchBlock* a = torch.get(15 * kMebi);
-    TorchBlock* b = torch.get(50 * kMebi);  // 15..65 MiB; pages reach to 80
+    TorchBlock* b = torch.get(50 * kMebi);     // 15..65 MiB; pages reach to 80
     static_cast<void>(torch.get(15 * kMebi));  // 65..80
     torch.free(*b);
     torch.empty_cache();  // the pages 20..60 are free

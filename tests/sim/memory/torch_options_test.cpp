@@ -1,8 +1,8 @@
+#include "sim/memory/torch/torch_options.hpp"
+
 #include <stdexcept>
 
 #include <doctest/doctest.h>
-
-#include "sim/memory/torch/torch_options.hpp"
 
 using namespace tidemark;
 
@@ -81,7 +81,8 @@ TEST_SUITE("unit") {
   TEST_CASE("a scenario gives the same options with units") {
     const TorchAllocatorOptions options = decode(
         "{max_split_size: 128MiB, garbage_collection_threshold: 0.8, expandable_segments: true,\n"
-        " memory_fraction: 0.9, roundup_power2_divisions: {256MiB: 1, 512MiB: 2, 1GiB: 4, '>': 8}}");
+        " memory_fraction: 0.9, roundup_power2_divisions: {256MiB: 1, 512MiB: 2, 1GiB: 4, '>': "
+        "8}}");
     const TorchAllocatorOptions same = parse_alloc_conf(
         "max_split_size_mb:128,garbage_collection_threshold:0.8,expandable_segments:True,"
         "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]");
@@ -99,7 +100,8 @@ TEST_SUITE("unit") {
     CHECK(error_of("{conf: 'expandable_segment:True'}") ==
           "s.yaml:1:8: allocator.conf: unknown option 'expandable_segment'; did you mean "
           "'expandable_segments'?");
-    CHECK(error_of("{max_split_size: 16MiB}").starts_with("s.yaml:1:18: allocator.max_split_size:"));
+    CHECK(
+        error_of("{max_split_size: 16MiB}").starts_with("s.yaml:1:18: allocator.max_split_size:"));
     CHECK(error_of("{expandable_segmnts: true}").find("did you mean 'expandable_segments'?") !=
           std::string::npos);
     CHECK(error_of("{roundup_power2_divisions: {300MiB: 4}}")

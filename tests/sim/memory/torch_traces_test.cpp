@@ -153,8 +153,7 @@ TEST_SUITE("golden") {
       options.bfc.allow_growth = true;
       const ReplayResult bfc = replay_trace(kFolder + name + ".csv.gz", options);
       CHECK(bfc.statistics.num_ooms == 0);
-      CHECK(bfc.statistics.allocated_bytes.all.peak >=
-            ideal.statistics.allocated_bytes.all.peak);
+      CHECK(bfc.statistics.allocated_bytes.all.peak >= ideal.statistics.allocated_bytes.all.peak);
       CHECK(trace["peak_allocated"] >= trace["peak_live_512"]);
     }
   }

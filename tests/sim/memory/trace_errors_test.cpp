@@ -3,9 +3,8 @@
 #include <random>
 #include <unordered_map>
 
-#include <unistd.h>
-
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "sim/memory/trace/id_map.hpp"
 #include "sim/memory/trace/replay.hpp"
@@ -71,8 +70,9 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a trace needs its columns, in any order") {
-    CHECK(outcome("") == "t.csv: the file is empty; a trace starts with the columns "
-                         "op,id,bytes,stream");
+    CHECK(outcome("") ==
+          "t.csv: the file is empty; a trace starts with the columns "
+          "op,id,bytes,stream");
     CHECK(outcome("op,id,byte,stream\n") ==
           "t.csv:1:1: column 'bytes' is missing; did you mean 'byte'?; a trace starts with the "
           "columns op,id,bytes,stream");
@@ -85,8 +85,9 @@ TEST_SUITE("unit") {
         "ok op,id,bytes,stream,addr,allocated,reserved,active,inactive_split,segments,retries,"
         "ooms\n";
     CHECK(rows_of("a,1,0,0\nr,1,0,3\nf,1,0,0\n") ==
-          header + "a,1,0,0,-1,0,0,0,0,0,0,0\nr,1,0,3,-1,0,0,0,0,0,0,0\n"
-                   "f,1,0,0,-1,0,0,0,0,0,0,0\n");
+          header +
+              "a,1,0,0,-1,0,0,0,0,0,0,0\nr,1,0,3,-1,0,0,0,0,0,0,0\n"
+              "f,1,0,0,-1,0,0,0,0,0,0,0\n");
     CHECK(rows_of("a,1,9223372036854775807,0\n") ==
           header + "o,1,9223372036854775807,0,-1,0,0,0,0,0,0,0\n");
   }
@@ -122,14 +123,16 @@ TEST_SUITE("unit") {
     const Folder folder;
     const std::string path = (folder.path / "out.csv.gz").string();
     WholeFile file(path);
-    for (int i = 0; i < 100'000; ++i) file.write("the same line\n");
+    for (int i = 0; i < 100'000; ++i)
+      file.write("the same line\n");
     CHECK(!fs::exists(path));
     file.commit();
     CHECK(fs::file_size(path) < 100'000);
     LineReader reader(path);
     std::string_view line;
     std::int64_t lines = 0;
-    while (reader.next(line)) lines += line == "the same line" ? 1 : 0;
+    while (reader.next(line))
+      lines += line == "the same line" ? 1 : 0;
     CHECK(lines == 100'000);
   }
 }
@@ -153,6 +156,7 @@ TEST_SUITE("property") {
       }
       REQUIRE(map.size() == model.size());
     }
-    for (const auto& [key, value] : model) REQUIRE(*map.find(key) == value);
+    for (const auto& [key, value] : model)
+      REQUIRE(*map.find(key) == value);
   }
 }
