@@ -9,7 +9,7 @@
 
 #include "bench/figures.hpp"
 #include "sim/memory/bfc_allocator.hpp"
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 #include "sim/memory/trace/replay.hpp"
 
 namespace tidemark::bench {

@@ -40,24 +40,25 @@ constexpr const char* kExamples = R"(Examples:
 Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
 
 // "tidemark replay allocator"
-std::string command_line_of(const CLI::App& command) {
+std::string full_name(const CLI::App& command) {
   if (command.get_parent() == nullptr) return "tidemark";
-  return command_line_of(*command.get_parent()) + ' ' + command.get_name();
+  return full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
 // A word on the command line that CLI11 does not know, with the nearest that it does.
 std::string explain_extra(const CLI::App& command, const std::string& word) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : option->get_lnames())
+      known.push_back("--" + name);
   }
   for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; })) {
     known.push_back(child->get_name());
   }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
-  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word), did_you_mean(name, known),
-                     command_line_of(command));
+  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word),
+                     did_you_mean(name, known), full_name(command));
 }
 
 // The command that was named, or the program itself.
@@ -79,7 +80,7 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
     return;
   }
   if (arguments.empty()) {
-    throw UserError(fmt::format("{} needs one of its commands: {}", command_line_of(program),
+    throw UserError(fmt::format("{} needs one of its commands: {}", full_name(program),
                                 fmt::join(names, ", ")));
   }
   const std::string& word = arguments.front();
@@ -110,7 +111,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   Commands commands;
   std::apply([&](auto&... command) { (command.attach(program), ...); }, commands);
   if (arguments.empty()) {
-    print(program.help());
+    print_usage(program.help());
     return kExitBadInput;
   }
   check_command_word(program, arguments);
@@ -118,7 +119,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    print(parsed_command(program).help());
+    print(program.help());  // that of the command, if one was named
     return kExitFits;
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + '\n');
@@ -128,7 +129,8 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     if (extras.empty()) throw UserError(error.what());
     throw UserError(explain_extra(parsed_command(program), extras.front()));
   } catch (const CLI::ParseError& error) {
-    throw UserError(error.what());
+    const CLI::App& command = parsed_command(program);
+    throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
   return execute(commands, console);
 }

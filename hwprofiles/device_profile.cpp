@@ -6,7 +6,7 @@
 namespace tidemark {
 namespace {
 
-constexpr Range kPositive = at_least(1e-9);
+constexpr Range kPositive = above(0);
 // Winograd convolutions do less work than is counted, so shares of the peak may exceed 1.
 constexpr Range kShare = between(1e-6, 4);
 constexpr Range kFraction = between(0, 1);

@@ -32,23 +32,23 @@ void make_absolute(Value& path, const fs::path& folder) {
 // Makes the path absolute that the value of `key` is or holds.
 void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   const auto resolve_child = [&](std::string_view child) {
-    if (Value* path = value.find(child))
+    if (Value* path = value.find(child)) {
       resolve_path(fmt::format("{}.{}", key, child), *path, folder);
+    }
   };
+  bool is_path = key == "model.hf" || key == "model.graph" || key == "model.onnx";
+  if (key == "report") resolve_child("dir");
+  if (key == "report.dir") is_path = true;
   if (key == "model") {
-    if (value.is_scalar() && is_model_path(value.scalar)) make_absolute(value, folder);
+    is_path = is_model_path(value.scalar);
     for (const std::string_view kind : model_kinds())
       resolve_child(kind);
-  } else if (key == "model.hf" || key == "model.graph" || key == "model.onnx") {
-    make_absolute(value, folder);
-  } else if (key == "hardware" || key == "hardware.gpu") {
-    if (value.is_scalar() && is_profile_path(value.scalar)) make_absolute(value, folder);
-    resolve_child("gpu");
-  } else if (key == "report") {
-    resolve_child("dir");
-  } else if (key == "report.dir") {
-    make_absolute(value, folder);
   }
+  if (key == "hardware" || key == "hardware.gpu") {
+    is_path = is_profile_path(value.scalar);
+    resolve_child("gpu");
+  }
+  if (is_path) make_absolute(value, folder);
 }
 
 // The same for every key of a mapping, and for the points of a sweep.

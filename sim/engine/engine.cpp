@@ -75,6 +75,9 @@ class Engine {
   void account_wait(std::uint32_t i, std::int64_t now);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
+  void give_back(BlockId block) {
+    if (program_.blocks[block].bytes.count > 0) allocator_.free(block);
+  }
   void record(BlockId block, int sign);
   void note_peaks();
   void note_phase_peak();
@@ -180,6 +183,9 @@ void Engine<A>::issue() {
     case Opcode::kWait:
       enqueue(i);
       break;
+    case Opcode::kSynchronize:
+      synchronize();
+      break;
   }
   if (stopped_) return;
   ++pc_;
@@ -229,7 +235,9 @@ void Engine<A>::allocate(BlockId block) {
   const std::int64_t bytes = b.bytes.count;
   if (b.tier == Tier::kHost) {
     notice_events();
-    if (host_live_ + bytes > options_.host_capacity.count) synchronize();
+    if (host_live_ + bytes > options_.host_capacity.count && !scratch_.pending.empty()) {
+      synchronize();
+    }
     if (host_live_ + bytes > options_.host_capacity.count) {
       fail(RunStatus::kOutOfHostMemory, bytes);
       return;
@@ -253,9 +261,11 @@ void Engine<A>::allocate(BlockId block) {
 
 template <class A>
 bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
-  bytes = std::max<std::int64_t>(bytes, 1);
-  const Allocation allocation =
-      again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+  Allocation allocation{.ok = true};
+  if (bytes > 0) {  // requests for nothing never reach the allocator
+    allocation =
+        again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+  }
   host_ += allocation.device_mallocs * costs_.device_malloc.count() +
            allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
@@ -268,7 +278,7 @@ template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
   if (try_allocate(block, bytes)) return true;
-  synchronize();
+  if (!scratch_.pending.empty()) synchronize();
   const int released = allocator_.release_cached();
   host_ += released * costs_.device_free.count();
   ++result_.retries;
@@ -306,13 +316,14 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     waits = true;
   }
   if (waits) {
-    if (b.tier == Tier::kDevice) allocator_.defer_free(block);
+    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(block);
     scratch_.pending.push_back(block.value);
     scratch_.event_of.push_back(events);
+    record(block, -1);
     return;
   }
   if (b.tier == Tier::kDevice) {
-    allocator_.free(block);
+    give_back(block);
   } else {
     host_live_ -= b.bytes.count;
   }
@@ -337,11 +348,11 @@ void Engine<A>::notice_events() {
       continue;
     }
     if (program_.blocks[block].tier == Tier::kDevice) {
-      allocator_.free(block);
+      give_back(block);
     } else {
       host_live_ -= program_.blocks[block].bytes.count;
     }
-    record(block, -1);
+    record(block, 0);
   }
   scratch_.pending.resize(kept);
   scratch_.event_of.resize(kept);
@@ -350,7 +361,6 @@ void Engine<A>::notice_events() {
 // The host waits until everything that it has issued is over.
 template <class A>
 void Engine<A>::synchronize() {
-  if (scratch_.pending.empty()) return;
   std::int64_t now = host_;
   for (std::int64_t next = earliest_end(); next != kForever; next = earliest_end()) {
     now = std::max(now, next);
@@ -550,7 +560,7 @@ void Engine<A>::pin_next_launch(bool pinned) {
 
 template <class A>
 void Engine<A>::drop(BlockId block) {
-  allocator_.free(block);
+  give_back(block);
   evictor_.resident[block.index()] = 0;
   live_ -= program_.blocks[block].bytes.count;
   record(block, -1);
@@ -566,6 +576,7 @@ bool Engine<A>::evict_one(std::int64_t requested) {
     if (evictor_.resident[b] == 0 || evictor_.facts.evictable[b] == 0 || evictor_.pinned[b] != 0) {
       continue;
     }
+    if (program_.blocks[block].bytes.count == 0) continue;  // gains nothing
     const std::uint32_t producer = evictor_.facts.producer[b];
     if (producer >= pc_) continue;  // its content has not been made yet
     evictor_.view.push_back(
@@ -689,7 +700,7 @@ void Scratch::prepare(const StepProgram& program, bool record_events) {
   }
   pending.reserve(deferred);
   event_of.reserve(deferred);
-  if (record_events) events.reserve(2 * program.allocations);
+  if (record_events) events.reserve(2 * program.allocations + deferred);
 }
 
 std::size_t Scratch::memory_bytes() const {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/memory/allocator.hpp"
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
 

@@ -3,7 +3,7 @@
 //
 //   allocation stream  ---- free -----------------------------> allocate: looks at the queues
 //   recording stream   --------- event recorded ... ended ----
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
 

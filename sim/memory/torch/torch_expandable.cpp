@@ -3,7 +3,7 @@
 //
 //   range  | a | free | unmapped      | b | unmapped ...
 //                       ^ pages are mapped here and join the free block before them
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
 namespace {

@@ -9,15 +9,13 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
 namespace {
 
 // CUDAAllocatorConfig of PyTorch 2.4.
-constexpr std::int64_t kSmallestSplitLimitMb = 20;  // kLargeBuffer; the limit must be larger
 constexpr std::int64_t kMostRegisterThreads = 128;
-
-using Divisions = std::array<std::int64_t, kRoundupIntervals>;
 
 [[noreturn]] void refuse(const std::string& problem) {
   throw std::invalid_argument(problem);
@@ -105,56 +103,16 @@ bool true_or_false(const std::string& word, std::string_view option) {
   return word == "True";
 }
 
-bool is_power_of_two(std::int64_t value) {
-  return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value));
-}
-
-void check_division(std::int64_t divisions, bool zero_allowed) {
-  if (is_power_of_two(divisions) || (zero_allowed && divisions == 0)) return;
-  refuse(fmt::format("roundup_power2_divisions: divisions must be a power of two{}, found {}",
-                     zero_allowed ? " or 0" : "", divisions));
-}
-
-// Collects intervals in the order in which they are given. The first also sets everything below it;
-// ">" sets everything from the last one on, that one included.
-class Intervals {
- public:
-  void set(std::int64_t mebibytes, std::int64_t divisions) {
-    if (!is_power_of_two(mebibytes)) {
-      refuse(
-          fmt::format("roundup_power2_divisions: intervals must be a power of two in MiB, found "
-                      "{}",
-                      mebibytes));
-    }
-    check_division(divisions, true);
-    const int exponent = std::countr_zero(static_cast<std::uint64_t>(mebibytes));
-    last_ = std::min<std::size_t>(static_cast<std::size_t>(exponent), kRoundupIntervals - 1);
-    if (first_) std::fill_n(divisions_.begin(), last_, divisions);
-    first_ = false;
-    divisions_[last_] = divisions;
-  }
-  void set_rest(std::int64_t divisions) {
-    check_division(divisions, true);
-    std::fill(divisions_.begin() + static_cast<std::ptrdiff_t>(last_), divisions_.end(), divisions);
-  }
-  [[nodiscard]] const Divisions& divisions() const { return divisions_; }
-
- private:
-  Divisions divisions_{};
-  std::size_t last_ = 0;
-  bool first_ = true;
-};
-
-Divisions read_divisions(Pieces& pieces) {
+RoundupDivisions read_divisions(Pieces& pieces) {
   constexpr std::string_view kOption = "roundup_power2_divisions";
   if (!pieces.skip("[")) {
-    Divisions divisions{};
+    RoundupDivisions divisions{};
     const std::int64_t value = integer(pieces.word("divisions"), kOption);
-    check_division(value, false);
+    check_roundup_division(value, false);
     divisions.fill(value);
     return divisions;
   }
-  Intervals intervals;
+  RoundupIntervals intervals;
   while (!pieces.skip("]")) {
     const std::string key = pieces.word("an interval in MiB, '>' or ']'");
     pieces.expect(":", "after the interval");
@@ -167,14 +125,6 @@ Divisions read_divisions(Pieces& pieces) {
     if (!pieces.next_is("]")) pieces.expect(",", "between intervals");
   }
   return intervals.divisions();
-}
-
-double check_threshold(double value) {
-  if (!(value > 0 && value < 1)) {
-    refuse(
-        fmt::format("garbage_collection_threshold: must be above 0 and below 1, found {}", value));
-  }
-  return value;
 }
 
 [[noreturn]] void refuse_option(const std::string& name) {
@@ -207,7 +157,7 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
     options.max_split_size =
         mebibytes > kNoSplitLimit / kMiB.count ? kNoSplitLimit : mebibytes * kMiB.count;
   } else if (name == "garbage_collection_threshold") {
-    options.garbage_collection_threshold = check_threshold(number(value(), name));
+    options.garbage_collection_threshold = check_collection_threshold(number(value(), name));
   } else if (name == "expandable_segments") {
     options.expandable_segments = true_or_false(value(), name);
   } else if (name == "release_lock_on_cudamalloc" || name == "pinned_use_cuda_host_register") {
@@ -230,41 +180,11 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
   }
 }
 
-// Runs a parser of texts for a key of a scenario.
-template <class F>
-auto at_key(const Decoder& decoder, std::string_view key, F&& parse) {
-  try {
-    return parse();
-  } catch (const std::invalid_argument& error) {
-    decoder.fail_at(key, error.what());
-  }
-}
-
-// {256MiB: 1, 512MiB: 2, ">": 4}
-Divisions decode_intervals(const Decoder& mapping) {
-  Intervals intervals;
-  for (const auto& [key, value] : mapping.entries()) {
-    const auto divisions = value.as<std::int64_t>(at_least(0));
-    try {
-      if (key == ">") {
-        intervals.set_rest(divisions);
-        continue;
-      }
-      const Bytes size = parse_bytes(key);
-      if (size.count % kMiB.count != 0) refuse("intervals are whole MiB, found " + quoted(key));
-      intervals.set(size.count / kMiB.count, divisions);
-    } catch (const std::invalid_argument& error) {
-      value.fail(error.what());
-    }
-  }
-  return intervals.divisions();
-}
-
 }  // namespace
 
-Divisions parse_roundup_divisions(std::string_view text) {
+RoundupDivisions parse_roundup_divisions(std::string_view text) {
   Pieces pieces(text);
-  const Divisions divisions = read_divisions(pieces);
+  const RoundupDivisions divisions = read_divisions(pieces);
   if (!pieces.at_end()) pieces.expect("the end", "after the divisions");
   return divisions;
 }
@@ -277,39 +197,6 @@ TorchAllocatorOptions parse_alloc_conf(std::string_view text) {
     pieces.expect(":", fmt::format("after {}", quoted(name)));
     read_option(name, pieces, options);
     if (!pieces.at_end()) pieces.expect(",", fmt::format("after the value of {}", name));
-  }
-  return options;
-}
-
-TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
-  static constexpr std::array<std::string_view, 1> kVersions{kTorchAllocatorVersion};
-  static_cast<void>(allocator.optional_word("version", kVersions, kTorchAllocatorVersion));
-  TorchAllocatorOptions options;
-  if (const auto conf = allocator.maybe<std::string>("conf")) {
-    options = at_key(allocator, "conf", [&] { return parse_alloc_conf(*conf); });
-  }
-  if (const auto limit = allocator.maybe<Bytes>(
-          "max_split_size", above(static_cast<double>(kSmallestSplitLimitMb * kMiB.count)))) {
-    options.max_split_size = limit->count;
-  }
-  constexpr std::string_view kRoundup = "roundup_power2_divisions";
-  const Value* given = allocator.value().find(kRoundup);
-  if (given != nullptr && given->is_mapping()) {
-    options.roundup_power2_divisions = decode_intervals(allocator.optional_child(kRoundup));
-  } else if (const auto text = allocator.maybe<std::string>(kRoundup)) {
-    options.roundup_power2_divisions =
-        at_key(allocator, kRoundup, [&] { return parse_roundup_divisions(*text); });
-  }
-  constexpr std::string_view kThreshold = "garbage_collection_threshold";
-  if (const auto threshold = allocator.maybe<double>(kThreshold, between(0, 1))) {
-    options.garbage_collection_threshold =
-        at_key(allocator, kThreshold, [&] { return check_threshold(*threshold); });
-  }
-  options.expandable_segments =
-      allocator.optional<bool>("expandable_segments", options.expandable_segments);
-  if (const auto fraction =
-          allocator.maybe<double>("memory_fraction", {.low = 0, .high = 1, .low_excluded = true})) {
-    options.memory_fraction = fraction;
   }
   return options;
 }

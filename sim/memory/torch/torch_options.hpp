@@ -21,12 +21,13 @@ inline constexpr std::string_view kTorchAllocatorVersion = "torch-2.4";
 // roundup_power2_divisions has one entry per power of two: 1 MiB and less, 2 MiB, ..., 32 GiB and
 // more.
 inline constexpr std::size_t kRoundupIntervals = 16;
+using RoundupDivisions = std::array<std::int64_t, kRoundupIntervals>;
 inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>::max();
 
 struct TorchAllocatorOptions {
   std::int64_t max_split_size = kNoSplitLimit;  // bytes; blocks of at least this are never split
-  std::array<std::int64_t, kRoundupIntervals> roundup_power2_divisions{};  // 0: round to 512 bytes
-  double garbage_collection_threshold = 0;  // share of the memory fraction; 0: never collects
+  RoundupDivisions roundup_power2_divisions{};  // 0: round to 512 bytes
+  double garbage_collection_threshold = 0;      // share of the memory fraction; 0: never collects
   bool expandable_segments = false;
   std::optional<double> memory_fraction;  // of the device; what PyTorch may reserve
   // Accepted by PyTorch without effect on where memory goes, so only checked:
@@ -39,8 +40,7 @@ struct TorchAllocatorOptions {
 [[nodiscard]] TorchAllocatorOptions parse_alloc_conf(std::string_view text);
 
 // The value of roundup_power2_divisions alone: "4" or "[256:1,512:2,>:4]", keys in MiB.
-[[nodiscard]] std::array<std::int64_t, kRoundupIntervals> parse_roundup_divisions(
-    std::string_view text);
+[[nodiscard]] RoundupDivisions parse_roundup_divisions(std::string_view text);
 
 // Reads the keys of a scenario's `allocator`: conf (a text as above, on which the other keys
 // build), max_split_size, roundup_power2_divisions (a number, a text, or {256MiB: 1, ">": 4}),

@@ -2,7 +2,7 @@
 // that are large enough for the request, and everything that is free.
 #include <iterator>
 
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/memory/bfc_allocator.hpp"
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 #include "sim/memory/trace/trace_reader.hpp"
 
 namespace tidemark {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 using namespace tidemark;
 

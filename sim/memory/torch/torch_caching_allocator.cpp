@@ -1,4 +1,4 @@
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,0 +1,199 @@
+// Whole scenarios, from text to figures.
+#include "scenarios/simulate.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "graph/core/errors.hpp"
+#include "scenarios/environment.hpp"
+#include "scenarios/result_document.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+const Environment& environment() {
+  static const Environment kEnvironment = default_environment();
+  return kEnvironment;
+}
+
+struct Simulated {
+  TrainedModel model;
+  PointResult result;
+};
+
+Simulated simulate_text(const std::string& text, const Environment& where = environment()) {
+  const Value document = parse_document(text, "test.yaml");
+  const Scenario scenario = decode_scenario(document, where);
+  Simulated s{.model = build_training(scenario)};
+  s.result = simulate(scenario, s.model, {.smallest_capacity = false});
+  return s;
+}
+
+// A pure 16-bit GPT with dropout, written out as nanoGPT.
+std::string gpt(int layers, const std::string& policies) {
+  return fmt::format(
+      "{{version: 1, model: {{preset: gpt, layers: {}, width: 64, heads: 4, vocab: 512, "
+      "sequence: 32, dropout: 0.1}}, hardware: a100-sxm-80gb, allocator: ideal, "
+      "training: {{micro_batch: 2, sequence: 32, precision: bf16, attention: math, "
+      "optimizer: sgd}}, policies: {}}}",
+      layers, policies);
+}
+
+std::int64_t saved_per_layer(const std::string& policies) {
+  return simulate_text(gpt(3, policies)).result.saved_activations.count -
+         simulate_text(gpt(2, policies)).result.saved_activations.count;
+}
+
+}  // namespace
+
+TEST_SUITE("paper") {
+  TEST_CASE("Korthikanti et al. 2022: a layer keeps sbh(34 + 5as/h) and full recomputation 2sbh") {
+    constexpr std::int64_t s = 32;
+    constexpr std::int64_t b = 2;
+    constexpr std::int64_t h = 64;
+    constexpr std::int64_t a = 4;
+    const std::int64_t published = s * b * h * 34 + 5 * a * s * s * b;
+    // What PyTorch keeps beyond the paper's count: mean and rstd of two layer norms in fp32, and
+    // the causal mask that masked_fill compares.
+    const std::int64_t statistics = 2 * 2 * 4 * s * b;
+    const std::int64_t mask = s * s;
+    CHECK(saved_per_layer("[]") == published + statistics + mask);
+    CHECK(saved_per_layer("[checkpoint_every: {period: 1}]") == 2 * s * b * h);
+  }
+
+  TEST_CASE("ZeRO: mixed-precision Adam takes 16 bytes per parameter") {
+    for (const char* precision : {"fp16_mixed", "bf16_mixed"}) {
+      const PointResult r =
+          simulate_text(fmt::format("{{model: gpt2, hardware: a100-sxm-80gb, training: {{sequence: "
+                                    "128, precision: {}, optimizer: adam}}}}",
+                                    precision))
+              .result;
+      CHECK(r.parameter_count == 124'439'808);
+      CHECK(r.parameters.count == 2 * r.parameter_count);
+      CHECK(r.gradients.count == 2 * r.parameter_count);
+      CHECK(r.optimizer_state.count == 12 * r.parameter_count);
+    }
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("the roles at the peak add up to the live bytes, with every policy") {
+    for (const char* policies :
+         {"[]", "[checkpoint_every: {period: 2}]", "[offload_activations: {min_bytes: 1KiB}]",
+          "[offload_activations: {prefetch: 0, min_bytes: 1KiB}, checkpoint_every]", "[revolve]"}) {
+      CAPTURE(policies);
+      const PointResult r = simulate_text(gpt(4, policies)).result;
+      REQUIRE(r.status == PointStatus::kFits);
+      std::int64_t sum = 0;
+      for (std::int64_t bytes : r.peak.by_role)
+        sum += bytes;
+      CHECK(sum == r.run.live.bytes);
+      std::int64_t layers = 0;
+      for (const auto& [layer, bytes] : r.peak.by_layer)
+        layers += bytes;
+      CHECK(layers == r.run.live.bytes);
+      Duration phases{};
+      for (Duration d : r.run.phase)
+        phases += d;
+      CHECK(phases == r.run.step);
+    }
+  }
+
+  TEST_CASE("every step after the first repeats it: two, three and four steps peak alike") {
+    std::int64_t peak = 0;
+    for (int steps : {2, 3, 4}) {
+      const PointResult r =
+          simulate_text(fmt::format("{{model: gpt2, hardware: a100-sxm-80gb, allocator: ideal, "
+                                    "training: {{sequence: 128, steps: {}}}}}",
+                                    steps))
+              .result;
+      if (peak == 0) peak = r.run.live.bytes;
+      CHECK(r.run.live.bytes == peak);
+    }
+  }
+
+  TEST_CASE("at the smallest capacity it fits, and a byte below it does not") {
+    const std::string text =
+        "{model: gpt2, hardware: {gpu: a100-sxm-80gb, hbm: {capacity: CAPACITY}}, "
+        "allocator: ideal, training: {sequence: 128}}";
+    const auto run_at = [&](std::int64_t capacity) {
+      std::string changed = text;
+      changed.replace(changed.find("CAPACITY"), 8, std::to_string(capacity));
+      const Value document = parse_document(changed, "test.yaml");
+      const Scenario scenario = decode_scenario(document, environment());
+      return simulate(scenario, build_training(scenario), {.smallest_capacity = true});
+    };
+    const std::int64_t needed = run_at(std::int64_t{80} << 30).smallest_capacity;
+    CHECK(run_at(needed).status == PointStatus::kFits);
+    CHECK(run_at(needed - 1).status == PointStatus::kOutOfMemory);
+    // A point that does not fit says the same.
+    CHECK(run_at(needed / 2).smallest_capacity == needed);
+  }
+
+  TEST_CASE("accumulating micro-batches costs no more memory and as many times the compute") {
+    const auto with = [](int k) {
+      return simulate_text(fmt::format("{{model: gpt2, hardware: a100-sxm-80gb, allocator: ideal, "
+                                       "training: {{sequence: 256, accumulate: {}}}}}",
+                                       k))
+          .result;
+    };
+    const PointResult one = with(1);
+    const PointResult four = with(4);
+    CHECK(four.saved_activations.count == one.saved_activations.count);
+    CHECK(four.step_flops.count == doctest::Approx(4 * one.step_flops.count));
+    // .grad exists while a later micro-batch runs forward: its bytes come on top.
+    CHECK(four.run.live.bytes <= one.run.live.bytes + 2 * four.gradients.count);
+    CHECK(four.run.live.bytes > one.run.live.bytes);
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("the fingerprint of the gradients tells what is trained, not how memory is saved") {
+    const auto fingerprint = [](const std::string& text) {
+      return gradient_fingerprint(simulate_text(text).model.training);
+    };
+    const std::uint64_t plain = fingerprint(gpt(2, "[]"));
+    CHECK(fingerprint(gpt(2, "[]")) == plain);
+    CHECK(fingerprint(gpt(2, "[checkpoint_every, offload_activations]")) == plain);
+    CHECK(fingerprint(gpt(3, "[]")) != plain);
+  }
+
+  TEST_CASE("a sweep gives the same document whatever its number of threads") {
+    const Value document = parse_document(
+        "{model: gpt2, hardware: a100-sxm-80gb, training: {sequence: 64}, sweep: {matrix: "
+        "{training.micro_batch: [1, 2], training.optimizer: [sgd, adamw, nonsense], policies: [[], "
+        "[checkpoint_every: {period: 3}]]}}}",
+        "test.yaml");
+    const std::string one = result_document(simulate_points(document, environment(), 1, {})).dump();
+    CHECK(result_document(simulate_points(document, environment(), 3, {})).dump() == one);
+    // A point that cannot be built is a row with its reason.
+    CHECK(one.find("nonsense") != std::string::npos);
+    CHECK(one.find("\"error\"") != std::string::npos);
+  }
+
+#ifdef TIDEMARK_EXAMPLE_PLUGIN
+  TEST_CASE("a policy compiled out of tree is loaded and obeyed") {
+    Environment with_plugin = default_environment();
+    with_plugin.policies.load_plugin(TIDEMARK_EXAMPLE_PLUGIN);
+    const Simulated none = simulate_text(gpt(4, "[]"), with_plugin);
+    const Simulated some = simulate_text(gpt(4, "[keep_first_blocks: {keep: 2}]"), with_plugin);
+    const Simulated all = simulate_text(gpt(4, "[checkpoint_every: {period: 1}]"), with_plugin);
+    CHECK(some.result.policies.front().recomputed_operators * 2 ==
+          all.result.policies.front().recomputed_operators);
+    CHECK(some.result.saved_activations < none.result.saved_activations);
+    CHECK(some.result.saved_activations > all.result.saved_activations);
+    CHECK_THROWS_WITH_AS(with_plugin.policies.load_plugin(TIDEMARK_EXAMPLE_PLUGIN),
+                         doctest::Contains("'keep_first_blocks' exists already"), UserError);
+  }
+#endif
+
+  TEST_CASE("a plugin that is none is an error of the user") {
+    PolicyRegistry registry;
+    CHECK_THROWS_WITH_AS(registry.load_plugin("/nowhere/policy.so"),
+                         doctest::Contains("no such plugin"), UserError);
+    CHECK_THROWS_WITH_AS(registry.load_plugin(TIDEMARK_SOURCE_DIR "/README.md"),
+                         doctest::Contains("not a loadable plugin"), UserError);
+  }
+}
