@@ -73,11 +73,11 @@ void run_ideal(benchmark::State& state) {
 }
 BENCHMARK(run_ideal)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
-void run_caching(benchmark::State& state) {
+void run_torch(benchmark::State& state) {
   const Step step(static_cast<int>(state.range(0)));
   Scratch scratch;
   for (auto _ : state) {
-    CachingAllocator allocator{Bytes(std::int64_t{1} << 60)};
+    TorchAllocator allocator{Bytes(std::int64_t{1} << 60)};
     allocator.reserve(step.program.blocks.size());
     scratch.prepare(step.program, true);
     benchmark::DoNotOptimize(run(step.program, step.costs, allocator, scratch,
@@ -86,7 +86,7 @@ void run_caching(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
 }
-BENCHMARK(run_caching)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(run_torch)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
 void lower_program(benchmark::State& state) {
   const Step step(static_cast<int>(state.range(0)));
@@ -140,6 +140,18 @@ std::vector<Figure> engine_figures() {
                        .unit = "",
                        .required = "0"});
     benchmark::DoNotOptimize(result.live.bytes);
+    TorchAllocator torch{Bytes(std::int64_t{1} << 60)};
+    torch.reserve(step.program.blocks.size());
+    scratch.prepare(step.program, true);
+    const std::size_t before_torch = allocation_count();
+    const RunResult torch_result = run(step.program, step.costs, torch, scratch,
+                                       {.host_capacity = kGiB, .record_events = true});
+    const std::size_t inside_torch = allocation_count() - before_torch;
+    figures.push_back({.name = "engine.allocations_inside_run_torch",
+                       .value = static_cast<double>(inside_torch),
+                       .unit = "",
+                       .required = "0"});
+    benchmark::DoNotOptimize(torch_result.live.bytes);
     figures.push_back({.name = "engine.instructions", .value = count, .unit = ""});
     figures.push_back(
         {.name = "engine.bytes_per_instruction",

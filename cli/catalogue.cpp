@@ -111,22 +111,31 @@ Catalogue policies(const Environment& environment) {
 
 Catalogue allocators() {
   Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
-  const auto add = [&](AllocatorKind kind, const std::string& summary) {
+  const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode) {
     const std::string name(name_of(kind));
     catalogue.entries.push_back({.name = name,
                                  .group = {},
                                  .summary = summary,
-                                 .describe = [name, summary](const Console& console) {
-                                   return heading(name, "allocator", summary, console) +
-                                          fmt::format("  allocator: {}\n", name);
+                                 .describe = [name, summary, decode](const Console& console) {
+                                   std::vector<ParameterNote> notes;
+                                   decode(Decoder::describing(notes));
+                                   std::string text = heading(name, "allocator", summary, console);
+                                   if (!notes.empty())
+                                     text += parameter_table(notes, console.colour) + '\n';
+                                   return text + fmt::format("  allocator: {}\n", name);
                                  }});
   };
   add(AllocatorKind::kTorch,
-      "PyTorch's caching allocator: rounding, pools, splitting, segments, retries (default)");
+      "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries (default)",
+      [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); });
+  add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
+      [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });
   add(AllocatorKind::kPacked,
-      "addresses planned for the whole step ahead of time; no rounding beyond 512 bytes, no cache");
+      "addresses planned for the whole step ahead of time; no rounding beyond 512 bytes, no cache",
+      [](const Decoder&) {});
   add(AllocatorKind::kIdeal,
-      "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs");
+      "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs",
+      [](const Decoder&) {});
   return catalogue;
 }
 

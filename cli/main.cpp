@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include "cli/command.hpp"
 #include "cli/console.hpp"
+#include "cli/replay_allocator.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "tidemark/version.hpp"
@@ -20,7 +22,8 @@ namespace tidemark {
 namespace {
 
 using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
-                            DescribeCommand, GraphCommand, InitCommand, PackCommand>;
+                            DescribeCommand, GraphCommand, InitCommand, PackCommand,
+                            ReplayAllocatorCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
@@ -37,9 +40,10 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
 
-// "tidemark run"
+// "tidemark replay allocator"
 std::string full_name(const CLI::App& command) {
-  return command.get_parent() == nullptr ? "tidemark" : "tidemark " + command.get_name();
+  if (command.get_parent() == nullptr) return "tidemark";
+  return full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
 // A word on the command line that CLI11 does not know, with the nearest that it does.
@@ -48,6 +52,9 @@ std::string explain_extra(const CLI::App& command, const std::string& word) {
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames())
       known.push_back("--" + name);
+  }
+  for (const CLI::App* child : command.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(child->get_name());
   }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
@@ -58,20 +65,28 @@ std::string explain_extra(const CLI::App& command, const std::string& word) {
 // The command that was named, or the program itself.
 const CLI::App& parsed_command(const CLI::App& program) {
   const std::vector<CLI::App*> commands = program.get_subcommands();
-  return commands.empty() ? program : *commands.front();
+  return commands.empty() ? program : parsed_command(*commands.front());
 }
 
-// The first argument must be a command or an option; CLI11 would only say that it was unexpected.
-void check_command_word(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().starts_with('-')) return;
+// The first argument must be a command or an option, and after a command that has commands of its
+// own another must follow; CLI11 would only say that something was unexpected.
+void check_command_word(const CLI::App& program, std::span<const std::string> arguments) {
+  if (!arguments.empty() && arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
+    if (arguments.empty() || names.back() != arguments.front()) continue;
+    const bool has_own = !command->get_subcommands([](const CLI::App*) { return true; }).empty();
+    if (has_own) check_command_word(*command, arguments.subspan(1));
+    return;
+  }
+  if (arguments.empty()) {
+    throw UserError(fmt::format("{} needs one of its commands: {}", full_name(program),
+                                fmt::join(names, ", ")));
   }
   const std::string& word = arguments.front();
-  if (std::find(names.begin(), names.end(), word) != names.end()) return;
   std::string hint = did_you_mean(word, names);
-  if (hint.empty() && word.find('.') != std::string::npos) {
+  if (hint.empty() && word.find('.') != std::string::npos && program.get_parent() == nullptr) {
     hint = fmt::format("; to simulate a scenario: tidemark run {}", excerpt(word));
   }
   throw UserError(fmt::format("unknown command {}{}\ncommands: {}", tidemark::quoted(word), hint,

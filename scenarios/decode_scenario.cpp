@@ -105,32 +105,23 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
   result.count = hardware.optional<int>("count", 1, between(1, kMaxCount));
 }
 
-AllocatorKind decode_allocator(const Decoder& scenario) {
-  static constexpr std::array<std::string_view, 3> kKinds{"ideal", "torch", "packed"};
-  static constexpr std::array<std::string_view, 1> kPlannedKinds{"bfc"};
-  // Of PYTORCH_CUDA_ALLOC_CONF, and set_per_process_memory_fraction.
-  static constexpr std::array<std::string_view, 6> kPlannedOptions{
-      "expandable_segments",          "max_split_size", "roundup_power2_divisions",
-      "garbage_collection_threshold", "conf",           "memory_fraction"};
+void decode_allocator(const Decoder& scenario, Scenario& result) {
+  static constexpr std::array<std::string_view, 4> kKinds{"torch", "bfc", "packed", "ideal"};
   const Value* given = scenario.value().find("allocator");
-  if (given == nullptr || given->is_null()) return AllocatorKind::kTorch;
+  if (given == nullptr || given->is_null()) return;
   const Value mapping = given->is_scalar() ? long_form("allocator", *given) : *given;
   const Decoder allocator(mapping, "allocator");
-  const Value* kind = mapping.find("kind");
-  const bool planned = kind != nullptr && std::find(kPlannedKinds.begin(), kPlannedKinds.end(),
-                                                    kind->scalar) != kPlannedKinds.end();
-  if (planned) {
-    allocator.fail_at("kind", fmt::format("allocator '{}' {}", kind->scalar, kLater));
-  }
   const std::string word = allocator.optional_word("kind", kKinds, "torch");
-  for (const std::string_view option : kPlannedOptions) {
-    if (!allocator.has(option)) continue;
-    throw UserError(location_of_key(mapping, option), fmt::format("allocator.{}", option),
-                    fmt::format("'{}' {}", option, kLater));
+  if (word == "torch") {
+    result.allocator = AllocatorKind::kTorch;
+    result.allocator_options.torch = decode_torch_options(allocator);
+  } else if (word == "bfc") {
+    result.allocator = AllocatorKind::kBfc;
+    result.allocator_options.bfc = decode_bfc_options(allocator);
+  } else {
+    result.allocator = word == "packed" ? AllocatorKind::kPacked : AllocatorKind::kIdeal;
   }
   allocator.finish();
-  if (word == "packed") return AllocatorKind::kPacked;
-  return word == "ideal" ? AllocatorKind::kIdeal : AllocatorKind::kTorch;
 }
 
 ReportOptions decode_report(const Decoder& scenario) {
@@ -167,7 +158,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.name = decode_name(scenario, result.model);
   decode_hardware(scenario, environment, result);
   result.training = decode_training(scenario, result.model);
-  result.allocator = decode_allocator(scenario);
+  decode_allocator(scenario, result);
   decode_policies(scenario, environment.policies, result);
   result.report = decode_report(scenario);
   return result;

@@ -14,6 +14,8 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
+#include "sim/memory/bfc_allocator.hpp"
+#include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
 
@@ -39,11 +41,16 @@ struct TrainingOptions {
   bool autocast_cache = true;
 };
 
-enum class AllocatorKind { kIdeal, kTorch, kPacked };
+enum class AllocatorKind { kIdeal, kTorch, kBfc, kPacked };
 [[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
-  constexpr std::string_view kNames[] = {"ideal", "torch", "packed"};
+  constexpr std::string_view kNames[] = {"ideal", "torch", "bfc", "packed"};
   return kNames[static_cast<int>(kind)];
 }
+// Keys beside `kind`; those of other kinds keep their defaults.
+struct AllocatorOptions {
+  TorchAllocatorOptions torch;
+  BfcOptions bfc;
+};
 
 struct ReportOptions {
   std::string directory;  // empty: nothing is written
@@ -58,6 +65,7 @@ struct Scenario {
   int count = 1;  // data-parallel ranks; each is equal, so one is simulated
   TrainingOptions training;
   AllocatorKind allocator = AllocatorKind::kTorch;
+  AllocatorOptions allocator_options;
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
   ReportOptions report;

@@ -25,11 +25,29 @@ RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& 
     allocator.reserve(compiled.program.blocks.size());
     return run(compiled.program, compiled.costs, allocator, scratch, options);
   };
-  if (scenario.allocator == AllocatorKind::kIdeal) return go(IdealAllocator(capacity));
-  if (scenario.allocator == AllocatorKind::kPacked) {
-    return go(PackedAllocator(compiled.placement, capacity));
+  switch (scenario.allocator) {
+    case AllocatorKind::kIdeal:
+      return go(IdealAllocator(capacity));
+    case AllocatorKind::kTorch:
+      return go(TorchAllocator(capacity, scenario.allocator_options.torch,
+                               scenario.device.framework.context));
+    case AllocatorKind::kPacked:
+      return go(PackedAllocator(compiled.placement, capacity));
+    case AllocatorKind::kBfc: {
+      BfcOptions bfc = scenario.allocator_options.bfc;
+      bfc.allow_growth = bfc.allow_growth || !limited;  // there is no whole to take
+      return go(BfcAllocator(capacity, bfc));
+    }
   }
-  return go(CachingAllocator(capacity));
+  throw InternalError("an allocator that the engine does not know");
+}
+
+// Whether the device needs what a run without a limit reserves, and no more. Rules that depend on
+// the capacity may ask for more.
+bool needs_what_it_reserves(const Scenario& scenario) {
+  const TorchAllocatorOptions& torch = scenario.allocator_options.torch;
+  if (scenario.allocator == AllocatorKind::kBfc) return false;
+  return !torch.memory_fraction && !torch.expandable_segments;
 }
 
 // The least device capacity with which the program runs, retries and evictions allowed: between the
@@ -38,13 +56,24 @@ RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& 
 std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
                                const RunResult& unlimited) {
   std::int64_t high = unlimited.most_reserved;
-  const bool exact = scenario.allocator != AllocatorKind::kTorch && compiled.eviction == nullptr;
+  const bool counts_bytes = scenario.allocator == AllocatorKind::kIdeal ||
+                            scenario.allocator == AllocatorKind::kPacked;
+  const bool exact = counts_bytes && compiled.eviction == nullptr;
   std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
   Scratch scratch;
+  const auto fits = [&](std::int64_t capacity) {
+    return run_with(scenario, compiled, scratch, Bytes(capacity), false).status ==
+           RunStatus::kCompleted;
+  };
+  if (!needs_what_it_reserves(scenario)) {
+    constexpr int kAttempts = 64;
+    int attempts = 0;
+    while (!fits(high) && ++attempts < kAttempts) high += high / 8 + kMiB.count;
+    if (attempts == kAttempts) return 0;
+  }
   while (high - low > kMiB.count) {
     const std::int64_t middle = low + (high - low) / 2;
-    const RunResult r = run_with(scenario, compiled, scratch, Bytes(middle), false);
-    (r.status == RunStatus::kCompleted ? high : low) = middle;
+    (fits(middle) ? high : low) = middle;
   }
   return high + context.count;
 }

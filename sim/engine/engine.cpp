@@ -59,7 +59,7 @@ class Engine {
   void issue();
   void allocate(BlockId block);
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
-  bool try_allocate(BlockId block, std::int64_t bytes);
+  bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
   void synchronize();
@@ -260,11 +260,14 @@ void Engine<A>::allocate(BlockId block) {
 }
 
 template <class A>
-bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes) {
-  // Requests for nothing never reach the allocator.
-  const Allocation allocation =
-      bytes == 0 ? Allocation{.ok = true} : allocator_.allocate(block, bytes);
-  host_ += allocation.device_mallocs * costs_.device_malloc.count();
+bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
+  Allocation allocation{.ok = true};
+  if (bytes > 0) {  // requests for nothing never reach the allocator
+    allocation =
+        again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+  }
+  host_ += allocation.device_mallocs * costs_.device_malloc.count() +
+           allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
   return allocation.ok;
 }
@@ -278,10 +281,8 @@ bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   if (!scratch_.pending.empty()) synchronize();
   const int released = allocator_.release_cached();
   host_ += released * costs_.device_free.count();
-  if (try_allocate(block, bytes)) {
-    ++result_.retries;
-    return true;
-  }
+  ++result_.retries;
+  if (try_allocate(block, bytes, true)) return true;
   while (options_.eviction != nullptr && evict_one(bytes)) {
     if (try_allocate(block, bytes)) return true;
     allocator_.release_cached();
@@ -716,7 +717,9 @@ RunResult run(const StepProgram& program, const CostTable& costs, A& allocator, 
 
 template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
                        const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, CachingAllocator&, Scratch&,
+template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
+                       const RunOptions&);
+template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
                        const RunOptions&);
 template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
                        const RunOptions&);

@@ -14,9 +14,10 @@
 #include "graph/core/units.hpp"
 #include "policies/plan/eviction.hpp"
 #include "sim/engine/cost_table.hpp"
-#include "sim/memory/caching_allocator.hpp"
+#include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/memory/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
@@ -68,7 +69,7 @@ struct RunResult {
   Duration host_bound{};             // compute waits for the host
   std::array<Duration, kStreams> busy{};
 
-  std::int64_t retries = 0;  // allocations that succeeded only after memory was given back
+  std::int64_t retries = 0;  // allocations tried again after everything cached was given back
   std::int64_t ooms = 0;
   std::int64_t evictions = 0;
   std::int64_t restores = 0;  // operators run again for evicted blocks
@@ -103,7 +104,9 @@ template <class A>
 
 extern template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
                               const RunOptions&);
-extern template RunResult run(const StepProgram&, const CostTable&, CachingAllocator&, Scratch&,
+extern template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
                               const RunOptions&);
 
 }  // namespace tidemark

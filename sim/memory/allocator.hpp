@@ -15,10 +15,12 @@ namespace tidemark {
 struct Allocation {
   bool ok = false;
   int device_mallocs = 0;  // cudaMalloc calls that it took, successful or not
+  int device_frees = 0;    // cudaFree calls, where the allocator made room by itself
 };
 
 // reserve(blocks): room for this many blocks; the only call that may allocate host memory.
 // allocate(block, bytes): bytes > 0; fails without side effects on the caller's blocks.
+// allocate_again(block, bytes): after allocate() has failed and release_cached() was called.
 // free(block): the memory can be handed out again at once.
 // defer_free(block): freed by the program, but a stream may still use it: active until free().
 // release_cached(): gives unused memory back to the device; returns the number of cudaFree calls.
@@ -28,6 +30,7 @@ template <class A>
 concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, std::size_t n) {
   {a.reserve(n)};
   { a.allocate(block, bytes) } -> std::same_as<Allocation>;
+  { a.allocate_again(block, bytes) } -> std::same_as<Allocation>;
   {a.free(block)};
   {a.defer_free(block)};
   { a.release_cached() } -> std::same_as<int>;

@@ -19,6 +19,7 @@ class IdealAllocator {
     allocated_ += bytes;
     return {.ok = true};
   }
+  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
   void free(BlockId block) {
     const std::int64_t bytes = size_[block.index()];
     active_ -= bytes < 0 ? -bytes : bytes;

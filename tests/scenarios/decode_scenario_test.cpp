@@ -306,11 +306,8 @@ report: {dir: out, formats: [json]}
           "policies shows the same");
     CHECK(refusal_with("goal: {minimize: time.step}\n") ==
           "s.yaml:3:1: goal: 'goal' comes with a later version of Tidemark");
-    CHECK(refusal_with("allocator: bfc\n") ==
-          "s.yaml:3:12: allocator.kind: allocator 'bfc' comes with a later version of Tidemark");
-    CHECK(refusal_with("allocator: {kind: torch, max_split_size: 128MiB}\n") ==
-          "s.yaml:3:26: allocator.max_split_size: 'max_split_size' comes with a later version of "
-          "Tidemark");
+    CHECK(refusal_with("allocator: packed\n") ==
+          "s.yaml:3:12: allocator.kind: allocator 'packed' comes with a later version of Tidemark");
     CHECK(refusal_with("report: {formats: [csv, html]}\n") ==
           "s.yaml:3:25: report.formats[1]: format 'html' comes with a later version of Tidemark; "
           "available: csv, json");
@@ -324,7 +321,7 @@ report: {dir: out, formats: [json]}
 
   TEST_CASE("allocators and formats that do not exist are errors") {
     CHECK(refusal_with("allocator: caching\n") ==
-          "s.yaml:3:12: allocator.kind: expected one of ideal, torch, found 'caching'");
+          "s.yaml:3:12: allocator.kind: expected one of torch, bfc, ideal, found 'caching'");
     CHECK(refusal_with("allocator: {kind: torch, max_split: 128MiB}\n")
               .starts_with("s.yaml:3:26: allocator.max_split: unknown key"));
     CHECK(refusal_with("report: {formats: [csvs]}\n") ==

@@ -1,0 +1,107 @@
+// The best-fit-with-coalescing allocator of TensorFlow and XLA (tsl/framework/bfc_allocator.cc):
+// 256-byte rounding, the smallest adequate free chunk, splitting, joining free neighbours at a
+// free, and regions that are taken all at once or grow by doubling.
+//
+// TensorFlow files free chunks into 21 bins of 256 << bin bytes, sorted by size and then address,
+// and looks from the bin of the request upwards: together that is one set in the same order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <boost/intrusive/set.hpp>
+
+#include "graph/core/decoder.hpp"
+#include "sim/memory/allocator.hpp"
+#include "sim/memory/block_arena.hpp"
+#include "sim/memory/fake_device.hpp"
+
+namespace tidemark {
+
+struct BfcOptions {
+  bool allow_growth = false;          // regions double; else the first takes the whole limit
+  double memory_fraction = 1;         // of the device: the limit (JAX preallocates 0.75)
+  double fragmentation_fraction = 0;  // of the limit: a larger rest is split off; 0: 128 MiB
+  bool garbage_collection = true;     // whole free regions go back when nothing fits
+};
+// Keys of a scenario's `allocator`, under the names above. Throws UserError.
+[[nodiscard]] BfcOptions decode_bfc_options(const Decoder& allocator);
+
+struct BfcChunk
+    : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
+                                      boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+  std::int64_t size = 0;
+  std::int64_t address = 0;
+  BfcChunk* previous = nullptr;  // neighbours in the region
+  BfcChunk* next = nullptr;
+  std::int64_t requested = 0;  // of the last owner, before rounding
+  bool in_use = false;
+  bool deferred = false;  // freed by the program, but a stream may still use it
+  [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
+
+  friend bool operator<(const BfcChunk& a, const BfcChunk& b) {
+    return a.size != b.size ? a.size < b.size : a.address < b.address;
+  }
+};
+
+class BfcAllocator {
+ public:
+  explicit BfcAllocator(Bytes capacity, const BfcOptions& options = {});
+  BfcAllocator(const BfcAllocator&) = delete;
+  BfcAllocator& operator=(const BfcAllocator&) = delete;
+
+  // By chunk: null when out of memory.
+  [[nodiscard]] BfcChunk* allocate(std::int64_t bytes);
+  void free(BfcChunk& chunk);
+  void defer_free(BfcChunk& chunk);  // free() follows
+
+  // The Allocator concept: by id.
+  void reserve(std::size_t blocks);
+  Allocation allocate(BlockId block, std::int64_t bytes);
+  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
+  void free(BlockId block) { free(*chunk_of_[block.index()]); }
+  void defer_free(BlockId block) { defer_free(*chunk_of_[block.index()]); }
+  // Memory goes back only when a request fails, as part of allocate().
+  int release_cached() { return 0; }
+  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
+  [[nodiscard]] std::int64_t active() const { return active_; }
+  [[nodiscard]] std::int64_t reserved() const { return device_.used(); }
+  [[nodiscard]] std::int64_t address(BlockId block) const {
+    return chunk_of_[block.index()]->address;
+  }
+  [[nodiscard]] std::size_t segments() const { return regions_; }
+
+  // Bytes of regions that are one free chunk.
+  [[nodiscard]] std::int64_t free_region_bytes() const { return free_region_bytes_; }
+  // Share of the free bytes that are not in the largest free chunk, as TensorFlow reports it.
+  [[nodiscard]] double fragmentation() const;
+
+ private:
+  using FreeSet = boost::intrusive::set<BfcChunk, boost::intrusive::constant_time_size<false>>;
+
+  [[nodiscard]] BfcChunk* find(std::int64_t size);
+  [[nodiscard]] bool extend(std::int64_t size);
+  [[nodiscard]] bool free_regions(std::int64_t size);
+  void insert_free(BfcChunk& chunk);
+  void erase_free(BfcChunk& chunk);
+  void split(BfcChunk& chunk, std::int64_t size);
+  void join(BfcChunk& left, BfcChunk& right);
+
+  BfcOptions options_;
+  FakeDevice device_;
+  std::int64_t limit_;
+  std::int64_t largest_rest_;  // of a chunk that is handed out whole, less one byte
+  std::int64_t next_region_;   // bytes
+  bool has_backed_off_ = false;
+  std::int64_t allocated_ = 0;
+  std::int64_t active_ = 0;
+  std::size_t regions_ = 0;
+  std::int64_t free_region_bytes_ = 0;
+  BlockArena<BfcChunk> arena_;
+  FreeSet free_;
+  std::vector<BfcChunk*> chunk_of_;  // by block
+};
+
+static_assert(Allocator<BfcAllocator>);
+
+}  // namespace tidemark

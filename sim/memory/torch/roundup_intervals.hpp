@@ -1,0 +1,34 @@
+// Checks that PYTORCH_CUDA_ALLOC_CONF and a scenario's allocator share. All throw
+// std::invalid_argument.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sim/memory/torch/torch_options.hpp"
+
+namespace tidemark {
+
+// CUDAAllocatorConfig of PyTorch 2.4: max_split_size must be larger than kLargeBuffer.
+inline constexpr std::int64_t kSmallestSplitLimitMb = 20;
+
+[[nodiscard]] bool is_power_of_two(std::int64_t value);
+void check_roundup_division(std::int64_t divisions, bool zero_allowed);
+// The threshold itself, if it lies between 0 and 1.
+double check_collection_threshold(double value);
+
+// Collects intervals in the order in which they are given. The first also sets everything below it;
+// ">" sets everything from the last one on, that one included.
+class RoundupIntervals {
+ public:
+  void set(std::int64_t mebibytes, std::int64_t divisions);
+  void set_rest(std::int64_t divisions);
+  [[nodiscard]] const RoundupDivisions& divisions() const { return divisions_; }
+
+ private:
+  RoundupDivisions divisions_{};
+  std::size_t last_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace tidemark

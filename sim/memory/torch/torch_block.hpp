@@ -1,0 +1,54 @@
+// The pieces that PyTorch's caching allocator cuts its segments into.
+#pragma once
+
+#include <cstdint>
+
+#include <boost/intrusive/set.hpp>
+
+namespace tidemark {
+
+using TorchStream = std::uint32_t;  // dense index of a stream; TorchCachingAllocator::stream()
+
+// Neighbours in address order are linked: the allocator walks from a block to both sides at every
+// free, which is why these are pointers into an arena and not ids.
+//
+//   segment  |  a  |   free   |  b  |  free  |      previous <- block -> next
+//   range    |  a  | free | unmapped address space ...
+struct TorchBlock
+    : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
+                                      boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+  std::int64_t size = 0;
+  std::int64_t address = 0;
+  TorchBlock* previous = nullptr;
+  TorchBlock* next = nullptr;
+  std::int64_t requested = 0;  // of the last owner, before rounding
+  std::int64_t range = -1;     // where its expandable range starts; -1: made by cudaMalloc
+  std::uint64_t searches = 0;  // of the pool, when it became free; only counted with collection
+  TorchStream stream = 0;
+  std::uint32_t uses = 0;            // list of other streams that recorded it; 0 is none
+  std::uint32_t pending_events = 0;  // of streams, before it is free
+  bool large = false;
+  bool allocated = false;
+  bool mapped = true;
+
+  [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
+  [[nodiscard]] bool is_expandable() const { return range >= 0; }
+  [[nodiscard]] bool is_idle() const { return !allocated && pending_events == 0 && uses == 0; }
+  [[nodiscard]] std::int64_t end() const { return address + size; }
+};
+
+struct TorchBySize {
+  bool operator()(const TorchBlock& a, const TorchBlock& b) const {
+    return a.size != b.size ? a.size < b.size : a.address < b.address;
+  }
+};
+// Finds the smallest block of at least a size, the lowest of several.
+struct TorchAtLeast {
+  bool operator()(const TorchBlock& block, std::int64_t size) const { return block.size < size; }
+  bool operator()(std::int64_t size, const TorchBlock& block) const { return size < block.size; }
+};
+struct TorchByAddress {
+  bool operator()(const TorchBlock& a, const TorchBlock& b) const { return a.address < b.address; }
+};
+
+}  // namespace tidemark

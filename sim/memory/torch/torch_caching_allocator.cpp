@@ -1,0 +1,320 @@
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tidemark {
+namespace {
+
+// c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
+constexpr std::int64_t kMinBlockSize = 512;
+constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;     // largest block of a small pool
+constexpr std::int64_t kSmallBuffer = std::int64_t{2} << 20;   // segment of a small pool
+constexpr std::int64_t kLargeBuffer = std::int64_t{20} << 20;  // segment below kMinLargeAlloc
+constexpr std::int64_t kMinLargeAlloc = std::int64_t{10} << 20;
+constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;  // of larger segments
+constexpr int kFirstInterval = 20;                           // log2 of 1 MiB
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+// Up to the next of `divisions` equal steps between two powers of two.
+std::int64_t round_to_division(std::int64_t size, std::int64_t divisions) {
+  const auto bits = static_cast<std::uint64_t>(size);
+  if (std::has_single_bit(bits)) return size;
+  const auto floor = static_cast<std::int64_t>(std::bit_floor(bits));
+  const std::int64_t step = floor >> std::countr_zero(static_cast<std::uint64_t>(divisions));
+  return step == 0 ? 2 * floor : round_up(size, step);
+}
+
+}  // namespace
+
+TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options,
+                                             Bytes taken)
+    : options_(options),
+      device_(capacity, taken),
+      allowed_(capacity.count),
+      rounds_to_divisions_(std::any_of(options.roundup_power2_divisions.begin(),
+                                       options.roundup_power2_divisions.end(),
+                                       [](std::int64_t divisions) { return divisions > 1; })),
+      collects_garbage_(options.memory_fraction.has_value() &&
+                        options.garbage_collection_threshold > 0) {
+  if (options.memory_fraction) {
+    allowed_ =
+        static_cast<std::int64_t>(*options.memory_fraction * static_cast<double>(capacity.count));
+  }
+}
+
+void TorchCachingAllocator::reserve(std::size_t blocks) {
+  // Each block leaves at most one free block behind it; the rest are segments that are free.
+  arena_.reserve(3 * blocks + kSpareBlocks);
+  if (options_.expandable_segments) to_unmap_.reserve(2 * blocks + kSpareBlocks);
+}
+
+TorchStream TorchCachingAllocator::stream(std::int64_t handle) {
+  const auto at = std::lower_bound(
+      by_handle_.begin(), by_handle_.end(), handle,
+      [&](TorchStream known, std::int64_t value) { return streams_[known].handle < value; });
+  if (at != by_handle_.end() && streams_[*at].handle == handle) return *at;
+  const auto added = static_cast<TorchStream>(streams_.size());
+  streams_.emplace_back().handle = handle;
+  by_handle_.insert(at, added);
+  return added;
+}
+
+std::int64_t TorchCachingAllocator::rounded(std::int64_t bytes) const {
+  if (bytes < kMinBlockSize) return kMinBlockSize;
+  if (rounds_to_divisions_) {
+    const int log2 = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))) - 1;
+    const int interval = std::clamp(log2 - kFirstInterval, 0, int{kRoundupIntervals} - 1);
+    const std::int64_t divisions =
+        options_.roundup_power2_divisions[static_cast<std::size_t>(interval)];
+    if (divisions > 1 && bytes / divisions >= kMinBlockSize && bytes > kMinBlockSize * divisions) {
+      return round_to_division(bytes, divisions);
+    }
+  }
+  return round_up(bytes, kMinBlockSize);
+}
+
+std::int64_t TorchCachingAllocator::segment_size(std::int64_t size) {
+  if (size <= kSmallSize) return kSmallBuffer;
+  if (size < kMinLargeAlloc) return kLargeBuffer;
+  return round_up(size, kRoundLarge);
+}
+
+TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t bytes,
+                                                                  TorchStream stream) const {
+  const std::int64_t size = rounded(bytes);
+  return {.bytes = bytes,
+          .size = size,
+          .segment = segment_size(size),
+          .stream = stream,
+          .large = size > kSmallSize};
+}
+
+TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stream) {
+  TorchBlock* block = allocate_without_retry(bytes, stream);
+  if (block != nullptr) return block;
+  empty_cache();
+  block = allocate_again(bytes, stream);
+  if (block == nullptr) note_out_of_memory(bytes, stream);
+  return block;
+}
+
+TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, TorchStream stream) {
+  if (events_ > 0) process_events();
+  const Request request = request_for(bytes, stream);
+  TorchBlock* block = find_free(request);
+  if (block == nullptr) {
+    if (collects_garbage_) collect_garbage();
+    block = new_segment(request);
+    if (block == nullptr && release_available(request)) block = new_segment(request);
+    if (block == nullptr) return nullptr;
+  }
+  return hand_out(request, block);
+}
+
+// After release_cached(): asks the device alone, since the pools have been searched.
+TorchBlock* TorchCachingAllocator::allocate_again(std::int64_t bytes, TorchStream stream) {
+  ++statistics_.num_alloc_retries;
+  const Request request = request_for(bytes, stream);
+  TorchBlock* block = new_segment(request);
+  return block == nullptr ? nullptr : hand_out(request, block);
+}
+
+void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream stream) {
+  const Request request = request_for(bytes, stream);
+  ++statistics_.num_ooms;
+  const std::int64_t device_free = device_.available();
+  note(SegmentAction::kOutOfMemory, device_free, request.size, stream);
+  out_of_memory_ = {.segment = request.segment,
+                    .capacity = device_.capacity(),
+                    .device_free = device_free,
+                    .allowed = std::nullopt,
+                    .allocated = statistics_.allocated_bytes.all.current,
+                    .reserved = statistics_.reserved_bytes.all.current};
+  if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
+}
+
+// Best fit on the stream: only the first candidate is looked at, so an oversize block may hide a
+// fitting one behind it.
+TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
+  if (collects_garbage_) ++searches_[request.large ? 1 : 0];
+  FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
+  const std::int64_t size = request.size;
+  auto found = free.lower_bound(size, TorchAtLeast());
+  if (found == free.end()) return nullptr;
+  if (found->is_expandable()) {
+    // A block before unmapped space counts with what it can grow to.
+    const auto growable = [](const TorchBlock& block) {
+      const bool grows = block.next != nullptr && !block.next->mapped;
+      return block.size + (grows ? block.next->size : 0);
+    };
+    for (auto next = std::next(found);
+         found->is_expandable() && next != free.end() && growable(*next) < growable(*found);
+         ++next) {
+      found = next;
+    }
+  }
+  const std::int64_t limit = options_.max_split_size;
+  if (size < limit && found->size >= limit) return nullptr;
+  if (size >= limit && found->size >= size + kLargeBuffer) return nullptr;
+  TorchBlock* block = &*found;
+  free.erase(found);
+  return block;
+}
+
+TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
+  const std::int64_t reserved = statistics_.reserved_bytes.all.current;
+  if (options_.memory_fraction && request.segment > allowed_ - reserved) return nullptr;
+  if (options_.expandable_segments) return expand(request);
+  const std::int64_t address = device_.allocate(request.segment);
+  if (address == FakeDevice::kFailed) return nullptr;
+  TorchBlock* block = arena_.take();
+  block->size = request.segment;
+  block->address = address;
+  block->stream = request.stream;
+  block->large = request.large;
+  statistics_.segment.add(request.large, 1);
+  statistics_.reserved_bytes.add(request.large, request.segment);
+  if (request.segment >= options_.max_split_size) statistics_.oversize_segments.add(1);
+  ++statistics_.num_device_alloc;
+  note(SegmentAction::kAlloc, address, request.segment, request.stream);
+  return block;
+}
+
+bool TorchCachingAllocator::should_split(const TorchBlock& block, std::int64_t size) const {
+  const std::int64_t rest = block.size - size;
+  if (!block.large || options_.expandable_segments) return rest >= kMinBlockSize;
+  return size < options_.max_split_size && rest > kSmallSize;
+}
+
+// The front is handed out, the tail becomes a free block. An unsplit tail counts as allocated.
+TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* block) {
+  const bool was_split = block->is_split();
+  const bool counts = !block->is_expandable();  // in inactive_split
+  const bool large = request.large;
+  if (should_split(*block, request.size)) {
+    TorchBlock* tail = new_block_between(block, block->next, *block);
+    tail->size = block->size - request.size;
+    tail->address = block->address + request.size;
+    block->size = request.size;
+    insert_free(*tail);
+    if (counts && was_split) {
+      statistics_.inactive_split_bytes.add(large, -request.size);
+    } else if (counts) {
+      statistics_.inactive_split_bytes.add(large, tail->size);
+      statistics_.inactive_split.add(large, 1);
+    }
+  } else if (counts && was_split) {
+    statistics_.inactive_split_bytes.add(large, -block->size);
+    statistics_.inactive_split.add(large, -1);
+  }
+  block->allocated = true;
+  block->requested = request.bytes;
+  statistics_.allocation.add(large, 1);
+  statistics_.active.add(large, 1);
+  statistics_.allocated_bytes.add(large, block->size);
+  statistics_.active_bytes.add(large, block->size);
+  statistics_.requested_bytes.add(large, request.bytes);
+  if (block->size >= options_.max_split_size) statistics_.oversize_allocations.add(1);
+  return block;
+}
+
+void TorchCachingAllocator::insert_free(TorchBlock& block) {
+  block.searches = searches_[block.large ? 1 : 0];
+  pool_of(block).free.insert(block);
+}
+
+void TorchCachingAllocator::free(TorchBlock& block) {
+  begin_free(block);
+  if (block.uses == kNoLink) {
+    complete_free(block);
+  } else {
+    insert_events(block);
+  }
+}
+
+void TorchCachingAllocator::defer_free(TorchBlock& block) {
+  begin_free(block);
+  block.pending_events = 1;
+}
+
+void TorchCachingAllocator::begin_free(TorchBlock& block) {
+  block.allocated = false;
+  statistics_.allocation.add(block.large, -1);
+  statistics_.allocated_bytes.add(block.large, -block.size);
+  if (block.size >= options_.max_split_size) statistics_.oversize_allocations.add(-1);
+}
+
+// Joins the free neighbours of the same segment: first the one before, then the one after.
+void TorchCachingAllocator::complete_free(TorchBlock& block) {
+  const bool large = block.large;
+  const std::int64_t size = block.size;
+  std::int64_t split_blocks = 0;
+  std::int64_t split_bytes = 0;
+  for (TorchBlock* neighbour : {block.previous, block.next}) {
+    const std::int64_t merged = merge(block, neighbour);
+    if (merged == 0) continue;
+    --split_blocks;
+    split_bytes -= merged;
+  }
+  insert_free(block);
+  if (block.is_split()) {
+    ++split_blocks;
+    split_bytes += block.size;
+  }
+  if (!block.is_expandable()) {
+    statistics_.inactive_split.add(large, split_blocks);
+    statistics_.inactive_split_bytes.add(large, split_bytes);
+  }
+  statistics_.active.add(large, -1);
+  statistics_.active_bytes.add(large, -size);
+  statistics_.requested_bytes.add(large, -block.requested);
+}
+
+// Bytes of the neighbour, which ends to be; 0 when it cannot be joined.
+std::int64_t TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
+  if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped) return 0;
+  Pool& pool = pool_of(*neighbour);
+  if (neighbour->mapped) {
+    pool.free.erase(pool.free.iterator_to(*neighbour));
+  } else {
+    pool.unmapped.erase(pool.unmapped.iterator_to(*neighbour));
+  }
+  if (into.previous == neighbour) {
+    into.address = neighbour->address;
+    into.previous = neighbour->previous;
+    if (into.previous != nullptr) into.previous->next = &into;
+  } else {
+    into.next = neighbour->next;
+    if (into.next != nullptr) into.next->previous = &into;
+  }
+  const std::int64_t merged = neighbour->size;
+  into.size += merged;
+  arena_.give_back(neighbour);
+  return merged;
+}
+
+// A block of the same segment or range; its size and address are the caller's to set.
+TorchBlock* TorchCachingAllocator::new_block_between(TorchBlock* previous, TorchBlock* next,
+                                                     const TorchBlock& like) {
+  TorchBlock* block = arena_.take();
+  block->stream = like.stream;
+  block->large = like.large;
+  block->range = like.range;
+  block->previous = previous;
+  block->next = next;
+  if (previous != nullptr) previous->next = block;
+  if (next != nullptr) next->previous = block;
+  return block;
+}
+
+void TorchCachingAllocator::note(SegmentAction action, std::int64_t address, std::int64_t size,
+                                 TorchStream stream) {
+  if (!records_segment_events_) return;
+  segment_events_.push_back({.action = action, .address = address, .size = size, .stream = stream});
+}
+
+}  // namespace tidemark

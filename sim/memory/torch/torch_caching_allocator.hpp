@@ -1,0 +1,206 @@
+// PyTorch's CUDA caching allocator, rule for rule as of 2.4 (c10/cuda/CUDACachingAllocator.cpp):
+// pools per stream, segments, best fit, splitting and coalescing, expandable segments, frees that
+// wait for events of other streams, garbage collection and the retries before it gives up.
+// Not modelled: private pools of CUDA graphs, cudaMallocAsync, cuMem sharing between devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "sim/memory/block_arena.hpp"
+#include "sim/memory/fake_device.hpp"
+#include "sim/memory/torch/torch_block.hpp"
+#include "sim/memory/torch/torch_options.hpp"
+#include "sim/memory/torch/torch_statistics.hpp"
+
+namespace tidemark {
+
+// How far a stream is: the caller moves both, the allocator records events at `issued` and finds
+// them ended once `ended` has reached them. Any monotonic measure will do.
+struct StreamTimeline {
+  std::int64_t issued = 0;
+  std::int64_t ended = 0;
+};
+
+enum class SegmentAction : std::uint8_t { kAlloc, kFree, kMap, kUnmap, kOutOfMemory };
+[[nodiscard]] std::string_view name_of(SegmentAction action);  // "segment_alloc", ..., "oom"
+
+struct SegmentEvent {
+  SegmentAction action = SegmentAction::kAlloc;
+  std::int64_t address = 0;  // of an out-of-memory: free bytes of the device
+  std::int64_t size = 0;
+  TorchStream stream = 0;
+};
+
+// What an out-of-memory error tells.
+struct TorchOutOfMemory {
+  std::int64_t segment = 0;  // bytes that were asked of the device
+  std::int64_t capacity = 0;
+  std::int64_t device_free = 0;
+  std::optional<std::int64_t> allowed;  // by the memory fraction
+  std::int64_t allocated = 0;
+  std::int64_t reserved = 0;
+};
+// The text of torch.cuda.OutOfMemoryError for device 0.
+[[nodiscard]] std::string message_of(const TorchOutOfMemory& failure);
+// "512 bytes", "20.00 MiB", as the error writes sizes.
+[[nodiscard]] std::string torch_size(std::int64_t bytes);
+
+// Contiguous memory that the device gave: a segment, or a mapped run of an expandable range.
+struct TorchSegment {
+  std::int64_t address = 0;
+  std::int64_t size = 0;
+  TorchStream stream = 0;
+  bool large = false;
+  bool expandable = false;
+  std::int64_t allocated = 0;
+  std::int64_t active = 0;
+  std::vector<const TorchBlock*> blocks;  // by address
+};
+
+class TorchCachingAllocator {
+ public:
+  // PyTorch refuses larger requests before it looks at its pools.
+  static constexpr std::int64_t kLargestRequest = (std::int64_t{1} << 60) - 1;
+
+  // `taken` bytes of the device's `capacity` are not PyTorch's to have: its context, other
+  // processes.
+  TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options, Bytes taken = {});
+  TorchCachingAllocator(const TorchCachingAllocator&) = delete;
+  TorchCachingAllocator& operator=(const TorchCachingAllocator&) = delete;
+
+  // Room for this many blocks at once; until there are more, nothing below allocates host memory
+  // (recorded segment events apart).
+  void reserve(std::size_t blocks);
+  // The stream with this handle; pools are searched in the order of handles.
+  [[nodiscard]] TorchStream stream(std::int64_t handle);
+  [[nodiscard]] std::int64_t handle(TorchStream stream) const { return streams_[stream].handle; }
+  [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream].timeline; }
+  [[nodiscard]] std::size_t streams() const { return streams_.size(); }
+
+  // Null when out of memory; out_of_memory() then says why. 0 < bytes <= kLargestRequest.
+  [[nodiscard]] TorchBlock* allocate(std::int64_t bytes, TorchStream stream);
+  void record_stream(TorchBlock& block, TorchStream stream);
+  // The block is active until every stream that recorded it has passed this moment.
+  void free(TorchBlock& block);
+  // torch.cuda.empty_cache(): waits for all events, gives back every whole free segment.
+  void empty_cache();
+
+  // For callers that wait for events themselves, because waiting takes their time:
+  // all of allocate() but the last retry, which is `release_cached` and `allocate_again`.
+  [[nodiscard]] TorchBlock* allocate_without_retry(std::int64_t bytes, TorchStream stream);
+  [[nodiscard]] TorchBlock* allocate_again(std::int64_t bytes, TorchStream stream);
+  void release_cached();
+  void note_out_of_memory(std::int64_t bytes, TorchStream stream);
+  // free() in two halves: the owner lets go; later, no stream uses it any more.
+  void defer_free(TorchBlock& block);
+  void finish_free(TorchBlock& block) { event_passed(block); }
+
+  [[nodiscard]] const TorchStatistics& statistics() const { return statistics_; }
+  [[nodiscard]] const TorchOutOfMemory& out_of_memory() const { return out_of_memory_; }
+  [[nodiscard]] const FakeDevice& device() const { return device_; }
+  [[nodiscard]] bool events_pending() const { return events_ > 0; }
+  void record_segment_events(bool on) { records_segment_events_ = on; }
+  [[nodiscard]] const std::vector<SegmentEvent>& segment_events() const { return segment_events_; }
+  [[nodiscard]] std::vector<TorchSegment> segments() const;  // by address
+
+  [[nodiscard]] std::int64_t rounded(std::int64_t bytes) const;
+  // Bytes asked of the device for a rounded size.
+  [[nodiscard]] static std::int64_t segment_size(std::int64_t size);
+
+ private:
+  static constexpr std::size_t kSpareBlocks = 64;
+  static constexpr std::uint32_t kNoLink = 0;
+
+  using FreeSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchBySize>,
+                                        boost::intrusive::constant_time_size<false>>;
+  using UnmappedSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchByAddress>,
+                                            boost::intrusive::constant_time_size<false>>;
+
+  // Blocks of one size class on one stream.
+  struct Pool {
+    FreeSet free;
+    UnmappedSet unmapped;  // address space of expandable ranges without memory
+  };
+  struct Stream {
+    std::int64_t handle = 0;
+    StreamTimeline timeline;
+    std::array<Pool, 2> pools;  // small, large
+    std::uint32_t first_event = kNoLink;
+    std::uint32_t last_event = kNoLink;
+  };
+  // A stream that uses a block; after the free, the event in the queue of that stream.
+  struct Link {
+    TorchBlock* block = nullptr;
+    std::int64_t event = 0;
+    TorchStream stream = 0;
+    std::uint32_t next = kNoLink;
+  };
+  struct Request {
+    std::int64_t bytes = 0;
+    std::int64_t size = 0;
+    std::int64_t segment = 0;
+    TorchStream stream = 0;
+    bool large = false;
+  };
+
+  [[nodiscard]] Pool& pool_of(const TorchBlock& block) {
+    return streams_[block.stream].pools[block.large ? 1 : 0];
+  }
+  [[nodiscard]] Request request_for(std::int64_t bytes, TorchStream stream) const;
+  [[nodiscard]] TorchBlock* find_free(const Request& request);
+  [[nodiscard]] TorchBlock* new_segment(const Request& request);
+  [[nodiscard]] bool should_split(const TorchBlock& block, std::int64_t size) const;
+  TorchBlock* hand_out(const Request& request, TorchBlock* block);
+  void begin_free(TorchBlock& block);
+  void complete_free(TorchBlock& block);
+  void insert_free(TorchBlock& block);
+  std::int64_t merge(TorchBlock& into, TorchBlock* neighbour);
+
+  // Events.
+  void insert_events(TorchBlock& block);
+  void process_events();
+  void finish_all_events();
+  void event_passed(TorchBlock& block);
+  [[nodiscard]] std::uint32_t new_link(const Link& link);
+  void unlink(std::uint32_t link);
+
+  // Giving back.
+  void collect_garbage();
+  [[nodiscard]] bool release_available(const Request& request);
+  void release_pool(Pool& pool);
+  void release_segment(TorchBlock& block);
+
+  // Expandable segments.
+  [[nodiscard]] TorchBlock* expand(const Request& request);
+  [[nodiscard]] TorchBlock* find_expandable(const Request& request);
+  [[nodiscard]] bool map(TorchBlock& unmapped, std::int64_t bytes);
+  void unmap(TorchBlock& block);
+  void release_range(TorchBlock& block);
+  TorchBlock* new_block_between(TorchBlock* previous, TorchBlock* next, const TorchBlock& like);
+
+  void note(SegmentAction action, std::int64_t address, std::int64_t size, TorchStream stream);
+
+  TorchAllocatorOptions options_;
+  FakeDevice device_;
+  std::int64_t allowed_;  // bytes that may be reserved
+  bool rounds_to_divisions_;
+  bool collects_garbage_;
+  bool records_segment_events_ = false;
+  TorchStatistics statistics_;
+  TorchOutOfMemory out_of_memory_;
+  BlockArena<TorchBlock> arena_;
+  std::deque<Stream> streams_;
+  std::vector<TorchStream> by_handle_;
+  std::vector<Link> links_{1};  // entry 0 stands for none
+  std::uint32_t unused_links_ = kNoLink;
+  std::size_t events_ = 0;
+  std::array<std::uint64_t, 2> searches_{};  // small, large; of all streams
+  std::vector<TorchBlock*> to_unmap_;
+  std::vector<SegmentEvent> segment_events_;
+};
+
+}  // namespace tidemark

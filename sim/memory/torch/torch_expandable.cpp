@@ -1,0 +1,137 @@
+// Expandable segments: address ranges larger than the device, into which pages are mapped as they
+// are needed.
+//
+//   range  | a | free | unmapped      | b | unmapped ...
+//                       ^ pages are mapped here and join the free block before them
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+
+namespace tidemark {
+namespace {
+
+// c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
+constexpr std::int64_t kSmallPage = std::int64_t{2} << 20;
+constexpr std::int64_t kLargePage = std::int64_t{20} << 20;
+constexpr std::int64_t kSpareShare = 8;  // a range is the device's memory and an eighth more
+
+constexpr std::int64_t page_size(bool large) {
+  return large ? kLargePage : kSmallPage;
+}
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+}  // namespace
+
+// A free block of at least the size asked for, not in its pool any more. Pages that were mapped for
+// a request that fails later stay mapped.
+TorchBlock* TorchCachingAllocator::expand(const Request& request) {
+  TorchBlock* block = find_expandable(request);
+  if (block == nullptr) return nullptr;
+  if (!block->mapped && !map(*block, std::min(block->size, request.size))) return nullptr;
+  while (block->size < request.size) {
+    TorchBlock* rest = block->next;  // unmapped; mapping joins it with the free block before it
+    if (!map(*rest, std::min(request.size - block->size, rest->size))) return nullptr;
+    block = rest;
+  }
+  Pool& pool = pool_of(*block);
+  pool.free.erase(pool.free.iterator_to(*block));
+  return block;
+}
+
+// The first chain of free and unmapped blocks, by address, with enough address space; else a new
+// range. Null when no addresses are left.
+TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
+  Pool& pool = streams_[request.stream].pools[request.large ? 1 : 0];
+  for (TorchBlock& unmapped : pool.unmapped) {
+    TorchBlock* first = &unmapped;
+    if (first->previous != nullptr && first->previous->is_idle()) first = first->previous;
+    std::int64_t room = 0;
+    for (const TorchBlock* b = first; b != nullptr && b->is_idle() && room < request.size;
+         b = b->next) {
+      room += b->size;
+    }
+    if (room >= request.size) return first;
+  }
+  const std::int64_t space = device_.capacity() + device_.capacity() / kSpareShare;
+  const std::int64_t size = round_up(space, page_size(request.large));
+  const std::int64_t address = device_.reserve_addresses(size);
+  if (address == FakeDevice::kFailed) return nullptr;
+  TorchBlock* block = arena_.take();
+  block->size = size;
+  block->address = address;
+  block->range = address;
+  block->stream = request.stream;
+  block->large = request.large;
+  block->mapped = false;
+  pool.unmapped.insert(*block);
+  return block;
+}
+
+// Maps whole pages for the first `bytes` of an unmapped block. It joins its free neighbours and
+// becomes a free block.
+bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
+  const std::int64_t mapped = round_up(bytes, page_size(block.large));
+  const std::int64_t address = block.address;
+  if (!device_.map(mapped)) return false;
+  Pool& pool = pool_of(block);
+  pool.unmapped.erase(pool.unmapped.iterator_to(block));
+  block.mapped = true;
+  if (mapped < block.size) {
+    TorchBlock* rest = new_block_between(&block, block.next, block);
+    rest->mapped = false;
+    rest->size = block.size - mapped;
+    rest->address = address + mapped;
+    pool.unmapped.insert(*rest);
+    block.size = mapped;
+  }
+  merge(block, block.previous);
+  merge(block, block.next);
+  insert_free(block);
+  statistics_.reserved_bytes.add(block.large, mapped);
+  ++statistics_.num_device_alloc;
+  note(SegmentAction::kMap, address, mapped, block.stream);
+  return true;
+}
+
+// Takes the whole pages inside a free block away; the parts before and after stay free.
+void TorchCachingAllocator::unmap(TorchBlock& block) {
+  const std::int64_t page = page_size(block.large);
+  const std::int64_t first = block.range + round_up(block.address - block.range, page);
+  const std::int64_t last = block.range + (block.end() - block.range) / page * page;
+  if (first >= last) return;
+  Pool& pool = pool_of(block);
+  pool.free.erase(pool.free.iterator_to(block));
+  if (first > block.address) {
+    TorchBlock* before = new_block_between(block.previous, &block, block);
+    before->address = block.address;
+    before->size = first - block.address;
+    insert_free(*before);
+  }
+  if (last < block.end()) {
+    TorchBlock* after = new_block_between(&block, block.next, block);
+    after->address = last;
+    after->size = block.end() - last;
+    insert_free(*after);
+  }
+  block.address = first;
+  block.size = last - first;
+  block.mapped = false;
+  merge(block, block.previous);
+  merge(block, block.next);
+  pool.unmapped.insert(block);
+  const std::int64_t unmapped = last - first;
+  device_.unmap(unmapped);
+  statistics_.reserved_bytes.add(block.large, -unmapped);
+  ++statistics_.num_device_free;
+  note(SegmentAction::kUnmap, first, unmapped, block.stream);
+}
+
+// A range without any page is given back.
+void TorchCachingAllocator::release_range(TorchBlock& block) {
+  Pool& pool = pool_of(block);
+  pool.unmapped.erase(pool.unmapped.iterator_to(block));
+  arena_.give_back(&block);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,50 @@
+// What PYTORCH_CUDA_ALLOC_CONF and torch.cuda.set_per_process_memory_fraction change about the
+// caching allocator, as PyTorch 2.4 understands them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "graph/core/decoder.hpp"
+#include "graph/core/units.hpp"
+
+namespace tidemark {
+
+// The rules that are modelled; a newer PyTorch would be another name.
+inline constexpr std::string_view kTorchAllocatorVersion = "torch-2.4";
+
+// roundup_power2_divisions has one entry per power of two: 1 MiB and less, 2 MiB, ..., 32 GiB and
+// more.
+inline constexpr std::size_t kRoundupIntervals = 16;
+using RoundupDivisions = std::array<std::int64_t, kRoundupIntervals>;
+inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>::max();
+
+struct TorchAllocatorOptions {
+  std::int64_t max_split_size = kNoSplitLimit;  // bytes; blocks of at least this are never split
+  RoundupDivisions roundup_power2_divisions{};  // 0: round to 512 bytes
+  double garbage_collection_threshold = 0;      // share of the memory fraction; 0: never collects
+  bool expandable_segments = false;
+  std::optional<double> memory_fraction;  // of the device; what PyTorch may reserve
+  // Accepted by PyTorch without effect on where memory goes, so only checked:
+  // release_lock_on_cudamalloc, pinned_use_cuda_host_register, pinned_num_register_threads,
+  // backend.
+};
+
+// Reads "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]". Throws
+// std::invalid_argument with what is wrong and, for a misspelt option, the nearest known one.
+[[nodiscard]] TorchAllocatorOptions parse_alloc_conf(std::string_view text);
+
+// The value of roundup_power2_divisions alone: "4" or "[256:1,512:2,>:4]", keys in MiB.
+[[nodiscard]] RoundupDivisions parse_roundup_divisions(std::string_view text);
+
+// Reads the keys of a scenario's `allocator`: conf (a text as above, on which the other keys
+// build), max_split_size, roundup_power2_divisions (a number, a text, or {256MiB: 1, ">": 4}),
+// garbage_collection_threshold, expandable_segments, memory_fraction, version. Throws UserError.
+[[nodiscard]] TorchAllocatorOptions decode_torch_options(const Decoder& allocator);
+
+}  // namespace tidemark

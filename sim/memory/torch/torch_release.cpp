@@ -1,0 +1,114 @@
+// How memory goes back to the device, from the mildest way to the last: garbage collection, blocks
+// that are large enough for the request, and everything that is free.
+#include <iterator>
+
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+
+namespace tidemark {
+
+void TorchCachingAllocator::release_segment(TorchBlock& block) {
+  pool_of(block).free.erase(pool_of(block).free.iterator_to(block));
+  device_.free(block.size);
+  ++statistics_.num_device_free;
+  note(SegmentAction::kFree, block.address, block.size, block.stream);
+  statistics_.segment.add(block.large, -1);
+  statistics_.reserved_bytes.add(block.large, -block.size);
+  if (block.size >= options_.max_split_size) statistics_.oversize_segments.add(-1);
+  arena_.give_back(&block);
+}
+
+// Above the threshold, frees whole large segments that have not been used for longer than the
+// average of them, until enough is reclaimed. Age is the number of searches since it became free.
+void TorchCachingAllocator::collect_garbage() {
+  const auto threshold = static_cast<std::int64_t>(options_.garbage_collection_threshold *
+                                                   static_cast<double>(allowed_));
+  const std::int64_t excess = statistics_.reserved_bytes.all.current - threshold;
+  if (excess <= 0) return;
+  const auto age = [&](const TorchBlock& block) { return searches_[1] - block.searches; };
+  std::uint64_t total_age = 0;
+  std::int64_t candidates = 0;
+  for (TorchStream s : by_handle_) {
+    for (const TorchBlock& block : streams_[s].pools[1].free) {
+      if (block.is_split() || block.is_expandable()) continue;
+      total_age += age(block);
+      ++candidates;
+    }
+  }
+  std::int64_t reclaimed = 0;
+  for (bool freed = true; freed && reclaimed < excess && candidates > 0;) {
+    freed = false;
+    const double average = static_cast<double>(total_age) / static_cast<double>(candidates);
+    for (TorchStream s : by_handle_) {
+      FreeSet& free = streams_[s].pools[1].free;
+      for (auto it = free.begin(); it != free.end();) {
+        TorchBlock& block = *it++;
+        if (block.is_split() || block.is_expandable()) continue;
+        if (static_cast<double>(age(block)) < average) continue;
+        freed = true;
+        reclaimed += block.size;
+        total_age -= age(block);
+        --candidates;
+        release_segment(block);
+      }
+    }
+  }
+}
+
+// With max_split_size only: an oversize block that would do, or several of them, largest first.
+// Those freed stay freed even if they were not enough.
+bool TorchCachingAllocator::release_available(const Request& request) {
+  if (options_.max_split_size == kNoSplitLimit) return false;
+  FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
+  TorchBlock key;
+  key.size = std::max(request.size, options_.max_split_size);
+  key.address = -1;
+  // Expandable segments cannot be freed one by one (PyTorch issue 123548).
+  auto it = free.lower_bound(key);
+  if (it != free.end()) {
+    if (it->is_expandable()) return false;
+    release_segment(*it);
+    return true;
+  }
+  std::int64_t released = 0;
+  while (released < key.size && it != free.begin()) {
+    --it;
+    TorchBlock& block = *it;
+    if (block.size < options_.max_split_size) break;
+    if (block.is_expandable()) continue;
+    released += block.size;
+    ++it;
+    release_segment(block);
+  }
+  return released >= key.size;
+}
+
+void TorchCachingAllocator::empty_cache() {
+  finish_all_events();
+  release_cached();
+}
+
+// Every free block that is a whole segment, of all streams; whole free pages of expandable ranges.
+void TorchCachingAllocator::release_cached() {
+  for (const std::size_t pool : {std::size_t{1}, std::size_t{0}}) {  // large blocks first
+    for (TorchStream s : by_handle_)
+      release_pool(streams_[s].pools[pool]);
+  }
+}
+
+void TorchCachingAllocator::release_pool(Pool& pool) {
+  to_unmap_.clear();
+  for (auto it = pool.free.begin(); it != pool.free.end();) {
+    TorchBlock& block = *it++;
+    if (block.is_expandable()) {
+      to_unmap_.push_back(&block);  // unmapping changes the pool
+    } else if (!block.is_split()) {
+      release_segment(block);
+    }
+  }
+  for (TorchBlock* block : to_unmap_) {
+    unmap(*block);
+    if (!block->is_split()) release_range(*block);
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,62 @@
+// What PyTorch shows of its allocator: the segments of torch.cuda.memory_snapshot() and the text of
+// the out-of-memory error.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+
+namespace tidemark {
+
+std::string_view name_of(SegmentAction action) {
+  constexpr std::string_view kNames[] = {"segment_alloc", "segment_free", "segment_map",
+                                         "segment_unmap", "oom"};
+  return kNames[static_cast<int>(action)];
+}
+
+// A mapped run of an expandable range is a segment of its own.
+std::vector<TorchSegment> TorchCachingAllocator::segments() const {
+  std::vector<TorchSegment> segments;
+  arena_.for_each([&](const TorchBlock& head) {
+    const bool inside = head.previous != nullptr && head.previous->mapped;
+    if (!head.mapped || inside) return;
+    TorchSegment segment{.address = head.address,
+                         .stream = head.stream,
+                         .large = head.large,
+                         .expandable = head.is_expandable()};
+    for (const TorchBlock* block = &head; block != nullptr && block->mapped; block = block->next) {
+      segment.size += block->size;
+      if (block->allocated) segment.allocated += block->size;
+      if (!block->is_idle()) segment.active += block->size;
+      segment.blocks.push_back(block);
+    }
+    segments.push_back(std::move(segment));
+  });
+  std::sort(segments.begin(), segments.end(),
+            [](const TorchSegment& a, const TorchSegment& b) { return a.address < b.address; });
+  return segments;
+}
+
+std::string torch_size(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes <= kKiB.count) return fmt::format("{} bytes", bytes);
+  if (bytes <= kMiB.count) return fmt::format("{:.2f} KiB", value / 1024.0);
+  if (bytes <= kGiB.count) return fmt::format("{:.2f} MiB", value / 1048576.0);
+  return fmt::format("{:.2f} GiB", value / 1073741824.0);
+}
+
+std::string message_of(const TorchOutOfMemory& failure) {
+  const std::string allowed =
+      failure.allowed ? torch_size(*failure.allowed) + " allowed; " : std::string();
+  return fmt::format(
+      "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is "
+      "free. {}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch "
+      "but unallocated. If reserved but unallocated memory is large try setting "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation "
+      "for Memory Management  "
+      "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)",
+      torch_size(failure.segment), torch_size(failure.capacity), torch_size(failure.device_free),
+      allowed, torch_size(failure.allocated), torch_size(failure.reserved - failure.allocated));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,84 @@
+// PyTorch's caching allocator as the engine drives it: blocks of one stream, by their ids. The
+// engine waits for events and synchronises itself, since that takes simulated time.
+#pragma once
+
+#include <vector>
+
+#include "sim/memory/allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+
+namespace tidemark {
+
+class TorchAllocator {
+ public:
+  // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
+  // beside them, for its context.
+  explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
+      : core_(usable + taken, options, taken), stream_(core_.stream(0)) {}
+
+  void reserve(std::size_t blocks) {
+    core_.reserve(blocks);
+    blocks_.assign(blocks, nullptr);
+    deferred_.assign(blocks, 0);
+  }
+  Allocation allocate(BlockId block, std::int64_t bytes) {
+    return keep(block, [&] { return core_.allocate_without_retry(bytes, stream_); });
+  }
+  // Asks the device only, after release_cached().
+  Allocation allocate_again(BlockId block, std::int64_t bytes) {
+    return keep(block, [&] { return core_.allocate_again(bytes, stream_); });
+  }
+  void free(BlockId block) {
+    TorchBlock& b = *blocks_[block.index()];
+    if (deferred_[block.index()] != 0) {
+      deferred_[block.index()] = 0;
+      core_.finish_free(b);
+    } else {
+      core_.free(b);
+    }
+  }
+  void defer_free(BlockId block) {
+    deferred_[block.index()] = 1;
+    core_.defer_free(*blocks_[block.index()]);
+  }
+  int release_cached() {
+    const std::int64_t before = core_.device().frees();
+    core_.release_cached();
+    return static_cast<int>(core_.device().frees() - before);
+  }
+  [[nodiscard]] std::int64_t allocated() const {
+    return core_.statistics().allocated_bytes.all.current;
+  }
+  [[nodiscard]] std::int64_t active() const { return core_.statistics().active_bytes.all.current; }
+  [[nodiscard]] std::int64_t reserved() const {
+    return core_.statistics().reserved_bytes.all.current;
+  }
+  [[nodiscard]] std::int64_t address(BlockId block) const {
+    return blocks_[block.index()]->address;
+  }
+  [[nodiscard]] std::size_t segments() const {
+    return static_cast<std::size_t>(core_.statistics().segment.all.current);
+  }
+  [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
+
+ private:
+  template <class F>
+  Allocation keep(BlockId block, F&& allocate) {
+    const std::int64_t mallocs = core_.device().mallocs();
+    const std::int64_t frees = core_.device().frees();
+    TorchBlock* got = allocate();
+    blocks_[block.index()] = got;
+    return {.ok = got != nullptr,
+            .device_mallocs = static_cast<int>(core_.device().mallocs() - mallocs),
+            .device_frees = static_cast<int>(core_.device().frees() - frees)};
+  }
+
+  TorchCachingAllocator core_;
+  TorchStream stream_;
+  std::vector<TorchBlock*> blocks_;  // by id
+  std::vector<char> deferred_;       // by id: freed, but a stream may still use it
+};
+
+static_assert(Allocator<TorchAllocator>);
+
+}  // namespace tidemark

@@ -1,0 +1,161 @@
+// The allocators as a trace drives them. Each has
+//   Handle allocate(bytes, stream)   a null handle when out of memory
+//   free(handle), record_stream(handle, stream), empty_cache(), address(handle)
+//   tick()                           one row further
+//   state(), finish(result)
+#pragma once
+
+#include "sim/memory/trace/replay.hpp"
+
+namespace tidemark {
+
+class TorchTarget {
+ public:
+  using Handle = TorchBlock*;
+
+  explicit TorchTarget(const ReplayOptions& options)
+      : torch_(options.capacity, options.torch), delay_(options.event_delay) {
+    torch_.record_segment_events(options.layout);
+  }
+
+  void tick() { ++now_; }
+  Handle allocate(std::int64_t bytes, std::int64_t stream) {
+    if (bytes > TorchCachingAllocator::kLargestRequest) return refuse();
+    const TorchStream s = stream_of(stream);
+    if (torch_.events_pending()) move_clock();
+    Handle block = torch_.allocate(bytes, s);
+    if (block == nullptr && message_.empty()) message_ = message_of(torch_.out_of_memory());
+    return block;
+  }
+  void free(Handle block) {
+    if (block->uses != 0) move_clock();
+    torch_.free(*block);
+  }
+  void record_stream(Handle block, std::int64_t stream) {
+    torch_.record_stream(*block, stream_of(stream));
+  }
+  void empty_cache() { torch_.empty_cache(); }
+  [[nodiscard]] static std::int64_t address(Handle block) { return block->address; }
+  [[nodiscard]] ReplayState state() const {
+    const TorchStatistics& s = torch_.statistics();
+    return {.allocated = s.allocated_bytes.all.current,
+            .reserved = s.reserved_bytes.all.current,
+            .active = s.active_bytes.all.current,
+            .inactive_split = s.inactive_split_bytes.all.current,
+            .segments = s.segment.all.current,
+            .retries = s.num_alloc_retries,
+            .ooms = s.num_ooms};
+  }
+  void finish(ReplayResult& result, bool layout) const;
+
+ private:
+  [[nodiscard]] TorchStream stream_of(std::int64_t handle) {
+    if (handle != last_handle_) {
+      last_handle_ = handle;
+      last_stream_ = torch_.stream(handle);
+    }
+    return last_stream_;
+  }
+  // Events are recorded and looked at only now and then, so the streams' clocks follow then.
+  void move_clock() {
+    for (TorchStream s = 0; s < torch_.streams(); ++s) {
+      torch_.timeline(s) = {.issued = now_, .ended = now_ - delay_};
+    }
+  }
+  Handle refuse() {
+    if (message_.empty()) message_ = "CUDA out of memory. Tried to allocate more than 1EB memory.";
+    return nullptr;
+  }
+
+  TorchCachingAllocator torch_;
+  std::int64_t delay_;
+  std::int64_t now_ = 0;
+  std::int64_t last_handle_ = -1;
+  TorchStream last_stream_ = 0;
+  std::string message_;
+};
+
+// Statistics of an allocator that keeps none, taken after each row.
+struct SampledStatistics {
+  TorchStatistics statistics;
+  ReplayState last;
+
+  // `requested`: by which the live requests changed; negative for a free.
+  void sample(const ReplayState& state, std::int64_t requested);
+};
+
+class BfcTarget {
+ public:
+  using Handle = BfcChunk*;
+
+  explicit BfcTarget(const ReplayOptions& options) : bfc_(options.capacity, options.bfc) {}
+
+  void tick() {}
+  Handle allocate(std::int64_t bytes, std::int64_t /*stream*/) {
+    Handle chunk = bytes > TorchCachingAllocator::kLargestRequest ? nullptr : bfc_.allocate(bytes);
+    if (chunk == nullptr) note_failure(bytes);
+    sampled_.sample(state(), chunk == nullptr ? 0 : bytes);
+    return chunk;
+  }
+  void free(Handle chunk) {
+    const std::int64_t requested = chunk->requested;
+    bfc_.free(*chunk);
+    sampled_.sample(state(), -requested);
+  }
+  void record_stream(Handle /*chunk*/, std::int64_t /*stream*/) {}
+  void empty_cache() {}
+  [[nodiscard]] static std::int64_t address(Handle chunk) { return chunk->address; }
+  [[nodiscard]] ReplayState state() const {
+    return {.allocated = bfc_.allocated(),
+            .reserved = bfc_.reserved(),
+            .active = bfc_.active(),
+            .inactive_split = bfc_.reserved() - bfc_.active() - bfc_.free_region_bytes(),
+            .segments = static_cast<std::int64_t>(bfc_.segments()),
+            .retries = 0,
+            .ooms = ooms_};
+  }
+  void finish(ReplayResult& result, bool layout) const;
+
+ private:
+  void note_failure(std::int64_t bytes);
+
+  BfcAllocator bfc_;
+  std::int64_t ooms_ = 0;
+  std::string message_;
+  SampledStatistics sampled_;
+};
+
+// Counts live bytes.
+class IdealTarget {
+ public:
+  // Sizes, by slot; 0 is the null handle.
+  using Handle = std::size_t;
+
+  explicit IdealTarget(const ReplayOptions& options) : capacity_(options.capacity.count) {}
+
+  void tick() {}
+  Handle allocate(std::int64_t bytes, std::int64_t /*stream*/);
+  void free(Handle slot) {
+    live_ -= sizes_[slot];
+    unused_.push_back(slot);
+    sampled_.sample(state(), -sizes_[slot]);
+  }
+  void record_stream(Handle /*slot*/, std::int64_t /*stream*/) {}
+  void empty_cache() {}
+  [[nodiscard]] static std::int64_t address(Handle /*slot*/) { return -1; }
+  [[nodiscard]] ReplayState state() const {
+    return {.allocated = live_, .reserved = live_, .active = live_, .ooms = ooms_};
+  }
+  void finish(ReplayResult& result, bool layout) const;
+
+ private:
+  std::int64_t capacity_;
+  std::int64_t live_ = 0;
+  std::int64_t ooms_ = 0;
+  std::string message_;
+  std::vector<std::int64_t> sizes_{1};
+  std::vector<Handle> unused_;
+  SampledStatistics sampled_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,150 @@
+#include "sim/memory/trace/text_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace tidemark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBuffer = std::size_t{256} << 10;
+
+std::string system_message() {
+  return std::error_code(errno, std::generic_category()).message();
+}
+
+std::string gzip_message(gzFile file) {
+  int code = Z_OK;
+  const char* text = gzerror(file, &code);
+  if (code == Z_ERRNO) return system_message();
+  return code == Z_BUF_ERROR ? "the compressed file ends too early" : std::string(text);
+}
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path) : path_(path), buffer_(kBuffer) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) fail("is a folder; a trace is a file");
+  file_ = gzopen(path.c_str(), "rb");
+  if (file_ == nullptr) fail(fmt::format("cannot be read: {}", system_message()));
+  gzbuffer(file_, kBuffer);
+}
+
+LineReader::~LineReader() {
+  if (file_ != nullptr) gzclose(file_);
+}
+
+void LineReader::fail(const std::string& problem) const {
+  throw UserError({.file = path_}, {}, problem);
+}
+
+// Moves what is left to the front and reads behind it.
+bool LineReader::fill() {
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  if (end_ == buffer_.size()) {
+    if (end_ >= kMaxLine) {
+      throw UserError({.file = path_, .line = static_cast<int>(line_number_ + 1)}, {},
+                      fmt::format("the line is longer than {} bytes", kMaxLine));
+    }
+    buffer_.resize(2 * buffer_.size());
+  }
+  const auto room = static_cast<unsigned>(buffer_.size() - end_);
+  const int count = gzread(file_, buffer_.data() + end_, room);
+  if (count < 0) fail(gzip_message(file_));
+  if (count == 0) {
+    int code = Z_OK;
+    gzerror(file_, &code);
+    if (code != Z_OK) fail(gzip_message(file_));
+    at_end_ = true;
+  }
+  end_ += static_cast<std::size_t>(count);
+  return count > 0;
+}
+
+bool LineReader::next(std::string_view& line) {
+  std::size_t searched = 0;
+  while (true) {
+    const char* from = buffer_.data() + begin_;
+    const std::size_t size = end_ - begin_;
+    const void* found = std::memchr(from + searched, '\n', size - searched);
+    if (found == nullptr && !at_end_) {
+      searched = size;
+      fill();
+      continue;
+    }
+    if (found == nullptr && size == 0) return false;
+    const std::size_t length =
+        found == nullptr ? size : static_cast<std::size_t>(static_cast<const char*>(found) - from);
+    line = std::string_view(from, length);
+    begin_ += found == nullptr ? size : length + 1;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    ++line_number_;
+    return true;
+  }
+}
+
+WholeFile::WholeFile(const std::string& path) : path_(path) {
+  if (path.empty()) throw UserError("the output file has an empty name");
+  std::error_code error;
+  if (fs::is_directory(path_, error)) fail("is a folder");
+  // A link keeps pointing at what it points to.
+  if (fs::is_symlink(path_, error)) {
+    const fs::path target = fs::weakly_canonical(path_, error);
+    if (!error) path_ = target;
+  }
+  const bool special = fs::exists(path_, error) && !fs::is_regular_file(path_, error);
+  if (!special) {
+    temporary_ = path_;
+    temporary_.replace_filename(fmt::format(".{}.{}", path_.filename().string(), getpid()));
+  }
+  const bool compressed = path_.extension() == ".gz";
+  const fs::path& opened = special ? path_ : temporary_;
+  file_ = gzopen(opened.c_str(), compressed ? "wb" : "wbT");
+  if (file_ == nullptr) {
+    temporary_.clear();
+    fail(fmt::format("cannot be written: {}", system_message()));
+  }
+  gzbuffer(file_, kBuffer);
+  buffer_.reserve(kBuffer);
+}
+
+WholeFile::~WholeFile() {
+  if (file_ != nullptr) gzclose(file_);
+  std::error_code error;
+  if (!temporary_.empty()) fs::remove(temporary_, error);
+}
+
+void WholeFile::fail(const std::string& problem) const {
+  throw UserError({.file = path_.string()}, {}, problem);
+}
+
+void WholeFile::flush() {
+  if (buffer_.empty()) return;
+  const int written = gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+  if (written != static_cast<int>(buffer_.size())) {
+    fail(fmt::format("cannot be written: {}", gzip_message(file_)));
+  }
+  buffer_.clear();
+}
+
+void WholeFile::commit() {
+  flush();
+  const int closed = gzclose(file_);
+  file_ = nullptr;
+  if (closed != Z_OK) fail("cannot be written (is the disk full?)");
+  if (temporary_.empty()) return;
+  std::error_code error;
+  fs::rename(temporary_, path_, error);
+  if (error) fail(fmt::format("cannot be written: {}", error.message()));
+  temporary_.clear();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,93 @@
+// Allocators and their options in whole scenarios.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/simulate.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+PointResult simulate_with(std::string_view allocator, std::string_view capacity = "79GiB",
+                          std::string_view policies = "[]") {
+  const std::string text = fmt::format(
+      "{{version: 1, model: {{preset: gpt, layers: 4, width: 256, heads: 4, vocab: 4096, sequence: "
+      "256}}, hardware: {{gpu: h100-sxm-80gb, hbm: {{capacity: {}}}}}, training: {{micro_batch: 4, "
+      "sequence: 256}}, allocator: {}, policies: {}}}",
+      capacity, allocator, policies);
+  const Scenario scenario = decode(text);
+  const TrainedModel model = build_training(scenario);
+  return simulate(scenario, model, {.smallest_capacity = true});
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a scenario's allocator takes PyTorch's options") {
+    const Scenario scenario = decode(
+        scenario_text("allocator: {kind: torch, expandable_segments: true, max_split_size: 128MiB, "
+                      "roundup_power2_divisions: {256MiB: 1, '>': 4}, memory_fraction: 0.9}\n"));
+    CHECK(scenario.allocator == AllocatorKind::kTorch);
+    CHECK(scenario.allocator_options.torch.expandable_segments);
+    CHECK(scenario.allocator_options.torch.max_split_size == 128 * kMiB.count);
+    CHECK(scenario.allocator_options.torch.roundup_power2_divisions[15] == 4);
+    CHECK(scenario.allocator_options.torch.memory_fraction == 0.9);
+    const Scenario bfc = decode(scenario_text("allocator: {kind: bfc, allow_growth: true}\n"));
+    CHECK(bfc.allocator == AllocatorKind::kBfc);
+    CHECK(bfc.allocator_options.bfc.allow_growth);
+  }
+
+  TEST_CASE("options of one allocator are unknown to another") {
+    const auto refusal = [](const std::string& allocator) {
+      return error_of([&] { static_cast<void>(decode(scenario_text(allocator))); });
+    };
+    CHECK(refusal("allocator: {kind: bfc, expandable_segments: true}\n")
+              .starts_with("s.yaml:3:24: allocator.expandable_segments: unknown key"));
+    CHECK(refusal("allocator: {kind: torch, conf: 'max_split_size_mb:12'}\n") ==
+          "s.yaml:3:32: allocator.conf: max_split_size_mb: must be above 20, found 12");
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("live bytes do not depend on the allocator; what is reserved is never less") {
+    const PointResult ideal = simulate_with("ideal");
+    CHECK(ideal.status == PointStatus::kFits);
+    for (const std::string_view allocator :
+         {"torch", "bfc", "{kind: bfc, allow_growth: true}",
+          "{kind: torch, expandable_segments: true}", "{kind: torch, max_split_size: 32MiB}",
+          "{kind: torch, roundup_power2_divisions: 4}",
+          "{kind: torch, memory_fraction: 0.5, garbage_collection_threshold: 0.3}"}) {
+      CAPTURE(allocator);
+      const PointResult point = simulate_with(allocator, "79GiB", "[offload_activations: {}]");
+      const PointResult plain = simulate_with(allocator);
+      CHECK(point.status == PointStatus::kFits);
+      CHECK(plain.run.live.bytes == ideal.run.live.bytes);
+      CHECK(plain.run.allocated.bytes >= plain.run.live.bytes);
+      CHECK(plain.run.reserved.bytes >= plain.run.allocated.bytes);
+      CHECK(plain.smallest_capacity >= ideal.smallest_capacity);
+    }
+  }
+
+  TEST_CASE("a point fits into the capacity that it says is the smallest, and not into less") {
+    for (const std::string_view allocator :
+         {"torch", "{kind: torch, expandable_segments: true}",
+          "{kind: torch, memory_fraction: 0.8}", "{kind: bfc, allow_growth: true}", "bfc"}) {
+      CAPTURE(allocator);
+      const std::int64_t smallest = simulate_with(allocator).smallest_capacity;
+      const PointResult fits = simulate_with(allocator, std::to_string(smallest));
+      CHECK(fits.status == PointStatus::kFits);
+      const PointResult tight = simulate_with(allocator, std::to_string(smallest - 2 * kMiB.count));
+      CHECK(tight.status == PointStatus::kOutOfMemory);
+      CHECK(tight.run.ooms == 1);
+    }
+  }
+
+  TEST_CASE("rounding to divisions reserves at least as much, expandable segments at most") {
+    const std::int64_t plain = simulate_with("torch").run.reserved.bytes;
+    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 1}").run.reserved.bytes == plain);
+    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 2}").run.allocated.bytes >=
+          simulate_with("torch").run.allocated.bytes);
+    CHECK(simulate_with("{kind: torch, expandable_segments: true}").run.reserved.bytes <= plain);
+  }
+}
