@@ -1,6 +1,6 @@
-// Writes forward graphs the way PyTorch modules are written: one function per torch function, layers
-// as scopes. Presets, importers and YAML layer lists all build through it, so a composite such as
-// matmul of head-split views makes the same copies everywhere.
+// Writes forward graphs the way PyTorch modules are written: one function per torch function,
+// layers as scopes. Presets, importers and YAML layer lists all build through it, so a composite
+// such as matmul of head-split views makes the same copies everywhere.
 #pragma once
 
 #include <cstdint>
@@ -56,18 +56,25 @@ class ModelBuilder {
 
   // Any node; the functions below are shorthands and composites.
   TensorId add(std::string_view family, std::vector<TensorId> inputs, Attributes attributes = {});
-  std::vector<TensorId> add_many(std::string_view family, std::vector<TensorId> inputs, Attributes attributes);
+  std::vector<TensorId> add_many(std::string_view family, std::vector<TensorId> inputs,
+                                 Attributes attributes);
+  std::vector<TensorId> add_many(const OperatorFamily& family, std::vector<TensorId> inputs,
+                                 Attributes attributes);
 
   // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
   TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);
   TensorId linear_with(TensorId x, TensorId weight, TensorId bias = {});  // tied weights
-  TensorId embedding(std::string_view module, TensorId indices, std::int64_t rows, std::int64_t width,
-                     TensorId* weight = nullptr);
+  TensorId embedding(std::string_view module, TensorId indices, std::int64_t rows,
+                     std::int64_t width, TensorId* weight = nullptr);
   TensorId layer_norm(std::string_view module, TensorId x, bool bias = true);
   // `eager`: the decomposed form of Hugging Face's modules, which keeps more than a fused kernel.
   TensorId rms_norm(std::string_view module, TensorId x, bool eager);
   TensorId batch_norm(std::string_view module, TensorId x);
-  TensorId conv2d(std::string_view module, TensorId x, std::int64_t out_channels, Conv2dOptions options);
+  TensorId conv2d(std::string_view module, TensorId x, std::int64_t out_channels,
+                  Conv2dOptions options);
+  TensorId conv_transpose2d(std::string_view module, TensorId x, std::int64_t out_channels,
+                            Conv2dOptions options);
+  TensorId group_norm(std::string_view module, TensorId x, std::int64_t groups);
   TensorId max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)
@@ -77,7 +84,7 @@ class ModelBuilder {
   TensorId dropout(TensorId x, double p, bool in_place = false);
   TensorId add_tensors(TensorId a, TensorId b, bool in_place = false);
   TensorId multiply(TensorId a, TensorId b);
-  TensorId scale(TensorId x);  // by a Python scalar
+  TensorId scale(TensorId x);                              // by a Python scalar
   TensorId masked_fill(TensorId x, TensorId mask_source);  // x where buffer == 0
   TensorId cast(TensorId x, DType dtype);
   // Shapes. Views where torch makes views; reshape and contiguous copy where torch copies.
@@ -94,10 +101,10 @@ class ModelBuilder {
   TensorId rotary(TensorId x, TensorId cos, TensorId sin);
   // scaled_dot_product_attention on [batch, heads, length, width]. kMath is written out as in
   // nanoGPT: matmul, scale, masked_fill with `mask` (if causal), softmax, dropout, matmul.
-  TensorId attention(TensorId q, TensorId k, TensorId v, AttentionKind kind, bool causal, double dropout_p,
-                     TensorId mask);
-  // Mean cross-entropy; int64 targets of the logits' shape without the class axis (the last axis for
-  // rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
+  TensorId attention(TensorId q, TensorId k, TensorId v, AttentionKind kind, bool causal,
+                     double dropout_p, TensorId mask);
+  // Mean cross-entropy; int64 targets of the logits' shape without the class axis (the last axis
+  // for rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
   void cross_entropy_loss(TensorId logits);
   void mse_loss(TensorId prediction);
 
