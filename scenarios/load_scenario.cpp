@@ -41,6 +41,8 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
       resolve_child(kind);
   } else if (key == "model.hf" || key == "model.graph" || key == "model.onnx") {
     make_absolute(value, folder);
+  } else if (key == "model.layers") {
+    if (value.is_scalar() && is_yaml_path(value.scalar)) make_absolute(value, folder);
   } else if (key == "hardware" || key == "hardware.gpu") {
     if (value.is_scalar() && is_profile_path(value.scalar)) make_absolute(value, folder);
     resolve_child("gpu");
