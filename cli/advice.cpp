@@ -1,8 +1,8 @@
 #include "cli/advice.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
@@ -48,8 +48,9 @@ std::vector<Candidate> candidates(const Value& document, const Scenario& scenari
   const std::int64_t batch = scenario.training.model.micro_batch;
   const auto with_batch = [&](Value changed, std::int64_t smaller) {
     apply_override(changed, parse_override(fmt::format("training.micro_batch={}", smaller)));
-    apply_override(changed, parse_override(fmt::format("training.accumulate={}",
-                                                       scenario.training.accumulate * batch / smaller)));
+    apply_override(changed,
+                   parse_override(fmt::format("training.accumulate={}",
+                                              scenario.training.accumulate * batch / smaller)));
     return changed;
   };
   const auto batch_text = [&](std::int64_t smaller) {
@@ -102,7 +103,8 @@ std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& enviro
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> names;
-  for (auto& [capacity, name] : found) names.push_back(std::move(name));
+  for (auto& [capacity, name] : found)
+    names.push_back(std::move(name));
   return names;
 }
 
@@ -111,10 +113,12 @@ std::string explain_failure(const PointResult& point, const Value& document,
                             const Environment& environment, bool colour, std::size_t width) {
   std::string text;
   const auto paragraph = [&](const std::string& sentence) {
-    for (const std::string& line : wrap(sentence, width - 2)) text += "  " + line + '\n';
+    for (const std::string& line : wrap(sentence, width - 2))
+      text += "  " + line + '\n';
   };
   if (!point.failure.empty()) paragraph(point.failure.front().message + ".");
-  const std::int64_t needed = point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
+  const std::int64_t needed =
+      point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
   const std::int64_t persistent = point.parameters.count + point.gradients.count +
                                   point.optimizer_state.count + point.buffers.count;
   if (point.run.status == RunStatus::kOutOfHostMemory) {
@@ -143,14 +147,17 @@ std::string explain_failure(const PointResult& point, const Value& document,
   }
   const std::vector<std::string> gpus = gpus_with(needed, environment);
   if (gpus.empty()) {
-    table.add_row({{"a larger GPU"}, {format_bytes(Bytes(needed))}, {""}, {"none is that large", kBad}});
+    table.add_row(
+        {{"a larger GPU"}, {format_bytes(Bytes(needed))}, {""}, {"none is that large", kBad}});
   } else {
     const std::size_t shown = std::min(gpus.size(), kShownGpus);
-    table.add_row({{"a larger GPU: " +
-                    fmt::format("{}", fmt::join(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
-                   {format_bytes(Bytes(needed))},
-                   {""},
-                   {"fits", kGood}});
+    table.add_row(
+        {{"a larger GPU: " +
+          fmt::format("{}", fmt::join(gpus.begin(),
+                                      gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
+         {format_bytes(Bytes(needed))},
+         {""},
+         {"fits", kGood}});
   }
   return text + table.text(colour);
 }

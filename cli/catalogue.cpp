@@ -34,12 +34,16 @@ Catalogue models() {
     const std::string summary = preset.summary;
     std::string group(preset.group);
     catalogue.entries.push_back(
-        {.name = name, .group = group, .summary = summary,
+        {.name = name,
+         .group = group,
+         .summary = summary,
          .describe = [preset = std::move(preset)](const Console& console) {
-           return heading(preset.name, fmt::format("{} model", preset.group), preset.summary, console) +
+           return heading(preset.name, fmt::format("{} model", preset.group), preset.summary,
+                          console) +
                   parameter_table(parameters_of(preset), console.colour) +
-                  fmt::format("\n  model: {}\n  model: {{preset: {}, ...}}   to change parameters\n",
-                              preset.name, preset.name);
+                  fmt::format(
+                      "\n  model: {}\n  model: {{preset: {}, ...}}   to change parameters\n",
+                      preset.name, preset.name);
          }});
   }
   return catalogue;
@@ -54,9 +58,10 @@ std::string describe_gpu(const DeviceProfile& profile, const Console& console) {
   }
   return heading(profile.name, "GPU", profile.description, console) +
          table.text(console.colour, console.terminal ? console.width : 0) +
-         fmt::format("\n  hardware: {}\n  hardware: {{gpu: {}, hbm: {{capacity: 40GiB}}}}   to change "
-                     "figures\n",
-                     profile.name, profile.name);
+         fmt::format(
+             "\n  hardware: {}\n  hardware: {{gpu: {}, hbm: {{capacity: 40GiB}}}}   to change "
+             "figures\n",
+             profile.name, profile.name);
 }
 
 Catalogue gpus(const Environment& environment) {
@@ -67,10 +72,9 @@ Catalogue gpus(const Environment& environment) {
         profile.matrix[static_cast<std::size_t>(matrix_type(profile, DType::kBFloat16))].peak.value;
     catalogue.entries.push_back(
         {.name = name,
-         .summary = fmt::format("{}: {}, {}, bf16 {}", profile.description,
-                                format_bytes(profile.hbm.capacity),
-                                format_bandwidth(profile.hbm.bandwidth),
-                                format_flops_rate(FlopsPerSecond{bf16})),
+         .summary = fmt::format(
+             "{}: {}, {}, bf16 {}", profile.description, format_bytes(profile.hbm.capacity),
+             format_bandwidth(profile.hbm.bandwidth), format_flops_rate(FlopsPerSecond{bf16})),
          .describe = [profile](const Console& console) { return describe_gpu(profile, console); }});
   }
   return catalogue;
@@ -109,12 +113,13 @@ Catalogue allocators() {
   Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
   const auto add = [&](AllocatorKind kind, const std::string& summary) {
     const std::string name(name_of(kind));
-    catalogue.entries.push_back(
-        {.name = name, .group = {}, .summary = summary,
-         .describe = [name, summary](const Console& console) {
-           return heading(name, "allocator", summary, console) +
-                  fmt::format("  allocator: {}\n", name);
-         }});
+    catalogue.entries.push_back({.name = name,
+                                 .group = {},
+                                 .summary = summary,
+                                 .describe = [name, summary](const Console& console) {
+                                   return heading(name, "allocator", summary, console) +
+                                          fmt::format("  allocator: {}\n", name);
+                                 }});
   };
   add(AllocatorKind::kTorch,
       "PyTorch's caching allocator: rounding, pools, splitting, segments, retries (default)");
@@ -123,6 +128,18 @@ Catalogue allocators() {
   return catalogue;
 }
 
+// The defaults as the decoder reads them.
+std::string describe_optimizer(const std::string& name) {
+  const Value training = parse_document("optimizer: " + name, name);
+  const OptimizerSpec spec = decode_optimizer(Decoder(training));
+  std::string options = fmt::format("name: {}, weight_decay: {}", name, spec.weight_decay);
+  if (spec.momentum != 0) options += fmt::format(", momentum: {}", spec.momentum);
+  return fmt::format(
+      "  training: {{optimizer: {}}}\n"
+      "  training: {{optimizer: {{{}, implementation: foreach}}}}   loop | foreach | fused\n\n"
+      "  implementation: fused with fp32 master weights, else the framework's default\n",
+      name, options);
+}
 
 Catalogue optimizers() {
   Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
@@ -134,15 +151,13 @@ Catalogue optimizers() {
         "masters",
         moments, moments == 1 ? "" : "s", 4 * moments, 4 * moments + 4);
     const std::string text(name);
-    catalogue.entries.push_back(
-        {.name = text, .group = {}, .summary = summary,
-         .describe = [text, summary](const Console& console) {
-           std::vector<ParameterNote> notes;
-           static_cast<void>(decode_optimizer(Decoder::describing(notes)));
-           return heading(text, "optimizer", summary, console) +
-                  parameter_table(notes, console.colour) +
-                  fmt::format("\n  training: {{optimizer: {}}}\n", text);
-         }});
+    catalogue.entries.push_back({.name = text,
+                                 .group = {},
+                                 .summary = summary,
+                                 .describe = [text, summary](const Console& console) {
+                                   return heading(text, "optimizer", summary, console) +
+                                          describe_optimizer(text);
+                                 }});
   }
   return catalogue;
 }

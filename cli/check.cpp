@@ -12,7 +12,8 @@ std::size_t check_points(const Value& document, const Environment& environment) 
   const std::vector<std::vector<Override>> points = sweep_points(document);
   for (const std::vector<Override>& overrides : points) {
     Value point = document;
-    for (const Override& change : overrides) apply_override(point, change);
+    for (const Override& change : overrides)
+      apply_override(point, change);
     static_cast<void>(decode_scenario(point, environment));
   }
   return points.size();

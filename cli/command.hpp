@@ -1,5 +1,6 @@
-// The commands. Each is a struct that declares its options on CLI11's parser and then runs; main.cpp
-// holds one of each. Errors leave as exceptions: UserError for the user's, others for ours.
+// The commands. Each is a struct that declares its options on CLI11's parser and then runs;
+// main.cpp holds one of each. Errors leave as exceptions: UserError for the user's, others for
+// ours.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace tidemark {
 
 // What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
 struct ScenarioInput {
-  std::vector<std::string> names;      // scenario files; with a GPU, models
+  std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;
   std::vector<std::string> overrides;  // KEY=VALUE
   std::vector<std::string> plugins;
@@ -32,7 +33,8 @@ struct RunCommand {
   ScenarioInput input;
   std::string folder;
   bool json = false;
-  bool chart = true;
+  bool chart = false;     // also of many points
+  bool no_chart = false;  // not even of one
   bool timing = false;
   int threads = 0;  // 0: as many as there are cores
   void attach(CLI::App& parent);

@@ -1,13 +1,12 @@
 #include "cli/console.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
@@ -29,7 +28,8 @@ bool set_in_environment(const char* name) {
 Console open_console(std::string program) {
   Console console{.program = std::move(program)};
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
-  const bool plain = set_in_environment("NO_COLOR") || (term != nullptr && std::string_view(term) == "dumb");
+  const bool plain =
+      set_in_environment("NO_COLOR") || (term != nullptr && std::string_view(term) == "dumb");
   console.terminal = isatty(STDOUT_FILENO) != 0;
   console.error_terminal = isatty(STDERR_FILENO) != 0;
   console.colour = console.terminal && !plain;
@@ -47,10 +47,14 @@ void print(std::string_view text) {
 }
 
 void print_error(const Console& console, std::string_view message) {
-  const std::string line = fmt::format(
-      "tidemark: {} {}\n", bold(paint("error:", kBad, console.error_colour), console.error_colour),
-      message);
+  const std::string line =
+      fmt::format("tidemark: {} {}\n",
+                  bold(paint("error:", kBad, console.error_colour), console.error_colour), message);
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void print_usage(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void print_warning(const Console& console, std::string_view message) {

@@ -15,12 +15,12 @@ inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitInternal = 3;
 
 struct Console {
-  bool colour = false;           // on stdout: a terminal, and NO_COLOR is not set
-  bool error_colour = false;     // on stderr
-  bool error_terminal = false;   // progress may be shown
-  bool terminal = false;         // stdout is one
-  std::size_t width = 100;       // of stdout's terminal
-  std::string program;           // argv[0]
+  bool colour = false;          // on stdout: a terminal, and NO_COLOR is not set
+  bool error_colour = false;    // on stderr
+  bool error_terminal = false;  // progress may be shown
+  bool terminal = false;        // stdout is one
+  std::size_t width = 100;      // of stdout's terminal
+  std::string program;          // argv[0]
 };
 [[nodiscard]] Console open_console(std::string program);
 
@@ -29,6 +29,7 @@ struct Console {
 void print(std::string_view text);
 // Diagnostics: "tidemark: error: ..." on stderr.
 void print_error(const Console& console, std::string_view message);
+void print_usage(std::string_view text);  // help that nobody asked for, on stderr
 void print_warning(const Console& console, std::string_view message);
 
 // "12 of 40 points" on a terminal's last line, at most ten times a second; silent elsewhere.

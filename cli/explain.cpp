@@ -3,6 +3,7 @@
 #include <cctype>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -25,26 +26,89 @@ std::string block_of(const std::string& layer) {
   std::size_t begin = 0;
   while (begin < layer.size()) {
     const std::size_t end = std::min(layer.find('.', begin), layer.size());
-    const bool number = std::all_of(
-        layer.begin() + static_cast<std::ptrdiff_t>(begin),
-        layer.begin() + static_cast<std::ptrdiff_t>(end),
-        [](unsigned char c) { return std::isdigit(c) != 0; });
+    const bool number = std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    layer.begin() + static_cast<std::ptrdiff_t>(end),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
     if (number) return layer.substr(0, end);
     begin = end + 1;
   }
   return layer;
 }
 
+// "h.*.attn" of "h.3.attn": what repeated layers have in common.
+std::string pattern_of(const std::string& layer) {
+  const std::string block = block_of(layer);
+  const std::size_t number = block.rfind('.') + 1;  // 0 without a dot
+  const bool numbered =
+      !block.empty() && std::isdigit(static_cast<unsigned char>(block.back())) != 0;
+  return numbered ? block.substr(0, number) + '*' + layer.substr(block.size()) : layer;
+}
+
 using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
-// Layers of one block together, largest first.
-Terms by_block(const Terms& by_layer) {
-  std::map<std::string, std::int64_t> sums;
-  for (const auto& [layer, bytes] : by_layer) sums[block_of(layer)] += bytes;
-  Terms blocks(sums.begin(), sums.end());
-  std::stable_sort(blocks.begin(), blocks.end(),
+void sort_by_size(Terms& terms) {
+  std::stable_sort(terms.begin(), terms.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  return blocks;
+}
+
+// Layers of one block together, and blocks of one size: "h.* (47 of this size)".
+Terms by_block(const Terms& by_layer) {
+  std::map<std::string, std::int64_t> blocks;
+  for (const auto& [layer, bytes] : by_layer)
+    blocks[block_of(layer)] += bytes;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<std::string>> alike;
+  for (const auto& [block, bytes] : blocks)
+    alike[{pattern_of(block), bytes}].push_back(block);
+  Terms terms;
+  for (const auto& [key, names] : alike) {
+    const auto count = static_cast<std::int64_t>(names.size());
+    terms.emplace_back(count == 1 ? names.front()
+                                  : fmt::format("{} ({} of {} each)", key.first, count,
+                                                format_bytes(Bytes(key.second))),
+                       key.second * count);
+  }
+  sort_by_size(terms);
+  return terms;
+}
+
+// Tensors that repeated layers have alike.
+struct TensorGroup {
+  LargestTensor tensor;  // with the layers' pattern
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t bytes() const { return tensor.bytes * count; }
+};
+
+// The part of a tensor's name behind its layer's, which has the layer's number in it.
+std::string name_in_layer(const LargestTensor& tensor) {
+  const bool prefixed = !tensor.layer.empty() && tensor.tensor.starts_with(tensor.layer + '.');
+  return prefixed ? tensor.tensor.substr(tensor.layer.size() + 1) : tensor.tensor;
+}
+
+std::vector<TensorGroup> group_alike(const std::vector<LargestTensor>& tensors, bool each) {
+  std::vector<TensorGroup> groups;
+  std::map<std::tuple<std::string, std::int64_t, Role, std::string, std::string>, std::size_t>
+      known;
+  for (const LargestTensor& tensor : tensors) {
+    if (each) {
+      groups.push_back({tensor, 1});
+      continue;
+    }
+    TensorGroup group{tensor, 1};
+    group.tensor.tensor = name_in_layer(tensor);
+    group.tensor.layer = pattern_of(tensor.layer);
+    const auto [at, fresh] = known.try_emplace(
+        {group.tensor.tensor, tensor.bytes, tensor.role, tensor.op, group.tensor.layer},
+        groups.size());
+    if (fresh) {
+      groups.push_back(std::move(group));
+    } else {
+      ++groups[at->second].count;
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const TensorGroup& a, const TensorGroup& b) {
+    return a.bytes() > b.bytes();
+  });
+  return groups;
 }
 
 class Explanation {
@@ -90,9 +154,11 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}},
               kIndent);
   std::int64_t sum = 0;
-  for (const auto& [name, bytes] : terms) sum += bytes;
+  for (const auto& [name, bytes] : terms)
+    sum += bytes;
   std::int64_t largest = 1;
-  for (const auto& [name, bytes] : terms) largest = std::max(largest, bytes);
+  for (const auto& [name, bytes] : terms)
+    largest = std::max(largest, bytes);
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const auto& [name, bytes] = terms[i];
     table.add_row({{name},
@@ -114,9 +180,9 @@ std::string Explanation::heading() const {
       dim(setting_line(point_, scenario_, *detail_.model), colour_));
   text += fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
                       bold(format_bytes(Bytes(total_)), colour_),
-                      format_duration(peak_time(point_, detail_)), point_.peak.step,
+                      format_duration(point_.peak.time), point_.peak.step,
                       place(point_.peak.phase, point_.peak.layer, point_.peak.op));
-  if (!fits) text += dim("As if there were enough memory.\n", colour_);
+  if (!fits) text += dim("(as if there were enough memory)\n", colour_);
   return text;
 }
 
@@ -139,7 +205,8 @@ std::string Explanation::layers() const {
   }
   if (!all_ && terms.size() > top_ + 1) {
     std::int64_t rest = 0;
-    for (std::size_t i = top_; i < terms.size(); ++i) rest += terms[i].second;
+    for (std::size_t i = top_; i < terms.size(); ++i)
+      rest += terms[i].second;
     const std::size_t others = terms.size() - top_;
     terms.resize(top_);
     terms.emplace_back(fmt::format("{} others", others), rest);
@@ -148,34 +215,35 @@ std::string Explanation::layers() const {
 }
 
 std::string Explanation::tensors() const {
-  const std::vector<LargestTensor>& largest = point_.peak.largest;
+  const std::vector<TensorGroup> groups = group_alike(point_.peak.largest, all_);
   const BytesColumn unit(total_);
   Table table({{"bytes", Align::kRight},
+               {"", Align::kRight},
                {"", Align::kRight},
                {"role"},
                {"tensor"},
                {"layer"},
                {"made by"}},
               kIndent);
-  std::int64_t shown = 0;
-  const std::size_t count = all_ ? largest.size() : std::min(top_, largest.size());
+  std::int64_t rest = total_;
+  const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
   for (std::size_t i = 0; i < count; ++i) {
-    const LargestTensor& tensor = largest[i];
-    shown += tensor.bytes;
-    table.add_row({{grouped(tensor.bytes)},
-                   {unit.text(tensor.bytes)},
-                   {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
-                   {tensor.tensor},
-                   {tensor.layer},
-                   {tensor.op.empty() ? "there from the start" : tensor.op}});
+    const auto& [tensor, times] = groups[i];
+    rest -= groups[i].bytes();
+    table.add_row(
+        {{grouped(groups[i].bytes())},
+         {unit.text(groups[i].bytes())},
+         {times > 1 ? fmt::format("{} x {}", times, format_bytes(Bytes(tensor.bytes))) : ""},
+         {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
+         {tensor.tensor},
+         {tensor.layer},
+         {tensor.op.empty() ? "there from the start" : tensor.op}});
   }
-  if (count < largest.size()) {
-    table.add_row({{grouped(total_ - shown)},
-                   {unit.text(total_ - shown)},
-                   {fmt::format("{} others", grouped(static_cast<std::int64_t>(largest.size() - count)))}});
-  }
-  table.add_row({{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {"sum", -1, true}});
-  return title("Largest tensors") + table.text(colour_);
+  if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
+  table.add_row(
+      {{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
+  return title(all_ ? "All tensors" : "Largest tensors, those alike together") +
+         table.text(colour_);
 }
 
 std::string Explanation::phases() const {
@@ -210,10 +278,11 @@ std::string Explanation::device() const {
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
                        bool strong = false) {
-    table.add_row({{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
+    table.add_row(
+        {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", active - total_, "blocks of the allocator are multiples of 512 bytes");
+  add("+ rounding", active - total_, "blocks are multiples of 512 bytes, and not always split");
   add("+ cached", reserved - active, "reserved and free: fragments, and blocks to be used again");
   add("+ reserved at other times", point_.run.reserved.bytes - reserved,
       "the allocator keeps what it has reserved");
@@ -268,8 +337,8 @@ int ExplainCommand::execute(const Console& console) const {
   }
   // The base alone; keys of a point are given with -s.
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
-  const DetailedPoint point = simulate_in_detail(
-      document, 0, environment, {.largest_tensors = static_cast<std::size_t>(-1)});
+  const DetailedPoint point = simulate_in_detail(document, 0, environment,
+                                                 {.largest_tensors = static_cast<std::size_t>(-1)});
   if (json) {
     print(explain_json(point));
   } else {

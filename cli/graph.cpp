@@ -68,11 +68,13 @@ Json graph_json(const TrainingGraph& graph) {
                         {"persistent", storage.persistent}});
   }
   Json operators = Json::array();
-  for (OperatorId id : ids_of(graph.operators)) operators.push_back(operator_json(graph, id));
+  for (OperatorId id : ids_of(graph.operators))
+    operators.push_back(operator_json(graph, id));
   Json parts = Json::object();
   for (const Part& part : parts_of(graph)) {
     Json ids = Json::array();
-    for (OperatorId id : *part.operators) ids.push_back(id.value);
+    for (OperatorId id : *part.operators)
+      ids.push_back(id.value);
     parts[std::string(part.name)] = std::move(ids);
   }
   return {{"name", graph.name},
@@ -94,11 +96,11 @@ Bytes created_by(const TrainingGraph& graph, OperatorId id) {
 }
 
 std::string graph_table(const TrainingGraph& graph, const Console& console) {
-  std::string text = fmt::format(
-      "{}: {} parameters, {} operators, {} storages\n", bold(graph.name, console.colour),
-      format_count(static_cast<double>(graph.parameters)),
-      grouped(static_cast<std::int64_t>(graph.operators.size())),
-      grouped(static_cast<std::int64_t>(graph.storages.size())));
+  std::string text = fmt::format("{}: {} parameters, {} operators, {} storages\n",
+                                 bold(graph.name, console.colour),
+                                 format_count(static_cast<double>(graph.parameters)),
+                                 grouped(static_cast<std::int64_t>(graph.operators.size())),
+                                 grouped(static_cast<std::int64_t>(graph.storages.size())));
   for (const Part& part : parts_of(graph)) {
     if (part.operators->empty()) continue;
     Table table({{"#", Align::kRight},
@@ -143,7 +145,8 @@ void GraphCommand::attach(CLI::App& parent) {
 int GraphCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   ScenarioInput wanted = input;
-  const bool is_scenario = input.names.front().ends_with(".yaml") || input.names.front().ends_with(".yml");
+  const bool is_scenario =
+      input.names.front().ends_with(".yaml") || input.names.front().ends_with(".yml");
   if (!is_scenario && wanted.gpu.empty()) {
     // The graph does not depend on the device, but a scenario names one.
     const std::vector<std::string> gpus = gpu_names(environment);
@@ -153,7 +156,8 @@ int GraphCommand::execute(const Console& console) const {
   const Value document = wanted.load().front();
   Value point = document;
   const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.front()) apply_override(point, change);
+  for (const Override& change : points.front())
+    apply_override(point, change);
   const TrainedModel model = build_training(decode_scenario(point, environment));
   if (dot) {
     std::ostringstream out;

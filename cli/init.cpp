@@ -13,7 +13,8 @@ namespace tidemark {
 namespace {
 
 // Every key that is commented out shows its default.
-constexpr std::string_view kTemplate = R"yaml(# A scenario for Tidemark: one training step on one GPU, simulated.
+constexpr std::string_view kTemplate =
+    R"yaml(# A scenario for Tidemark: one training step on one GPU, simulated.
 #   tidemark run FILE        simulate every point of the sweep below
 #   tidemark explain FILE    what makes up the peak
 #   tidemark check FILE      errors only

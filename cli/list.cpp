@@ -13,7 +13,8 @@ namespace {
 
 Environment environment_with(const std::vector<std::string>& plugins, const Console& console) {
   Environment environment = default_environment(console.program);
-  for (const std::string& plugin : plugins) environment.policies.load_plugin(plugin);
+  for (const std::string& plugin : plugins)
+    environment.policies.load_plugin(plugin);
   return environment;
 }
 

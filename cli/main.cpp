@@ -37,17 +37,22 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
 
+// "tidemark run"
+std::string full_name(const CLI::App& command) {
+  return command.get_parent() == nullptr ? "tidemark" : "tidemark " + command.get_name();
+}
+
 // A word on the command line that CLI11 does not know, with the nearest that it does.
 std::string explain_extra(const CLI::App& command, const std::string& word) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : option->get_lnames())
+      known.push_back("--" + name);
   }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
-  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word), did_you_mean(name, known),
-                     command.get_parent() == nullptr ? std::string("tidemark")
-                                                     : "tidemark " + command.get_name());
+  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word),
+                     did_you_mean(name, known), full_name(command));
 }
 
 // The command that was named, or the program itself.
@@ -92,7 +97,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   Commands commands;
   std::apply([&](auto&... command) { (command.attach(program), ...); }, commands);
   if (arguments.empty()) {
-    print(program.help());
+    print_usage(program.help());
     return kExitBadInput;
   }
   check_command_word(program, arguments);
@@ -100,7 +105,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    print(parsed_command(program).help());
+    print(program.help());  // that of the command, if one was named
     return kExitFits;
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + '\n');
@@ -110,7 +115,8 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     if (extras.empty()) throw UserError(error.what());
     throw UserError(explain_extra(parsed_command(program), extras.front()));
   } catch (const CLI::ParseError& error) {
-    throw UserError(error.what());
+    const CLI::App& command = parsed_command(program);
+    throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
   return execute(commands, console);
 }

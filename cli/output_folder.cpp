@@ -1,10 +1,9 @@
 #include "cli/output_folder.hpp"
 
-#include <unistd.h>
-
 #include <system_error>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "graph/core/errors.hpp"
 
@@ -48,7 +47,8 @@ OutputFolder::~OutputFolder() {
     fs::remove(file.temporary, error);
   }
   // remove() leaves a folder alone that is not empty.
-  for (std::size_t i = made_.size(); i-- > 0;) fs::remove(made_[i], error);
+  for (std::size_t i = made_.size(); i-- > 0;)
+    fs::remove(made_[i], error);
 }
 
 std::ofstream& OutputFolder::add(const std::string& name) {
@@ -75,7 +75,8 @@ void OutputFolder::commit() {
 
 std::vector<std::string> OutputFolder::written() const {
   std::vector<std::string> paths;
-  for (const File& file : files_) paths.push_back(file.final_path.string());
+  for (const File& file : files_)
+    paths.push_back(file.final_path.string());
   return paths;
 }
 

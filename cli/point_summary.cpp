@@ -1,10 +1,10 @@
 #include "cli/point_summary.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -40,33 +40,35 @@ std::string Summary::memory() const {
   const bool fits = point_.status == PointStatus::kFits;
   const std::int64_t used = device_used(point_);
   const BytesColumn unit(point_.capacity.count);
-  std::string rest = fmt::format(
-      "{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
-      share_of(used, point_.capacity.count));
+  std::string rest =
+      fmt::format("{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
+                  share_of(used, point_.capacity.count));
   if (fits) {
     rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
     if (point_.smallest_capacity > 0) {
-      rest += fmt::format("; fits into {}", format_bytes(Bytes(point_.smallest_capacity)));
+      rest +=
+          fmt::format("; would still fit into {}", format_bytes(Bytes(point_.smallest_capacity)));
     }
   } else {
     rest += " would be used if there were enough";
   }
   std::string text = line("device memory", rest);
-  text += line("", fmt::format("= {} reserved by the {} allocator{}",
-                               format_bytes(Bytes(point_.run.reserved.bytes)),
-                               name_of(point_.allocator),
-                               point_.context.count > 0
-                                   ? " + " + format_bytes(point_.context) + " CUDA context"
-                                   : ""));
-  if (point_.run.retries > 0) {
-    text += line("", paint(fmt::format("tight: {} allocations succeeded only after cached memory "
-                                       "was given back",
-                                       grouped(point_.run.retries)),
-                           kNote, colour_));
+  text += line(
+      "",
+      fmt::format(
+          "= {} reserved by the {} allocator{}", format_bytes(Bytes(point_.run.reserved.bytes)),
+          name_of(point_.allocator),
+          point_.context.count > 0 ? " + " + format_bytes(point_.context) + " CUDA context" : ""));
+  if (fits && point_.run.retries > 0) {
+    text +=
+        line("", paint(fmt::format("tight: {} allocation{} succeeded only after cached memory "
+                                   "was given back",
+                                   grouped(point_.run.retries), point_.run.retries == 1 ? "" : "s"),
+                       kNote, colour_));
   }
   text += line("peak", fmt::format("{} live at {} in {}",
                                    bold(format_bytes(Bytes(point_.run.live.bytes)), colour_),
-                                   format_duration(peak_time(point_, detail_)),
+                                   format_duration(point_.peak.time),
                                    place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
   return text + roles();
 }
@@ -84,8 +86,8 @@ std::string Summary::roles() const {
     if (bytes <= 0) continue;
     const RoleStyle& style = style_of(role);
     table.add_row({{std::string(style.label)},
-                   {unit.text(bytes)},
-                   {share_of(bytes, total)},
+                   {bytes * 1000 < total ? format_bytes(Bytes(bytes)) : unit.text(bytes)},
+                   {bytes * 1000 < total ? "" : share_of(bytes, total)},
                    {bar(static_cast<double>(bytes) / static_cast<double>(largest), kBarWidth),
                     style.colour}});
   }
@@ -97,10 +99,10 @@ std::string Summary::time() const {
   const auto phase = [&](Phase p) {
     return format_duration(run.phase[static_cast<std::size_t>(p)]);
   };
-  std::string text = line(
-      "step", fmt::format("{}: forward {}, backward {}, optimizer {}",
-                          bold(format_duration(run.step), colour_), phase(Phase::kForward),
-                          phase(Phase::kBackward), phase(Phase::kOptimizer)));
+  std::string text =
+      line("step", fmt::format("{}: forward {}, backward {}, optimizer {}",
+                               bold(format_duration(run.step), colour_), phase(Phase::kForward),
+                               phase(Phase::kBackward), phase(Phase::kOptimizer)));
   std::string parts;
   const auto add = [&](Duration d, std::string_view what) {
     // Less than a thousandth of the step says nothing.
@@ -114,13 +116,11 @@ std::string Summary::time() const {
   if (!parts.empty()) text += line("", parts);
   if (point_.status == PointStatus::kFits) {
     const bool tokens = point_.tokens_per_second > 0;
-    std::string rest = tokens ? fmt::format("{} tokens/s, ",
-                                            grouped(std::llround(point_.tokens_per_second)))
-                              : "";
-    rest += fmt::format("{:.3g} samples/s", point_.samples_per_second);
+    std::string rest = tokens ? fmt::format("{} tokens/s, ", rate(point_.tokens_per_second)) : "";
+    rest += rate(point_.samples_per_second) + " samples/s";
     if (point_.model_flops_utilization > 0) {
-      rest += fmt::format(", {} of the peak arithmetic (MFU)",
-                          percent(point_.model_flops_utilization));
+      rest +=
+          fmt::format(", {} of the peak arithmetic (MFU)", percent(point_.model_flops_utilization));
     }
     text += line("throughput", rest);
   }
@@ -144,18 +144,19 @@ std::string Summary::policies() const {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }
     if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
-    if (sep == " ") add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
+    if (sep == " ")
+      add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
     text += line(text.empty() ? "policies" : "", rest);
   }
   if (point_.run.evictions > 0) {
-    text += line("evictions", fmt::format("{} blocks dropped, {} operators run again for them",
-                                          grouped(point_.run.evictions),
-                                          grouped(point_.run.restores)));
+    text +=
+        line("evictions", fmt::format("{} blocks dropped, {} operators run again for them",
+                                      grouped(point_.run.evictions), grouped(point_.run.restores)));
   }
   if (point_.run.host.bytes > 0) {
-    text += line("host memory", fmt::format("{} of {} pinned",
-                                            format_bytes(Bytes(point_.run.host.bytes)),
-                                            format_bytes(point_.host_capacity)));
+    text += line("host memory",
+                 fmt::format("{} of {} pinned", format_bytes(Bytes(point_.run.host.bytes)),
+                             format_bytes(point_.host_capacity)));
   }
   return text;
 }
@@ -176,7 +177,8 @@ std::string bar(double share, std::size_t width) {
   const auto eighths = static_cast<std::size_t>(
       std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) * 8 - 1e-9));
   std::string text;
-  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
+  for (std::size_t i = 0; i < eighths / 8; ++i)
+    text += "█";
   return text + std::string(kBlocks[eighths % 8]);
 }
 
@@ -186,11 +188,12 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   std::string text = scenario.device.name;
   if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
-  text += fmt::format("; {} parameters", format_count(static_cast<double>(point.parameter_count)));
+  text = fmt::format("{}, {} parameters; {}", graph.name,
+                     format_count(static_cast<double>(point.parameter_count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
   } else {
-    text += fmt::format("; {} samples", graph.samples);
+    text += fmt::format("; {} sample{}", graph.samples, graph.samples == 1 ? "" : "s");
   }
   if (graph.micro_batches > 1) text += fmt::format(" x {} micro-batches", graph.micro_batches);
   text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,

@@ -11,7 +11,7 @@ namespace tidemark {
 [[nodiscard]] std::string point_summary(const PointResult& point, const PointDetail& detail,
                                         const Scenario& scenario, bool colour);
 
-// "1.56 B parameters, 48 blocks; a100-sxm-80gb; bf16_mixed, adamw; 4 x 1024 tokens; no policy"
+// "gpt2-xl, 1.56 B parameters; a100-sxm-80gb; 4 x 1024 tokens; bf16_mixed, adamw; no policy"
 [[nodiscard]] std::string setting_line(const PointResult& point, const Scenario& scenario,
                                        const TrainedModel& model);
 

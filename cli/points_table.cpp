@@ -1,12 +1,12 @@
 #include "cli/points_table.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -31,7 +31,8 @@ Keys keys_of(std::span<const PointResult> points) {
   }
   const auto last_word = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> uses;
-  for (const std::string& key : keys.paths) ++uses[last_word(key)];
+  for (const std::string& key : keys.paths)
+    ++uses[last_word(key)];
   for (const std::string& key : keys.paths) {
     keys.titles.push_back(uses[last_word(key)] == 1 ? last_word(key) : key);
   }
@@ -52,11 +53,12 @@ std::string remark(const PointResult& point) {
     const Failure& failure = point.failure.front();
     if (point.status != PointStatus::kOutOfMemory) return failure.message;
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
-    return fmt::format("{}{} more in {}", host ? "host: " : "",
+    return fmt::format("no room{} for {}: {}", host ? " on the host" : "",
                        format_bytes(Bytes(failure.requested)),
                        place(failure.phase, failure.layer, failure.op));
   }
-  if (point.run.retries > 0) return fmt::format("tight: {} retries", point.run.retries);
+  if (point.run.retries > 0)
+    return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
   if (point.run.host.bytes > 0) {
     return fmt::format("{} on the host", format_bytes(Bytes(point.run.host.bytes)));
   }
@@ -122,8 +124,8 @@ std::vector<Column> PointsTable::columns() const {
   }
   columns.push_back({"fits"});
   columns.push_back({"device memory", Align::kRight});
-  columns.push_back({"used", Align::kRight});
-  columns.push_back({"peak live", Align::kRight});
+  columns.push_back({"used", Align::kRight, 1});
+  columns.push_back({"peak live", Align::kRight, 2});
   columns.push_back({"step", Align::kRight});
   columns.push_back({counts_tokens_ ? "tokens/s" : "samples/s", Align::kRight});
   columns.push_back({""});
@@ -133,7 +135,8 @@ std::vector<Column> PointsTable::columns() const {
 std::vector<Cell> PointsTable::row(const PointResult& point) const {
   std::vector<Cell> cells;
   if (names_differ_) cells.push_back({point.name});
-  for (const std::string& key : keys_.paths) cells.push_back({override_text(point, key)});
+  for (const std::string& key : keys_.paths)
+    cells.push_back({override_text(point, key)});
   const bool fits = point.status == PointStatus::kFits;
   if (point.status == PointStatus::kError) {
     cells.push_back({"error", kBad});
@@ -148,18 +151,16 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   cells.push_back({share_of(device_used(point), point.capacity.count), fits ? -1 : kBad});
   cells.push_back({unit.text(point.run.live.bytes)});
   cells.push_back({fits ? in_seconds(point.run.step, longest_) : "-", -1, fastest});
-  const double rate = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
-  cells.push_back({!fits           ? "-"
-                   : counts_tokens_ ? grouped(std::llround(rate))
-                                    : fmt::format("{:.4g}", rate),
-                   -1, fastest});
+  const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
+  cells.push_back({fits ? rate(speed) : "-", -1, fastest});
   cells.push_back({remark(point)});
   return cells;
 }
 
 std::string PointsTable::heading() const {
-  std::string text = names_differ_ ? fmt::format("{} points", points_.size())
-                                   : fmt::format("{}: {} points", points_.front().name, points_.size());
+  std::string text = names_differ_
+                         ? fmt::format("{} points", points_.size())
+                         : fmt::format("{}: {} points", points_.front().name, points_.size());
   text = bold(text, colour_);
   for (const PointResult& point : points_) {
     if (point.status == PointStatus::kError || capacities_differ_) continue;
@@ -186,9 +187,9 @@ std::string PointsTable::verdict() const {
   });
   std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
   if (fastest_ == nullptr) return text + ".\n";
-  text += fmt::format(
-      "\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_), format_duration(fastest_->run.step),
-      format_bytes(Bytes(device_used(*fastest_))));
+  text +=
+      fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
+                  format_duration(fastest_->run.step), format_bytes(Bytes(device_used(*fastest_))));
   if (leanest_ != fastest_) {
     text += fmt::format("\nleanest: {} ({}, {})", bold(setting(*leanest_), colour_),
                         format_duration(leanest_->run.step),
@@ -200,7 +201,8 @@ std::string PointsTable::verdict() const {
 std::string PointsTable::text(std::size_t width) {
   choose_best();
   Table table(columns());
-  for (const PointResult& point : points_) table.add_row(row(point));
+  for (const PointResult& point : points_)
+    table.add_row(row(point));
   return heading() + table.text(colour_, width) + verdict();
 }
 

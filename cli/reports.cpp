@@ -1,8 +1,8 @@
 #include "cli/reports.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "cli/console.hpp"
 #include "cli/output_folder.hpp"
@@ -30,7 +30,8 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                  const Environment& environment, const SimulateOptions& options) {
   Value point = document;
   const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.at(index)) apply_override(point, change);
+  for (const Override& change : points.at(index))
+    apply_override(point, change);
   DetailedPoint result{.scenario = decode_scenario(point, environment)};
   result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
   result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
@@ -45,10 +46,12 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     // The report does not differ between points, but only a point is a whole scenario.
     Value point = document;
     const std::vector<std::vector<Override>> points = sweep_points(document);
-    for (const Override& change : points.front()) apply_override(point, change);
+    for (const Override& change : points.front())
+      apply_override(point, change);
     const ReportOptions report = decode_scenario(point, environment).report;
     const auto wants = [&](std::string_view format) {
-      return std::find(report.formats.begin(), report.formats.end(), format) != report.formats.end();
+      return std::find(report.formats.begin(), report.formats.end(), format) !=
+             report.formats.end();
     };
     files.folder = report.directory;
     files.json = wants("json");

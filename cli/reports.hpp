@@ -25,8 +25,8 @@ struct ReportFiles {
   std::string folder;  // empty: none
   bool json = true;    // results.json
   bool csv = true;     // results.csv
-  // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists csv
-  // among its formats, since each point is simulated once more for it.
+  // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists
+  // csv among its formats, since each point is simulated once more for it.
   bool timelines = false;
 };
 // Of a document: -o, else its report.dir, else none. Throws UserError.

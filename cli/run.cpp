@@ -59,7 +59,7 @@ void show_point(const DetailedPoint& point, const Value& document, const Environ
     text += '\n' + explain_failure(point.result, document, point.scenario, *point.detail.model,
                                    environment, console.colour, console.width);
   }
-  if (command.chart) text += '\n' + chart_of(point, console);
+  if (!command.no_chart) text += '\n' + chart_of(point, console);
   if (command.timing) text += '\n' + timing_of(point.result, console.colour);
   print(text);
 }
@@ -76,10 +76,33 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   } else {
     Value changed = document;
     const std::vector<std::vector<Override>> overrides = sweep_points(document);
-    for (const Override& change : overrides.front()) apply_override(changed, change);
+    for (const Override& change : overrides.front())
+      apply_override(changed, change);
     show_point(point, changed, environment, command, console);
   }
   return exit_code(points);
+}
+
+// A chart per point, under what the point changes.
+std::string charts_of(const std::vector<Value>& documents, const Environment& environment,
+                      const Console& console) {
+  std::string text;
+  for (const Value& document : documents) {
+    const std::size_t count = sweep_points(document).size();
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        const DetailedPoint point =
+            simulate_in_detail(document, i, environment, {.smallest_capacity = false});
+        text += fmt::format(
+            "\n{}\n{}",
+            bold(setting_line(point.result, point.scenario, *point.detail.model), console.colour),
+            chart_of(point, console));
+      } catch (const UserError&) {
+        // The table has said why.
+      }
+    }
+  }
+  return text;
 }
 
 int run_many(const std::vector<Value>& documents, const Environment& environment,
@@ -99,7 +122,8 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     check_writable(files.folder);
     return groups.emplace_back(Group{.files = files});
   };
-  for (const Value& document : documents) group_of(document).documents.push_back(document);
+  for (const Value& document : documents)
+    group_of(document).documents.push_back(document);
   std::vector<PointResult> all;
   {
     Progress progress(console, documents.size() == 1 ? "points" : "points of this file");
@@ -115,8 +139,12 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
   for (const Group& group : groups) {
     write_report(group.files, group.points, group.documents, environment);
   }
-  print(command.json ? result_document(all).dump(2) + '\n'
-                     : points_table(all, console.colour, console.terminal ? console.width : 0));
+  if (command.json) {
+    print(result_document(all).dump(2) + '\n');
+  } else {
+    print(points_table(all, console.colour, console.terminal ? console.width : 0));
+    if (command.chart) print(charts_of(documents, environment, console));
+  }
   return exit_code(all);
 }
 
@@ -133,7 +161,9 @@ void RunCommand::attach(CLI::App& parent) {
   app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  app->add_flag("--chart,!--no-chart", chart, "draw memory over time (default for one point)");
+  CLI::Option* with_chart =
+      app->add_flag("--chart", chart, "draw memory over time also for each of several points");
+  app->add_flag("--no-chart", no_chart, "draw no memory over time")->excludes(with_chart);
   app->add_flag("--timing", timing, "show how long each pass of the simulator took");
 }
 
@@ -168,10 +198,9 @@ int SweepCommand::execute(const Console& console) const {
   std::vector<PointResult> points;
   {
     Progress progress(console, "points");
-    points = simulate_points(documents.front(), environment, thread_count(threads), {},
-                             [&](std::size_t done, std::size_t total) {
-                               progress.report(done, total);
-                             });
+    points =
+        simulate_points(documents.front(), environment, thread_count(threads), {},
+                        [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   write_report({.folder = folder}, points, documents, environment);
   print(json ? result_document(points).dump(2) + '\n'

@@ -30,7 +30,8 @@ void check_scenario_name(const std::string& name) {
         "'{}' is a model: add --gpu NAME (tidemark list gpus), or give a scenario file", name));
   }
   std::vector<std::string> models;
-  for (const ModelPreset& preset : all_presets()) models.push_back(preset.name);
+  for (const ModelPreset& preset : all_presets())
+    models.push_back(preset.name);
   throw UserError(fmt::format("{}: no such scenario file or model{}", excerpt(name),
                               did_you_mean(name, models)));
 }
@@ -45,9 +46,10 @@ void ScenarioInput::add_options(CLI::App& command, bool many) {
                            : "a scenario file, or a model together with --gpu")
           ->required();
   if (!many) positional->expected(1);
-  command.add_option("--gpu", gpu,
-                     "run models on this GPU: SCENARIO is then a preset, a Hugging Face "
-                     "config.json or a cost graph")
+  command
+      .add_option("--gpu", gpu,
+                  "run models on this GPU: SCENARIO is then a preset, a Hugging Face "
+                  "config.json or a cost graph")
       ->type_name("NAME");
   command
       .add_option("-s,--set", overrides,
@@ -57,8 +59,7 @@ void ScenarioInput::add_options(CLI::App& command, bool many) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  command
-      .add_option("--plugin", plugins, "load policies from a shared library; repeatable")
+  command.add_option("--plugin", plugins, "load policies from a shared library; repeatable")
       ->type_name("FILE")
       ->expected(1)
       ->take_all()
@@ -72,20 +73,22 @@ std::vector<Value> ScenarioInput::load() const {
       check_scenario_name(name);
       documents.push_back(load_scenario(name));
     } else if (is_yaml(name)) {
-      throw UserError(fmt::format(
-          "--gpu goes with a model, and {} is a scenario; use -s hardware={} instead",
-          excerpt(name), excerpt(gpu)));
+      throw UserError(
+          fmt::format("--gpu goes with a model, and {} is a scenario; use -s hardware={} instead",
+                      excerpt(name), excerpt(gpu)));
     } else {
       documents.push_back(scenario_of_model(name, gpu));
     }
-    for (const std::string& text : overrides) apply_override(documents.back(), parse_override(text));
+    for (const std::string& text : overrides)
+      apply_override(documents.back(), parse_override(text));
   }
   return documents;
 }
 
 Environment ScenarioInput::environment(const Console& console) const {
   Environment environment = default_environment(console.program);
-  for (const std::string& plugin : plugins) environment.policies.load_plugin(plugin);
+  for (const std::string& plugin : plugins)
+    environment.policies.load_plugin(plugin);
   return environment;
 }
 

@@ -1,10 +1,9 @@
 #include "cli/wording.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tidemark {
@@ -53,6 +52,11 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+std::string rate(double per_second) {
+  if (per_second >= 999.5) return grouped(std::llround(per_second));
+  return fmt::format("{:.{}f}", per_second, per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2);
+}
+
 std::string percent(double share) {
   const double value = share * 100;
   return std::abs(value) >= 9.95 || value == 0 ? fmt::format("{:.0f} %", value)
@@ -76,22 +80,13 @@ std::string short_setting(std::string_view json) {
   if (!value.is_array()) return scalar_text(value);
   if (value.empty()) return "no policy";
   std::string text;
-  for (const Json& item : value) text += (text.empty() ? "" : " + ") + policy_text(item);
+  for (const Json& item : value)
+    text += (text.empty() ? "" : " + ") + policy_text(item);
   return text;
 }
 
 std::string place(Phase phase, std::string_view layer, std::string_view op) {
   return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
-}
-
-Duration peak_time(const PointResult& point, const PointDetail& detail) {
-  const StepProgram& program = detail.compiled.program;
-  for (std::size_t i = point.run.live.instruction; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch || detail.scratch.started[i] < 0) continue;
-    return std::max(Duration(detail.scratch.started[i]) - detail.timeline.last_step_begin,
-                    Duration(0));
-  }
-  return detail.timeline.end - detail.timeline.last_step_begin;
 }
 
 }  // namespace tidemark

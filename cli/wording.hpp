@@ -22,10 +22,12 @@ class BytesColumn {
   std::string_view unit_;
 };
 
-[[nodiscard]] std::string grouped(std::int64_t number);            // "1,234,567"
-[[nodiscard]] std::string percent(double share);                   // "52 %", "0.4 %"
+[[nodiscard]] std::string grouped(std::int64_t number);  // "1,234,567"
+[[nodiscard]] std::string rate(double per_second);       // "9,696", "89.4", "0.52"
+[[nodiscard]] std::string percent(double share);         // "52 %", "0.4 %"
 [[nodiscard]] std::string share_of(std::int64_t part, std::int64_t whole);
-[[nodiscard]] std::string in_seconds(Duration duration, Duration largest);  // "1.234 s" or "412.3 ms"
+[[nodiscard]] std::string in_seconds(Duration duration,
+                                     Duration largest);  // "1.234 s" or "412.3 ms"
 
 // A setting as a person would say it: "4", "a100-sxm-80gb", and policies as
 // "checkpoint_every(period 1) + offload_activations", none as "no policy". `json` is one value.
@@ -38,7 +40,5 @@ class BytesColumn {
 [[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
   return point.context.count + point.run.reserved.bytes;
 }
-// When within the last step the peak is reached.
-[[nodiscard]] Duration peak_time(const PointResult& point, const PointDetail& detail);
 
 }  // namespace tidemark

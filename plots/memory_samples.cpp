@@ -23,7 +23,8 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
   std::size_t filled = 0;  // columns that have a state already
   const auto enter = [&](std::size_t column) {
     // Columns without an event, and the beginning of this one, hold what was there before.
-    for (; filled <= column; ++filled) samples[filled] = now;
+    for (; filled <= column; ++filled)
+      samples[filled] = now;
   };
   for (const TimelinePoint& point : timeline.points) {
     if (point.time > end) break;

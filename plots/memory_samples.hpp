@@ -9,11 +9,11 @@ namespace tidemark {
 
 // What one column shows.
 struct MemorySample {
-  Duration time{};             // at which `live` was reached
+  Duration time{};  // at which `live` was reached
   std::uint32_t instruction = kNoInstruction;
-  BytesByRole by_role{};       // sums to `live`
-  std::int64_t live = 0;       // the most that was live at any moment of the column
-  std::int64_t reserved = 0;   // the most that was reserved
+  BytesByRole by_role{};      // sums to `live`
+  std::int64_t live = 0;      // the most that was live at any moment of the column
+  std::int64_t reserved = 0;  // the most that was reserved
 };
 
 // Cuts [begin, end] into `columns` equal parts. Of all states of a part, also those that last no

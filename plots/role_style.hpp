@@ -17,9 +17,9 @@ struct RoleStyle {
 
 // Bottom of a stacked chart first: what stays, then what comes and goes.
 inline constexpr std::array<Role, kRoles> kStackOrder = {
-    Role::kParameter,       Role::kOptimizerState,     Role::kGradient,
-    Role::kBuffer,          Role::kInput,              Role::kSavedActivation,
-    Role::kActivationGradient, Role::kTemporary,       Role::kWorkspace};
+    Role::kParameter, Role::kOptimizerState,  Role::kGradient,           Role::kBuffer,
+    Role::kInput,     Role::kSavedActivation, Role::kActivationGradient, Role::kTemporary,
+    Role::kWorkspace};
 
 [[nodiscard]] const RoleStyle& style_of(Role role);
 // What the device holds beside tensors.

@@ -7,7 +7,7 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t kGutter = 2;         // blanks between columns
+constexpr std::size_t kGutter = 2;          // blanks between columns
 constexpr std::size_t kNarrowestWrap = 24;  // a narrower last column is left as it is
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
@@ -69,15 +69,31 @@ std::string Table::text(bool colour, std::size_t width) const {
   std::vector<std::size_t> widths(columns_.size());
   bool titled = false;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    for (const auto& row : rows_) widths[c] = std::max(widths[c], display_width(row[c].text));
+    for (const auto& row : rows_)
+      widths[c] = std::max(widths[c], display_width(row[c].text));
     if (widths[c] == 0) continue;
     widths[c] = std::max(widths[c], display_width(columns_[c].title));
     titled = titled || !columns_[c].title.empty();
     shown.push_back(c);
   }
   if (shown.empty()) return {};
+  // The last column may shrink to what it is wrapped to.
+  const auto least_width = [&] {
+    std::size_t least = indent_;
+    for (const std::size_t c : shown)
+      least += widths[c] + kGutter;
+    return least - kGutter - widths[shown.back()] + std::min(widths[shown.back()], kNarrowestWrap);
+  };
+  while (width > 0 && least_width() > width) {
+    const auto most = std::max_element(
+        shown.begin(), shown.end(),
+        [&](std::size_t a, std::size_t b) { return columns_[a].spare < columns_[b].spare; });
+    if (columns_[*most].spare == 0) break;
+    shown.erase(most);
+  }
   std::size_t before_last = indent_;
-  for (std::size_t i = 0; i + 1 < shown.size(); ++i) before_last += widths[shown[i]] + kGutter;
+  for (std::size_t i = 0; i + 1 < shown.size(); ++i)
+    before_last += widths[shown[i]] + kGutter;
   const bool wraps = width > 0 && before_last + widths[shown.back()] > width &&
                      before_last + kNarrowestWrap <= width;
 

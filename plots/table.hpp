@@ -11,14 +11,15 @@ namespace tidemark {
 enum class Align { kLeft, kRight };
 
 struct Cell {
-  std::string text;   // UTF-8, no control characters
-  int colour = -1;    // of the 256-colour palette; -1: as the rest
+  std::string text;  // UTF-8, no control characters
+  int colour = -1;   // of the 256-colour palette; -1: as the rest
   bool bold = false;
 };
 
 struct Column {
   std::string title;
   Align align = Align::kLeft;
+  int spare = 0;  // columns with the highest number are left out first where the table is too wide
 };
 
 // The characters that a UTF-8 text takes on a terminal; escape sequences count nothing.
@@ -34,8 +35,9 @@ class Table {
   // Missing cells are empty.
   void add_row(std::vector<Cell> cells);
   [[nodiscard]] bool empty() const { return rows_.empty(); }
-  // Lines end with '\n' and have no trailing blanks. Beyond `width` the last column is wrapped (0:
-  // never). Columns that are empty in every row are left out.
+  // Lines end with '\n' and have no trailing blanks. Beyond `width` (0: no limit) spare
+  // columns are left out, then the last one is wrapped. Columns that are empty in every row are
+  // left out.
   [[nodiscard]] std::string text(bool colour = false, std::size_t width = 0) const;
 
  private:

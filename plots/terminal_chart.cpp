@@ -1,10 +1,10 @@
 #include "plots/terminal_chart.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
+
+#include <fmt/format.h>
 
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -12,10 +12,10 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t kAxisWidth = 8;      // of the labels left of the plot, with the axis
-constexpr std::size_t kIntervals = 4;      // of the y axis
-constexpr std::size_t kLevels = 8;         // parts of one character that block elements can show
-constexpr double kFarCapacity = 1.6;       // times the peak: a line that far away wastes the chart
+constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
+constexpr std::size_t kLevels = 8;     // parts of one character that block elements can show
+constexpr double kFarCapacity = 1.6;   // times the peak: a line that far away wastes the chart
+constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 constexpr int kPhaseColours[kPhases] = {110, 180, 139};
 
 // What a stack is made of, bottom first: context, the roles, reserved.
@@ -51,15 +51,36 @@ int band_at(const Stack& edges, double height) {
   return kAir;
 }
 
-// The smallest height of an axis that holds `value` and whose four intervals are round numbers.
-double round_height(double value) {
-  constexpr double kSteps[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
-  const double least = value / kIntervals;
+// Intervals of the y axis with round numbers, each of the same number of rows.
+struct Scale {
+  double step = 1;
+  std::size_t intervals = 4;
+  std::size_t rows_per_interval = 4;
+  [[nodiscard]] double height() const { return step * static_cast<double>(intervals); }
+  [[nodiscard]] std::size_t rows() const { return intervals * rows_per_interval; }
+};
+
+// The smallest of the round steps 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+double round_step(double least) {
+  constexpr double kSteps[] = {1, 2, 2.5, 5};
   const double power = std::pow(10.0, std::floor(std::log10(std::max(least, 1e-9))));
   for (const double step : kSteps) {
-    if (step * power * (1 + 1e-9) >= least) return step * power * kIntervals;
+    if (step * power * (1 + 1e-9) >= least) return step * power;
   }
-  return 10 * power * kIntervals;
+  return 10 * power;
+}
+
+// The lowest scale of three to six intervals that holds `value`, in about `rows` rows.
+Scale scale_for(double value, std::size_t rows) {
+  Scale best{.step = 0};
+  for (std::size_t intervals = 3; intervals <= 6; ++intervals) {
+    const Scale scale{
+        .step = round_step(value / static_cast<double>(intervals)),
+        .intervals = intervals,
+        .rows_per_interval = std::max<std::size_t>((rows + intervals / 2) / intervals, 1)};
+    if (best.step == 0 || scale.height() < best.height() * (1 - 1e-9)) best = scale;
+  }
+  return best;
 }
 
 // A number of an axis: no more digits than it needs.
@@ -93,9 +114,10 @@ class Chart {
   std::vector<Phase> phases_;
   std::vector<Stack> stacks_;
   std::size_t peak_column_ = 0;
-  double unit_ = 0;          // bytes of one number on the axis
+  double unit_ = 0;  // bytes of one number on the axis
   std::string_view unit_name_;
-  double height_ = 0;        // bytes at the upper edge
+  Scale scale_;        // in that unit
+  double height_ = 0;  // bytes at the upper edge
   bool capacity_shown_ = false;
 };
 
@@ -120,7 +142,8 @@ Chart::Chart(const StepProgram& program, const Scratch& scratch, const MemoryTim
   const bool small = top < static_cast<double>(kGiB.count);
   unit_ = static_cast<double>(small ? kMiB.count : kGiB.count);
   unit_name_ = small ? "MiB" : "GiB";
-  height_ = round_height(std::max(top, 1.0) / unit_) * unit_;
+  scale_ = scale_for(std::max(top, 1.0) / unit_, options.rows);
+  height_ = scale_.height() * unit_;
 }
 
 std::string Chart::peak_line() const {
@@ -130,10 +153,14 @@ std::string Chart::peak_line() const {
   if (!options_.peak_note.empty()) note += ", " + options_.peak_note;
   const std::size_t length = display_width(note);
   const std::string mark = paint("▼", kBad, options_.colour);
-  if (peak_column_ + 2 + length <= columns_ || peak_column_ < length + 1) {
-    return std::string(kAxisWidth + peak_column_, ' ') + mark + ' ' + note + '\n';
+  const std::string before(kAxisWidth + peak_column_, ' ');
+  if (peak_column_ + 2 + length <= columns_) return before + mark + ' ' + note + '\n';
+  if (peak_column_ >= length + 1) return before.substr(length + 1) + note + ' ' + mark + '\n';
+  std::string text;
+  for (const std::string& line : wrap(note, columns_)) {
+    text += std::string(kAxisWidth, ' ') + line + '\n';
   }
-  return std::string(kAxisWidth + peak_column_ - length - 1, ' ') + note + ' ' + mark + '\n';
+  return text + before + mark + '\n';
 }
 
 // A character has one colour below, one above and a border between them in eighths: the border that
@@ -185,7 +212,7 @@ std::string Chart::two_colours(const std::array<int, kLevels>& levels) const {
 }
 
 std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
-  const double row_height = height_ / static_cast<double>(options_.rows);
+  const double row_height = height_ / static_cast<double>(scale_.rows());
   const double bottom = row_height * static_cast<double>(from_bottom);
   std::array<int, kLevels> levels{};
   std::array<std::size_t, kBands> count{};
@@ -199,8 +226,12 @@ std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
   }
   const auto capacity = static_cast<double>(options_.capacity.count);
   const bool line = capacity_shown_ && capacity > bottom && capacity <= bottom + row_height;
-  if (line && (filled == 0 || options_.does_not_fit)) {
-    return paint("╌", kBad, options_.colour);
+  if (line && filled == 0) return paint("╌", kBad, options_.colour);
+  if (line && options_.does_not_fit) {
+    if (!options_.colour) return "╌";
+    const auto most =
+        static_cast<std::size_t>(std::max_element(count.begin(), count.end()) - count.begin());
+    return fmt::format("\x1b[38;5;{};48;5;{}m╌\x1b[0m", kBad, style_of_band(most).colour);
   }
   if (filled == 0) return " ";
   if (options_.colour) return two_colours(levels);
@@ -210,12 +241,13 @@ std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
 }
 
 std::string Chart::row(std::size_t from_bottom) const {
-  const std::size_t rows_per_tick = std::max<std::size_t>(options_.rows / kIntervals, 1);
-  const bool ticked = (from_bottom + 1) % rows_per_tick == 0;
-  const double value = height_ / unit_ * static_cast<double>(from_bottom + 1) /
-                       static_cast<double>(options_.rows);
+  // A value is written beside the row whose upper edge it is; zero beside the axis.
+  const bool ticked = (from_bottom + 1) % scale_.rows_per_interval == 0;
+  const double value =
+      scale_.step * static_cast<double>((from_bottom + 1) / scale_.rows_per_interval);
   std::string line = ticked ? fmt::format("{:>6} ┤", tick(value)) : std::string("       │");
-  for (std::size_t c = 0; c < columns_; ++c) line += cell(c, from_bottom);
+  for (std::size_t c = 0; c < columns_; ++c)
+    line += cell(c, from_bottom);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
 }
@@ -228,14 +260,13 @@ std::string Chart::axis() const {
   const bool short_step = total < 50e3;
   const double unit = long_step ? 1e9 : short_step ? 1e3 : 1e6;
   const std::string_view name = long_step ? "s" : short_step ? "us" : "ms";
-  const double step = round_height(std::max(total / unit, 1e-6)) / kIntervals;
+  const double step = round_step(std::max(total / unit, 1e-6) / 6);  // at most six numbers
   std::string line = fmt::format("{:>6} └", fmt::format("{}", unit_name_));
   std::string labels(kAxisWidth, ' ');
   std::string ticks;
   double next = 0;
   for (std::size_t c = 0; c < columns_; ++c) {
-    const double right =
-        total / unit * static_cast<double>(c + 1) / static_cast<double>(columns_);
+    const double right = total / unit * static_cast<double>(c + 1) / static_cast<double>(columns_);
     if (next >= right) {
       ticks += "─";
       continue;
@@ -243,7 +274,8 @@ std::string Chart::axis() const {
     ticks += "┴";
     const std::string label = c == 0 ? "0" : fmt::format("{} {}", tick(next), name);
     const std::size_t shift = c == 0 ? 0 : std::min(c, label.size() / 2);
-    if (kAxisWidth + c - shift >= labels.size() + (c == 0 ? 0 : 1) && c - shift + label.size() <= columns_) {
+    if (kAxisWidth + c - shift >= labels.size() + (c == 0 ? 0 : 1) &&
+        c - shift + label.size() <= columns_) {
       labels.resize(kAxisWidth + c - shift, ' ');
       labels += label;
     }
@@ -256,18 +288,22 @@ std::string Chart::phase_line() const {
   std::string line(kAxisWidth, ' ');
   for (std::size_t first = 0; first < columns_;) {
     std::size_t last = first;
-    while (last + 1 < columns_ && phases_[last + 1] == phases_[first]) ++last;
+    while (last + 1 < columns_ && phases_[last + 1] == phases_[first])
+      ++last;
     const std::size_t length = last + 1 - first;
     const std::string_view name = name_of(phases_[first]);
     // ├── forward ──┤, else a shorter word, else its first letter repeated.
     std::string part;
-    for (const std::string_view word : {name, name.substr(0, 3)}) {
+    for (const std::string_view word :
+         {name, kShortPhases[static_cast<std::size_t>(phases_[first])]}) {
       if (!part.empty() || word.size() + 4 > length) continue;
       const std::size_t dashes = length - word.size() - 4;
       part = "├";
-      for (std::size_t i = 0; i < dashes / 2; ++i) part += "─";
+      for (std::size_t i = 0; i < dashes / 2; ++i)
+        part += "─";
       part += fmt::format(" {} ", word);
-      for (std::size_t i = 0; i < dashes - dashes / 2; ++i) part += "─";
+      for (std::size_t i = 0; i < dashes - dashes / 2; ++i)
+        part += "─";
       part += "┤";
     }
     if (part.empty()) part = std::string(length, name.front());
@@ -288,8 +324,11 @@ std::string Chart::legend() const {
   };
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
-    const bool seen = std::any_of(samples_.begin(), samples_.end(),
-                                  [&](const MemorySample& s) { return s.by_role[r] > 0; });
+    // What is too thin to see anywhere is not explained.
+    const bool seen = std::any_of(samples_.begin(), samples_.end(), [&](const MemorySample& s) {
+      return static_cast<double>(s.by_role[r]) >
+             height_ / static_cast<double>(scale_.rows() * kLevels);
+    });
     if (seen) add(style_of(role), peak.by_role[r]);
   }
   if (options_.context.count > 0) add(context_style(), options_.context.count);
@@ -310,7 +349,8 @@ std::string Chart::legend() const {
 
 std::string Chart::draw() const {
   std::string text = peak_line();
-  for (std::size_t r = options_.rows; r-- > 0;) text += row(r);
+  for (std::size_t r = scale_.rows(); r-- > 0;)
+    text += row(r);
   text += axis() + phase_line() + legend();
   if (options_.capacity.count > 0) {
     const std::string capacity = format_bytes(options_.capacity);

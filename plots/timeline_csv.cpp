@@ -1,9 +1,9 @@
 #include "plots/timeline_csv.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
+
+#include <fmt/format.h>
 
 #include "plots/csv.hpp"
 
@@ -12,7 +12,8 @@ namespace tidemark {
 void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const ProgramOrder& order,
                         const StepProgram& program, const MemoryTimeline& timeline) {
   out << "time_ns,step,phase,operator,layer,tensor,event,bytes,live,active,reserved";
-  for (int r = 0; r < kRoles; ++r) out << ',' << name_of(static_cast<Role>(r));
+  for (int r = 0; r < kRoles; ++r)
+    out << ',' << name_of(static_cast<Role>(r));
   out << '\n';
   BytesByRole live{};
   fmt::memory_buffer line;
@@ -29,13 +30,13 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
     // What is there from the start was made by no operator.
     const bool made = !block.storage.valid() || !graph.storages[block.storage].initial;
     line.clear();
-    fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}",
-                   point.time.count(), occurrence.step, name_of(program.slot[position.index()].phase),
-                   made ? csv_field(op.name) : "",
-                   csv_field(graph.layer_name(op.layer)), csv_field(tensor),
-                   point.sign > 0 ? "allocate" : "free", block.bytes.count, point.live,
-                   point.active, point.reserved);
-    for (const std::int64_t bytes : live) fmt::format_to(std::back_inserter(line), ",{}", bytes);
+    fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
+                   occurrence.step, name_of(program.slot[position.index()].phase),
+                   made ? csv_field(op.name) : "", csv_field(graph.layer_name(op.layer)),
+                   csv_field(tensor), point.sign > 0 ? "allocate" : point.sign < 0 ? "free" : "return", block.bytes.count,
+                   point.live, point.active, point.reserved);
+    for (const std::int64_t bytes : live)
+      fmt::format_to(std::back_inserter(line), ",{}", bytes);
     line.push_back('\n');
     out.write(line.data(), static_cast<std::streamsize>(line.size()));
   }

@@ -50,8 +50,25 @@ std::string decode_name(const Decoder& scenario, const ModelReference& model) {
   return file.empty() ? model_title(model) : file;
 }
 
-// The profile with the changes that stand beside `gpu` and `count`. `path` is what the user wrote
-// the name at.
+// An error of a profile, told where the scenario names or overrides it. `path` is that of the name.
+[[noreturn]] void rethrow_for_scenario(const UserError& error, const Location& named_at,
+                                       const std::string& path) {
+  constexpr std::string_view kFigure = ".value";  // which a profile writes out, a scenario does not
+  const bool about_the_name = error.path().empty() && error.location().file == named_at.file;
+  if (about_the_name) throw UserError(named_at, path, error.problem());
+  // Without a line the file of the profile could not be read.
+  if (error.location().line == 0) throw UserError(named_at, path, error.what());
+  std::string key = error.path();
+  if (key.ends_with(kFigure)) key.resize(key.size() - kFigure.size());
+  std::string problem = error.problem();
+  const std::vector<std::string> own{"hardware.gpu", "hardware.count"};
+  if (problem == "unknown key" && nearest_word(key, own)) {
+    problem += fmt::format("; did you mean '{}'?", nearest_word(key, own)->substr(9));
+  }
+  throw UserError(error.location(), key, problem);
+}
+
+// The profile with the changes that stand beside `gpu` and `count`.
 DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
                            const Environment& environment) {
   Value overrides = hardware.value();
@@ -60,16 +77,14 @@ DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
   });
   const auto gpu = hardware.required<std::string>("gpu");
   const Location named_at = hardware.value().find("gpu")->location;
-  if (gpu.empty())
+  if (gpu.empty()) {
     throw UserError(named_at, path, "expected the name of a GPU, found an empty text");
+  }
   try {
     return load_device_profile(gpu, environment.profile_folders,
                                overrides.entries.empty() ? nullptr : &overrides, named_at);
   } catch (const UserError& error) {
-    const bool about_the_name = error.path().empty() && error.location().file == named_at.file;
-    if (about_the_name) throw UserError(named_at, path, error.problem());
-    if (error.location().line > 0) throw;
-    throw UserError(named_at, path, error.what());  // the file could not be read
+    rethrow_for_scenario(error, named_at, path);
   }
 }
 

@@ -87,7 +87,8 @@ Value& listed_policy(const Change& change, Value& policies) {
                ? "; no policies are listed"
                : fmt::format("; listed: {}", excerpt(fmt::format("{}", fmt::join(names, ", "))));
   }
-  change.fail(fmt::format("policy {} is not listed under policies{}", tidemark::quoted(name), hint));
+  change.fail(
+      fmt::format("policy {} is not listed under policies{}", tidemark::quoted(name), hint));
 }
 
 void set_below(const Change& change, Value& node, std::size_t part, const std::string& path);

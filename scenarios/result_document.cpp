@@ -135,9 +135,8 @@ Json failure_of(const PointResult& point) {
 }
 
 Json point_of(const PointResult& point) {
-  Json json = {{"name", point.name},
-               {"overrides", overrides_of(point)},
-               {"status", name_of(point.status)}};
+  Json json = {
+      {"name", point.name}, {"overrides", overrides_of(point)}, {"status", name_of(point.status)}};
   if (point.status == PointStatus::kError) {
     json["failure"] = {{"message", point.error}};
     return json;
@@ -162,7 +161,8 @@ double fragmentation(const RunResult& run) {
 
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {
   Json list = Json::array();
-  for (const PointResult& point : points) list.push_back(point_of(point));
+  for (const PointResult& point : points)
+    list.push_back(point_of(point));
   Json document = Json::object();
   document["tidemark"] = kVersion;
   document["points"] = std::move(list);

@@ -1,10 +1,10 @@
 #include "scenarios/results_csv.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "plots/csv.hpp"
 #include "scenarios/result_document.hpp"
@@ -47,7 +47,8 @@ constexpr Field kFields[] = {
     {"recompute_seconds", [](const PointResult& p) { return seconds(p.run.recompute); }},
     {"exposed_transfer_seconds",
      [](const PointResult& p) { return seconds(p.run.exposed_transfer); }},
-    {"samples_per_second", [](const PointResult& p) { return fmt::to_string(p.samples_per_second); }},
+    {"samples_per_second",
+     [](const PointResult& p) { return fmt::to_string(p.samples_per_second); }},
     {"tokens_per_second", [](const PointResult& p) { return fmt::to_string(p.tokens_per_second); }},
 };
 
@@ -81,16 +82,20 @@ std::string reason_of(const PointResult& point) {
 void write_results_csv(std::ostream& out, std::span<const PointResult> points) {
   const std::vector<std::string> keys = overridden_keys(points);
   out << "name";
-  for (const std::string& key : keys) out << ',' << csv_field(key);
+  for (const std::string& key : keys)
+    out << ',' << csv_field(key);
   out << ",status";
-  for (const Field& field : kFields) out << ',' << field.name;
+  for (const Field& field : kFields)
+    out << ',' << field.name;
   out << ",reason\n";
   for (const PointResult& point : points) {
     out << csv_field(point.name);
-    for (const std::string& key : keys) out << ',' << csv_field(override_text(point, key));
+    for (const std::string& key : keys)
+      out << ',' << csv_field(override_text(point, key));
     out << ',' << name_of(point.status);
     const bool built = point.status != PointStatus::kError;
-    for (const Field& field : kFields) out << ',' << (built ? csv_field(field.text(point)) : "");
+    for (const Field& field : kFields)
+      out << ',' << (built ? csv_field(field.text(point)) : "");
     out << ',' << csv_field(reason_of(point)) << '\n';
   }
 }

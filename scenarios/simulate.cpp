@@ -51,7 +51,9 @@ class Reporter {
   Reporter(const TrainedModel& model, const Compiled& compiled, const Scratch& scratch)
       : graph_(model.training), compiled_(compiled), scratch_(scratch) {}
 
-  [[nodiscard]] PeakReport peak(std::uint32_t instruction, std::size_t largest) const;
+  // `begin`: when the last step begins; the peak's time counts from there.
+  [[nodiscard]] PeakReport peak(std::uint32_t instruction, std::size_t largest,
+                                Duration begin) const;
   [[nodiscard]] Failure failure(const RunResult& run) const;
 
  private:
@@ -88,7 +90,7 @@ LayerId Reporter::layer_of(BlockId block, OperatorId born) const {
   return storage.valid() ? graph_.storages[storage].layer : graph_.operators[born].layer;
 }
 
-PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest) const {
+PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest, Duration begin) const {
   PeakReport report;
   if (instruction == kNoInstruction) return report;
   const StepProgram& program = compiled_.program;
@@ -99,7 +101,7 @@ PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest) const 
   report.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
   for (std::size_t i = instruction; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kLaunch) continue;
-    report.time = Duration(std::max<std::int64_t>(scratch_.started[i], 0));
+    report.time = std::max(Duration(scratch_.started[i]) - begin, Duration(0));
     break;
   }
   const std::vector<BlockId> live = live_blocks(program, scratch_, instruction);
@@ -242,8 +244,9 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     point.run.live_at_failure = failed.live_at_failure;
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
-  point.peak =
-      Reporter(model, compiled, scratch).peak(point.run.live.instruction, options.largest_tensors);
+  MemoryTimeline timeline = memory_timeline(compiled.program, scratch);
+  point.peak = Reporter(model, compiled, scratch)
+                   .peak(point.run.live.instruction, options.largest_tensors, timeline.last_step_begin);
   if (options.smallest_capacity) {
     if (point.status == PointStatus::kFits && squeezed) {
       Scratch other;
@@ -252,7 +255,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     point.smallest_capacity = smallest_capacity(scenario, compiled, point.context, unlimited);
   }
   if (detail != nullptr) {
-    detail->timeline = memory_timeline(compiled.program, scratch);
+    detail->timeline = std::move(timeline);
     detail->compiled = std::move(compiled);
     detail->scratch = std::move(scratch);
   }

@@ -30,7 +30,7 @@ struct PeakReport {
   Phase phase = Phase::kForward;
   std::string op;  // that was being prepared
   std::string layer;
-  Duration time{};
+  Duration time{};   // since the step began
   BytesByRole by_role{};                                       // sums to the live bytes at the peak
   std::vector<std::pair<std::string, std::int64_t>> by_layer;  // largest first; "" is no layer
   std::vector<LargestTensor> largest;

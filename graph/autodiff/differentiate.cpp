@@ -277,6 +277,8 @@ void GradientTape::emit_ends() {
   };
   const OperatorId zero_grad = marker(training_.zero_grad, "zero_grad", Phase::kForward);
   const OperatorId end = marker(training_.end_of_step, "end_of_step", Phase::kOptimizer);
+  // The training loop reads the loss, so the host does not run into the next step.
+  training_.operators[end].blocks_host = true;
   for (const TrainedParameter& p : training_.trained) {
     training_.holds.push_back({p.gradient, OperatorId(), zero_grad, HoldKind::kLocal});
   }

@@ -50,6 +50,7 @@ struct Operator {
   std::uint32_t touch_count = 0;
   Bytes workspace;
   Work work;
+  bool blocks_host = false;  // the host waits until the device has done everything issued so far
 };
 
 // `storage` may not be freed before an operator has ended that comes later than its last use.

@@ -180,6 +180,9 @@ void Engine<A>::issue() {
     case Opcode::kWait:
       enqueue(i);
       break;
+    case Opcode::kSynchronize:
+      synchronize();
+      break;
   }
   if (stopped_) return;
   ++pc_;
@@ -229,7 +232,9 @@ void Engine<A>::allocate(BlockId block) {
   const std::int64_t bytes = b.bytes.count;
   if (b.tier == Tier::kHost) {
     notice_events();
-    if (host_live_ + bytes > options_.host_capacity.count) synchronize();
+    if (host_live_ + bytes > options_.host_capacity.count && !scratch_.pending.empty()) {
+      synchronize();
+    }
     if (host_live_ + bytes > options_.host_capacity.count) {
       fail(RunStatus::kOutOfHostMemory, bytes);
       return;
@@ -265,7 +270,7 @@ template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
   if (try_allocate(block, bytes)) return true;
-  synchronize();
+  if (!scratch_.pending.empty()) synchronize();
   const int released = allocator_.release_cached();
   host_ += released * costs_.device_free.count();
   if (try_allocate(block, bytes)) {
@@ -308,6 +313,7 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     if (b.tier == Tier::kDevice) allocator_.defer_free(block);
     scratch_.pending.push_back(block.value);
     scratch_.event_of.push_back(events);
+    record(block, -1);
     return;
   }
   if (b.tier == Tier::kDevice) {
@@ -340,7 +346,7 @@ void Engine<A>::notice_events() {
     } else {
       host_live_ -= program_.blocks[block].bytes.count;
     }
-    record(block, -1);
+    record(block, 0);
   }
   scratch_.pending.resize(kept);
   scratch_.event_of.resize(kept);
@@ -349,7 +355,6 @@ void Engine<A>::notice_events() {
 // The host waits until everything that it has issued is over.
 template <class A>
 void Engine<A>::synchronize() {
-  if (scratch_.pending.empty()) return;
   std::int64_t now = host_;
   for (std::int64_t next = earliest_end(); next != kForever; next = earliest_end()) {
     now = std::max(now, next);
@@ -688,7 +693,7 @@ void Scratch::prepare(const StepProgram& program, bool record_events) {
   }
   pending.reserve(deferred);
   event_of.reserve(deferred);
-  if (record_events) events.reserve(2 * program.allocations);
+  if (record_events) events.reserve(2 * program.allocations + deferred);
 }
 
 std::size_t Scratch::memory_bytes() const {

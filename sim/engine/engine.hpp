@@ -30,11 +30,12 @@ struct Peak {
   std::uint32_t instruction = kNoInstruction;
 };
 
-// One change of live memory. Events of one instruction follow each other.
+// One change of memory. Events of one instruction follow each other. A block that the program frees
+// while streams may still use it stops being live at once and being active at its second event.
 struct MemoryEvent {
   std::uint32_t instruction = 0;  // issued at that moment
   BlockId block;
-  std::int32_t sign = 0;      // +1 allocated, -1 returned
+  std::int32_t sign = 0;      // +1 allocated, -1 freed, 0 returned after its stream events
   std::int64_t active = 0;    // of the block's tier, afterwards; rounded as the allocator rounds
   std::int64_t reserved = 0;  // of the device, afterwards
 };

@@ -265,6 +265,10 @@ void Lowering::emit_operator(Position p) {
   const Occurrence& occurrence = order_.at[p];
   const Operator& op = graph_.operators[occurrence.op];
   const std::span<const Touch> touches = graph_.touches_of(occurrence.op);
+  if (op.blocks_host) {
+    emit(Opcode::kSynchronize, 0, occurrence.op.value, p);
+    finish_instruction();
+  }
   if (touches.empty()) return;  // a marker
   scratch_.clear();
   for (std::size_t i = 0; i < touches.size(); ++i) {

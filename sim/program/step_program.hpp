@@ -17,12 +17,13 @@
 namespace tidemark {
 
 enum class Opcode : std::uint8_t {
-  kAllocate,  // subject: block
-  kFree,      // subject: block; stream: mask of the streams whose events it waits for
-  kLaunch,    // subject: operator
-  kCopyOut,   // device to host; subject: the device block
-  kCopyIn,    // host to device; subject: the device block
-  kWait,      // the stream waits for the edges; no work
+  kAllocate,     // subject: block
+  kFree,         // subject: block; stream: mask of the streams whose events it waits for
+  kLaunch,       // subject: operator
+  kCopyOut,      // device to host; subject: the device block
+  kCopyIn,       // host to device; subject: the device block
+  kWait,         // the stream waits for the edges; no work
+  kSynchronize,  // the host waits for all streams
 };
 
 // In-order queues of work.

@@ -68,7 +68,7 @@ std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scra
   for (const MemoryEvent& event : scratch.events) {
     if (event.instruction > instruction) break;
     // Frees of the same instruction precede its own allocation.
-    live[event.block] = event.sign > 0 ? 1 : 0;
+    if (event.sign != 0) live[event.block] = event.sign > 0 ? 1 : 0;
   }
   std::vector<BlockId> blocks;
   for (BlockId id : ids_of(program.blocks)) {

@@ -18,7 +18,7 @@ struct TimelinePoint {
   Duration time{};
   std::uint32_t instruction = 0;
   BlockId block;
-  std::int32_t sign = 0;    // +1 allocated, -1 returned
+  std::int32_t sign = 0;    // +1 allocated, -1 freed, 0 returned after its stream events
   std::int64_t live = 0;    // requested bytes on the device
   std::int64_t active = 0;  // as the allocator rounds
   std::int64_t reserved = 0;

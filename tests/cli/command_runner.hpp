@@ -1,0 +1,83 @@
+// Runs the built program in a folder of its own.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tidemark::testing {
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+class Workspace {
+ public:
+  Workspace() {
+    std::string path = (std::filesystem::temp_directory_path() / "tidemark-cli-XXXXXX").string();
+    folder_ = mkdtemp(path.data());
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  [[nodiscard]] std::string read(const std::filesystem::path& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  [[nodiscard]] bool exists(const std::string& name) const {
+    return std::filesystem::exists(folder_ / name);
+  }
+  // The names in a folder of the workspace, unsorted.
+  [[nodiscard]] std::vector<std::string> names(const std::string& of = ".") const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / of)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
+  // `arguments` as a shell reads them; `before` may set variables.
+  [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
+    const std::string capture = folder_.string() + ".err";
+    const std::string command = "cd '" + folder_.string() + "' && " + before + " '" +
+                                TIDEMARK_BINARY + "' " + arguments + " 2>'" + capture + "'";
+    Outcome outcome;
+    std::FILE* pipe = popen(command.c_str(), "r");
+    char buffer[4096];
+    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
+      outcome.out.append(buffer, n);
+    }
+    const int status = pclose(pipe);
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    std::ifstream err(capture, std::ios::binary);
+    outcome.err = {std::istreambuf_iterator<char>(err), std::istreambuf_iterator<char>()};
+    std::filesystem::remove(capture);
+    return outcome;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+[[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace tidemark::testing

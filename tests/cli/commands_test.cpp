@@ -1,0 +1,156 @@
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::testing {
+namespace {
+
+TEST_SUITE("golden") {
+  TEST_CASE("--version and --help answer on stdout and exit 0") {
+    const Workspace w;
+    const Outcome version = w.run("--version");
+    CHECK(version.code == 0);
+    CHECK(version.out == "tidemark 0.1.0\n");
+    const Outcome help = w.run("--help");
+    CHECK(help.code == 0);
+    CHECK(contains(help.out, "Examples:"));
+    CHECK(contains(w.run("run --help").out, "tidemark run"));
+  }
+
+  TEST_CASE("mistakes on the command line exit 2, name the option and suggest the nearest") {
+    const Workspace w;
+    const auto fails = [&](const std::string& arguments, const std::string& message) {
+      INFO(arguments);
+      const Outcome o = w.run(arguments);
+      CHECK(o.code == 2);
+      CHECK(o.out.empty());
+      INFO(o.err);
+      CHECK(contains(o.err, message));
+    };
+    fails("", "Usage: tidemark");
+    fails("rnu", "unknown command 'rnu'; did you mean 'run'?");
+    fails("run --jsno x.yaml", "unknown option '--jsno'; did you mean '--json'?");
+    fails("run", "SCENARIO is required");
+    fails("run x.yaml -j 0", "--threads");
+    fails("run x.yaml -j many", "--threads");
+    fails("run missing.yaml", "missing.yaml");
+    fails("run gpt2", "add --gpu NAME");
+    fails("run gtp2 --gpu a100-sxm-80gb", "did you mean 'gpt2'?");
+    fails("run gpt2 --gpu a100-sxm-80bg", "a100-sxm-80gb");
+    fails("run gpt2 --gpu a100-sxm-80gb -s training.micro_bacth=2", "did you mean 'micro_batch'?");
+    fails("run gpt2 --gpu a100-sxm-80gb -s nonsense", "nonsense");
+    fails("run gpt2 --gpu a100-sxm-80gb --plugin none.so", "none.so");
+    fails("list modles", "did you mean 'models'?");
+    fails("describe gpt2-lx", "did you mean 'gpt2-xl'?");
+    fails("sweep x.yaml", "--output is required");
+  }
+
+  TEST_CASE("a scenario's mistake is told with line and column, and nothing is written") {
+    const Workspace w;
+    w.write("s.yaml",
+            "version: 1\nmodel: mlp\nhardware: v100-sxm-16gb\ntraining: {micro_bacth: 2}\n");
+    for (const std::string command :
+         {"run s.yaml -o out --json", "check s.yaml", "explain s.yaml"}) {
+      INFO(command);
+      const Outcome o = w.run(command);
+      CHECK(o.code == 2);
+      CHECK(o.out.empty());
+      CHECK(contains(o.err, "s.yaml:4:12: training.micro_bacth"));
+      CHECK(contains(o.err, "did you mean 'micro_batch'?"));
+    }
+    CHECK_FALSE(w.exists("out"));
+  }
+
+  TEST_CASE("a folder that cannot be written is an error before anything is simulated") {
+    const Workspace w;
+    w.write("s.yaml", "version: 1\nmodel: mlp\nhardware: v100-sxm-16gb\n");
+    w.write("taken", "a file");
+    const Outcome o = w.run("run s.yaml -o taken");
+    CHECK(o.code == 2);
+    CHECK(o.out.empty());
+    CHECK(contains(o.err, "taken: is a file; -o takes a folder"));
+    CHECK(w.run("run s.yaml -o /proc/none").code == 2);
+    CHECK(w.read("taken") == "a file");
+  }
+
+  TEST_CASE("check reports every file and how many points it has") {
+    const Workspace w;
+    w.write("good.yaml",
+            "version: 1\nmodel: mlp\nhardware: v100-sxm-16gb\n"
+            "sweep: {matrix: {training.micro_batch: [1, 2, 4]}}\n");
+    w.write("bad.yaml", "version: 1\nmodel: mpl\nhardware: v100-sxm-16gb\n");
+    const Outcome o = w.run("check good.yaml bad.yaml");
+    CHECK(o.code == 2);
+    CHECK(o.out == "good.yaml: ok, 3 points\n");
+    CHECK(contains(o.err, "bad.yaml:2:8"));
+    CHECK(w.run("check good.yaml").code == 0);
+  }
+
+  TEST_CASE("init writes a scenario that checks, and never overwrites") {
+    const Workspace w;
+    CHECK(w.run("init").code == 0);
+    CHECK(w.run("check scenario.yaml").code == 0);
+    const std::string before = w.read("scenario.yaml");
+    const Outcome again = w.run("init scenario.yaml");
+    CHECK(again.code == 2);
+    CHECK(contains(again.err, "exists already"));
+    CHECK(w.read("scenario.yaml") == before);
+    CHECK(w.run("init -").out == before);
+  }
+
+  TEST_CASE("list names everything, and describe knows every name that list shows") {
+    const Workspace w;
+    for (const std::string kind : {"models", "gpus", "policies", "allocators", "optimizers"}) {
+      const Outcome o = w.run("list " + kind);
+      CHECK(o.code == 0);
+      std::size_t entries = 0;
+      for (std::size_t at = 0; at < o.out.size();) {
+        const std::string line = o.out.substr(at, o.out.find('\n', at) - at);
+        at += line.size() + 1;
+        if (!line.starts_with("  ")) continue;  // a group
+        const std::string name = line.substr(2, line.find(' ', 2) - 2);
+        INFO(name);
+        const Outcome description = w.run("describe " + name);
+        CHECK(description.code == 0);
+        CHECK(contains(description.out, name));
+        ++entries;
+      }
+      CHECK(entries >= 2);
+    }
+  }
+
+  TEST_CASE("describe shows parameters with defaults, and figures with their sources") {
+    const Workspace w;
+    const Outcome policy = w.run("describe checkpoint_every");
+    CHECK(contains(policy.out, "period"));
+    CHECK(contains(policy.out, ">= 1"));
+    CHECK(contains(policy.out, "Chen et al. 2016"));
+    const Outcome gpu = w.run("describe a100-sxm-80gb");
+    CHECK(contains(gpu.out, "hbm.bandwidth"));
+    CHECK(contains(gpu.out, "NVIDIA A100 data sheet"));
+  }
+
+  TEST_CASE("graph prints a table, Graphviz or JSON") {
+    const Workspace w;
+    CHECK(contains(w.run("graph mlp").out, "backward"));
+    CHECK(w.run("graph mlp --dot").out.starts_with("digraph"));
+    const nlohmann::json graph = nlohmann::json::parse(w.run("graph mlp --json").out);
+    CHECK(graph["operators"].size() > 0);
+    CHECK(graph["storages"].size() > 0);
+    CHECK(graph["parts"]["forward"].size() > 0);
+    CHECK(w.run("graph mlp --dot --json").code == 2);
+  }
+
+  TEST_CASE("a full disk on stdout is an error, not silence") {
+    const Workspace w;
+    const Outcome o = w.run("list models > /dev/full");
+    CHECK(o.code == 2);
+    CHECK(contains(o.err, "standard output"));
+  }
+}
+
+}  // namespace
+}  // namespace tidemark::testing

@@ -1,0 +1,209 @@
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFits = R"(version: 1
+name: small
+model: mlp
+hardware: v100-sxm-16gb
+training: {micro_batch: 4}
+)";
+// 1.56 B parameters with 16 bytes each: 23.2 GiB before the first activation.
+constexpr const char* kTooLarge = R"(version: 1
+model: gpt2-xl
+hardware: v100-sxm-16gb
+training: {sequence: 128}
+)";
+constexpr const char* kSweep = R"(version: 1
+name: sweep
+model: {preset: gpt2, layers: 2}
+hardware: v100-sxm-16gb
+training: {sequence: 64}
+sweep:
+  matrix:
+    training.micro_batch: [1, 2]
+    policies: [[], [checkpoint_every: {period: 1}]]
+)";
+
+void check_keys(const Json& object, const std::vector<std::string>& keys) {
+  REQUIRE(object.is_object());
+  for (const std::string& key : keys) {
+    INFO(key);
+    CHECK(object.contains(key));
+  }
+}
+
+// Every field that the interface promises, with its kind of number.
+void check_point(const Json& point) {
+  check_keys(point, {"name", "overrides", "status", "model", "memory", "time", "throughput",
+                     "policies", "failure"});
+  check_keys(point["model"], {"parameters", "trainable_parameters", "operators", "tensors",
+                              "forward_flops", "step_flops"});
+  const Json& memory = point["memory"];
+  for (const char* key :
+       {"capacity", "parameters", "gradients", "optimizer_state", "buffers", "inputs",
+        "saved_activations", "peak_live", "peak_allocated", "peak_reserved", "device_used",
+        "smallest_capacity", "peak_without_workspace"}) {
+    INFO(key);
+    CHECK(memory[key].is_number_integer());
+  }
+  check_keys(memory["peak"], {"step", "phase", "operator", "time", "by_role", "largest"});
+  check_keys(memory["peak"]["by_role"],
+             {"parameter", "gradient", "optimizer_state", "saved_activation", "temporary",
+              "workspace", "buffer", "input"});
+  std::int64_t sum = 0;
+  for (const Json& bytes : memory["peak"]["by_role"])
+    sum += bytes.get<std::int64_t>();
+  CHECK(sum == memory["peak_live"].get<std::int64_t>());
+  check_keys(memory["peak"]["largest"].at(0), {"tensor", "bytes", "role", "operator", "layer"});
+  check_keys(memory["phase_peaks"], {"forward", "backward", "optimizer"});
+  check_keys(memory["allocator"], {"kind", "retries", "ooms", "segments", "fragmentation"});
+  check_keys(memory["host"], {"peak", "capacity"});
+  check_keys(point["time"], {"step", "forward", "backward", "optimizer", "recompute",
+                             "exposed_transfer", "exposed_communication", "host_bound", "streams"});
+  check_keys(point["time"]["streams"]["compute"], {"busy"});
+  check_keys(point["throughput"],
+             {"samples_per_second", "tokens_per_second", "model_flops_utilization"});
+  for (const Json& policy : point["policies"]) {
+    check_keys(policy, {"name", "decided", "contested", "recomputed_operators", "offloaded_bytes"});
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("run exits 0 where the scenario fits and shows summary and chart") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome o = w.run("run s.yaml");
+    CHECK(o.code == 0);
+    CHECK(o.err.empty());
+    CHECK(contains(o.out, "small: fits"));
+    CHECK(contains(o.out, "device memory"));
+    CHECK(contains(o.out, "▼"));
+    CHECK_FALSE(contains(w.run("run s.yaml --no-chart").out, "▼"));
+  }
+
+  TEST_CASE("run --json prints one document with every field of the interface and nothing else") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome o = w.run("run s.yaml --json");
+    CHECK(o.code == 0);
+    const Json document = Json::parse(o.out);
+    CHECK(document["tidemark"] == "0.1.0");
+    REQUIRE(document["points"].size() == 1);
+    check_point(document["points"][0]);
+    CHECK(document["points"][0]["status"] == "fits");
+    CHECK(document["points"][0]["failure"].is_null());
+    CHECK_FALSE(contains(o.out, w.folder().string()));
+    CHECK(w.run("run s.yaml --json").out == o.out);
+  }
+
+  TEST_CASE("run exits 1 where the scenario does not fit and says what would help") {
+    const Workspace w;
+    w.write("s.yaml", kTooLarge);
+    const Outcome text = w.run("run s.yaml");
+    CHECK(text.code == 1);
+    CHECK(contains(text.out, "does not fit"));
+    CHECK(contains(text.out, "out of device memory in step 0"));
+    CHECK(contains(text.out, "Parameters, gradients and optimizer state alone take"));
+    CHECK(contains(text.out, "a larger GPU: v100-sxm-32gb"));
+    const Outcome o = w.run("run s.yaml --json");
+    CHECK(o.code == 1);
+    const Json point = Json::parse(o.out)["points"][0];
+    check_point(point);
+    CHECK(point["status"] == "out_of_memory");
+    check_keys(point["failure"], {"step", "phase", "operator", "layer", "requested", "message"});
+    // Reported also where it does not fit: 2 bytes of each parameter.
+    CHECK(point["memory"]["parameters"].get<std::int64_t>() ==
+          2 * point["model"]["parameters"].get<std::int64_t>());
+  }
+
+  TEST_CASE("run shows a sweep as a table and policies compactly") {
+    const Workspace w;
+    w.write("s.yaml", kSweep);
+    const Outcome o = w.run("run s.yaml");
+    CHECK(o.code == 0);
+    CHECK(contains(o.out, "sweep: 4 points"));
+    CHECK(contains(o.out, "micro_batch  policies"));
+    CHECK(contains(o.out, "no policy"));
+    CHECK(contains(o.out, "checkpoint_every(period 1)"));
+    CHECK(contains(o.out, "4 of 4 fit"));
+    CHECK(contains(o.out, "fastest: "));
+    const Json points = Json::parse(w.run("run s.yaml --json -j 1").out)["points"];
+    REQUIRE(points.size() == 4);
+    CHECK(points[1]["overrides"]["training.micro_batch"] == 1);
+    CHECK(points[2]["overrides"]["training.micro_batch"] == 2);
+    CHECK(points[3]["overrides"]["policies"][0]["checkpoint_every"]["period"] == 1);
+  }
+
+  TEST_CASE("the threads of a run do not change its document") {
+    const Workspace w;
+    w.write("s.yaml", kSweep);
+    CHECK(w.run("run s.yaml --json -j 1").out == w.run("run s.yaml --json -j 4").out);
+  }
+
+  TEST_CASE("run -o writes results.json, results.csv and timeline.csv and nothing temporary") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome o = w.run("run s.yaml -o out/deep --json");
+    CHECK(o.code == 0);
+    CHECK(w.names("out/deep").size() == 3);
+    CHECK(w.read("out/deep/results.json") == o.out);
+    CHECK(w.read("out/deep/results.csv").starts_with("name,status,capacity,device_used,peak_live"));
+    CHECK(w.read("out/deep/timeline.csv").starts_with("time_ns,step,phase,operator,layer,tensor"));
+  }
+
+  TEST_CASE("sweep writes a row per point and exits 0 where some do not fit") {
+    const Workspace w;
+    w.write("s.yaml", std::string(kTooLarge) + "sweep: {matrix: {training.micro_batch: [1, 2]}}\n");
+    const Outcome o = w.run("sweep s.yaml -o out -j 2 --json");
+    CHECK(o.code == 0);
+    CHECK(w.read("out/results.json") == o.out);
+    CHECK(w.read("out/results.csv").starts_with("name,training.micro_batch,status"));
+    CHECK(w.run("run s.yaml").code == 1);
+  }
+
+  TEST_CASE("explain adds up to the total and lists tensors with the operators that made them") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome o = w.run("explain s.yaml");
+    CHECK(o.code == 0);
+    CHECK(contains(o.out, "By role"));
+    CHECK(contains(o.out, "By layer"));
+    CHECK(contains(o.out, "Largest tensors"));
+    CHECK(contains(o.out, "there from the start"));
+    CHECK(contains(o.out, "On the device"));
+    const Json peak =
+        Json::parse(w.run("explain s.yaml --json").out)["points"][0]["memory"]["peak"];
+    std::int64_t roles = 0;
+    std::int64_t layers = 0;
+    std::int64_t tensors = 0;
+    for (const Json& bytes : peak["by_role"])
+      roles += bytes.get<std::int64_t>();
+    for (const Json& layer : peak["by_layer"])
+      layers += layer["bytes"].get<std::int64_t>();
+    for (const Json& tensor : peak["largest"])
+      tensors += tensor["bytes"].get<std::int64_t>();
+    CHECK(roles == layers);
+    CHECK(roles == tensors);
+  }
+
+  TEST_CASE("output that is not a terminal has no colour, with NO_COLOR or without") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    CHECK_FALSE(contains(w.run("run s.yaml").out, "\x1b"));
+    CHECK_FALSE(contains(w.run("run s.yaml", "NO_COLOR=1").out, "\x1b"));
+    CHECK_FALSE(contains(w.run("run missing.yaml").err, "\x1b"));
+  }
+}
+
+}  // namespace
+}  // namespace tidemark::testing

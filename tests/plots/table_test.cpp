@@ -1,0 +1,62 @@
+#include "plots/table.hpp"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace tidemark {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("a table aligns its columns and leaves no trailing blanks") {
+    Table table({{"name"}, {"bytes", Align::kRight}, {"note"}});
+    table.add_row({{"a"}, {"1"}, {"x"}});
+    table.add_row({{"long"}, {"1,024"}});
+    CHECK(table.text() ==
+          "name  bytes  note\n"
+          "a         1  x\n"
+          "long  1,024\n");
+  }
+
+  TEST_CASE("a table leaves out columns that are empty in every row") {
+    Table table({{"a"}, {"b"}, {"c"}});
+    table.add_row({{"1"}, {""}, {"3"}});
+    CHECK(table.text() == "a  c\n1  3\n");
+  }
+
+  TEST_CASE("a table wraps its last column where it is too wide, below itself") {
+    Table table({{"k"}, {"reason"}});
+    table.add_row({{"1"}, {"no room for 50 MiB in the forward pass"}});
+    CHECK(table.text(false, 30) ==
+          "k  reason\n"
+          "1  no room for 50 MiB in the\n"
+          "   forward pass\n");
+    CHECK(table.text(false, 0) ==
+          "k  reason\n"
+          "1  no room for 50 MiB in the forward pass\n");
+  }
+
+  TEST_CASE("a table that is too wide loses its spare columns first") {
+    Table table({{"k"}, {"kept", Align::kRight}, {"spare", Align::kRight, 1}, {"last"}});
+    table.add_row({{"1"}, {"2"}, {"3"}, {"4"}});
+    CHECK(table.text(false, 80) == "k  kept  spare  last\n1     2      3  4\n");
+    CHECK(table.text(false, 14) == "k  kept  last\n1     2  4\n");
+  }
+
+  TEST_CASE("colour does not change the alignment of a table") {
+    Table table({{"name"}, {"n", Align::kRight}});
+    table.add_row({{"yes", 71}, {"1"}});
+    table.add_row({{"no", 167, true}, {"12"}});
+    const std::string text = table.text(true);
+    CHECK(text.find("\x1b[38;5;71m") != std::string::npos);
+    CHECK(display_width("\x1b[1mfür\x1b[0m") == 3);
+    CHECK(table.text(false) == "name   n\nyes    1\nno    12\n");
+  }
+
+  TEST_CASE("words longer than the width stay whole") {
+    CHECK(wrap("a verylongword b", 5) == std::vector<std::string>{"a", "verylongword", "b"});
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
