@@ -12,6 +12,7 @@
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "scenarios/decode_parts.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 

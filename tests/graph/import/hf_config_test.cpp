@@ -172,7 +172,7 @@ TEST_SUITE("unit") {
     const Graph classifier = import(with(head("BertForSequenceClassification"), "num_labels", "7"));
     CHECK(classifier.tensors[classifier.logits].shape == Shape{1, 7});
     CHECK(error_of(head("BertForMultipleChoice")) ==
-          "config.json:5:21: architectures: 'BertForMultipleChoice' cannot be imported; known for "
+          "config.json:4:20: architectures: 'BertForMultipleChoice' cannot be imported; known for "
           "this model_type are BertForMaskedLM, BertForSequenceClassification, "
           "BertForTokenClassification, BertForQuestionAnswering, BertModel");
   }

@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
   TEST_CASE("residuals add what their layers return, through a projection where they are asked") {
     CHECK(result_of("- residual: [relu]\n") == Shape{2, 3, 8, 8});
     CHECK(error_in("- residual: [{conv2d: 5}]\n") ==
-          "m.yaml:4:3: layers[0].residual: its layers turn [2, 3, 8, 8] into [2, 5, 8, 8], which "
+          "m.yaml:4:13: layers[0].residual: its layers turn [2, 3, 8, 8] into [2, 5, 8, 8], which "
           "cannot be added to it; with `project: true` channels may differ");
     const std::string projected =
         "- residual: {project: true, layers: [{conv2d: {channels: 5, kernel: 2, stride: 2}}]}\n";
@@ -271,6 +271,8 @@ layers:
           Decoder(document), Decoder(), name,
           {.micro_batch = 4, .loss = image_result ? LossKind::kMse : LossKind::kCrossEntropy});
       CHECK(graph.name == name);
+      // CLIP ViT-B/32 has 151,277,313 parameters; the last one is a learned temperature.
+      CHECK(graph.parameter_count() == (image_result ? 30'893'956 : 151'277'312));
       CHECK(graph.tensors[graph.logits].shape ==
             (image_result ? Shape{4, 4, 64, 64} : Shape{4, 4}));
       const TrainingGraph training = differentiate(graph, *rules, {});
