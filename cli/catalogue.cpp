@@ -1,7 +1,11 @@
 #include "cli/catalogue.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
+#include "graph/import/hf_config.hpp"
 #include "graph/models/preset.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -27,8 +31,38 @@ std::string heading(const std::string& name, std::string_view kind, std::string_
   return fmt::format("{} ({})\n  {}\n\n", bold(name, console.colour), kind, summary);
 }
 
+// Presets with the same parameters share a line.
+std::string overridable_parameters() {
+  std::vector<std::pair<std::string, std::string>> lines;  // presets, parameters
+  for (const ModelPreset& preset : all_presets()) {
+    std::string parameters;
+    for (const ParameterNote& note : parameters_of(preset))
+      parameters += (parameters.empty() ? "" : ", ") + note.name;
+    const auto same = std::find_if(lines.begin(), lines.end(),
+                                   [&](const auto& line) { return line.second == parameters; });
+    if (same == lines.end()) {
+      lines.emplace_back(preset.name, parameters);
+    } else {
+      same->first += ", " + preset.name;
+    }
+  }
+  std::string text =
+      "\nParameters that can be changed, as in model: {preset: gpt2, layers: 24}; `tidemark "
+      "describe NAME` shows defaults:\n";
+  for (const auto& [presets, parameters] : lines)
+    text += fmt::format("  {}\n    {}\n", presets, parameters);
+  std::vector<std::string_view> known;
+  for (const HfArchitecture& architecture : hf_architectures())
+    known.push_back(architecture.model_type);
+  text += fmt::format(
+      "\nOther models:\n  {{hf: config.json}}   model_type {}\n  {{layers: file.yaml}}   layers "
+      "listed in YAML\n",
+      fmt::join(known, ", "));
+  return text;
+}
+
 Catalogue models() {
-  Catalogue catalogue{.kind = "models", .singular = "model"};
+  Catalogue catalogue{.kind = "models", .singular = "model", .footer = overridable_parameters()};
   for (ModelPreset& preset : all_presets()) {
     const std::string name = preset.name;
     const std::string summary = preset.summary;

@@ -21,6 +21,7 @@ struct Catalogue {
   std::string kind;      // "models"
   std::string singular;  // "model"
   std::vector<CatalogueEntry> entries;
+  std::string footer = {};  // what `list` prints below, lines ending with '\n'
 };
 
 // models, gpus, policies, allocators, optimizers, in this order.

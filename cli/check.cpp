@@ -3,18 +3,25 @@
 
 #include "cli/command.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/compile.hpp"
 
 namespace tidemark {
 namespace {
 
+// Points whose model is built too where it is a file of its own: shapes only show then.
+constexpr std::size_t kBuiltModels = 16;
+
 // Reads every point of a document; throws at the first error.
 std::size_t check_points(const Value& document, const Environment& environment) {
   const std::vector<std::vector<Override>> points = sweep_points(document);
+  std::size_t built = 0;
   for (const std::vector<Override>& overrides : points) {
     Value point = document;
     for (const Override& change : overrides)
       apply_override(point, change);
-    static_cast<void>(decode_scenario(point, environment));
+    const Scenario scenario = decode_scenario(point, environment);
+    const bool is_file = scenario.model.kind != ModelKind::kPreset;
+    if (is_file && built++ < kBuiltModels) static_cast<void>(build_training(scenario));
   }
   return points.size();
 }

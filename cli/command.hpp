@@ -14,6 +14,9 @@
 namespace tidemark {
 
 // What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
+// Whether a file is a scenario by its ending and not a model described by its layers.
+[[nodiscard]] bool is_scenario_file(const std::string& name);
+
 struct ScenarioInput {
   std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;

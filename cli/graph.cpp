@@ -145,9 +145,7 @@ void GraphCommand::attach(CLI::App& parent) {
 int GraphCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   ScenarioInput wanted = input;
-  const bool is_scenario =
-      input.names.front().ends_with(".yaml") || input.names.front().ends_with(".yml");
-  if (!is_scenario && wanted.gpu.empty()) {
+  if (!is_scenario_file(input.names.front()) && wanted.gpu.empty()) {
     // The graph does not depend on the device, but a scenario names one.
     const std::vector<std::string> gpus = gpu_names(environment);
     if (gpus.empty()) throw UserError("no hardware profiles are installed");

@@ -34,7 +34,7 @@ std::string list_text(const Catalogue& catalogue, const Console& console) {
     table.add_row({{entry.name, 74}, {entry.summary}});
   }
   flush();
-  return text;
+  return text + catalogue.footer;
 }
 
 void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {

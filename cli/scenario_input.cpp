@@ -7,6 +7,7 @@
 
 #include "cli/command.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/environment.hpp"
 
@@ -17,8 +18,21 @@ bool is_yaml(const std::string& name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
+// A model described by its layers, which is no scenario.
+bool is_layer_file(const std::string& name) {
+  std::error_code error;
+  return is_yaml(name) && std::filesystem::is_regular_file(name, error) &&
+         is_layer_model(read_document(name));
+}
+
 // Explains a name that is no file before reading it says only that it is missing.
 void check_scenario_name(const std::string& name) {
+  if (is_layer_file(name)) {
+    throw UserError(
+        fmt::format("{} is a model: add --gpu NAME, or name it in a scenario as model: "
+                    "{{layers: {}}}",
+                    excerpt(name), excerpt(name)));
+  }
   if (is_yaml(name) || std::filesystem::exists(name)) {
     if (!name.ends_with(".json") || !std::filesystem::exists(name)) return;
     const Value document = read_document(name);
@@ -37,6 +51,10 @@ void check_scenario_name(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_scenario_file(const std::string& name) {
+  return is_yaml(name) && !is_layer_file(name);
+}
 
 void ScenarioInput::add_options(CLI::App& command, bool many) {
   CLI::Option* positional =
@@ -72,7 +90,7 @@ std::vector<Value> ScenarioInput::load() const {
     if (gpu.empty()) {
       check_scenario_name(name);
       documents.push_back(load_scenario(name));
-    } else if (is_yaml(name)) {
+    } else if (is_scenario_file(name)) {
       throw UserError(
           fmt::format("--gpu goes with a model, and {} is a scenario; use -s hardware={} instead",
                       excerpt(name), excerpt(gpu)));

@@ -9,8 +9,10 @@
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
+#include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "scenarios/decode_parts.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
@@ -32,6 +34,14 @@ Graph build_model(const Scenario& scenario) {
   if (scenario.model.kind == ModelKind::kHuggingFace) {
     const Value document = read_document(scenario.model.name);
     return import_hf_config(Decoder(document), scenario.model.name, options);
+  }
+  if (scenario.model.kind == ModelKind::kLayers) {
+    const bool is_file = !scenario.model.name.empty();
+    const Value document =
+        is_file ? read_document(scenario.model.name) : scenario.model.inline_layers;
+    return build_layer_model(Decoder(document, is_file ? "" : "model.layers"),
+                             Decoder(scenario.model.overrides, "model.sizes"),
+                             model_title(scenario.model), options);
   }
   const ModelPreset preset = find_preset(scenario.model.name, scenario.model.location, "model");
   return preset.build(Decoder(scenario.model.overrides, "model"), options);

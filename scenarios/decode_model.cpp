@@ -19,10 +19,9 @@ namespace fs = std::filesystem;
 Value model_mapping(const Decoder& scenario) {
   const Value* given = scenario.value().find("model");
   if (given == nullptr || given->is_null()) {
-    scenario.fail_at(
-        "model",
-        "required key is missing; expected a preset such as gpt2, {hf: config.json} or "
-        "{graph: file.json}");
+    scenario.fail_at("model",
+                     "required key is missing; expected a preset such as gpt2, {hf: config.json}, "
+                     "{graph: file.json} or {layers: file.yaml}");
   }
   if (given->is_mapping()) return *given;
   if (!given->is_scalar() || given->scalar.empty()) {
@@ -36,6 +35,8 @@ Value model_mapping(const Decoder& scenario) {
 std::string_view decode_kind(const Decoder& model) {
   std::string_view kind;
   for (const std::string_view candidate : model_kinds()) {
+    // Beside a preset `layers` is a number of layers.
+    if (candidate == "layers" && !kind.empty()) continue;
     if (!model.has(candidate)) continue;
     if (!kind.empty()) {
       throw UserError(location_of_key(model.value(), candidate), fmt::format("model.{}", candidate),
@@ -45,7 +46,7 @@ std::string_view decode_kind(const Decoder& model) {
   }
   if (!kind.empty()) return kind;
   model.finish();  // a key that stands there may be a misspelt one
-  model.fail("expected one of the keys preset, hf, graph");
+  model.fail("expected one of the keys preset, hf, graph, layers");
 }
 
 void require_file(const Decoder& model, std::string_view key, const std::string& path) {
@@ -72,6 +73,27 @@ ModelReference decode_preset(const Decoder& model, const Location& location, boo
   return reference;
 }
 
+// A file of layers, or layers that stand here; `sizes` changes sizes that they name.
+ModelReference decode_layers(const Decoder& model, const Location& location) {
+  ModelReference reference{.kind = ModelKind::kLayers, .location = location};
+  const Value& layers = *model.value().find("layers");
+  if (!is_layers_of_model(layers)) {
+    model.fail_at("layers", fmt::format("expected a file.yaml or a mapping of layers, found {}; a "
+                                        "number of layers belongs to a preset: {{preset: gpt2, "
+                                        "layers: 24}}",
+                                        found(layers)));
+  }
+  if (model.has("sizes")) reference.overrides = model.optional_child("sizes").value();
+  model.finish();
+  if (layers.is_mapping()) {
+    reference.inline_layers = layers;
+    return reference;
+  }
+  reference.name = layers.scalar;
+  require_file(model, "layers", reference.name);
+  return reference;
+}
+
 }  // namespace
 
 ModelReference decode_model(const Decoder& scenario) {
@@ -84,6 +106,7 @@ ModelReference decode_model(const Decoder& scenario) {
     throw UserError(location_of_key(mapping, "onnx"), is_word ? "model" : "model.onnx",
                     fmt::format("reading ONNX {}", kLater));
   }
+  if (kind == "layers") return decode_layers(model, mapping.location);
   const auto path = model.required<std::string>(kind);
   model.finish();
   require_file(model, kind, path);
@@ -95,6 +118,7 @@ ModelReference decode_model(const Decoder& scenario) {
 
 std::string model_title(const ModelReference& model) {
   if (model.kind == ModelKind::kPreset) return model.name;
+  if (model.name.empty()) return "layers";
   const fs::path file(model.name);
   const std::string folder = file.parent_path().filename().string();
   const std::string stem = file.stem().string();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/import/hf_config.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
@@ -85,6 +86,26 @@ void check_micro_batches(const Decoder& training, const TrainingOptions& options
                                options.accumulate, options.steps, rounds, kMaxMicroBatches));
 }
 
+// What of sequences, images and attention a model has.
+struct Reads {
+  bool sequences = true;
+  bool images = true;
+  bool attention = true;
+};
+
+Reads what_is_read(const Decoder& training, const ModelReference& model) {
+  if (model.kind == ModelKind::kPreset) {
+    const ModelPreset preset = find_preset(model.name);
+    return {.sequences = preset.group == "language",
+            .images = preset.group == "vision",
+            .attention = preset.attends};
+  }
+  const bool asked = training.has("sequence") || training.has("image");
+  if (model.kind != ModelKind::kHuggingFace || !asked) return {};
+  const bool images = hf_reads_images(read_document(model.name));
+  return {.sequences = !images, .images = images};
+}
+
 // Keys that would be ignored: an image has no sequence, a text no image, and the operators of a
 // cost graph are what they are.
 void check_keys_apply(const Decoder& training, const ModelReference& model) {
@@ -96,15 +117,14 @@ void check_keys_apply(const Decoder& training, const ModelReference& model) {
     }
     return;
   }
-  const bool preset = model.kind == ModelKind::kPreset;
-  const std::string_view group = preset ? find_preset(model.name).group : "language";
-  if (group != "language" && training.has("sequence")) {
+  const Reads reads = what_is_read(training, model);
+  if (!reads.sequences && training.has("sequence")) {
     fail_key(training, "sequence", fmt::format("{} reads no sequences", model_title(model)));
   }
-  if (group != "language" && training.has("attention")) {
+  if (!reads.attention && training.has("attention")) {
     fail_key(training, "attention", fmt::format("{} has no attention", model_title(model)));
   }
-  if (group != "vision" && training.has("image")) {
+  if (!reads.images && training.has("image")) {
     fail_key(training, "image", fmt::format("{} reads no images", model_title(model)));
   }
 }

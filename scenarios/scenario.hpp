@@ -19,12 +19,13 @@
 
 namespace tidemark {
 
-enum class ModelKind { kPreset, kHuggingFace, kCostGraph };
+enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers };
 
 struct ModelReference {
   ModelKind kind = ModelKind::kPreset;
-  std::string name;  // preset, or absolute path of the file
-  Value overrides;   // keys beside the name: {layers: 24}
+  std::string name;  // preset, or absolute path of the file; empty for layers that stand inline
+  Value overrides;   // keys beside the name: {layers: 24}; of layers: the value of `sizes`
+  Value inline_layers;
   Location location;
 };
 

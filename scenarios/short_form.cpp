@@ -7,12 +7,13 @@
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
+#include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 4> kModelKinds{"preset", "hf", "graph", "onnx"};
+constexpr std::array<std::string_view, 5> kModelKinds{"preset", "hf", "graph", "onnx", "layers"};
 
 struct ShortForm {
   std::string_view path;
@@ -36,10 +37,12 @@ std::string_view kind_of_file(const Value& word) {
   }
   if (is_cost_graph(document)) return "graph";
   if (is_hf_config(document)) return "hf";
+  if (is_layer_model(document)) return "layers";
   throw UserError(word.location, "model",
                   excerpt(path) +
                       " is neither a Hugging Face config (it has no model_type) nor a "
-                      "cost graph (it has no fixed_bytes and nodes)");
+                      "cost graph (it has no fixed_bytes and nodes) nor a model by layers (it has "
+                      "no inputs and layers)");
 }
 
 }  // namespace
@@ -50,9 +53,18 @@ std::span<const std::string_view> model_kinds() {
 
 std::string_view model_kind_of(const Value& model) {
   for (const std::string_view kind : kModelKinds) {
-    if (model.find(kind) != nullptr) return kind;
+    const Value* value = model.find(kind);
+    if (value != nullptr && (kind != "layers" || is_layers_of_model(*value))) return kind;
   }
   return {};
+}
+
+bool is_layers_of_model(const Value& layers) {
+  return layers.is_mapping() || (layers.is_scalar() && is_yaml_path(layers.scalar));
+}
+
+bool is_yaml_path(std::string_view text) {
+  return text.ends_with(".yaml") || text.ends_with(".yml");
 }
 
 bool has_long_form(std::string_view path) {
@@ -72,12 +84,11 @@ Value long_form(std::string_view path, const Value& word) {
 
 bool is_model_path(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
-         text.ends_with(".onnx");
+         text.ends_with(".onnx") || is_yaml_path(text);
 }
 
 bool is_profile_path(std::string_view text) {
-  return text.find('/') != std::string_view::npos || text.ends_with(".yaml") ||
-         text.ends_with(".yml");
+  return text.find('/') != std::string_view::npos || is_yaml_path(text);
 }
 
 Value text_value(std::string text, const Location& location) {

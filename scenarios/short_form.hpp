@@ -16,6 +16,10 @@ namespace tidemark {
 // The one that a `model` mapping has; empty when it has none.
 [[nodiscard]] std::string_view model_kind_of(const Value& model);
 
+// Whether the value of `model.layers` is a model by its layers, a YAML file or a mapping; a number
+// is how many layers a preset gets.
+[[nodiscard]] bool is_layers_of_model(const Value& layers);
+
 // Whether the word at `path` ("hardware", "training.optimizer") is short for a mapping.
 [[nodiscard]] bool has_long_form(std::string_view path);
 // That mapping. A path as `model` is opened to see what it is. Throws UserError at the word: no
@@ -25,6 +29,7 @@ namespace tidemark {
 // Whether a text names a file rather than a preset or a profile: it has a slash or such an ending.
 [[nodiscard]] bool is_model_path(std::string_view text);
 [[nodiscard]] bool is_profile_path(std::string_view text);
+[[nodiscard]] bool is_yaml_path(std::string_view text);
 
 [[nodiscard]] Value text_value(std::string text, const Location& location);
 [[nodiscard]] Value mapping_value(const Location& location);

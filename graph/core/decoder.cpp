@@ -263,6 +263,22 @@ std::vector<T> Decoder::list(std::string_view key, Range range) const {
 }
 
 template <class T>
+std::vector<T> Decoder::optional_list(std::string_view key, std::vector<T> fallback,
+                                      Range range) const {
+  using Rules = ScalarRules<T>;
+  if (notes_ != nullptr) {
+    std::vector<std::string> written;
+    written.reserve(fallback.size());
+    for (const T& value : fallback)
+      written.push_back(Rules::write(value));
+    note(key, fmt::format("list of {}", Rules::type_name()),
+         fmt::format("[{}]", fmt::join(written, ", ")), Rules::range_note(range));
+    return fallback;
+  }
+  return has(key) ? list<T>(key, range) : fallback;
+}
+
+template <class T>
 T Decoder::as(Range range) const {
   if (notes_ != nullptr && value_ == nullptr) return ScalarRules<T>::lowest_legal(range);
   if (value_ == nullptr) {
@@ -347,6 +363,10 @@ template std::vector<Bytes> Decoder::list<Bytes>(std::string_view, Range) const;
 template std::vector<Duration> Decoder::list<Duration>(std::string_view, Range) const;
 template std::vector<BytesPerSecond> Decoder::list<BytesPerSecond>(std::string_view, Range) const;
 template std::vector<FlopsPerSecond> Decoder::list<FlopsPerSecond>(std::string_view, Range) const;
+
+template std::vector<std::int64_t> Decoder::optional_list<std::int64_t>(std::string_view,
+                                                                        std::vector<std::int64_t>,
+                                                                        Range) const;
 
 template bool Decoder::as<bool>(Range) const;
 template int Decoder::as<int>(Range) const;

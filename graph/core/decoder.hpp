@@ -80,6 +80,9 @@ class Decoder {
   template <class T>
   [[nodiscard]] std::vector<T> list(std::string_view key,
                                     Range range = {}) const;  // empty when absent
+  template <class T>
+  [[nodiscard]] std::vector<T> optional_list(std::string_view key, std::vector<T> fallback,
+                                             Range range = {}) const;
   // This value itself as a T.
   template <class T>
   [[nodiscard]] T as(Range range = {}) const;

@@ -1,5 +1,6 @@
 #include "graph/import/hf_config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/document.hpp"
+#include "graph/models/model_limits.hpp"
 
 namespace tidemark {
 
@@ -24,15 +26,32 @@ std::string model_name(const std::string& path) {
 }  // namespace
 
 std::span<const HfArchitecture> hf_architectures() {
-  static constexpr std::array<HfArchitecture, 2> kArchitectures = {{
+  static constexpr std::array<HfArchitecture, 10> kArchitectures = {{
+      {.model_type = "bert", .build = build_hf_bert},
       {.model_type = "gpt2", .build = build_hf_gpt2},
+      {.model_type = "gpt_neox", .build = build_hf_gpt_neox},
       {.model_type = "llama", .build = build_hf_llama},
+      {.model_type = "mistral", .build = build_hf_mistral},
+      {.model_type = "mixtral", .build = build_hf_mixtral},
+      {.model_type = "opt", .build = build_hf_opt},
+      {.model_type = "qwen2", .build = build_hf_qwen2},
+      {.model_type = "t5", .build = build_hf_t5},
+      {.model_type = "vit", .build = build_hf_vit, .reads_images = true},
   }};
   return kArchitectures;
 }
 
 bool is_hf_config(const Value& document) {
   return document.find("model_type") != nullptr;
+}
+
+bool hf_reads_images(const Value& document) {
+  const Value* model_type = document.find("model_type");
+  if (model_type == nullptr) return false;
+  const auto known = hf_architectures();
+  return std::any_of(known.begin(), known.end(), [&](const HfArchitecture& architecture) {
+    return architecture.reads_images && architecture.model_type == model_type->scalar;
+  });
 }
 
 Graph import_hf_config(const Decoder& config, const std::string& name,
@@ -54,11 +73,37 @@ Graph import_hf_config(const std::string& path, const ModelOptions& options) {
   return import_hf_config(Decoder(document), model_name(path), options);
 }
 
+std::int64_t hf_labels(const Decoder& config) {
+  constexpr std::int64_t kDefaultLabels = 2;  // PretrainedConfig
+  if (config.has("id2label")) {
+    const auto labels =
+        static_cast<std::int64_t>(config.required_child("id2label").entries().size());
+    if (labels > 0) return labels;
+  }
+  return config.optional<std::int64_t>("num_labels", kDefaultLabels, up_to(kMaxVocabulary));
+}
+
+std::string hf_class(const Decoder& config, std::span<const std::string_view> known) {
+  const std::vector<std::string> classes = config.list<std::string>("architectures");
+  if (classes.empty()) return std::string(known.front());
+  for (const std::string_view name : known) {
+    if (name == classes.front()) return classes.front();
+  }
+  const std::vector<std::string> names(known.begin(), known.end());
+  config.fail_at("architectures",
+                 fmt::format("{} cannot be imported; known for this model_type are {}{}",
+                             tidemark::quoted(classes.front()), fmt::join(known, ", "),
+                             did_you_mean(classes.front(), names)));
+}
+
 std::string hf_activation(const Decoder& config, std::string_view key, std::string_view fallback) {
   // transformers/activations.py, ACT2FN. gelu_new is composed of elementwise operators there.
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames = {{
       {"gelu", "gelu"},
       {"gelu_new", "new_gelu"},
+      {"gelu_fast", "gelu_fast"},
+      {"quick_gelu", "quick_gelu"},
+      {"tanh", "tanh"},
       {"gelu_pytorch_tanh", "gelu_tanh"},
       {"relu", "relu"},
       {"silu", "silu"},

@@ -2,12 +2,14 @@
 // generation settings do not matter here, and keys that are not known are ignored.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "graph/core/decoder.hpp"
 #include "graph/ir/graph.hpp"
+#include "graph/models/llama.hpp"
 #include "graph/models/model_options.hpp"
 
 namespace tidemark {
@@ -21,17 +23,46 @@ namespace tidemark {
 // Whether a document looks like such a config: it has a model_type.
 [[nodiscard]] bool is_hf_config(const Value& document);
 
+// Whether the config is of a model of images rather than of text.
+[[nodiscard]] bool hf_reads_images(const Value& document);
+
 // One architecture. A further one is a file with such a function and a line in hf_config.cpp.
 struct HfArchitecture {
   std::string_view model_type;
   Graph (*build)(const Decoder& config, const std::string& name, const ModelOptions& options);
+  bool reads_images = false;
 };
 [[nodiscard]] std::span<const HfArchitecture> hf_architectures();
 
+[[nodiscard]] Graph build_hf_bert(const Decoder& config, const std::string& name,
+                                  const ModelOptions& options);
 [[nodiscard]] Graph build_hf_gpt2(const Decoder& config, const std::string& name,
                                   const ModelOptions& options);
+[[nodiscard]] Graph build_hf_gpt_neox(const Decoder& config, const std::string& name,
+                                      const ModelOptions& options);
 [[nodiscard]] Graph build_hf_llama(const Decoder& config, const std::string& name,
                                    const ModelOptions& options);
+[[nodiscard]] Graph build_hf_mistral(const Decoder& config, const std::string& name,
+                                     const ModelOptions& options);
+[[nodiscard]] Graph build_hf_mixtral(const Decoder& config, const std::string& name,
+                                     const ModelOptions& options);
+[[nodiscard]] Graph build_hf_opt(const Decoder& config, const std::string& name,
+                                 const ModelOptions& options);
+[[nodiscard]] Graph build_hf_qwen2(const Decoder& config, const std::string& name,
+                                   const ModelOptions& options);
+[[nodiscard]] Graph build_hf_t5(const Decoder& config, const std::string& name,
+                                const ModelOptions& options);
+[[nodiscard]] Graph build_hf_vit(const Decoder& config, const std::string& name,
+                                 const ModelOptions& options);
+
+// The sizes that llama, mistral, qwen2 and mixtral name alike; `defaults` holds what a config may
+// leave out. Heads and widths are checked.
+[[nodiscard]] LlamaConfig hf_llama_sizes(const Decoder& config, LlamaConfig defaults);
+// Classes of a classifier: as many as id2label has, else num_labels, else 2 as in transformers.
+[[nodiscard]] std::int64_t hf_labels(const Decoder& config);
+// The class that `architectures` names; the first of `known` when the config has none.
+// Throws at the key when it is not known.
+[[nodiscard]] std::string hf_class(const Decoder& config, std::span<const std::string_view> known);
 
 // The name that Hugging Face gives an activation ("gelu_new") as models/language.hpp calls it
 // ("new_gelu"). Throws at `key` when it is not known.

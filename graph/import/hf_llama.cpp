@@ -1,6 +1,7 @@
 // model_type llama: transformers/models/llama/modeling_llama.py.
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "graph/import/hf_config.hpp"
 #include "graph/models/llama.hpp"
@@ -8,8 +9,8 @@
 
 namespace tidemark {
 
-Graph build_hf_llama(const Decoder& config, const std::string& name, const ModelOptions& options) {
-  LlamaConfig llama;
+LlamaConfig hf_llama_sizes(const Decoder& config, LlamaConfig defaults) {
+  LlamaConfig llama = std::move(defaults);
   llama.vocab = config.required<std::int64_t>("vocab_size", up_to(kMaxVocabulary));
   llama.width = config.required<std::int64_t>("hidden_size", up_to(kMaxWidth));
   llama.ffn = config.required<std::int64_t>("intermediate_size", up_to(kMaxWidth));
@@ -21,15 +22,21 @@ Graph build_hf_llama(const Decoder& config, const std::string& name, const Model
   llama.head_width = config.maybe<std::int64_t>("head_dim", up_to(kMaxWidth));
   llama.positions = config.required<std::int64_t>("max_position_embeddings", up_to(kMaxSequence));
   llama.activation = hf_activation(config, "hidden_act", "silu");
-  llama.attention_dropout = config.optional<double>("attention_dropout", 0, between(0, 1));
-  llama.tie = config.optional<bool>("tie_word_embeddings", false);
-  llama.attention_bias = config.optional<bool>("attention_bias", false);
-  llama.output_bias = llama.attention_bias;
-  llama.ffn_bias = config.optional<bool>("mlp_bias", false);
+  llama.attention_dropout =
+      config.optional<double>("attention_dropout", llama.attention_dropout, between(0, 1));
+  llama.tie = config.optional<bool>("tie_word_embeddings", llama.tie);
   check_llama_heads(
       config,
       {.heads = "num_attention_heads", .kv_heads = "num_key_value_heads", .head_width = "head_dim"},
       llama);
+  return llama;
+}
+
+Graph build_hf_llama(const Decoder& config, const std::string& name, const ModelOptions& options) {
+  LlamaConfig llama = hf_llama_sizes(config, {});
+  llama.attention_bias = config.optional<bool>("attention_bias", false);
+  llama.output_bias = llama.attention_bias;
+  llama.ffn_bias = config.optional<bool>("mlp_bias", false);
   return build_llama(llama, name, options);
 }
 

@@ -73,7 +73,12 @@ std::vector<TensorId> ModelBuilder::add_many(std::string_view family, std::vecto
   if (found == nullptr) {
     throw UserError(fmt::format("there is no operator named {}", quoted(family)));
   }
-  const NodeId node = graph_.add_node(*found, std::move(inputs), std::move(attributes), layer_);
+  return add_many(*found, std::move(inputs), std::move(attributes));
+}
+
+std::vector<TensorId> ModelBuilder::add_many(const OperatorFamily& family,
+                                             std::vector<TensorId> inputs, Attributes attributes) {
+  const NodeId node = graph_.add_node(family, std::move(inputs), std::move(attributes), layer_);
   return graph_.nodes[node].outputs;
 }
 
@@ -157,6 +162,29 @@ TensorId ModelBuilder::conv2d(std::string_view module, TensorId x, std::int64_t 
               {"padding", options.padding},
               {"dilation", options.dilation},
               {"groups", options.groups}});
+}
+
+// The weight is [in, out / groups, kernel, kernel].
+TensorId ModelBuilder::conv_transpose2d(std::string_view module, TensorId x,
+                                        std::int64_t out_channels, Conv2dOptions options) {
+  const Scope layer = scope(module);
+  const std::int64_t groups = std::max<std::int64_t>(options.groups, 1);
+  const TensorId weight =
+      parameter("weight", {shape(x)[1], out_channels / groups, options.kernel, options.kernel});
+  const TensorId bias = options.bias ? parameter("bias", {out_channels}) : TensorId();
+  return add("conv_transpose2d", {x, weight, bias},
+             {{"stride", options.stride},
+              {"padding", options.padding},
+              {"dilation", options.dilation},
+              {"groups", options.groups}});
+}
+
+TensorId ModelBuilder::group_norm(std::string_view module, TensorId x, std::int64_t groups) {
+  const Scope layer = scope(module);
+  const Shape channels{shape(x)[1]};
+  const TensorId weight = parameter("weight", channels);
+  const TensorId bias = parameter("bias", channels);
+  return add("group_norm", {x, weight, bias}, {{"groups", groups}});
 }
 
 TensorId ModelBuilder::max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride,

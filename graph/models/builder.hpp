@@ -58,6 +58,8 @@ class ModelBuilder {
   TensorId add(std::string_view family, std::vector<TensorId> inputs, Attributes attributes = {});
   std::vector<TensorId> add_many(std::string_view family, std::vector<TensorId> inputs,
                                  Attributes attributes);
+  std::vector<TensorId> add_many(const OperatorFamily& family, std::vector<TensorId> inputs,
+                                 Attributes attributes);
 
   // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
   TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);
@@ -70,6 +72,9 @@ class ModelBuilder {
   TensorId batch_norm(std::string_view module, TensorId x);
   TensorId conv2d(std::string_view module, TensorId x, std::int64_t out_channels,
                   Conv2dOptions options);
+  TensorId conv_transpose2d(std::string_view module, TensorId x, std::int64_t out_channels,
+                            Conv2dOptions options);
+  TensorId group_norm(std::string_view module, TensorId x, std::int64_t groups);
   TensorId max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)

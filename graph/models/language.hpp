@@ -21,7 +21,22 @@ namespace tidemark {
 // reshape. `x` itself when there is nothing to repeat.
 [[nodiscard]] TensorId repeat_heads(ModelBuilder& builder, TensorId x, std::int64_t heads);
 
-// gelu, gelu_tanh, new_gelu (the composed form of GPT-2's authors), relu, silu.
+// Attention as Hugging Face's modules call it, on [batch, heads, length, width]. Eager:
+//   softmax(matmul(q, k^T) * scaling + mask) dropout, matmul with v
+// softmax in fp32 where the module says so, and the mask only where it has one. Flash is
+// scaled_dot_product_attention.
+struct HfAttention {
+  AttentionKind kind = AttentionKind::kFlash;
+  bool causal = false;
+  double dropout = 0;
+  TensorId mask = {};  // added to the scores by eager attention
+  bool softmax_in_fp32 = true;
+};
+[[nodiscard]] TensorId hf_attention(ModelBuilder& builder, TensorId q, TensorId k, TensorId v,
+                                    const HfAttention& how);
+
+// gelu, gelu_tanh, new_gelu (the composed form of GPT-2's authors), gelu_fast and quick_gelu
+// (composed as well), relu, silu, tanh.
 [[nodiscard]] std::span<const std::string_view> activation_names();
 [[nodiscard]] TensorId activate(ModelBuilder& builder, std::string_view name, TensorId x,
                                 bool in_place = false);

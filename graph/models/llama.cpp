@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/models/experts.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
@@ -56,7 +57,8 @@ class LlamaBuilder {
     ModelBuilder& b = builder_;
     const auto scope = b.block(fmt::format("layers.{}", index));
     x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, true)));
-    return b.add_tensors(x, feed_forward(b.rms_norm("post_attention_layernorm", x, true)));
+    const TensorId y = b.rms_norm("post_attention_layernorm", x, true);
+    return b.add_tensors(x, config_.experts > 0 ? mixture(y) : feed_forward(y));
   }
 
   TensorId attention(TensorId x) {
@@ -75,26 +77,15 @@ class LlamaBuilder {
     scope.local(q);
     scope.local(k);
     scope.local(v);
-    const TensorId y = options_.attention == AttentionKind::kMath
-                           ? eager_attention(q, k, v)
-                           : b.attention(q, k, v, AttentionKind::kFlash, true, dropout(), {});
+    const TensorId y = hf_attention(
+        b, q, k, v,
+        {.kind = options_.attention, .causal = true, .dropout = dropout(), .mask = mask_});
     return b.linear("o_proj", merge_heads(b, y), config_.width, config_.output_bias);
   }
 
   TensorId project(std::string_view module, TensorId x, std::int64_t heads) {
     const TensorId y = builder_.linear(module, x, heads * head_width_, config_.attention_bias);
     return split_heads(builder_, y, heads);
-  }
-
-  // transformers' eager_attention_forward: the mask is added, and softmax runs in fp32.
-  TensorId eager_attention(TensorId q, TensorId k, TensorId v) {
-    ModelBuilder& b = builder_;
-    TensorId scores = b.scale(b.matmul(q, b.transpose(k, 2, 3)));
-    scores = b.add_tensors(scores, mask_);
-    const DType narrow = b.tensor(scores).dtype;
-    scores = b.add("softmax", {scores}, {{"axis", std::int64_t{-1}}, {"dtype", "fp32"}});
-    if (narrow != DType::kFloat32) scores = b.cast(scores, narrow);
-    return b.matmul(b.dropout(scores, dropout()), v);
   }
 
   // down_proj(act_fn(gate_proj(x)) * up_proj(x))
@@ -106,6 +97,14 @@ class LlamaBuilder {
         activate(b, config_.activation, b.linear("gate_proj", x, config_.ffn, config_.ffn_bias));
     const TensorId up = b.linear("up_proj", x, config_.ffn, config_.ffn_bias);
     return b.linear("down_proj", b.multiply(gate, up), config_.width, config_.ffn_bias);
+  }
+
+  TensorId mixture(TensorId x) {
+    return mixture_of_experts(builder_, "block_sparse_moe", x,
+                              {.experts = config_.experts,
+                               .per_token = config_.experts_per_token,
+                               .ffn = config_.ffn,
+                               .activation = config_.activation});
   }
 
   [[nodiscard]] double dropout() const {
@@ -134,6 +133,59 @@ LlamaConfig llama_2_7b() {
           .ffn = 11008,
           .vocab = 32000,
           .positions = 4096};
+}
+
+LlamaConfig llama_2_70b() {
+  return {.layers = 80,
+          .width = 8192,
+          .heads = 64,
+          .kv_heads = 8,
+          .ffn = 28672,
+          .vocab = 32000,
+          .positions = 4096};
+}
+
+// Jiang et al. 2023.
+LlamaConfig mistral_7b() {
+  return {.layers = 32,
+          .width = 4096,
+          .heads = 32,
+          .kv_heads = 8,
+          .ffn = 14336,
+          .vocab = 32000,
+          .positions = 32768};
+}
+
+// Jiang et al. 2024: Mistral with 8 feed-forward layers of which each token takes 2.
+LlamaConfig mixtral_8x7b() {
+  LlamaConfig config = mistral_7b();
+  config.experts = 8;
+  return config;
+}
+
+// Qwen team 2024.
+LlamaConfig qwen_2_5(std::int64_t layers, std::int64_t width, std::int64_t heads,
+                     std::int64_t kv_heads, std::int64_t ffn) {
+  return {.layers = layers,
+          .width = width,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .ffn = ffn,
+          .vocab = 151936,
+          .positions = 32768,
+          .attention_bias = true};
+}
+
+LlamaConfig qwen_2_5_half_b() {
+  LlamaConfig config = qwen_2_5(24, 896, 14, 2, 4864);
+  config.tie = true;
+  return config;
+}
+
+LlamaConfig qwen_2_5_7b() {
+  LlamaConfig config = qwen_2_5(28, 3584, 28, 4, 18944);
+  config.vocab = 152064;
+  return config;
 }
 
 LlamaConfig llama_3_8b() {
@@ -175,6 +227,20 @@ LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults) {
   config.activation = d.optional_word("activation", activation_names(), config.activation);
   config.attention_dropout = d.optional<double>("dropout", config.attention_dropout, between(0, 1));
   config.tie = d.optional<bool>("tie", config.tie);
+  config.attention_bias = d.optional<bool>("attention_bias", config.attention_bias);
+  config.output_bias = d.optional<bool>("output_bias", config.output_bias);
+  config.ffn_bias = d.optional<bool>("ffn_bias", config.ffn_bias);
+  config.experts = d.optional<std::int64_t>("experts", config.experts,
+                                            between(0, static_cast<double>(kMaxExperts)));
+  config.experts_per_token =
+      d.optional<std::int64_t>("experts_per_token", config.experts_per_token, up_to(kMaxExperts));
+  if (config.experts > 0 && config.experts_per_token > config.experts) {
+    d.fail_at("experts_per_token", fmt::format("a token cannot take {} of {} experts",
+                                               config.experts_per_token, config.experts));
+  }
+  if (config.experts > 0 && config.ffn_bias) {
+    d.fail_at("ffn_bias", "experts have no biases");
+  }
   check_llama_heads(d, {.heads = "heads", .kv_heads = "kv_heads", .head_width = "head_width"},
                     config);
   return config;
@@ -213,8 +279,14 @@ std::vector<ModelPreset> llama_presets() {
   return {
       preset("llama", "Llama as Hugging Face writes it, with free sizes", {}),
       preset("llama-2-7b", "Llama 2, 6.74 B parameters", llama_2_7b()),
+      preset("llama-2-70b", "Llama 2, 69.0 B parameters, grouped queries", llama_2_70b()),
       preset("llama-3-8b", "Llama 3, 8.03 B parameters, grouped queries", llama_3_8b()),
       preset("llama-3.2-1b", "Llama 3.2, 1.24 B parameters, tied embeddings", llama_3_2_1b()),
+      preset("mistral-7b", "Mistral 7B, 7.24 B parameters, grouped queries", mistral_7b()),
+      preset("mixtral-8x7b", "Mixtral, 46.7 B parameters, 2 of 8 experts per token",
+             mixtral_8x7b()),
+      preset("qwen2.5-0.5b", "Qwen2.5, 494 M parameters, tied embeddings", qwen_2_5_half_b()),
+      preset("qwen2.5-7b", "Qwen2.5, 7.62 B parameters", qwen_2_5_7b()),
   };
 }
 

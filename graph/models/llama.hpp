@@ -1,5 +1,5 @@
-// Llama: RMSNorm, rotary positions, grouped-query attention and a gated feed-forward layer, as
-// Hugging Face's eager modules compute them.
+// Llama and its relatives: RMSNorm, rotary positions, grouped-query attention and a gated
+// feed-forward layer or a mixture of them (Mixtral), as Hugging Face's eager modules compute them.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,8 @@ struct LlamaConfig {
   bool attention_bias = false;  // of the query, key and value projections
   bool output_bias = false;     // of the attention's output projection
   bool ffn_bias = false;
+  std::int64_t experts = 0;  // feed-forward layers that a router chooses from; 0: no router
+  std::int64_t experts_per_token = 2;
 };
 
 [[nodiscard]] LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults);

@@ -21,9 +21,8 @@ struct MlpConfig {
 };
 
 MlpConfig decode_mlp(const Decoder& overrides, MlpConfig config) {
-  const bool given = overrides.has("widths");
-  std::vector<std::int64_t> widths = overrides.list<std::int64_t>("widths", up_to(kMaxWidth));
-  if (given) config.widths = std::move(widths);
+  config.widths =
+      overrides.optional_list<std::int64_t>("widths", std::move(config.widths), up_to(kMaxWidth));
   if (config.widths.size() < 2) {
     overrides.fail_at("widths", "expected at least two widths: of the input and of the result");
   }
@@ -59,10 +58,9 @@ Graph build_mlp(const MlpConfig& config, const std::string& name, const ModelOpt
 }  // namespace
 
 std::vector<ModelPreset> mlp_presets() {
-  return {make_preset<MlpConfig>(
-      "mlp", "basic",
-      "linear layers and activations; widths [784, 1024, 1024, 512, 10] unless given", {},
-      decode_mlp, build_mlp)};
+  return {make_preset<MlpConfig>("mlp", "basic",
+                                 "linear layers with an activation between each two", {},
+                                 decode_mlp, build_mlp)};
 }
 
 }  // namespace tidemark

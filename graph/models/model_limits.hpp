@@ -16,6 +16,7 @@ namespace tidemark {
 inline constexpr std::int64_t kMaxLayers = 4096;
 inline constexpr std::int64_t kMaxWidth = 1 << 20;  // of hidden states and feed-forward layers
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
+inline constexpr std::int64_t kMaxExperts = 1 << 10;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
 inline constexpr std::int64_t kMaxSequence = 1 << 27;
 inline constexpr std::int64_t kMaxImage = 1 << 16;  // pixels per side

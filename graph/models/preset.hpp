@@ -19,6 +19,7 @@ struct ModelPreset {
   std::string name;
   std::string_view group;  // "language", "vision", "basic"
   std::string summary;     // one line for `tidemark list models`
+  bool attends = false;    // training.attention applies
   // Reads and checks the parameters; every key that is none of them is an error, except for those
   // that the caller has asked for before (`preset`).
   std::function<void(const Decoder&)> decode;
@@ -42,6 +43,7 @@ template <class Config>
                                       Graph (*build)(const Config&, const std::string&,
                                                      const ModelOptions&)) {
   ModelPreset preset{.name = name, .group = group, .summary = std::move(summary)};
+  preset.attends = group == "language";
   preset.decode = [config, decode](const Decoder& overrides) {
     static_cast<void>(decode(overrides, config));
     overrides.finish();
@@ -56,9 +58,17 @@ template <class Config>
 }
 
 // The presets of each architecture's file.
-[[nodiscard]] std::vector<ModelPreset> mlp_presets();
+[[nodiscard]] std::vector<ModelPreset> bert_presets();
+[[nodiscard]] std::vector<ModelPreset> densenet_presets();
 [[nodiscard]] std::vector<ModelPreset> gpt_presets();
 [[nodiscard]] std::vector<ModelPreset> llama_presets();
+[[nodiscard]] std::vector<ModelPreset> mlp_presets();
+[[nodiscard]] std::vector<ModelPreset> mobilenet_presets();
 [[nodiscard]] std::vector<ModelPreset> resnet_presets();
+[[nodiscard]] std::vector<ModelPreset> t5_presets();
+[[nodiscard]] std::vector<ModelPreset> torch_encoder_presets();
+[[nodiscard]] std::vector<ModelPreset> unet_presets();
+[[nodiscard]] std::vector<ModelPreset> vgg_presets();
+[[nodiscard]] std::vector<ModelPreset> vit_presets();
 
 }  // namespace tidemark

@@ -30,9 +30,8 @@ struct ResnetConfig {
 
 ResnetConfig decode_resnet(const Decoder& overrides, ResnetConfig config) {
   const Decoder& d = overrides;
-  const bool given = d.has("blocks");
-  std::vector<std::int64_t> blocks = d.list<std::int64_t>("blocks", up_to(kMaxStageBlocks));
-  if (given) config.blocks = std::move(blocks);
+  config.blocks =
+      d.optional_list<std::int64_t>("blocks", std::move(config.blocks), up_to(kMaxStageBlocks));
   if (config.blocks.size() != kStageChannels.size()) {
     d.fail_at("blocks", fmt::format("expected 4 stages, found {}", config.blocks.size()));
   }
@@ -154,6 +153,16 @@ std::vector<ModelPreset> resnet_presets() {
       preset("resnet50", "ResNet-50, 25.6 M parameters (torchvision)", {.blocks = {3, 4, 6, 3}}),
       preset("resnet101", "ResNet-101, 44.5 M parameters (torchvision)", {.blocks = {3, 4, 23, 3}}),
       preset("resnet152", "ResNet-152, 60.2 M parameters (torchvision)", {.blocks = {3, 8, 36, 3}}),
+      preset("resnext50_32x4d", "ResNeXt-50, 25.0 M parameters (torchvision)",
+             {.blocks = {3, 4, 6, 3}, .groups = 32, .width_per_group = 4}),
+      preset("resnext101_32x8d", "ResNeXt-101, 88.8 M parameters (torchvision)",
+             {.blocks = {3, 4, 23, 3}, .groups = 32, .width_per_group = 8}),
+      preset("resnext101_64x4d", "ResNeXt-101, 83.5 M parameters (torchvision)",
+             {.blocks = {3, 4, 23, 3}, .groups = 64, .width_per_group = 4}),
+      preset("wide_resnet50_2", "Wide ResNet-50-2, 68.9 M parameters (torchvision)",
+             {.blocks = {3, 4, 6, 3}, .width_per_group = 128}),
+      preset("wide_resnet101_2", "Wide ResNet-101-2, 127 M parameters (torchvision)",
+             {.blocks = {3, 4, 23, 3}, .width_per_group = 128}),
   };
 }
 

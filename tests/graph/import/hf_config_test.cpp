@@ -72,7 +72,8 @@ TEST_SUITE("unit") {
   TEST_CASE("an unknown model_type is answered with those that are known") {
     CHECK(error_of(R"({"model_type": "gpt3"})") ==
           "config.json:1:16: model_type: 'gpt3' is no architecture that can be imported; known are "
-          "gpt2, llama; did you mean 'gpt2'?");
+          "bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, t5, vit; did you mean "
+          "'gpt2'?");
     CHECK(error_of(R"({"n_embd": 3})")
               .starts_with("config.json:1:1: model_type: required key is missing"));
     CHECK(error_of("[]").find("expected a mapping") != std::string::npos);
@@ -156,6 +157,63 @@ TEST_SUITE("unit") {
     CHECK(import(with(kLlama, "head_dim", "32")).parameter_count() == grouped + 2 * 64 * 192);
   }
 
+  TEST_CASE("architectures says which head, and an unknown one lists those that are known") {
+    const std::string bert = R"({
+  "model_type": "bert", "hidden_size": 64, "intermediate_size": 96, "vocab_size": 100,
+  "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 16,
+  "architectures": ["HEAD"]
+})";
+    const auto head = [&](std::string_view name) {
+      std::string text = bert;
+      return text.replace(text.find("HEAD"), 4, name);
+    };
+    CHECK(import(head("BertForMaskedLM")).tensors[import(head("BertForMaskedLM")).logits].shape ==
+          Shape{1, 16, 100});
+    const Graph classifier = import(with(head("BertForSequenceClassification"), "num_labels", "7"));
+    CHECK(classifier.tensors[classifier.logits].shape == Shape{1, 7});
+    CHECK(error_of(head("BertForMultipleChoice")) ==
+          "config.json:4:20: architectures: 'BertForMultipleChoice' cannot be imported; known for "
+          "this model_type are BertForMaskedLM, BertForSequenceClassification, "
+          "BertForTokenClassification, BertForQuestionAnswering, BertModel");
+  }
+
+  TEST_CASE("a router sends every token to so many experts, evenly") {
+    std::string text = with(kLlama, "model_type", "\"mixtral\"");
+    text = with(text, "num_local_experts", "3");
+    text = with(text, "num_experts_per_tok", "2");
+    const Graph graph = import(text);
+    // 16 tokens to 2 experts each are 32 visits: 11, 11 and 10. Two layers.
+    std::vector<std::int64_t> visits;
+    for (const Node& node : graph.nodes) {
+      if (node.family->name == "nonzero") visits.push_back(node.attributes.integer("count"));
+    }
+    CHECK(visits == std::vector<std::int64_t>{11, 11, 10, 11, 11, 10});
+    // Three more gates of 64 * 3 and two more feed-forward layers of 3 * 64 * 96 per layer.
+    CHECK(graph.parameter_count() ==
+          import(std::string(kLlama)).parameter_count() + 2 * (64 * 3 + 2 * 3 * 64 * 96));
+    CHECK(error_of(with(text, "num_experts_per_tok", "4"))
+              .find("num_experts_per_tok: expected an integer from 1 to 3") != std::string::npos);
+  }
+
+  TEST_CASE("gpt_neox turns only the first part of each head") {
+    const std::string neox = R"({
+  "model_type": "gpt_neox",
+  "vocab_size": 100, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+  "num_attention_heads": 4, "max_position_embeddings": 16
+})";
+    const Graph partial = import(neox);
+    for (const Node& node : partial.nodes) {
+      if (node.family->name == "rotary") {
+        CHECK(partial.tensors[node.outputs[0]].shape == Shape{1, 4, 16, 4});  // a quarter of 16
+      }
+    }
+    CHECK(count_of(partial, "cat") == 2);  // of queries and keys
+    CHECK(count_of(import(with(neox, "rotary_pct", "1.0")), "cat") == 0);
+    CHECK(error_of(with(neox, "rotary_pct", "0.2")) ==
+          "config.json:5:17: rotary_pct: rotary positions would turn 3 of the 16 elements of a "
+          "head; they turn pairs, so that must be even and at least 2");
+  }
+
   TEST_CASE("biases of attention and feed-forward layers are read") {
     const std::int64_t plain = import(std::string(kLlama)).parameter_count();
     // q 64, k 32, v 32, o 64 per layer
@@ -176,8 +234,12 @@ TEST_SUITE("golden") {
                           {"gpt2-medium", 354'823'168},
                           {"gpt2-xl", 1'557'611'200},
                           {"llama-2-7b", 6'738'415'616},
+                          {"llama-2-70b", 68'976'648'192},
                           {"llama-3-8b", 8'030'261'248},
-                          {"llama-3.2-1b", 1'235'814'400}}) {
+                          {"llama-3.2-1b", 1'235'814'400},
+                          {"qwen2.5-0.5b", 494'032'768},
+                          {"mixtral-8x7b", 46'702'792'704},
+                          {"t5-base", 222'903'552}}) {
       CAPTURE(c.name);
       const Graph graph =
           import_hf_config(TIDEMARK_TEST_DATA "/models/hf/" + c.name + ".json", ModelOptions{});
@@ -188,6 +250,71 @@ TEST_SUITE("golden") {
       CHECK(preset.parameter_count() == c.parameters);
       CHECK(preset.nodes.size() == graph.nodes.size());
       CHECK(preset.storages.size() == graph.storages.size());
+    }
+  }
+
+  TEST_CASE("configs without a preset have exactly their published parameters") {
+    struct Case {
+      std::string name;
+      std::int64_t parameters;
+      int blocks;
+    };
+    for (const Case& c : {Case{"gpt-neox-20b", 20'554'567'680, 44},
+                          // num_parameters() of BertForMaskedLM
+                          {"bert-base-uncased", 109'514'298, 12},
+                          // 85,798,656 without the classifier of 768 * 2 + 2: the config names no
+                          // labels, and PretrainedConfig then has two
+                          {"vit-base-patch16-224", 85'800'194, 12}}) {
+      CAPTURE(c.name);
+      const Graph graph =
+          import_hf_config(TIDEMARK_TEST_DATA "/models/hf/" + c.name + ".json", ModelOptions{});
+      CHECK(graph.parameter_count() == c.parameters);
+      CHECK(graph.blocks == c.blocks);
+    }
+  }
+
+  // Published sizes of other members of the families, as text: no file of their own is needed.
+  TEST_CASE("other configs of the same families need no new code") {
+    struct Case {
+      std::string_view config;
+      std::int64_t parameters;
+    };
+    for (const Case& c :
+         {Case{R"({"model_type": "opt", "vocab_size": 50272, "hidden_size": 768, "ffn_dim": 3072,
+                   "num_hidden_layers": 12, "num_attention_heads": 12,
+                   "max_position_embeddings": 2048, "word_embed_proj_dim": 768})",
+               125'239'296},
+          {R"({"model_type": "opt", "vocab_size": 50272, "hidden_size": 1024, "ffn_dim": 4096,
+               "num_hidden_layers": 24, "num_attention_heads": 16, "max_position_embeddings": 2048,
+               "word_embed_proj_dim": 512, "do_layer_norm_before": false})",
+           331'196'416},
+          {R"({"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096,
+               "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+               "num_key_value_heads": 8, "max_position_embeddings": 32768, "sliding_window": 4096})",
+           7'241'732'096},
+          {R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584,
+               "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+               "num_key_value_heads": 4, "max_position_embeddings": 32768})",
+           7'615'616'512},
+          // pythia-160m
+          {R"({"model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 768,
+               "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+               "hidden_act": "gelu", "rotary_pct": 0.25, "use_parallel_residual": true})",
+           162'322'944},
+          // flan-t5-base: gated, a head of its own
+          {R"({"model_type": "t5", "vocab_size": 32128, "d_model": 768, "d_kv": 64, "d_ff": 2048,
+               "num_layers": 12, "num_heads": 12, "feed_forward_proj": "gated-gelu",
+               "tie_word_embeddings": false})",
+           247'577'856},
+          {R"({"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 30522,
+               "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+               "num_attention_heads": 12})",
+           109'482'240},
+          {R"({"model_type": "vit", "hidden_size": 768, "intermediate_size": 3072,
+               "num_hidden_layers": 12, "num_attention_heads": 12, "num_labels": 1000})",
+           86'567'656}}) {
+      CAPTURE(c.config);
+      CHECK(import(std::string(c.config)).parameter_count() == c.parameters);
     }
   }
 }

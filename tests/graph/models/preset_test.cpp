@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,8 @@ TEST_SUITE("unit") {
     const std::vector<ParameterNote> notes = parameters_of(find_preset("gpt2-xl"));
     CHECK(notes.front().name == "layers");
     CHECK(notes.front().default_value == "48");
+    CHECK(parameters_of(find_preset("mlp")).front().default_value == "[784, 1024, 1024, 512, 10]");
+    CHECK(parameters_of(find_preset("resnet101")).front().default_value == "[3, 4, 23, 3]");
   }
 
   TEST_CASE("every parameter of a preset can be overridden") {
@@ -119,6 +122,27 @@ TEST_SUITE("unit") {
     CHECK(error_of("resnet18", "{groups: 2}") ==
           "s.yaml:1:10: groups: only bottleneck blocks have groups and a width; write bottleneck: "
           "true");
+    CHECK(error_of("vit_b_16", "{heads: 7}") ==
+          "s.yaml:1:9: heads: 7 heads do not divide a width of 768; the nearest that do are 6 and "
+          "8");
+    CHECK(error_of("vit_b_16", "{patch: 15}") ==
+          "s.yaml:1:9: patch: 15 pixels per patch do not divide an image of 224; the nearest that "
+          "do are 14 and 16");
+    CHECK(error_of("bert-base", "{width: 100}") ==
+          "s.yaml:1:1: heads: 12 heads do not divide a width of 100; the nearest that do are 10 "
+          "and 20");
+    CHECK(error_of("mixtral-8x7b", "{experts: 1}") ==
+          "s.yaml:1:1: experts_per_token: a token cannot take 2 of 1 experts");
+    CHECK(error_of("vgg16", "{convolutions: [1]}") ==
+          "s.yaml:1:16: convolutions: expected 5 stages, found 1");
+    ModelOptions odd = options_with();
+    odd.image = 130;
+    CHECK(error_of("unet", "{}", odd) ==
+          "training.image: an image of 130 pixels cannot be halved 3 times; the nearest sizes that "
+          "can are 128 and 136");
+    CHECK(error_of("vit_b_16", "{}", odd) ==
+          "training.image: patches of 16 pixels do not tile an image of 130; the nearest sizes "
+          "that they do are 128 and 144");
   }
 
   TEST_CASE("absurd sizes are errors and neither hang nor fill the memory") {
@@ -230,6 +254,39 @@ TEST_SUITE("golden") {
                           {"resnet50", 25'557'032, 16},
                           {"resnet101", 44'549'160, 33},
                           {"resnet152", 60'192'808, 50},
+                          {"resnext50_32x4d", 25'028'904, 16},
+                          {"resnext101_32x8d", 88'791'336, 33},
+                          {"resnext101_64x4d", 83'455'272, 33},
+                          {"wide_resnet50_2", 68'883'240, 16},
+                          {"wide_resnet101_2", 126'886'696, 33},
+                          {"vgg11", 132'863'336, 5},
+                          {"vgg13", 133'047'848, 5},
+                          {"vgg16", 138'357'544, 5},
+                          {"vgg19", 143'667'240, 5},
+                          {"vgg11_bn", 132'868'840, 5},
+                          {"vgg13_bn", 133'053'736, 5},
+                          {"vgg16_bn", 138'365'992, 5},
+                          {"vgg19_bn", 143'678'248, 5},
+                          {"densenet121", 7'978'856, 58},
+                          {"densenet161", 28'681'000, 78},
+                          {"densenet169", 14'149'480, 82},
+                          {"densenet201", 20'013'928, 98},
+                          {"mobilenet_v2", 3'504'872, 17},
+                          {"vit_b_16", 86'567'656, 12},
+                          {"vit_b_32", 88'224'232, 12},
+                          {"vit_l_16", 304'326'632, 24},
+                          {"vit_l_32", 306'535'400, 24},
+                          {"vit_h_14", 632'045'800, 32},
+                          {"bert-base", 109'514'298, 12},
+                          {"bert-large", 335'174'458, 24},
+                          {"t5-small", 60'506'624, 12},
+                          {"t5-base", 222'903'552, 24},
+                          {"t5-large", 737'668'096, 48},
+                          {"llama-2-70b", 68'976'648'192, 80},
+                          {"mistral-7b", 7'241'732'096, 32},
+                          {"mixtral-8x7b", 46'702'792'704, 32},
+                          {"qwen2.5-0.5b", 494'032'768, 24},
+                          {"qwen2.5-7b", 7'615'616'512, 28},
                           {"gpt2", 124'439'808, 12},
                           {"gpt2-medium", 354'823'168, 24},
                           {"gpt2-large", 774'030'080, 36},
@@ -259,6 +316,8 @@ TEST_SUITE("golden") {
     CHECK(gpt.parameter_count() == 4'240'896);
     CHECK(bytes_of(gpt, Role::kBuffer) == Bytes(262'144));
     CHECK(bytes_of(gpt, Role::kInput) == Bytes(4'096));  // tokens and targets, 2 * 128 * 8 each
+    CHECK(build("bert").parameter_count() == 5'294'080);
+    CHECK(build("vit").parameter_count() == 1'954'084);
     const Graph mlp = build("mlp", "{}", {.micro_batch = 256, .dtype = DType::kFloat32});
     CHECK(mlp.parameter_count() == 2'383'370);
     CHECK(bytes_of(mlp, Role::kInput) == Bytes(804'864));
@@ -275,6 +334,7 @@ TEST_SUITE("golden") {
       std::string_view overrides;
       std::int64_t micro_batch;
       Bytes saved;
+      std::optional<std::int64_t> sequence = {};
     };
     const FrameworkRules* rules = find_framework("torch-1.13-cpu");
     REQUIRE(rules != nullptr);
@@ -291,10 +351,27 @@ TEST_SUITE("golden") {
           {"mlp_b256_gelu", "mlp", "{activation: gelu}", 256, Bytes(5'253'124)},
           // 21,581,728 per sample + 38,404
           {"resnet18_b2_sgdm_none", "resnet18", "{}", 2, Bytes(43'201'860)},
-          {"resnet50_b2_sgdm_none", "resnet50", "{}", 2, Bytes(170'835'268)}}) {
+          {"resnet50_b1_sgdm_none", "resnet50", "{}", 1, Bytes(85'523'876)},
+          {"resnet50_b2_sgdm_none", "resnet50", "{}", 2, Bytes(170'835'268)},
+          // A block is 13x + 2A + 4st + 8 with x = 262,144 B, A = 1,048,576 B, st = 1,024 B.
+          {"bert_L4C256_b2_T128_p0", "bert", "{dropout: 0}", 2, Bytes(25'711'652)},
+          {"bert_L4C256_b2_T128_p01", "bert", "{}", 2, Bytes(40'653'860)},
+          {"bert_L4C256_b2_T128_p01_relu", "bert", "{activation: relu}", 2, Bytes(40'653'860)},
+          {"bert_base_b1_T128_p01", "bert",
+           "{layers: 12, width: 768, heads: 12, vocab: 30522, sequence: 512}", 1,
+           Bytes(148'955'236), 128},
+          {"vit_small_b4_fp32", "vit", "{}", 4, Bytes(7'864'580)},
+          {"vit_b_16_b1_adamw_none", "vit_b_16", "{}", 1, Bytes(139'803'180)},
+          // 72,757,152 per sample + 4
+          {"vgg16_b1_sgd_none", "vgg16", "{}", 1, Bytes(72'757'156)},
+          {"mobilenet_v2_b1_sgdm_none", "mobilenet_v2", "{}", 1, Bytes(77'998'756)},
+          {"mobilenet_v2_b2_sgdm_none", "mobilenet_v2", "{}", 2, Bytes(155'861'060)},
+          {"unet_b1_128", "unet", "{}", 1, Bytes(41'888'772)}}) {
       CAPTURE(c.measured);
+      if (c.preset == "unet" && find_family("conv_transpose2d") == nullptr) continue;
       ModelOptions options = options_with();
       options.micro_batch = c.micro_batch;
+      options.sequence = c.sequence;
       const TrainingGraph step = differentiate(build(c.preset, c.overrides, options), *rules, {});
       Bytes saved;
       for (const Storage& storage : step.storages) {

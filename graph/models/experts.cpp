@@ -1,0 +1,89 @@
+#include "graph/models/experts.hpp"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/models/language.hpp"
+#include "graph/models/routing.hpp"
+
+namespace tidemark {
+namespace {
+
+TensorId take(ModelBuilder& b, TensorId x, int axis, std::int64_t index) {
+  return b.add("narrow", {x},
+               {{"axis", std::int64_t{axis}},
+                {"start", index},
+                {"length", std::int64_t{1}},
+                {"drop_axis", std::int64_t{1}}});
+}
+
+struct Routing {
+  TensorId weights;  // [tokens, per_token], of the model's type
+  TensorId mask;     // int64 [experts, per_token, tokens]
+};
+
+//   routing_weights = F.softmax(router_logits, dim=1, dtype=torch.float)
+//   routing_weights, selected = torch.topk(routing_weights, k, dim=-1)
+//   routing_weights /= routing_weights.sum(dim=-1, keepdim=True)
+//   expert_mask = F.one_hot(selected, experts).permute(2, 1, 0)
+Routing route(ModelBuilder& b, TensorId tokens, const MixtureOfExperts& mixture) {
+  const TensorId logits = b.linear("gate", tokens, mixture.experts, false);
+  const TensorId all = b.add("softmax", {logits}, {{"axis", std::int64_t{1}}, {"dtype", "fp32"}});
+  const std::vector<TensorId> top = b.add_many(top_k_family(), {all}, {{"k", mixture.per_token}});
+  const TensorId sum = b.add(
+      "sum", {top[0]}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", std::int64_t{1}}});
+  const TensorId weights = b.cast(b.multiply(top[0], sum), b.tensor(tokens).dtype);
+  const TensorId mask =
+      b.add_many(one_hot_family(), {top[1]}, {{"classes", mixture.experts}}).front();
+  return {.weights = weights,
+          .mask = b.add("permute", {mask}, {{"axes", std::vector<std::int64_t>{2, 1, 0}}})};
+}
+
+TensorId expert(ModelBuilder& b, std::int64_t index, TensorId x, const MixtureOfExperts& mixture) {
+  auto scope = b.scope(fmt::format("experts.{}", index));
+  scope.local(x);
+  const std::int64_t width = b.shape(x)[-1];
+  const TensorId gate = activate(b, mixture.activation, b.linear("w1", x, mixture.ffn, false));
+  const TensorId up = b.linear("w3", x, mixture.ffn, false);
+  return b.linear("w2", b.multiply(gate, up), width, false);
+}
+
+}  // namespace
+
+TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module, TensorId x,
+                            const MixtureOfExperts& mixture) {
+  ModelBuilder& b = builder;
+  auto scope = b.scope(module);
+  scope.local(x);
+  const Shape shape = b.shape(x);
+  const std::int64_t tokens = shape[0] * shape[1];
+  const TensorId hidden = b.view(x, {tokens, shape[2]});
+  const Routing routing = route(b, hidden, mixture);
+  scope.local(routing.weights);
+  scope.local(routing.mask);
+  TensorId result = b.add_many(new_zeros_family(), {},
+                               {{"shape", std::vector<std::int64_t>{tokens, shape[2]}},
+                                {"dtype", std::string(name_of(b.tensor(x).dtype))}})
+                        .front();
+  const std::int64_t routed = tokens * mixture.per_token;
+  for (std::int64_t i = 0; i < mixture.experts; ++i) {
+    const std::int64_t share = routed / mixture.experts + (i < routed % mixture.experts ? 1 : 0);
+    if (share == 0) continue;
+    // idx, top_x = torch.where(expert_mask[i]): two columns of one tensor.
+    const TensorId chosen =
+        b.add_many(nonzero_family(), {take(b, routing.mask, 0, i)}, {{"count", share}}).front();
+    const TensorId rank = take(b, chosen, 1, 0);
+    const TensorId row = take(b, chosen, 1, 1);
+    const TensorId state = b.add_many(index_family(), {hidden, row}, {}).front();
+    const TensorId computed = expert(b, i, state, mixture);
+    const TensorId weight = b.add_many(index_family(), {routing.weights, row, rank}, {}).front();
+    const TensorId weighted = b.multiply(computed, b.view(weight, {share, 1}));
+    result =
+        b.add_many(index_add_family(), {result, row, weighted}, {{"in_place", std::int64_t{1}}})
+            .front();
+  }
+  return b.view(result, shape);
+}
+
+}  // namespace tidemark

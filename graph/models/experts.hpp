@@ -1,0 +1,27 @@
+// A mixture of experts in place of a feed-forward layer: a router gives every token to `per_token`
+// of `experts` gated layers and sums what they return.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/models/builder.hpp"
+
+namespace tidemark {
+
+struct MixtureOfExperts {
+  std::int64_t experts = 8;
+  std::int64_t per_token = 2;
+  std::int64_t ffn = 688;  // of each expert
+  std::string activation = "silu";
+};
+
+// MixtralSparseMoeBlock on [batch, length, width]: softmax of the router in fp32, top-k, then
+// expert by expert gather, w2(act(w1(x)) * w3(x)), weight, index_add_. Assumed: the router is
+// balanced, so each expert gets batch * length * per_token / experts tokens, the first ones one
+// more where that is no integer.
+[[nodiscard]] TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module,
+                                          TensorId x, const MixtureOfExperts& mixture);
+
+}  // namespace tidemark
