@@ -307,7 +307,7 @@ std::string explain_json(const DetailedPoint& point) {
     layers.push_back({{"layer", layer}, {"bytes", bytes}});
   }
   document["points"][0]["memory"]["peak"]["by_layer"] = std::move(layers);
-  return document.dump(2) + '\n';
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace

@@ -162,7 +162,8 @@ int GraphCommand::execute(const Console& console) const {
     write_dot(out, model.training);
     print(out.str());
   } else if (json) {
-    print(graph_json(model.training).dump(2) + '\n');
+    print(graph_json(model.training).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          '\n');
   } else {
     print(graph_table(model.training, console));
   }

@@ -72,7 +72,8 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   const std::span<const PointResult> points(&point.result, 1);
   write_report(files, point);
   if (command.json) {
-    print(result_document(points).dump(2) + '\n');
+    print(result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          '\n');
   } else {
     Value changed = document;
     const std::vector<std::vector<Override>> overrides = sweep_points(document);
@@ -140,7 +141,8 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     write_report(group.files, group.points, group.documents, environment);
   }
   if (command.json) {
-    print(result_document(all).dump(2) + '\n');
+    print(result_document(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          '\n');
   } else {
     print(points_table(all, console.colour, console.terminal ? console.width : 0));
     if (command.chart) print(charts_of(documents, environment, console));
@@ -203,8 +205,10 @@ int SweepCommand::execute(const Console& console) const {
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   write_report({.folder = folder}, points, documents, environment);
-  print(json ? result_document(points).dump(2) + '\n'
-             : points_table(points, console.colour, console.terminal ? console.width : 0));
+  print(
+      json ? result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                 '\n'
+           : points_table(points, console.colour, console.terminal ? console.width : 0));
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 

@@ -28,7 +28,11 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
   };
   for (const TimelinePoint& point : timeline.points) {
     if (point.time > end) break;
-    const bool before = point.time < begin;
+    // What the step before still had to free at the same instant belongs to it.
+    const std::size_t at = std::min<std::size_t>(point.instruction, program.size() - 1);
+    const bool before =
+        point.time < begin ||
+        (point.time == begin && !program.slot[program.position[at].index()].last_step);
     const std::size_t column = column_at(point.time.count(), begin.count(), end.count(), columns);
     if (!before) enter(column);
     const Block& block = program.blocks[point.block];

@@ -56,8 +56,8 @@ bool needs_what_it_reserves(const Scenario& scenario) {
 std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
                                const RunResult& unlimited) {
   std::int64_t high = unlimited.most_reserved;
-  const bool counts_bytes = scenario.allocator == AllocatorKind::kIdeal ||
-                            scenario.allocator == AllocatorKind::kPacked;
+  const bool counts_bytes =
+      scenario.allocator == AllocatorKind::kIdeal || scenario.allocator == AllocatorKind::kPacked;
   const bool exact = counts_bytes && compiled.eviction == nullptr;
   std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
   Scratch scratch;
@@ -68,7 +68,8 @@ std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compile
   if (!needs_what_it_reserves(scenario)) {
     constexpr int kAttempts = 64;
     int attempts = 0;
-    while (!fits(high) && ++attempts < kAttempts) high += high / 8 + kMiB.count;
+    while (!fits(high) && ++attempts < kAttempts)
+      high += high / 8 + kMiB.count;
     if (attempts == kAttempts) return 0;
   }
   while (high - low > kMiB.count) {
@@ -84,8 +85,7 @@ class Reporter {
       : graph_(model.training), compiled_(compiled), scratch_(scratch) {}
 
   // `begin`: when the last step begins; the peak's time counts from there.
-  [[nodiscard]] PeakReport peak(std::uint32_t instruction, std::size_t largest,
-                                Duration begin) const;
+  [[nodiscard]] PeakReport peak(const Peak& at_peak, std::size_t largest, Duration begin) const;
   [[nodiscard]] Failure failure(const RunResult& run) const;
 
  private:
@@ -122,7 +122,8 @@ LayerId Reporter::layer_of(BlockId block, OperatorId born) const {
   return storage.valid() ? graph_.storages[storage].layer : graph_.operators[born].layer;
 }
 
-PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest, Duration begin) const {
+PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration begin) const {
+  const std::uint32_t instruction = at_peak.instruction;
   PeakReport report;
   if (instruction == kNoInstruction) return report;
   const StepProgram& program = compiled_.program;
@@ -136,7 +137,7 @@ PeakReport Reporter::peak(std::uint32_t instruction, std::size_t largest, Durati
     report.time = std::max(Duration(scratch_.started[i]) - begin, Duration(0));
     break;
   }
-  const std::vector<BlockId> live = live_blocks(program, scratch_, instruction);
+  const std::vector<BlockId> live = live_blocks(program, scratch_, at_peak);
   report.by_role = bytes_by_role(program, live);
   const IdVector<BlockId, std::uint32_t> born = births();
   std::map<std::string, std::int64_t> layers;
@@ -173,12 +174,21 @@ Failure Reporter::failure(const RunResult& run) const {
   failure.op = graph_.operators[at.op].name;
   failure.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
   failure.requested = run.requested;
-  const Block& block =
-      compiled_.program.blocks[BlockId(compiled_.program.subject[run.failed_instruction])];
+  if (!run.failed_block.valid()) return failure;
+  const Block& block = compiled_.program.blocks[run.failed_block];
   const std::string what = block.storage.valid()
                                ? fmt::format("'{}'", graph_.storages[block.storage].name)
                                : std::string("the workspace");
   const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
+  // Parameters, inputs and buffers are there before the first operator runs.
+  if (block.storage.valid() && graph_.storages[block.storage].initial) {
+    failure.op.clear();
+    failure.message =
+        fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
+                    format_bytes(Bytes(run.requested)), what, name_of(block.role),
+                    format_bytes(Bytes(run.live_at_failure)));
+    return failure;
+  }
   failure.message = fmt::format(
       "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved", where,
       at.step, name_of(at.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
@@ -256,6 +266,11 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
   Scratch scratch;
   point.run = run_with(scenario, compiled, scratch, usable, true);
   point.status = status_of(point.run.status);
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    if (!std::holds_alternative<std::unique_ptr<EvictionPolicy>>(scenario.policies[i])) continue;
+    point.policies[i].decided = point.run.evictions;
+    point.policies[i].recomputed_operators = point.run.restores;
+  }
   // A run that has retried or evicted says less than it would have liked to take.
   const bool squeezed = point.run.retries > 0 || point.run.evictions > 0;
   RunResult unlimited = point.run;
@@ -269,6 +284,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     unlimited = point.run;
     point.run.status = failed.status;
     point.run.failed_instruction = failed.failed_instruction;
+    point.run.failed_block = failed.failed_block;
     point.run.requested = failed.requested;
     point.run.retries = failed.retries;
     point.run.ooms = failed.ooms;
@@ -277,15 +293,20 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
   MemoryTimeline timeline = memory_timeline(compiled.program, scratch);
-  point.peak =
-      Reporter(model, compiled, scratch)
-          .peak(point.run.live.instruction, options.largest_tensors, timeline.last_step_begin);
+  point.peak = Reporter(model, compiled, scratch)
+                   .peak(point.run.live, options.largest_tensors, timeline.last_step_begin);
   if (options.smallest_capacity) {
     if (point.status == PointStatus::kFits && squeezed) {
       Scratch other;
       unlimited = run_with(scenario, compiled, other, kUnlimited, false);
     }
-    point.smallest_capacity = smallest_capacity(scenario, compiled, point.context, unlimited);
+    // What the host lacks no device makes up for.
+    const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory;
+    point.smallest_capacity =
+        host_lacks ? 0 : smallest_capacity(scenario, compiled, point.context, unlimited);
+    if (point.status == PointStatus::kFits) {
+      point.smallest_capacity = std::min(point.smallest_capacity, point.capacity.count);
+    }
   }
   if (detail != nullptr) {
     detail->timeline = std::move(timeline);

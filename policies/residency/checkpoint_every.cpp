@@ -1,6 +1,6 @@
 #include "policies/residency/checkpoint_every.hpp"
 
-#include <algorithm>
+#include <unordered_set>
 
 namespace tidemark {
 namespace {
@@ -30,16 +30,16 @@ class CheckpointEvery final : public ResidencyPolicy {
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                        ResidencyPlan& plan) {
   // Only what the segment itself makes is dropped: its input stays, or another policy moves it.
-  std::vector<StorageId> made;
+  std::unordered_set<StorageId> made;
   std::vector<GapId> dropped;
   for (Position p : segment.forward) {
     const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
     for (std::size_t i = 0; i < touches.size(); ++i) {
-      if (touches[i].access == Access::kCreate) made.push_back(touches[i].storage);
+      if (touches[i].access == Access::kCreate) made.insert(touches[i].storage);
       const GapId id = context.live.after(p, i);
       const Gap& gap = context.live.gaps[id];
       if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
-      if (std::find(made.begin(), made.end(), gap.storage) == made.end()) continue;
+      if (!made.contains(gap.storage)) continue;
       dropped.push_back(id);
     }
   }

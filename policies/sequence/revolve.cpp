@@ -6,47 +6,42 @@
 namespace tidemark {
 namespace {
 
-// cost(l, s): fewest repeated forward steps to reverse l steps whose first input is kept, with s
-// further checkpoints. Advancing k steps leaves l - k to reverse with one checkpoint less, then k:
+// Fewest repeated forward steps to reverse l steps whose first input is kept, with s further
+// checkpoints: c = s + 1, the smallest r with binomial(c + r, c) >= l, then r l - binomial(c + r, c
+// + 1). Advancing k steps leaves l - k to reverse with one checkpoint less, then k:
 //   cost(l, s) = min over k of  k + cost(l - k, s - 1) + cost(k, s)
-class ReversalTable {
- public:
-  ReversalTable(int blocks, int checkpoints)
-      : columns_(checkpoints + 1),
-        cost_(static_cast<std::size_t>(blocks + 1) * static_cast<std::size_t>(columns_), 0),
-        split_(cost_.size(), 0) {
-    for (int l = 2; l <= blocks; ++l) {
-      at(cost_, l, 0) = static_cast<std::int64_t>(l) * (l - 1) / 2;
-      for (int s = 1; s <= checkpoints; ++s) {
-        std::int64_t best = -1;
-        for (int k = 1; k < l; ++k) {
-          const std::int64_t cost = k + at(cost_, l - k, s - 1) + at(cost_, k, s);
-          if (best >= 0 && cost >= best) continue;
-          best = cost;
-          at(split_, l, s) = k;
-        }
-        at(cost_, l, s) = best;
-      }
-    }
+std::int64_t reversal_cost(std::int64_t length, std::int64_t checkpoints) {
+  if (length <= 1) return 0;
+  if (checkpoints == 0) return length * (length - 1) / 2;
+  const std::int64_t c = checkpoints + 1;
+  std::int64_t reach = 1;  // binomial(c + r, c)
+  std::int64_t above = 0;  // binomial(c + r, c + 1)
+  std::int64_t r = 0;
+  while (reach < length) {
+    above += reach;  // Pascal's rule, from r to r + 1
+    ++r;
+    reach = reach * (c + r) / r;
   }
-  [[nodiscard]] int split(int length, int checkpoints) {
-    return static_cast<int>(at(split_, length, checkpoints));
-  }
+  return r * length - above;
+}
 
- private:
-  std::int64_t& at(std::vector<std::int64_t>& table, int l, int s) {
-    return table[static_cast<std::size_t>(l) * static_cast<std::size_t>(columns_) +
-                 static_cast<std::size_t>(s)];
+// The number of steps to advance before the next checkpoint; the first of the best.
+int best_split(int length, int checkpoints) {
+  std::int64_t best = -1;
+  int split = 1;
+  for (int k = 1; k < length; ++k) {
+    const std::int64_t cost =
+        k + reversal_cost(length - k, checkpoints - 1) + reversal_cost(k, checkpoints);
+    if (best >= 0 && cost >= best) continue;
+    best = cost;
+    split = k;
   }
-  int columns_;
-  std::vector<std::int64_t> cost_;
-  std::vector<std::int64_t> split_;
-};
+  return split;
+}
 
 class Reversal {
  public:
-  Reversal(int blocks, int checkpoints)
-      : table_(blocks, checkpoints), before_(static_cast<std::size_t>(blocks)) {
+  Reversal(int blocks, int checkpoints) : before_(static_cast<std::size_t>(blocks)) {
     reverse(0, blocks, checkpoints);
   }
   [[nodiscard]] std::vector<std::vector<int>> take() { return std::move(before_); }
@@ -74,14 +69,13 @@ class Reversal {
       }
       return;
     }
-    const int middle = begin + table_.split(end - begin, checkpoints);
+    const int middle = begin + best_split(end - begin, checkpoints);
     for (int b = begin; b < middle; ++b)
       run_forward(b);
     reverse(middle, end, checkpoints - 1);
     reverse(begin, middle, checkpoints);
   }
 
-  ReversalTable table_;
   std::vector<std::vector<int>> before_;
   std::vector<int> pending_;
   int blocks_run_ = 0;
@@ -152,19 +146,20 @@ std::vector<std::vector<int>> revolve_repeats(int blocks, int checkpoints) {
 }
 
 const PolicyEntry& revolve_entry() {
-  static constexpr PolicyEntry kEntry{
-      .name = "revolve",
-      .seam = "sequence",
-      .summary =
-          "keep the inputs of `checkpoints` blocks and reverse the chain with the fewest "
-          "repeated block forwards",
-      .source = "Griewank and Walther 2000, algorithm 799",
-      .decode = [](const Decoder& d) -> AnyPolicy {
-        // 0: the square root of the number of blocks.
-        const int checkpoints = d.optional<int>("checkpoints", 0, at_least(0));
-        d.finish();
-        return std::make_unique<Revolve>(checkpoints);
-      }};
+  static constexpr PolicyEntry kEntry{.name = "revolve",
+                                      .seam = "sequence",
+                                      .summary =
+                                          "keep the inputs of `checkpoints` blocks beside the "
+                                          "first and reverse the chain with the fewest "
+                                          "repeated block forwards",
+                                      .source = "Griewank and Walther 2000, algorithm 799",
+                                      .decode = [](const Decoder& d) -> AnyPolicy {
+                                        // 0: the square root of the number of blocks.
+                                        const int checkpoints =
+                                            d.optional<int>("checkpoints", 0, at_least(0));
+                                        d.finish();
+                                        return std::make_unique<Revolve>(checkpoints);
+                                      }};
   return kEntry;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "sim/engine/eviction.hpp"
 
@@ -64,7 +65,7 @@ class Engine {
   void enqueue(std::uint32_t i);
   void synchronize();
   void notice_events();
-  void fail(RunStatus status, std::int64_t requested);
+  void fail(RunStatus status, BlockId block = {});
   void schedule_issue();
   // Streams.
   void start_ready(std::int64_t now);
@@ -75,6 +76,11 @@ class Engine {
   void account_wait(std::uint32_t i, std::int64_t now);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
+  void change_live(BlockId block, int sign) {
+    const Block& b = program_.blocks[block];
+    live_ += sign * b.bytes.count;
+    if (b.role == Role::kWorkspace) workspace_ += sign * b.bytes.count;
+  }
   void give_back(BlockId block) {
     if (program_.blocks[block].bytes.count > 0) allocator_.free(block);
   }
@@ -131,7 +137,7 @@ RunResult Engine<A>::run() {
     }
   }
   for (const Queue& queue : queues_) {
-    if (!stopped_ && queue.head != kNone) fail(RunStatus::kDeadlock, 0);
+    if (!stopped_ && queue.head != kNone) fail(RunStatus::kDeadlock);
     result_.total = std::max(result_.total, Duration(queue.free_since));
   }
   for (Duration d : result_.phase)
@@ -212,7 +218,7 @@ void Engine<A>::note_peaks() {
   const Slot& at = slot(pc_);
   if (!at.last_step) return;
   const auto raise = [&](Peak& peak, std::int64_t bytes) {
-    if (bytes > peak.bytes) peak = {.bytes = bytes, .instruction = pc_};
+    if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
   };
   raise(result_.live, live_);
   raise(result_.live_without_workspace, live_ - workspace_);
@@ -226,7 +232,7 @@ template <class A>
 void Engine<A>::note_phase_peak() {
   const Slot& at = slot(pc_);
   Peak& peak = result_.phase_live[static_cast<std::size_t>(at.phase)];
-  if (at.last_step && live_ > peak.bytes) peak = {.bytes = live_, .instruction = pc_};
+  if (at.last_step && live_ > peak.bytes) peak = {live_, pc_, scratch_.events.size()};
 }
 
 template <class A>
@@ -239,22 +245,21 @@ void Engine<A>::allocate(BlockId block) {
       synchronize();
     }
     if (host_live_ + bytes > options_.host_capacity.count) {
-      fail(RunStatus::kOutOfHostMemory, bytes);
+      fail(RunStatus::kOutOfHostMemory, block);
       return;
     }
     host_live_ += bytes;
     if (slot(pc_).last_step && host_live_ > result_.host.bytes) {
-      result_.host = {.bytes = host_live_, .instruction = pc_};
+      result_.host = {host_live_, pc_, scratch_.events.size()};
     }
     record(block, +1);
     return;
   }
   if (!allocate_device(block, bytes)) {
-    if (!stopped_) fail(RunStatus::kOutOfMemory, bytes);
+    if (!stopped_) fail(RunStatus::kOutOfMemory, block);
     return;
   }
-  live_ += bytes;
-  if (b.role == Role::kWorkspace) workspace_ += bytes;
+  change_live(block, +1);
   record(block, +1);
   note_peaks();
 }
@@ -302,8 +307,7 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     }
   }
   if (b.tier == Tier::kDevice) {
-    live_ -= b.bytes.count;
-    if (b.role == Role::kWorkspace) workspace_ -= b.bytes.count;
+    change_live(block, -1);
   }
   std::array<std::uint32_t, kStreams> events{};
   events.fill(kNone);
@@ -375,10 +379,11 @@ void Engine<A>::synchronize() {
 }
 
 template <class A>
-void Engine<A>::fail(RunStatus status, std::int64_t requested) {
+void Engine<A>::fail(RunStatus status, BlockId block) {
   result_.status = status;
   result_.failed_instruction = pc_;
-  result_.requested = requested;
+  result_.failed_block = block;
+  if (block.valid()) result_.requested = program_.blocks[block].bytes.count;
   result_.live_at_failure = live_;
   result_.reserved_at_failure = allocator_.reserved();
   if (status != RunStatus::kDeadlock) ++result_.ooms;
@@ -400,8 +405,8 @@ void Engine<A>::enqueue(std::uint32_t i) {
   }
   queue.tail = i;
   queue.issued = i;
-  if (injected_ > 0 && program_.stream[i] == kCompute) {
-    scratch_.enqueued[i] = -host_ - 1;  // marks that restored operators run before it
+  if (options_.eviction != nullptr && program_.stream[i] == kCompute) {
+    scratch_.restored[i] = std::exchange(injected_, 0);
   }
   if (queue.running == kNone && queue.head == i && host_ < earliest_end() && edges_ended(i)) {
     start(program_.stream[i], host_);
@@ -457,13 +462,10 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   const std::uint32_t i = queue.head;
   queue.head = scratch_.next[i];
   queue.running = i;
-  std::int64_t restored = 0;
-  if (scratch_.enqueued[i] < 0) {
-    scratch_.enqueued[i] = -(scratch_.enqueued[i] + 1);
-    restored = injected_;
-    injected_ = 0;
-    if (slot(i).last_step) result_.recompute += Duration(restored);
-  }
+  // Restored operators run right before the launch that needs them.
+  const std::int64_t restored =
+      options_.eviction != nullptr && s == kCompute ? scratch_.restored[i] : 0;
+  if (slot(i).last_step && !slot(i).recompute) result_.recompute += Duration(restored);
   now = std::max(now, scratch_.enqueued[i]);
   const bool counts = s == kCompute && slot(i).last_step;
   if (counts) account_wait(i, now);
@@ -545,6 +547,7 @@ void Engine<A>::prepare_eviction() {
   evictor_.evicted.assign(blocks, 0);
   evictor_.pinned.assign(blocks, 0);
   evictor_.last_access.assign(blocks, 0);
+  scratch_.restored.assign(program_.size(), 0);
 }
 
 // What the launch that is being prepared reads and writes stays.
@@ -562,7 +565,7 @@ template <class A>
 void Engine<A>::drop(BlockId block) {
   give_back(block);
   evictor_.resident[block.index()] = 0;
-  live_ -= program_.blocks[block].bytes.count;
+  change_live(block, -1);
   record(block, -1);
 }
 
@@ -657,10 +660,10 @@ bool Engine<A>::restore(std::uint32_t first) {
       if (evictor_.resident[b] != 0) continue;  // writing it again gives the same content
       pin(outer, use.block());
       if (!allocate_device(use.block(), program_.blocks[use.block()].bytes.count)) {
-        if (!stopped_) fail(RunStatus::kOutOfMemory, program_.blocks[use.block()].bytes.count);
+        if (!stopped_) fail(RunStatus::kOutOfMemory, use.block());
         break;
       }
-      live_ += program_.blocks[use.block()].bytes.count;
+      change_live(use.block(), +1);
       record(use.block(), +1);
       note_peaks();
       evictor_.evicted[b] = 0;

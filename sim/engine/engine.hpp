@@ -30,6 +30,7 @@ inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
 struct Peak {
   std::int64_t bytes = 0;
   std::uint32_t instruction = kNoInstruction;
+  std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
 };
 
 // One change of memory. Events of one instruction follow each other. A block that the program frees
@@ -45,6 +46,7 @@ struct MemoryEvent {
 struct RunResult {
   RunStatus status = RunStatus::kCompleted;
   std::uint32_t failed_instruction = kNoInstruction;
+  BlockId failed_block;        // whose allocation failed
   std::int64_t requested = 0;  // by the allocation that failed
 
   // Of the last step. live: bytes of blocks as requested; allocated: as the allocator rounds,
@@ -88,6 +90,8 @@ struct Scratch {
   std::vector<std::int64_t> started;   // by instruction, ns; of launches, copies and waits
   std::vector<std::int64_t> finished;  // -1 while it has not ended
   std::vector<std::int64_t> enqueued;
+  std::vector<std::int64_t>
+      restored;                     // with eviction: compute time of operators run again before it
   std::vector<std::uint32_t> next;  // queue of the instruction's stream
   std::vector<MemoryEvent> events;
   std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free

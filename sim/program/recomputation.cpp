@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 #include <variant>
 
 #include "sim/program/lower.hpp"
@@ -36,13 +37,13 @@ class WriteHistory {
 // What a recipe reads from outside itself must be what it read the first time.
 bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
                     const RecomputeGroup& group, Position before, const WriteHistory& history) {
-  std::vector<StorageId> made;
+  std::unordered_set<StorageId> made;
   for (Position p : group.recipe) {
     if (writes_persistent(graph, order.at[p].op)) return false;
     for (const Touch& touch : graph.touches_of(order.at[p].op)) {
-      const bool inside = std::find(made.begin(), made.end(), touch.storage) != made.end();
+      const bool inside = made.contains(touch.storage);
       if (touch.access == Access::kCreate) {
-        if (!inside) made.push_back(touch.storage);
+        made.insert(touch.storage);
       } else if (!inside && (touch.access != Access::kRead ||
                              history.written_between(touch.storage, p, before))) {
         return false;

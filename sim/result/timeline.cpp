@@ -63,11 +63,10 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
 }
 
 std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
-                                 std::uint32_t instruction) {
+                                 const Peak& peak) {
   IdVector<BlockId, char> live(program.blocks.size(), 0);
-  for (const MemoryEvent& event : scratch.events) {
-    if (event.instruction > instruction) break;
-    // Frees of the same instruction precede its own allocation.
+  for (std::size_t e = 0; e < std::min(peak.events, scratch.events.size()); ++e) {
+    const MemoryEvent& event = scratch.events[e];
     if (event.sign != 0) live[event.block] = event.sign > 0 ? 1 : 0;
   }
   std::vector<BlockId> blocks;

@@ -33,9 +33,9 @@ struct MemoryTimeline {
 // From the events of a run (RunOptions::record_events). Device memory only.
 [[nodiscard]] MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch);
 
-// Blocks that are live right after the given instruction was issued, largest first.
+// Blocks that are live at a peak, largest first.
 [[nodiscard]] std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
-                                               std::uint32_t instruction);
+                                               const Peak& peak);
 
 using BytesByRole = std::array<std::int64_t, kRoles>;
 [[nodiscard]] BytesByRole bytes_by_role(const StepProgram& program,

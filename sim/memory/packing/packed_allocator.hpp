@@ -39,6 +39,7 @@ class PackedAllocator {
 
   void reserve(std::size_t blocks);
   Allocation allocate(BlockId block, std::int64_t bytes);
+  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
   void free(BlockId block);
   void defer_free(BlockId block);
   int release_cached() { return 0; }
