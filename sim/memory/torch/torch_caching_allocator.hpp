@@ -177,7 +177,7 @@ class TorchCachingAllocator {
   // Expandable segments.
   [[nodiscard]] TorchBlock* expand(const Request& request);
   [[nodiscard]] TorchBlock* find_expandable(const Request& request);
-  [[nodiscard]] bool map(TorchBlock& unmapped, std::int64_t bytes);
+  [[nodiscard]] bool map(TorchBlock& block, std::int64_t bytes);
   void unmap(TorchBlock& block);
   void release_range(TorchBlock& block);
   TorchBlock* new_block_between(TorchBlock* previous, TorchBlock* next, const TorchBlock& like);
