@@ -21,9 +21,9 @@
 namespace tidemark {
 namespace {
 
-using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
-                            DescribeCommand, GraphCommand, InitCommand, PackCommand,
-                            ReplayAllocatorCommand>;
+using Commands =
+    std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand, DescribeCommand,
+               GraphCommand, InitCommand, PackCommand, ReplayAllocatorCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

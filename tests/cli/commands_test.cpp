@@ -110,6 +110,7 @@ TEST_SUITE("golden") {
       for (std::size_t at = 0; at < o.out.size();) {
         const std::string line = o.out.substr(at, o.out.find('\n', at) - at);
         at += line.size() + 1;
+        if (line.empty()) break;                // what follows explains
         if (!line.starts_with("  ")) continue;  // a group
         const std::string name = line.substr(2, line.find(' ', 2) - 2);
         INFO(name);

@@ -126,7 +126,7 @@ report: {dir: out, formats: [json]}
     const std::string gpu = "hardware: h100-sxm-80gb\n";
     CHECK(refusal(gpu) ==
           "s.yaml:1:1: model: required key is missing; expected a preset such as gpt2, {hf: "
-          "config.json} or {graph: file.json}");
+          "config.json}, {graph: file.json} or {layers: file.yaml}");
     CHECK(refusal(gpu + "model: gpt22\n") ==
           "s.yaml:2:8: model: no model is called 'gpt22'; did you mean 'gpt2'?");
     CHECK(refusal(gpu + "model: {preset: gpt22}\n") ==
@@ -138,7 +138,7 @@ report: {dir: out, formats: [json]}
     CHECK(refusal(gpu + "model: {prest: gpt2}\n") ==
           "s.yaml:2:9: model.prest: unknown key; did you mean 'preset'?");
     CHECK(refusal(gpu + "model: {}\n") ==
-          "s.yaml:2:8: model: expected one of the keys preset, hf, graph");
+          "s.yaml:2:8: model: expected one of the keys preset, hf, graph, layers");
     CHECK(refusal(gpu + "model: {preset: gpt2, hf: a.json}\n") ==
           "s.yaml:2:23: model.hf: 'preset' is given already; a model is one of them");
     CHECK(refusal(gpu + "model: {preset: gpt2, layer: 3}\n") ==
@@ -306,8 +306,6 @@ report: {dir: out, formats: [json]}
           "policies shows the same");
     CHECK(refusal_with("goal: {minimize: time.step}\n") ==
           "s.yaml:3:1: goal: 'goal' comes with a later version of Tidemark");
-    CHECK(refusal_with("allocator: packed\n") ==
-          "s.yaml:3:12: allocator.kind: allocator 'packed' comes with a later version of Tidemark");
     CHECK(refusal_with("report: {formats: [csv, html]}\n") ==
           "s.yaml:3:25: report.formats[1]: format 'html' comes with a later version of Tidemark; "
           "available: csv, json");
@@ -320,8 +318,9 @@ report: {dir: out, formats: [json]}
   }
 
   TEST_CASE("allocators and formats that do not exist are errors") {
-    CHECK(refusal_with("allocator: caching\n") ==
-          "s.yaml:3:12: allocator.kind: expected one of torch, bfc, ideal, found 'caching'");
+    CHECK(
+        refusal_with("allocator: caching\n") ==
+        "s.yaml:3:12: allocator.kind: expected one of torch, bfc, packed, ideal, found 'caching'");
     CHECK(refusal_with("allocator: {kind: torch, max_split: 128MiB}\n")
               .starts_with("s.yaml:3:26: allocator.max_split: unknown key"));
     CHECK(refusal_with("report: {formats: [csvs]}\n") ==
