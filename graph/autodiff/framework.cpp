@@ -8,6 +8,7 @@ namespace {
 constexpr std::array<FrameworkRules, 3> kProfiles = {{
     {.name = "torch-2.4-cuda",
      .source = "PyTorch 2.4 sources: autograd engine, native CUDA kernels, torch.optim",
+     .cpu = false,
      .dropout_mask_is_bool = true,
      .norm_statistics_in_fp32 = true,
      .saves_python_scalars = false,
@@ -17,9 +18,11 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .zero_grad_drops = true,
      .optimizer_implementation = "foreach",
      .foreach_adam_temporaries = 1,
-     .adam_step_bytes = Bytes(0)},
+     .adam_step_bytes = Bytes(0),
+     .fused_adam_step_bytes = Bytes(4)},
     {.name = "torch-1.13-cpu",
      .source = "measured on PyTorch 1.13.1, CPU kernels, to the byte",
+     .cpu = true,
      .dropout_mask_is_bool = false,
      .norm_statistics_in_fp32 = false,
      .saves_python_scalars = true,
@@ -29,9 +32,11 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .zero_grad_drops = false,
      .optimizer_implementation = "loop",
      .foreach_adam_temporaries = 2,
-     .adam_step_bytes = Bytes(4)},
+     .adam_step_bytes = Bytes(4),
+     .fused_adam_step_bytes = Bytes(4)},
     {.name = "ideal",
      .source = "no framework: every value is freed right after its last touch",
+     .cpu = false,
      .dropout_mask_is_bool = true,
      .norm_statistics_in_fp32 = true,
      .saves_python_scalars = false,
@@ -41,7 +46,8 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .zero_grad_drops = true,
      .optimizer_implementation = "fused",
      .foreach_adam_temporaries = 0,
-     .adam_step_bytes = Bytes(0)},
+     .adam_step_bytes = Bytes(0),
+     .fused_adam_step_bytes = Bytes(0)},
 }};
 
 }  // namespace

@@ -15,6 +15,8 @@ struct FrameworkRules {
   std::string_view name;
   std::string_view source;
 
+  // Kernels are ATen's for CPUs: their temporaries differ from those of CUDA.
+  bool cpu = false;
   // Dropout keeps its noise as a bool mask (native_dropout on CUDA) or in the input's dtype (CPU).
   bool dropout_mask_is_bool = true;
   // Mean and rstd of layer and group norm are fp32 whatever the input's dtype.
@@ -34,8 +36,10 @@ struct FrameworkRules {
   std::string_view optimizer_implementation = "foreach";
   // Copies of all parameters that foreach Adam makes during a step.
   int foreach_adam_temporaries = 1;
-  // Bytes of the `step` counter per parameter that live on the device (torch.optim.Adam).
+  // Bytes of the `step` counter per parameter that live on the device (torch.optim.Adam). The fused
+  // kernel reads its counters, so they are on the device where those of the other forms are not.
   Bytes adam_step_bytes;
+  Bytes fused_adam_step_bytes;
 };
 
 // torch-2.4-cuda (default), torch-1.13-cpu, ideal.

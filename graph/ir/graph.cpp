@@ -46,7 +46,8 @@ NodeId Graph::add_node(const OperatorFamily& family, std::vector<TensorId> input
                                      .attributes = std::move(attributes),
                                      .inputs = std::move(inputs),
                                      .outputs = {},
-                                     .layer = layer});
+                                     .layer = layer,
+                                     .in_place = false});
   Inference inference(*this, id);
   family.infer(inference);
   return id;

@@ -34,6 +34,7 @@ struct Node {
   std::vector<TensorId> inputs;  // an absent optional input (a bias) is invalid
   std::vector<TensorId> outputs;
   LayerId layer;
+  bool in_place = false;  // an output is an input with new content
 };
 
 // A Python variable of the module's code: it keeps `tensor` alive from the node that makes it until

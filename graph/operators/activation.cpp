@@ -1,4 +1,5 @@
 // Unary elementwise functions: a table of what each keeps and what its backward formula costs.
+// Autograd clones an input that it keeps and that the function overwrites.
 #include <algorithm>
 #include <array>
 
@@ -23,32 +24,59 @@ struct Unary {
   std::string_view summary;
   Keeps keeps;
   InPlace in_place;
-  double flops;              // per element, forward
-  int backward_temporaries;  // tensors beside the result in a formula of several kernels
+  double flops;                  // per element, forward
+  int backward_temporaries = 0;  // tensors beside the result in a formula of several kernels
+  int backward_masks = 0;        // bool tensors beside the result
 };
 
-// Measured on PyTorch 1.13.1: reference/torch-op-rules. rsqrt is -0.5 * grad * result.pow(3).
+// Measured on PyTorch 1.13.1: reference/torch-op-rules. Formulas are those of derivatives.yaml:
+// rsqrt is -0.5 * grad * result.pow(3), erf 2 / sqrt(pi) * exp(-(self.pow(2))) * grad.
 constexpr std::array kUnaries = {
-    Unary{"relu", "max(x, 0); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 1, 0},
+    Unary{"relu", "max(x, 0); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 1},
     Unary{"gelu", "x times the normal distribution; keeps its input (approximate: none, tanh)",
-          Keeps::kInput, InPlace::kNo, 10, 0},
-    Unary{"silu", "x sigmoid(x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 6, 0},
-    Unary{"sigmoid", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4, 0},
-    Unary{"tanh", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 6, 0},
-    Unary{"exp", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4, 0},
+          Keeps::kInput, InPlace::kNo, 10},
+    Unary{"silu", "x sigmoid(x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 6},
+    Unary{"sigmoid", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4},
+    Unary{"tanh", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 6},
+    Unary{"exp", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4},
+    Unary{"expm1", "exp(x) - 1; keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 5, 1},
     Unary{"sqrt", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 2, 1},
     Unary{"rsqrt", "1 / sqrt(x); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 2, 2},
-    Unary{"relu6", "clamp to [0, 6]; keeps its input", Keeps::kInput, InPlace::kClonesInput, 2, 0},
-    Unary{"hardswish", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 0},
-    Unary{"hardsigmoid", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 3, 0},
-    Unary{"leaky_relu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 2, 0},
-    Unary{"elu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 5, 0},
-    Unary{"softplus", "log(1 + exp(x)); keeps its input", Keeps::kInput, InPlace::kNo, 6, 0},
-    Unary{"mish", "x tanh(softplus(x)); keeps its input", Keeps::kInput, InPlace::kClonesInput, 10,
-          0},
-    Unary{"abs", "keeps its input", Keeps::kInput, InPlace::kNo, 1, 1},
-    Unary{"pow", "x to a constant exponent; keeps its input", Keeps::kInput, InPlace::kNo, 4, 2},
-    Unary{"neg", "keeps nothing", Keeps::kNothing, InPlace::kNo, 1, 0},
+    Unary{"reciprocal", "1 / x; keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 2, 2},
+    Unary{"relu6", "clamp to [0, 6]; keeps its input", Keeps::kInput, InPlace::kClonesInput, 2},
+    Unary{"hardtanh", "clamp to [-1, 1]; keeps its input", Keeps::kInput, InPlace::kClonesInput, 2},
+    Unary{"hardswish", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4},
+    Unary{"hardsigmoid", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 3},
+    Unary{"hardshrink", "keeps its input", Keeps::kInput, InPlace::kNo, 2},
+    Unary{"softshrink", "keeps its input", Keeps::kInput, InPlace::kNo, 2},
+    Unary{"threshold", "a constant below a threshold; keeps its input", Keeps::kInput,
+          InPlace::kClonesInput, 1},
+    Unary{"leaky_relu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 2},
+    Unary{"elu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 5},
+    Unary{"selu", "scaled elu; keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 6},
+    Unary{"celu", "elu with a continuous derivative; keeps its input", Keeps::kInput,
+          InPlace::kKeepsOutput, 6},
+    Unary{"softplus", "log(1 + exp(x)); keeps its input", Keeps::kInput, InPlace::kNo, 6},
+    Unary{"mish", "x tanh(softplus(x)); keeps its input", Keeps::kInput, InPlace::kClonesInput, 10},
+    Unary{"log", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4},
+    Unary{"log2", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
+    Unary{"log10", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
+    Unary{"log1p", "log(1 + x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 5, 1},
+    Unary{"sin", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
+    Unary{"cos", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 2},
+    Unary{"erf", "error function; keeps its input", Keeps::kInput, InPlace::kClonesInput, 8, 4},
+    Unary{"abs", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 1, 1},
+    Unary{"pow", "x to a constant exponent; keeps its input", Keeps::kInput, InPlace::kClonesInput,
+          4, 2},
+    Unary{"clamp", "to an interval of constants; keeps its input", Keeps::kInput,
+          InPlace::kClonesInput, 2, 0, 2},
+    Unary{"neg", "keeps nothing", Keeps::kNothing, InPlace::kKeepsOutput, 1},
+    Unary{"sign", "keeps nothing; its gradient is zero", Keeps::kNothing, InPlace::kKeepsOutput, 1},
+    Unary{"floor", "keeps nothing; its gradient is zero", Keeps::kNothing, InPlace::kKeepsOutput,
+          1},
+    Unary{"ceil", "keeps nothing; its gradient is zero", Keeps::kNothing, InPlace::kKeepsOutput, 1},
+    Unary{"round", "keeps nothing; its gradient is zero", Keeps::kNothing, InPlace::kKeepsOutput,
+          1},
 };
 
 const Unary& unary_of(const NodeView& node) {
@@ -104,25 +132,26 @@ void backward(BackwardBuilder& b) {
   std::vector<Tensor> reads{gradient};
   if (clones_input(node)) {
     reads.push_back(b.saved("input_clone"));
-  } else if (unary.keeps == Keeps::kOutput || node.is_in_place()) {
+  } else if (unary.keeps == Keeps::kOutput || (unary.keeps == Keeps::kInput && node.is_in_place())) {
     reads.push_back(node.output());
   } else if (unary.keeps == Keeps::kInput) {
     reads.push_back(node.input(0));
   }
   const Tensor result = create_dense(b, "input_gradient", gradient);
+  const Bytes masks(unary.backward_masks * result.elements() * size_of(DType::kBool));
   Work work{.op_class = OperatorClass::kElementwise, .dtype = result.dtype};
   work.flops = flops_per(unary.flops + 1, result);
   for (const Tensor& tensor : reads)
     work.read += traffic(tensor);
   // Each temporary is written by one kernel and read by the next.
-  work.read += result.bytes() * unary.backward_temporaries;
-  work.written = result.bytes() * (1 + unary.backward_temporaries);
-  work.launches = 1 + unary.backward_temporaries;
+  work.read += result.bytes() * unary.backward_temporaries + masks;
+  work.written = result.bytes() * (1 + unary.backward_temporaries) + masks;
+  work.launches = 1 + unary.backward_temporaries + unary.backward_masks;
   b.launch({.name = std::string(unary.name) + ".backward",
             .reads = reads,
             .creates = {result},
             .work = work,
-            .workspace = result.bytes() * unary.backward_temporaries});
+            .workspace = result.bytes() * unary.backward_temporaries + masks});
   b.set_input_gradient(0, result);
 }
 

@@ -64,6 +64,63 @@ void backward(BackwardBuilder& b) {
   b.launch(kernel);
 }
 
+// Each sample is normalised by itself: batch_norm over [1, n * channels, ...] with the weight and
+// the bias repeated n times.
+Bytes repeated_bytes(const NodeView& node) {
+  const Shape& x = node.input(kX).shape;
+  return Bytes(x[0] * x[1] * size_of(DType::kFloat32));
+}
+
+ForwardKernel forward_instance(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  // The repeated bias, and the statistics of the CPU kernel as sums and as square sums.
+  if (node.has_input(kBias)) kernel.workspace += repeated_bytes(node);
+  if (runs_on_cpu(node.rules())) kernel.workspace += repeated_bytes(node) * 2;
+  return kernel;
+}
+
+void save_instance(SavedSet& saved) {
+  const Shape& x = saved.node().input(kX).shape;
+  const Shape channels{x[0] * x[1]};
+  saved.input(kX);
+  if (saved.node().has_input(kWeight)) {
+    saved.extra("repeated_weight", channels, saved.node().input(kWeight).dtype);
+  }
+  saved.extra("mean", channels, DType::kFloat32);
+  saved.extra("invstd", channels, DType::kFloat32);
+}
+
+void backward_instance(BackwardBuilder& b) {
+  const NodeView& node = b.node();
+  const Tensor gradient = b.output_gradient();
+  const Tensor& x = node.input(kX);
+  BackwardBuilder::Kernel kernel{
+      .name = "instance_norm.backward",
+      .reads = {gradient, x, b.saved("mean"), b.saved("invstd")},
+      .work = work_on(OperatorClass::kNormalization, flops_per(12, x), {gradient, x, gradient, x},
+                      {})};
+  if (node.has_input(kWeight)) kernel.reads.push_back(b.saved("repeated_weight"));
+  if (b.needs_gradient(kX)) {
+    kernel.creates.push_back(create_dense(b, "input_gradient", x));
+    b.set_input_gradient(kX, kernel.creates.back());
+  }
+  std::vector<std::size_t> affine;
+  for (std::size_t i : {kWeight, kBias}) {
+    if (!b.needs_gradient(i)) continue;
+    affine.push_back(i);
+    kernel.creates.push_back(
+        b.create("repeated_gradient", {x.shape[0], x.shape[1]}, node.input(i).dtype));
+  }
+  for (const Tensor& tensor : kernel.creates)
+    kernel.work.written += tensor.bytes();
+  if (runs_on_cpu(node.rules())) kernel.workspace = x.bytes();
+  b.launch(kernel);
+  for (std::size_t at = 0; at < affine.size(); ++at) {
+    const Tensor& repeated = kernel.creates[kernel.creates.size() - affine.size() + at];
+    b.set_input_gradient(affine[at], b.sum_to(repeated, node.input(affine[at]).shape));
+  }
+}
+
 void infer_update(Inference& inference) {
   inference.require(inference.attributes().flag("in_place"), "always works in place");
   for (std::size_t i = 0; i < inference.input_count(); ++i)
@@ -77,6 +134,12 @@ constexpr OperatorFamily kFamilies[] = {
      .forward = forward,
      .save = save,
      .backward = backward},
+    {.name = "instance_norm",
+     .summary = "normalises each channel of each sample; keeps input, statistics and weight n times",
+     .infer = infer,
+     .forward = forward_instance,
+     .save = save_instance,
+     .backward = backward_instance},
     {.name = "update_running_stats",
      .summary = "changes the running statistics of batch_norm in place",
      .infer = infer_update,

@@ -1,62 +1,70 @@
-// torch.nn.functional.conv2d on [batch, channels, height, width].
+// torch.nn.functional.conv1d, conv2d and conv3d on [batch, channels, spatial...].
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
+#include "graph/operators/windows.hpp"
 
 namespace tidemark {
 namespace {
 
 constexpr std::size_t kX = 0;
-constexpr std::size_t kWeight = 1;  // [out, in / groups, kernel height, kernel width]
+constexpr std::size_t kWeight = 1;  // [out, in / groups, kernel...]
 constexpr std::size_t kBias = 2;    // [out], optional
 
-struct Geometry {
-  std::int64_t stride, padding, dilation, groups;
-};
+std::int64_t groups_of(const Attributes& attributes) {
+  return attributes.integer("groups", 1);
+}
 
-Geometry geometry_of(const Attributes& attributes) {
-  return {.stride = attributes.integer("stride", 1),
-          .padding = attributes.integer("padding", 0),
-          .dilation = attributes.integer("dilation", 1),
-          .groups = attributes.integer("groups", 1)};
+// floor((x + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
+std::int64_t output_extent(const Inference& inference, int axis) {
+  const Attributes& attributes = inference.attributes();
+  const std::int64_t stride = per_axis(attributes, "stride", axis, 1);
+  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
+  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
+  inference.require(stride >= 1 && dilation >= 1 && padding >= 0,
+                    "stride, dilation and groups start at 1, padding at 0");
+  const std::int64_t kernel = inference.input(kWeight).shape[axis + 2];
+  const std::int64_t span =
+      inference.input(kX).shape[axis + 2] + 2 * padding - dilation * (kernel - 1) - 1;
+  inference.require(span >= 0, "the kernel is larger than the padded input");
+  return span / stride + 1;
 }
 
 void infer(Inference& inference) {
-  const Shape& x = inference.input(kX).shape;
-  const Shape& weight = inference.input(kWeight).shape;
-  inference.require(x.rank() == 4 && weight.rank() == 4,
-                    "needs [batch, channels, height, width] and a weight with four axes");
-  const Geometry g = geometry_of(inference.attributes());
-  inference.require(g.stride >= 1 && g.dilation >= 1 && g.groups >= 1 && g.padding >= 0,
-                    "stride, dilation and groups start at 1, padding at 0");
-  inference.require(x[1] == weight[1] * g.groups && weight[0] % g.groups == 0,
-                    fmt::format("{} input channels do not match a weight of {} in {} groups", x[1],
-                                to_string(weight), g.groups));
-  inference.require(inference.input(kX).dtype == inference.input(kWeight).dtype,
-                    "input and weight differ in type");
+  const Tensor& x = inference.input(kX);
+  const Tensor& weight = inference.input(kWeight);
+  const int axes = spatial_axes(inference.family_name());
+  require_spatial(inference, x, axes);
+  inference.require(weight.shape.rank() == x.shape.rank(),
+                    fmt::format("the weight needs {} axes", x.shape.rank()));
+  const std::int64_t groups = groups_of(inference.attributes());
+  inference.require(groups >= 1, "stride, dilation and groups start at 1, padding at 0");
+  inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0,
+                    fmt::format("{} input channels do not match a weight of {} in {} groups",
+                                x.shape[1], to_string(weight.shape), groups));
+  inference.require(x.dtype == weight.dtype, "input and weight differ in type");
   if (inference.has_input(kBias)) {
-    inference.require(inference.input(kBias).shape == Shape{weight[0]},
+    inference.require(inference.input(kBias).shape == Shape{weight.shape[0]},
                       "the bias does not match the output channels");
   }
-  const auto extent = [&](int axis) {
-    const std::int64_t span = x[axis] + 2 * g.padding - g.dilation * (weight[axis] - 1) - 1;
-    inference.require(span >= 0, "the kernel is larger than the padded input");
-    return span / g.stride + 1;
-  };
-  inference.create({x[0], weight[0], extent(2), extent(3)}, inference.input(kX).dtype);
+  Shape result{x.shape[0], weight.shape[0]};
+  for (int axis = 0; axis < axes; ++axis)
+    result.push_back(output_extent(inference, axis));
+  inference.create(result, x.dtype, channel_order(result, x));
 }
 
 bool is_depthwise(const NodeView& node) {
-  return node.input(kWeight).shape[1] == 1 && node.attributes().integer("groups", 1) > 1;
+  return node.input(kWeight).shape[1] == 1 && groups_of(node.attributes()) > 1;
 }
 
 // 2 N P Q K C R S / groups, for each of forward, data gradient and weight gradient.
 Flops flops_of(const NodeView& node) {
-  const Shape& weight = node.input(kWeight).shape;
-  return flops_per(2.0 * static_cast<double>(weight[1] * weight[2] * weight[3]), node.output());
+  const Tensor& weight = node.input(kWeight);
+  const std::int64_t per_output = weight.elements() / weight.shape[0];
+  return flops_per(2.0 * static_cast<double>(per_output), node.output());
 }
 
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
@@ -66,7 +74,8 @@ Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, cons
 }
 
 bool is_pointwise(const NodeView& node) {
-  return node.input(kWeight).shape[2] == 1 && node.input(kWeight).shape[3] == 1;
+  const Tensor& weight = node.input(kWeight);
+  return weight.elements() == weight.shape[0] * weight.shape[1];
 }
 
 // On a GPU: one transformed copy of the filters, none for 1x1 kernels; what cuDNN really takes
@@ -109,13 +118,16 @@ void save(SavedSet& saved) {
 
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
-  const Tensor gradient = b.contiguous(b.output_gradient());
   const Tensor& x = node.input(kX);
   const Tensor& weight = node.input(kWeight);
+  const std::string family(node.family_name());
+  // oneDNN and cuDNN take the incoming gradient in the memory order of the input.
+  const bool same_order = node.output().strides == b.output_gradient().strides;
+  const Tensor gradient = same_order ? b.output_gradient() : b.contiguous(b.output_gradient());
   if (b.needs_gradient(kX)) {
-    const Tensor result = b.create_like("input_gradient", x);
+    const Tensor result = create_dense(b, "input_gradient", x);
     b.launch(
-        {.name = "conv2d.input_gradient",
+        {.name = family + ".input_gradient",
          .reads = {gradient, weight},
          .creates = {result},
          .work = work_of(node, OperatorClass::kConvolutionBackwardData, gradient, weight, result),
@@ -124,7 +136,7 @@ void backward(BackwardBuilder& b) {
   }
   if (b.needs_gradient(kWeight)) {
     const Tensor result = b.create_like("weight_gradient", weight);
-    b.launch({.name = "conv2d.weight_gradient",
+    b.launch({.name = family + ".weight_gradient",
               .reads = {gradient, x},
               .creates = {result},
               .work = work_of(node, OperatorClass::kConvolutionBackwardWeight, gradient, x, result),
@@ -134,7 +146,7 @@ void backward(BackwardBuilder& b) {
   if (b.needs_gradient(kBias)) {
     const Tensor result = b.create_like("bias_gradient", node.input(kBias));
     b.launch(
-        {.name = "conv2d.bias_gradient",
+        {.name = family + ".bias_gradient",
          .reads = {gradient},
          .creates = {result},
          .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
@@ -142,13 +154,19 @@ void backward(BackwardBuilder& b) {
   }
 }
 
+constexpr OperatorFamily convolution(std::string_view name, std::string_view summary) {
+  return {.name = name,
+          .summary = summary,
+          .infer = infer,
+          .forward = forward,
+          .save = save,
+          .backward = backward};
+}
+
 constexpr OperatorFamily kFamilies[] = {
-    {.name = "conv2d",
-     .summary = "2-D convolution with groups and dilation; keeps the input and the weight",
-     .infer = infer,
-     .forward = forward,
-     .save = save,
-     .backward = backward},
+    convolution("conv1d", "1-D convolution with groups and dilation; keeps input and weight"),
+    convolution("conv2d", "2-D convolution with groups and dilation; keeps input and weight"),
+    convolution("conv3d", "3-D convolution with groups and dilation; keeps input and weight"),
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Tensors that forward makes from nothing: positions, token types.
+#include <fmt/format.h>
+
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 
@@ -9,8 +11,16 @@ void infer_arange(Inference& inference) {
   inference.create({inference.attributes().integer("length")}, DType::kInt64);
 }
 
+// Of the attribute `dtype`; int64 when absent.
 void infer_zeros(Inference& inference) {
-  inference.create(shape_from(inference.attributes().list("shape")), DType::kInt64);
+  const std::string wanted = inference.attributes().text("dtype", "int64");
+  for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (name_of(dtype) != wanted) continue;
+    inference.create(shape_from(inference.attributes().list("shape")), dtype);
+    return;
+  }
+  inference.fail(fmt::format("'{}' is not an element type", wanted));
 }
 
 ForwardKernel forward(const NodeView& node) {
@@ -25,7 +35,7 @@ constexpr OperatorFamily kFamilies[] = {
      .save = save_nothing,
      .backward = no_backward},
     {.name = "zeros",
-     .summary = "int64 zeros of a shape",
+     .summary = "zeros of a shape and an element type, int64 when absent",
      .infer = infer_zeros,
      .forward = forward,
      .save = save_nothing,

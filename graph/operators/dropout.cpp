@@ -16,7 +16,9 @@ void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
   const double p = probability(inference.attributes());
   inference.require(p >= 0 && p < 1, fmt::format("p = {} is not in [0, 1)", p));
-  if (p == 0 || inference.attributes().flag("in_place")) {
+  if (p == 0) {
+    inference.view(0, x.shape, x.strides);
+  } else if (inference.attributes().flag("in_place")) {
     inference.in_place(0);
   } else {
     create_elementwise(inference, x.shape, x.dtype);

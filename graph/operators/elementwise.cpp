@@ -22,11 +22,6 @@ void infer_binary(Inference& inference) {
   create_elementwise(inference, shape, dtype);
 }
 
-void infer_product(Inference& inference) {
-  inference.require(!inference.attributes().flag("in_place"), "has no form that works in place");
-  infer_binary(inference);
-}
-
 ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kElementwise, 1)};
 }
@@ -38,8 +33,32 @@ void backward_add(BackwardBuilder& b) {
   set_fitted_gradient(b, 1, gradient);
 }
 
+// The difference negates the gradient of what is subtracted.
+void backward_sub(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  if (b.needs_gradient(1)) {
+    const Tensor negative = create_dense(b, "negative_gradient", gradient);
+    b.launch_elementwise("sub.backward", {gradient}, negative);
+    set_fitted_gradient(b, 1, negative);
+  }
+  set_fitted_gradient(b, 0, gradient);
+}
+
+// An operand that is overwritten is cloned before (torch's original_self).
+void save_left(SavedSet& saved) {
+  if (saved.node().is_in_place()) {
+    saved.extra("left_clone", saved.node().input(0).shape, saved.node().input(0).dtype);
+  } else {
+    saved.input(0);
+  }
+}
+
+Tensor saved_left(const BackwardBuilder& b) {
+  return b.node().is_in_place() ? b.saved("left_clone") : b.node().input(0);
+}
+
 void save_product(SavedSet& saved) {
-  if (saved.node().needs_gradient(1)) saved.input(0);
+  if (saved.node().needs_gradient(1)) save_left(saved);
   if (saved.node().needs_gradient(0)) saved.input(1);
 }
 
@@ -50,10 +69,35 @@ void backward_product(BackwardBuilder& b) {
   for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (!b.needs_gradient(i)) continue;
     products[i] = create_dense(b, "product_gradient", gradient);
-    b.launch_elementwise("mul.backward", {gradient, b.node().input(1 - i)}, products[i]);
+    const Tensor partner = i == 1 ? saved_left(b) : b.node().input(1);
+    b.launch_elementwise("mul.backward", {gradient, partner}, products[i]);
   }
   for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (b.needs_gradient(i)) set_fitted_gradient(b, i, products[i]);
+  }
+}
+
+// The divisor is kept in any case, the dividend for the divisor's gradient.
+void save_quotient(SavedSet& saved) {
+  if (saved.node().needs_gradient(1)) save_left(saved);
+  saved.input(1);
+}
+
+// grad / other, and before it -grad * ((self / other) / other): three tensors beside the result.
+void backward_quotient(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor& divisor = b.node().input(1);
+  Tensor quotients[2];
+  for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (!b.needs_gradient(i)) continue;
+    quotients[i] = create_dense(b, "quotient_gradient", gradient);
+    std::vector<Tensor> reads{gradient, divisor};
+    if (i == 1) reads.push_back(saved_left(b));
+    b.launch_elementwise("div.backward", reads, quotients[i], OperatorClass::kElementwise,
+                         i == 1 ? 4 : 1, gradient.bytes() * (i == 1 ? 3 : 0));
+  }
+  for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (b.needs_gradient(i)) set_fitted_gradient(b, i, quotients[i]);
   }
 }
 
@@ -62,8 +106,10 @@ void infer_unary(Inference& inference) {
   create_elementwise(inference, x.shape, x.dtype);
 }
 
-// The scalar is a tensor in 1.13, and MulBackward keeps it.
+// The scalar is a tensor in 1.13, and MulBackward keeps it; where PyTorch's own C++ code scales
+// (`inside_operator`), it is a number.
 void save_scale(SavedSet& saved) {
+  if (saved.node().attributes().flag("inside_operator")) return;
   if (saved.node().rules().saves_python_scalars) saved.extra("scalar", {}, DType::kFloat64);
 }
 
@@ -110,12 +156,24 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_add},
     {.name = "mul",
      .summary = "a b with broadcasting; keeps each operand whose partner needs a gradient",
-     .infer = infer_product,
+     .infer = infer_binary,
      .forward = forward,
      .save = save_product,
      .backward = backward_product},
+    {.name = "sub",
+     .summary = "a - b with broadcasting; keeps nothing",
+     .infer = infer_binary,
+     .forward = forward,
+     .save = save_nothing,
+     .backward = backward_sub},
+    {.name = "div",
+     .summary = "a / b with broadcasting; keeps b, and a for the gradient of b",
+     .infer = infer_binary,
+     .forward = forward,
+     .save = save_quotient,
+     .backward = backward_quotient},
     {.name = "scale",
-     .summary = "times a Python scalar",
+     .summary = "times or divided by a Python scalar",
      .infer = infer_unary,
      .forward = forward,
      .save = save_scale,

@@ -1,4 +1,5 @@
-// torch.nn.functional.embedding with dense gradients.
+// torch.nn.functional.embedding. With sparse=True the gradient is the indices and the incoming rows
+// themselves; otherwise it is dense.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -33,9 +34,19 @@ void save(SavedSet& saved) {
   saved.input(kIndices);
 }
 
+void backward_sparse(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const std::int64_t width = gradient.shape[-1];
+  b.set_input_gradient(kWeight, reshaped(b, gradient, {gradient.elements() / width, width}));
+}
+
 // The gradient is dense: zeros of the weight's size into which rows are added.
 void backward(BackwardBuilder& b) {
   if (!b.needs_gradient(kWeight)) return;
+  if (b.node().attributes().flag("sparse")) {
+    backward_sparse(b);
+    return;
+  }
   const Tensor& indices = b.node().input(kIndices);
   const Tensor gradient = b.output_gradient();
   const Tensor result = b.create_like("weight_gradient", b.node().input(kWeight));

@@ -19,6 +19,14 @@ const Tensor& Inference::input(std::size_t index) const {
   return graph_.tensors[graph_.nodes[node_].inputs[index]];
 }
 
+std::string_view Inference::family_name() const {
+  return graph_.nodes[node_].family->name;
+}
+
+std::string_view NodeView::family_name() const {
+  return graph_.nodes[node_].family->name;
+}
+
 bool Inference::any_input_requires_grad() const {
   for (TensorId id : graph_.nodes[node_].inputs) {
     if (id.valid() && graph_.tensors[id].requires_grad) return true;
@@ -51,6 +59,18 @@ void Inference::view(std::size_t input_index, Shape shape, Strides strides) {
   tensor.strides = strides;
   tensor.requires_grad = is_floating(tensor.dtype) && any_input_requires_grad();
   graph_.nodes[node_].outputs.push_back(graph_.tensors.push_back(tensor));
+}
+
+void Inference::in_place(std::size_t input_index) {
+  const Tensor tensor = input(input_index);
+  view(input_index, tensor.shape, tensor.strides);
+  graph_.nodes[node_].in_place = true;
+}
+
+void Inference::create_scalar_in(std::int64_t elements, DType dtype) {
+  create({}, dtype);
+  const Tensor& scalar = graph_.tensors[graph_.nodes[node_].outputs.back()];
+  graph_.storages[scalar.storage].bytes = Bytes(elements * size_of(dtype));
 }
 
 void Inference::fail(const std::string& problem) const {

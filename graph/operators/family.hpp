@@ -27,6 +27,7 @@ class Inference {
   Inference(Graph& graph, NodeId node) : graph_(graph), node_(node) {}
 
   [[nodiscard]] const Attributes& attributes() const { return graph_.nodes[node_].attributes; }
+  [[nodiscard]] std::string_view family_name() const;
   [[nodiscard]] std::size_t input_count() const { return graph_.nodes[node_].inputs.size(); }
   [[nodiscard]] bool has_input(std::size_t index) const;
   [[nodiscard]] const Tensor& input(std::size_t index) const;  // fails when absent
@@ -38,10 +39,9 @@ class Inference {
   // An output that shares the storage of an input.
   void view(std::size_t input_index, Shape shape, Strides strides);
   // An output that is an input, changed in place.
-  void in_place(std::size_t input_index) {
-    const Tensor t = input(input_index);
-    view(input_index, t.shape, t.strides);
-  }
+  void in_place(std::size_t input_index);
+  // A scalar output whose block has room for `elements`: losses resize what they reduced.
+  void create_scalar_in(std::int64_t elements, DType dtype);
   // Throws UserError: operator, layer, the problem and the shapes of all inputs.
   [[noreturn]] void fail(const std::string& problem) const;
   void require(bool holds, const std::string& problem) const {
@@ -61,6 +61,7 @@ class NodeView {
       : graph_(graph), node_(node), rules_(rules) {}
 
   [[nodiscard]] const Attributes& attributes() const { return graph_.nodes[node_].attributes; }
+  [[nodiscard]] std::string_view family_name() const;
   [[nodiscard]] const FrameworkRules& rules() const { return rules_; }
   [[nodiscard]] std::size_t input_count() const { return graph_.nodes[node_].inputs.size(); }
   [[nodiscard]] bool has_input(std::size_t index) const;
@@ -74,7 +75,7 @@ class NodeView {
   [[nodiscard]] bool needs_gradient(std::size_t index) const {
     return has_input(index) && input(index).requires_grad;
   }
-  [[nodiscard]] bool is_in_place() const { return attributes().flag("in_place"); }
+  [[nodiscard]] bool is_in_place() const { return graph_.nodes[node_].in_place; }
   // Compulsory traffic of an elementwise kernel: every input once, every output once.
   [[nodiscard]] Work elementwise_work(OperatorClass op_class, double flops_per_element) const;
   [[nodiscard]] const Graph& graph() const { return graph_; }

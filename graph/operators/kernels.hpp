@@ -16,7 +16,7 @@ namespace tidemark {
 
 // ATen's CPU kernels need temporaries that the CUDA kernels do not, and the other way round.
 [[nodiscard]] inline bool runs_on_cpu(const FrameworkRules& rules) {
-  return !rules.dropout_mask_is_bool;
+  return rules.cpu;
 }
 
 // Bytes behind a tensor: an expanded axis is read once.

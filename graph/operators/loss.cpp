@@ -1,4 +1,5 @@
-// Mean losses. cross_entropy is log_softmax followed by nll_loss, two autograd nodes as in PyTorch.
+// Losses of class indices. cross_entropy is log_softmax followed by nll_loss, two autograd nodes as
+// in PyTorch; label smoothing adds the mean over the classes.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -57,37 +58,45 @@ void backward_nll(BackwardBuilder& b) {
   b.set_input_gradient(kPrediction, result);
 }
 
-void infer_mse(Inference& inference) {
-  const Tensor& x = inference.input(kPrediction);
-  const Tensor& target = inference.input(kTarget);
-  inference.require(x.shape == target.shape, "prediction and target differ in shape");
-  inference.create({}, x.dtype);
-}
-
-// The squares are a tensor of their own before their mean is taken.
-ForwardKernel forward_mse(const NodeView& node) {
+// -log_probabilities.sum(classes), zeroed where the target is ignored, and the mean of what a mask
+// selects: cross_entropy_loss_label_smoothing in LossNLL.cpp.
+ForwardKernel forward_smoothing(const NodeView& node) {
   const Tensor& x = node.input(kPrediction);
-  Work work = work_on(OperatorClass::kReduction, flops_per(4, x), {x, node.input(kTarget), x}, {x});
-  work.launches = 2;
-  return {.work = work, .workspace = x.bytes()};
+  const Tensor& target = node.input(kTarget);
+  Work work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {target});
+  work.launches = 8;
+  // masked_select's int64 positions.
+  return {.work = work, .workspace = Bytes(target.elements() * size_of(DType::kInt64))};
 }
 
-void save_mse(SavedSet& saved) {
-  saved.input(kPrediction);
-  saved.input(kTarget);
+void save_smoothing(SavedSet& saved) {
+  const Shape& samples = saved.node().input(kTarget).shape;
+  saved.extra("ignored", samples, DType::kBool);
+  saved.extra("selected", samples, DType::kBool);
+  saved.extra("sums", samples, saved.node().input(kPrediction).dtype);
 }
 
-void backward_mse(BackwardBuilder& b) {
-  const Tensor gradient = b.output_gradient();
+// One number per sample, repeated over the classes without a copy.
+void backward_smoothing(BackwardBuilder& b) {
   const Tensor& x = b.node().input(kPrediction);
   const Tensor& target = b.node().input(kTarget);
-  for (std::size_t i : {kPrediction, kTarget}) {
-    if (!b.needs_gradient(i)) continue;
-    const Tensor result = b.create_like("input_gradient", x);
-    b.launch_elementwise("mse_loss.backward", {gradient, x, target}, result,
-                         OperatorClass::kElementwise, 3);
-    b.set_input_gradient(i, result);
-  }
+  const Tensor rows = b.create("row_gradient", target.shape, x.dtype);
+  Work work = work_on(OperatorClass::kElementwise, flops_per(4, rows),
+                      {b.output_gradient(), rows, rows}, {rows, rows, rows});
+  work.launches = 5;
+  b.launch({.name = "smoothing_loss.backward",
+            .reads = {b.output_gradient(), b.saved("ignored"), b.saved("selected"),
+                      b.saved("sums")},
+            .creates = {rows},
+            .work = work,
+            .workspace = rows.bytes()});
+  Tensor expanded = rows;
+  expanded.shape = x.shape;
+  expanded.strides = x.shape;
+  int from = 0;
+  for (int axis = 0; axis < x.shape.rank(); ++axis)
+    expanded.strides[axis] = axis == 1 ? 0 : rows.strides[from++];
+  b.set_input_gradient(kPrediction, expanded);
 }
 
 constexpr OperatorFamily kFamilies[] = {
@@ -97,12 +106,12 @@ constexpr OperatorFamily kFamilies[] = {
      .forward = forward_nll,
      .save = save_nll,
      .backward = backward_nll},
-    {.name = "mse_loss",
-     .summary = "mean squared error; keeps prediction and target",
-     .infer = infer_mse,
-     .forward = forward_mse,
-     .save = save_mse,
-     .backward = backward_mse},
+    {.name = "smoothing_loss",
+     .summary = "the part of cross_entropy that label smoothing adds; keeps three rows of samples",
+     .infer = infer_nll,
+     .forward = forward_smoothing,
+     .save = save_smoothing,
+     .backward = backward_smoothing},
 };
 
 }  // namespace

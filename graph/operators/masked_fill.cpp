@@ -1,4 +1,5 @@
-// x.masked_fill(source == 0, value), as causal masks are applied.
+// x.masked_fill(source == 0, value), as causal masks are applied; a source that is bool already is
+// the mask itself.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -21,9 +22,14 @@ Bytes mask_bytes(const NodeView& node) {
   return Bytes(node.input(kSource).elements() * size_of(DType::kBool));
 }
 
+bool source_is_mask(const NodeView& node) {
+  return node.input(kSource).dtype == DType::kBool;
+}
+
 // The comparison makes the mask, in the shape of its source: it is not broadcast in memory.
 ForwardKernel forward(const NodeView& node) {
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kElementwise, 1)};
+  if (source_is_mask(node)) return kernel;
   kernel.work.read += mask_bytes(node);
   kernel.work.written += mask_bytes(node);
   kernel.work.launches = 2;
@@ -32,13 +38,18 @@ ForwardKernel forward(const NodeView& node) {
 }
 
 void save(SavedSet& saved) {
-  saved.extra("mask", saved.node().input(kSource).shape, DType::kBool);
+  if (source_is_mask(saved.node())) {
+    saved.input(kSource);
+  } else {
+    saved.extra("mask", saved.node().input(kSource).shape, DType::kBool);
+  }
 }
 
 void backward(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = create_dense(b, "input_gradient", gradient);
-  b.launch_elementwise("masked_fill.backward", {gradient, b.saved("mask")}, result);
+  const Tensor mask = source_is_mask(b.node()) ? b.node().input(kSource) : b.saved("mask");
+  b.launch_elementwise("masked_fill.backward", {gradient, mask}, result);
   b.set_input_gradient(kX, result);
 }
 

@@ -1,16 +1,13 @@
 // mean and sum over axes.
-#include <algorithm>
-#include <array>
+#include "graph/operators/reduction.hpp"
 
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace {
 
-// The axes that disappear; all of them when the attribute `axes` is empty.
 std::array<bool, kMaxRank> reduced_axes(const std::vector<std::int64_t>& axes, int rank) {
   std::array<bool, kMaxRank> reduced{};
   for (int axis = 0; axis < rank; ++axis) {
@@ -21,7 +18,7 @@ std::array<bool, kMaxRank> reduced_axes(const std::vector<std::int64_t>& axes, i
   return reduced;
 }
 
-void infer(Inference& inference) {
+Shape reduced_shape(const Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::vector<std::int64_t> axes = inference.attributes().list("axes");
   for (std::int64_t axis : axes) {
@@ -37,21 +34,9 @@ void infer(Inference& inference) {
       shape.push_back(1);
     }
   }
-  inference.create(shape, x.dtype);
+  return shape;
 }
 
-ForwardKernel forward(const NodeView& node) {
-  const Tensor& x = node.input(0);
-  return {.work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {node.output()})};
-}
-
-// MeanBackward1, that of mean over named axes, keeps its input in 1.13.
-void save_mean(SavedSet& saved) {
-  const bool over_axes = !saved.node().attributes().list("axes").empty();
-  if (over_axes && saved.node().rules().mean_saves_input) saved.input(0);
-}
-
-// The gradient seen in the input's shape, repeated along the reduced axes without a copy.
 Tensor expanded_gradient(const BackwardBuilder& b) {
   const Tensor& x = b.node().input(0);
   const Tensor gradient = b.output_gradient();
@@ -67,6 +52,23 @@ Tensor expanded_gradient(const BackwardBuilder& b) {
     if (!gone || keep) ++from;
   }
   return expanded;
+}
+
+namespace {
+
+void infer(Inference& inference) {
+  inference.create(reduced_shape(inference), inference.input(0).dtype);
+}
+
+ForwardKernel forward(const NodeView& node) {
+  const Tensor& x = node.input(0);
+  return {.work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {node.output()})};
+}
+
+// MeanBackward1, that of mean over named axes, keeps its input in 1.13.
+void save_mean(SavedSet& saved) {
+  const bool over_axes = !saved.node().attributes().list("axes").empty();
+  if (over_axes && saved.node().rules().mean_saves_input) saved.input(0);
 }
 
 void backward_mean(BackwardBuilder& b) {

@@ -31,6 +31,17 @@ std::vector<const OperatorFamily*> collect() {
   add(rotary_families());
   add(reduction_families());
   add(creation_families());
+  add(addmm_families());
+  add(comparison_families());
+  add(gated_families());
+  add(transposed_convolution_families());
+  add(interpolate_families());
+  add(rearrange_families());
+  add(statistics_families());
+  add(indexing_families());
+  add(noise_families());
+  add(regression_loss_families());
+  add(recurrent_families());
   std::sort(all.begin(), all.end(),
             [](const OperatorFamily* a, const OperatorFamily* b) { return a->name < b->name; });
   return all;

@@ -26,5 +26,16 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> rotary_families();
 [[nodiscard]] std::span<const OperatorFamily> reduction_families();
 [[nodiscard]] std::span<const OperatorFamily> creation_families();
+[[nodiscard]] std::span<const OperatorFamily> addmm_families();
+[[nodiscard]] std::span<const OperatorFamily> comparison_families();
+[[nodiscard]] std::span<const OperatorFamily> gated_families();
+[[nodiscard]] std::span<const OperatorFamily> transposed_convolution_families();
+[[nodiscard]] std::span<const OperatorFamily> interpolate_families();
+[[nodiscard]] std::span<const OperatorFamily> rearrange_families();
+[[nodiscard]] std::span<const OperatorFamily> statistics_families();
+[[nodiscard]] std::span<const OperatorFamily> indexing_families();
+[[nodiscard]] std::span<const OperatorFamily> noise_families();
+[[nodiscard]] std::span<const OperatorFamily> regression_loss_families();
+[[nodiscard]] std::span<const OperatorFamily> recurrent_families();
 
 }  // namespace tidemark

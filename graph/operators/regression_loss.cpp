@@ -1,0 +1,104 @@
+// Mean losses of two tensors of one shape: mse, smooth_l1, huber, binary cross-entropy with and
+// without logits. l1 and kl_div are composites (modules/losses.hpp).
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kPrediction = 0;
+constexpr std::size_t kTarget = 1;
+
+void require_same_shape(const Inference& inference) {
+  inference.require(inference.input(kPrediction).shape == inference.input(kTarget).shape,
+                    "prediction and target differ in shape");
+}
+
+// The result's block is made for the unreduced loss and then resized to a scalar, which frees
+// nothing: TORCH_META_FUNC(mse_loss). The loss keeps it until the end of the step.
+void infer_resized(Inference& inference) {
+  require_same_shape(inference);
+  const Tensor x = inference.input(kPrediction);
+  inference.create_scalar_in(x.elements(), x.dtype);
+}
+
+void infer_scalar(Inference& inference) {
+  require_same_shape(inference);
+  inference.create({}, inference.input(kPrediction).dtype);
+}
+
+Work loss_work(const NodeView& node, double flops) {
+  const Tensor& x = node.input(kPrediction);
+  Work work =
+      work_on(OperatorClass::kReduction, flops_per(flops, x), {x, node.input(kTarget), x}, {x});
+  work.launches = 2;
+  return work;
+}
+
+// The unreduced losses are a tensor of their own before their mean is taken.
+ForwardKernel forward_resized(const NodeView& node) {
+  return {.work = loss_work(node, 4), .workspace = node.input(kPrediction).bytes()};
+}
+
+void save_both(SavedSet& saved) {
+  saved.input(kPrediction);
+  saved.input(kTarget);
+}
+
+void backward_both(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor& x = b.node().input(kPrediction);
+  const Tensor& target = b.node().input(kTarget);
+  const std::string name = std::string(b.node().family_name()) + ".backward";
+  for (std::size_t i : {kPrediction, kTarget}) {
+    if (!b.needs_gradient(i)) continue;
+    const Tensor result = b.create_like("input_gradient", x);
+    b.launch_elementwise(name, {gradient, x, target}, result, OperatorClass::kElementwise, 3);
+    b.set_input_gradient(i, result);
+  }
+}
+
+// 1.13: (1 - target) * input + max + log(exp(-max) + exp(-input - max)), five tensors at once.
+// 2.4: (1 - target) * input - logsigmoid(input), two.
+ForwardKernel forward_logits(const NodeView& node) {
+  const int tensors = runs_on_cpu(node.rules()) ? 5 : 2;
+  ForwardKernel kernel{.work = loss_work(node, 12),
+                       .workspace = node.input(kPrediction).bytes() * tensors};
+  kernel.work.read += node.input(kPrediction).bytes() * tensors;
+  kernel.work.written += node.input(kPrediction).bytes() * tensors;
+  kernel.work.launches = 2 + tensors;
+  return kernel;
+}
+
+constexpr OperatorFamily loss(std::string_view name, std::string_view summary,
+                              void (*infer)(Inference&), ForwardKernel (*forward)(const NodeView&)) {
+  return {.name = name,
+          .summary = summary,
+          .infer = infer,
+          .forward = forward,
+          .save = save_both,
+          .backward = backward_both};
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    loss("mse_loss", "mean squared error; keeps prediction and target", infer_resized,
+         forward_resized),
+    loss("smooth_l1_loss", "mean of squares near zero and absolute values; keeps both",
+         infer_resized, forward_resized),
+    loss("huber_loss", "mean of squares near zero and absolute values; keeps both", infer_scalar,
+         forward_resized),
+    loss("bce_loss", "mean binary cross-entropy of probabilities; keeps both", infer_scalar,
+         forward_resized),
+    loss("bce_with_logits_loss", "mean binary cross-entropy of logits; keeps both", infer_scalar,
+         forward_logits),
+};
+
+}  // namespace
+
+std::span<const OperatorFamily> regression_loss_families() {
+  return kFamilies;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,36 @@
+#include "graph/operators/windows.hpp"
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+
+namespace tidemark {
+
+std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
+                      std::int64_t fallback) {
+  const std::vector<std::int64_t> list = attributes.list(name);
+  const auto index = static_cast<std::size_t>(axis);
+  return index < list.size() ? list[index] : attributes.integer(name, fallback);
+}
+
+int spatial_axes(std::string_view family) {
+  return family[family.size() - 2] - '0';
+}
+
+void require_spatial(const Inference& inference, const Tensor& x, int axes) {
+  inference.require(x.shape.rank() == axes + 2,
+                    fmt::format("needs the axes batch and channels and {} more", axes));
+}
+
+Strides channel_order(const Shape& shape, const Tensor& input) {
+  const bool channels_last = shape.rank() >= 4 && input.shape[1] > 1 && input.strides[1] == 1 &&
+                             !input.is_contiguous();
+  if (!channels_last) return contiguous_strides(shape);
+  Strides order = contiguous_strides(shape);
+  order[1] = 1;
+  for (int axis = 2; axis < shape.rank(); ++axis)
+    order[axis] *= shape[1];
+  return dense_strides(shape, order);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,22 @@
+// Geometry of kernels that slide over the trailing axes: convolutions and pooling.
+#pragma once
+
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+
+// An attribute that is one number for all spatial axes or a list with one number per axis.
+[[nodiscard]] std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
+                                    std::int64_t fallback);
+
+// 1, 2 or 3, read from the end of a family's name ("conv2d").
+[[nodiscard]] int spatial_axes(std::string_view family);
+
+// Fails unless the tensor is [batch, channels, spatial...] with that many spatial axes.
+void require_spatial(const Inference& inference, const Tensor& x, int axes);
+
+// Strides of an output of `shape`: channels innermost when the input's are (channels_last),
+// row-major otherwise.
+[[nodiscard]] Strides channel_order(const Shape& shape, const Tensor& input);
+
+}  // namespace tidemark
