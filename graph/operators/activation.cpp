@@ -132,7 +132,8 @@ void backward(BackwardBuilder& b) {
   std::vector<Tensor> reads{gradient};
   if (clones_input(node)) {
     reads.push_back(b.saved("input_clone"));
-  } else if (unary.keeps == Keeps::kOutput || (unary.keeps == Keeps::kInput && node.is_in_place())) {
+  } else if (unary.keeps == Keeps::kOutput ||
+             (unary.keeps == Keeps::kInput && node.is_in_place())) {
     reads.push_back(node.output());
   } else if (unary.keeps == Keeps::kInput) {
     reads.push_back(node.input(0));

@@ -94,11 +94,10 @@ void backward_instance(BackwardBuilder& b) {
   const NodeView& node = b.node();
   const Tensor gradient = b.output_gradient();
   const Tensor& x = node.input(kX);
-  BackwardBuilder::Kernel kernel{
-      .name = "instance_norm.backward",
-      .reads = {gradient, x, b.saved("mean"), b.saved("invstd")},
-      .work = work_on(OperatorClass::kNormalization, flops_per(12, x), {gradient, x, gradient, x},
-                      {})};
+  BackwardBuilder::Kernel kernel{.name = "instance_norm.backward",
+                                 .reads = {gradient, x, b.saved("mean"), b.saved("invstd")},
+                                 .work = work_on(OperatorClass::kNormalization, flops_per(12, x),
+                                                 {gradient, x, gradient, x}, {})};
   if (node.has_input(kWeight)) kernel.reads.push_back(b.saved("repeated_weight"));
   if (b.needs_gradient(kX)) {
     kernel.creates.push_back(create_dense(b, "input_gradient", x));
@@ -135,7 +134,8 @@ constexpr OperatorFamily kFamilies[] = {
      .save = save,
      .backward = backward},
     {.name = "instance_norm",
-     .summary = "normalises each channel of each sample; keeps input, statistics and weight n times",
+     .summary =
+         "normalises each channel of each sample; keeps input, statistics and weight n times",
      .infer = infer,
      .forward = forward_instance,
      .save = save_instance,

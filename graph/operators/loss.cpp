@@ -84,12 +84,12 @@ void backward_smoothing(BackwardBuilder& b) {
   Work work = work_on(OperatorClass::kElementwise, flops_per(4, rows),
                       {b.output_gradient(), rows, rows}, {rows, rows, rows});
   work.launches = 5;
-  b.launch({.name = "smoothing_loss.backward",
-            .reads = {b.output_gradient(), b.saved("ignored"), b.saved("selected"),
-                      b.saved("sums")},
-            .creates = {rows},
-            .work = work,
-            .workspace = rows.bytes()});
+  b.launch(
+      {.name = "smoothing_loss.backward",
+       .reads = {b.output_gradient(), b.saved("ignored"), b.saved("selected"), b.saved("sums")},
+       .creates = {rows},
+       .work = work,
+       .workspace = rows.bytes()});
   Tensor expanded = rows;
   expanded.shape = x.shape;
   expanded.strides = x.shape;

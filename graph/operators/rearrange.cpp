@@ -64,9 +64,8 @@ void infer_pixel_shuffle(Inference& inference) {
 void infer_pixel_unshuffle(Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::int64_t r = inference.attributes().integer("factor", 2);
-  inference.require(
-      x.shape.rank() >= 3 && r >= 1 && x.shape[-2] % r == 0 && x.shape[-1] % r == 0,
-      fmt::format("height or width is not a multiple of {}", r));
+  inference.require(x.shape.rank() >= 3 && r >= 1 && x.shape[-2] % r == 0 && x.shape[-1] % r == 0,
+                    fmt::format("height or width is not a multiple of {}", r));
   Shape shape = x.shape;
   shape[-3] *= r * r;
   shape[-2] /= r;

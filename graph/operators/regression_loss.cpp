@@ -73,7 +73,8 @@ ForwardKernel forward_logits(const NodeView& node) {
 }
 
 constexpr OperatorFamily loss(std::string_view name, std::string_view summary,
-                              void (*infer)(Inference&), ForwardKernel (*forward)(const NodeView&)) {
+                              void (*infer)(Inference&),
+                              ForwardKernel (*forward)(const NodeView&)) {
   return {.name = name,
           .summary = summary,
           .infer = infer,

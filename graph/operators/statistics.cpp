@@ -104,8 +104,8 @@ void save_positions(SavedSet& saved) {
 void backward_extremum(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = b.create_like("input_gradient", b.node().input(0));
-  Work work = work_on(OperatorClass::kMemset, Flops(0), {gradient, b.node().output(1)},
-                      {result, gradient});
+  Work work =
+      work_on(OperatorClass::kMemset, Flops(0), {gradient, b.node().output(1)}, {result, gradient});
   work.launches = 2;
   b.launch({.name = "max.backward",
             .reads = {gradient, b.node().output(1)},

@@ -23,8 +23,8 @@ void require_spatial(const Inference& inference, const Tensor& x, int axes) {
 }
 
 Strides channel_order(const Shape& shape, const Tensor& input) {
-  const bool channels_last = shape.rank() >= 4 && input.shape[1] > 1 && input.strides[1] == 1 &&
-                             !input.is_contiguous();
+  const bool channels_last =
+      shape.rank() >= 4 && input.shape[1] > 1 && input.strides[1] == 1 && !input.is_contiguous();
   if (!channels_last) return contiguous_strides(shape);
   Strides order = contiguous_strides(shape);
   order[1] = 1;
