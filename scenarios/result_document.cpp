@@ -69,8 +69,11 @@ Json peak_of(const PeakReport& peak) {
 Json memory_of(const PointResult& point) {
   const RunResult& run = point.run;
   Json phase_peaks = Json::object();
+  Json phase_live = Json::object();
   for (std::size_t p = 0; p < kPhases; ++p) {
-    phase_peaks[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
+    phase_peaks[std::string(name_of(static_cast<Phase>(p)))] =
+        run.phase_live_without_workspace[p].bytes;
+    phase_live[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
   }
   return {{"capacity", point.capacity.count},
           {"parameters", point.parameters.count},
@@ -86,7 +89,9 @@ Json memory_of(const PointResult& point) {
           {"smallest_capacity", point.smallest_capacity},
           {"peak_without_workspace", run.live_without_workspace.bytes},
           {"peak", peak_of(point.peak)},
+          {"phase_of_peak_without_workspace", name_of(point.phase_without_workspace)},
           {"phase_peaks", std::move(phase_peaks)},
+          {"phase_peaks_live", std::move(phase_live)},
           {"allocator",
            {{"kind", name_of(point.allocator)},
             {"retries", run.retries},

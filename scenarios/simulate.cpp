@@ -295,6 +295,11 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
   MemoryTimeline timeline = memory_timeline(compiled.program, scratch);
   point.peak = Reporter(model, compiled, scratch)
                    .peak(point.run.live, options.largest_tensors, timeline.last_step_begin);
+  const std::uint32_t without_workspace = point.run.live_without_workspace.instruction;
+  if (without_workspace != kNoInstruction) {
+    const Position at = compiled.program.position[without_workspace];
+    point.phase_without_workspace = compiled.program.slot[at.index()].phase;
+  }
   if (options.smallest_capacity) {
     if (point.status == PointStatus::kFits && squeezed) {
       Scratch other;

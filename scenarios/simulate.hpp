@@ -73,6 +73,7 @@ struct PointResult {
 
   RunResult run;
   PeakReport peak;
+  Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
   std::vector<Failure> failure;  // none or one
   double samples_per_second = 0;

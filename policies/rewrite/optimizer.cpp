@@ -192,7 +192,10 @@ void OptimizerStep::add_loop() {
     if (slot.of('p').valid()) touches.push_back({slot.of('p'), Access::kOverwrite});
     const Bytes bytes(slot.trained->elements * size_of(slot.weights));
     const bool converts = precision_.master_weights && !slot.of('c').valid();
-    const Bytes workspace = bytes * (temporaries.inside + (converts ? 1 : 0)) + temporaries.scalars;
+    for (int k = 0; k < temporaries.inside + (converts ? 1 : 0); ++k) {
+      touches.push_back(
+          {add_storage(slot, "temporary", bytes, Role::kTemporary), Access::kCreate});
+    }
     StorageId variable;
     if (temporaries.outlives) {
       variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
@@ -200,7 +203,7 @@ void OptimizerStep::add_loop() {
     }
     const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
     const OperatorId id =
-        add_operator("update", slot.trained->layer, touches, workspace, loop_work(slot));
+        add_operator("update", slot.trained->layer, touches, temporaries.scalars, loop_work(slot));
     if (rules_.holds && last_variable.valid()) {
       graph_.holds.push_back({last_variable, before, id, HoldKind::kLocal});
     }

@@ -86,6 +86,7 @@ class Engine {
   }
   void record(BlockId block, int sign);
   void note_peaks();
+  void raise(Peak& peak, std::int64_t bytes) const;
   void note_phase_peak();
   [[nodiscard]] const Slot& slot(std::uint32_t i) const {
     return program_.slot[program_.position[i].index()];
@@ -217,9 +218,6 @@ void Engine<A>::note_peaks() {
   result_.most_reserved = std::max(result_.most_reserved, allocator_.reserved());
   const Slot& at = slot(pc_);
   if (!at.last_step) return;
-  const auto raise = [&](Peak& peak, std::int64_t bytes) {
-    if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
-  };
   raise(result_.live, live_);
   raise(result_.live_without_workspace, live_ - workspace_);
   raise(result_.allocated, allocator_.active());
@@ -227,12 +225,20 @@ void Engine<A>::note_peaks() {
   note_phase_peak();
 }
 
-// A phase that allocates nothing still runs beside everything that is live.
+template <class A>
+void Engine<A>::raise(Peak& peak, std::int64_t bytes) const {
+  if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
+}
+
+// A phase that allocates nothing still runs beside everything that is live; what its first free
+// returns, it found there.
 template <class A>
 void Engine<A>::note_phase_peak() {
   const Slot& at = slot(pc_);
-  Peak& peak = result_.phase_live[static_cast<std::size_t>(at.phase)];
-  if (at.last_step && live_ > peak.bytes) peak = {live_, pc_, scratch_.events.size()};
+  if (!at.last_step) return;
+  const auto phase = static_cast<std::size_t>(at.phase);
+  raise(result_.phase_live[phase], live_);
+  raise(result_.phase_live_without_workspace[phase], live_ - workspace_);
 }
 
 template <class A>
@@ -307,6 +313,7 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     }
   }
   if (b.tier == Tier::kDevice) {
+    note_phase_peak();
     change_live(block, -1);
   }
   std::array<std::uint32_t, kStreams> events{};

@@ -56,6 +56,7 @@ struct RunResult {
   Peak allocated;
   Peak reserved;
   std::array<Peak, kPhases> phase_live;
+  std::array<Peak, kPhases> phase_live_without_workspace;
   Peak host;
   std::int64_t most_live = 0;  // of all steps
   std::int64_t most_reserved = 0;
