@@ -227,15 +227,28 @@ Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
   return sum;
 }
 
+// Whether another input waits for the same gradient. Views of one storage, as cat's backward makes
+// them, are tensors of their own.
+bool GradientTape::is_shared(TensorId parameter) const {
+  const Tensor& gradient = *pending_[parameter];
+  if (references_[gradient.storage] == 1) return false;
+  for (TensorId other : ids_of(pending_)) {
+    if (other != parameter && pending_[other] && pending_[other]->storage == gradient.storage &&
+        pending_[other]->shape == gradient.shape) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it and
-// it lies in memory as the parameter does.
+// it lies in memory as the parameter does; a view keeps its whole storage.
 void GradientTape::accumulate_leaf(TensorId parameter) {
   const Tensor gradient = *pending_[parameter];
   const Tensor& leaf = graph_.tensors[parameter];
   const DType wanted = options_.gradient_dtype.value_or(leaf.dtype);
-  const bool stolen = references_[gradient.storage] == 1 && gradient.dtype == wanted &&
+  const bool stolen = !is_shared(parameter) && gradient.dtype == wanted &&
                       gradient.is_contiguous() &&
-                      training_.storages[gradient.storage].bytes == gradient.bytes() &&
                       training_.storages[gradient.storage].role == Role::kActivationGradient;
   Tensor kept = gradient;
   if (!stolen) {

@@ -33,6 +33,7 @@ class GradientTape {
   void release_output_gradients(NodeId id);
   void deliver(TensorId target, const Tensor& gradient);
   [[nodiscard]] Tensor add_gradients(const Tensor& old, const Tensor& added);
+  [[nodiscard]] bool is_shared(TensorId parameter) const;
   void accumulate_leaf(TensorId parameter);
   void hold_node(NodeId id, OperatorId last);
   void emit_ends();

@@ -47,6 +47,8 @@ class ModelBuilder {
     std::vector<TensorId> locals_;
   };
   [[nodiscard]] Scope scope(std::string_view module);
+  // A function frame that is no module of its own: it only holds variables.
+  [[nodiscard]] Scope frame() { return {*this, layer_}; }
   [[nodiscard]] Scope block(std::string_view module);
 
   // Roots. Names are prefixed by the scope: "h.3.attn.c_attn.weight".

@@ -93,8 +93,13 @@ Graph build_mobilenet(const MobilenetConfig& config, const std::string& name,
   x = conv_norm_relu6(b, fmt::format("features.{}", module), x,
                       channels_for(kLast * std::max(1.0, config.width)), {.kernel = 1});
   x = b.flatten(b.global_avg_pool2d(x), 1);
-  x = b.dropout(x, options.dropout.value_or(config.dropout));
-  add_image_loss(b, b.linear("classifier.1", x, config.classes), options);
+  {
+    auto classifier = b.scope("classifier");
+    classifier.local(x);
+    x = b.dropout(x, options.dropout.value_or(config.dropout));
+    x = b.linear("1", x, config.classes);
+  }
+  add_image_loss(b, x, options);
   return checked(b.finish());
 }
 

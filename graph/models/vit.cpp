@@ -57,17 +57,19 @@ class VitBuilder {
                             .vocab = config_.classes});
     const TensorId images =
         b.input("images", {batch, config_.channels, side, side}, options_.dtype);
+    const bool torchvision = config_.code == VitCode::kTorchvision;
+    const auto add_positions = [&] {
+      return b.parameter(names_.positions, {1, patches + 1, config_.width});
+    };
+    // The order of model.parameters(): torchvision's positions belong to the encoder.
     const TensorId token = b.parameter(names_.token, {1, 1, config_.width});
-    const TensorId positions = b.parameter(names_.positions, {1, patches + 1, config_.width});
+    TensorId positions = torchvision ? TensorId() : add_positions();
     TensorId x = b.conv2d(names_.patches, images, config_.width,
                           {.kernel = config_.patch, .stride = config_.patch});
+    if (torchvision) positions = add_positions();
     // flatten(2).transpose(1, 2), class token in front
     x = b.transpose(b.view(x, {batch, config_.width, patches}), 1, 2);
-    x = b.cat({b.expand(token, {batch, 1, config_.width}), x}, 1);
-    x = b.dropout(b.add_tensors(x, positions), dropout());
-    for (std::int64_t i = 0; i < config_.layers; ++i)
-      x = block(i, x);
-    x = b.layer_norm(names_.norm, x);
+    x = encoder(b.cat({b.expand(token, {batch, 1, config_.width}), x}, 1), positions);
     x = b.add(
         "narrow", {x},
         {{"axis", std::int64_t{1}}, {"length", std::int64_t{1}}, {"drop_axis", std::int64_t{1}}});
@@ -80,6 +82,17 @@ class VitBuilder {
   }
 
  private:
+  // torchvision's caller keeps the encoder's input, x, until the encoder has returned.
+  TensorId encoder(TensorId x, TensorId positions) {
+    ModelBuilder& b = builder_;
+    auto frame = b.frame();
+    if (config_.code == VitCode::kTorchvision) frame.local(x);
+    x = b.dropout(b.add_tensors(x, positions), dropout());
+    for (std::int64_t i = 0; i < config_.layers; ++i)
+      x = block(i, x);
+    return b.layer_norm(names_.norm, x);
+  }
+
   // Hugging Face's model refuses images of another size than its positions; torchvision's is built
   // for the size.
   [[nodiscard]] std::int64_t image_side() const {
