@@ -7,7 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/eviction/lru.hpp"
-#include "policies/residency/checkpoint_every.hpp"
+#include "policies/residency/checkpoint.hpp"
 #include "policies/residency/offload_activations.hpp"
 #include "policies/sequence/revolve.hpp"
 
@@ -16,6 +16,8 @@ namespace tidemark {
 PolicyRegistry::PolicyRegistry()
     : entries_{
           checkpoint_every_entry(),
+          checkpoint_entry(),
+          checkpoint_sequential_entry(),
           offload_activations_entry(),
           revolve_entry(),
           eviction_entry(),

@@ -131,7 +131,7 @@ Bytes saved_by_forward(const TrainingGraph& graph, const ProgramOrder& order, co
     if (storage.initial || storage.persistent || gap.from > end) continue;
     // A variable that backward does not read, such as the loss, is not saved.
     const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
-    const bool read = !gap.dead && gap.to.valid() && gap.to > end;
+    const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;
     if ((held || read) && !std::holds_alternative<Offload>(decisions[id])) sum += storage.bytes;
   }
   return sum;

@@ -13,12 +13,10 @@ namespace tidemark {
 namespace {
 
 // Names of the format whose policies are still to be written; the registry goes first.
-constexpr std::array<std::string_view, 36> kPlanned{"adaptive_precision",
+constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
                                                     "belady",
                                                     "capuchin",
                                                     "checkmate_lp",
-                                                    "checkpoint",
-                                                    "checkpoint_sequential",
                                                     "chen_greedy",
                                                     "chen_sqrt",
                                                     "chunked_loss",

@@ -102,6 +102,11 @@ class Reporter {
   // The operator for which a block was allocated; invalid for memory that exists from the start.
   [[nodiscard]] IdVector<BlockId, std::uint32_t> births() const;
   [[nodiscard]] LayerId layer_of(BlockId block, OperatorId born) const;
+  // Memory without a storage belongs to a kernel, or to the code that checkpoints.
+  [[nodiscard]] std::string name_of_block(const Block& block) const {
+    if (block.storage.valid()) return graph_.storages[block.storage].name;
+    return block.role == Role::kWorkspace ? "workspace" : "random state";
+  }
 
   const TrainingGraph& graph_;
   const Compiled& compiled_;
@@ -148,12 +153,11 @@ PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration beg
     layers[layer] += b.bytes.count;
     if (report.largest.size() == largest) continue;
     const bool initial = b.storage.valid() && graph_.storages[b.storage].initial;
-    report.largest.push_back(
-        {.tensor = b.storage.valid() ? graph_.storages[b.storage].name : std::string("workspace"),
-         .bytes = b.bytes.count,
-         .role = b.role,
-         .op = initial ? std::string() : graph_.operators[op].name,
-         .layer = layer});
+    report.largest.push_back({.tensor = name_of_block(b),
+                              .bytes = b.bytes.count,
+                              .role = b.role,
+                              .op = initial ? std::string() : graph_.operators[op].name,
+                              .layer = layer});
   }
   report.by_layer.assign(layers.begin(), layers.end());
   std::stable_sort(report.by_layer.begin(), report.by_layer.end(),
@@ -176,9 +180,8 @@ Failure Reporter::failure(const RunResult& run) const {
   failure.requested = run.requested;
   if (!run.failed_block.valid()) return failure;
   const Block& block = compiled_.program.blocks[run.failed_block];
-  const std::string what = block.storage.valid()
-                               ? fmt::format("'{}'", graph_.storages[block.storage].name)
-                               : std::string("the workspace");
+  const std::string what = block.storage.valid() ? fmt::format("'{}'", name_of_block(block))
+                                                 : fmt::format("the {}", name_of_block(block));
   const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
   // Parameters, inputs and buffers are there before the first operator runs.
   if (block.storage.valid() && graph_.storages[block.storage].initial) {

@@ -1,5 +1,6 @@
 #include "graph/analysis/liveness.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace tidemark {
@@ -65,6 +66,13 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
   live.gaps.resize(first_gap.back());
 
   const HoldIndex holds(graph);
+  std::vector<const Kept*> kept;  // storages that frames keep, by end
+  for (const Kept& k : order.kept) {
+    if (k.storage.valid()) kept.push_back(&k);
+  }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Kept* a, const Kept* b) { return a->until < b->until; });
+  auto next_kept = kept.begin();
   IdVector<StorageId, GapId> current(graph.storages.size());  // the gap that is open
   IdVector<StorageId, int> variables(graph.storages.size(), 0);
   for (Position p : ids_of(order.at)) {
@@ -90,6 +98,10 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
     for (const Hold& hold : holds.ending_at(occurrence.op)) {
       if (hold.since.valid() && variables[hold.storage] > 0) --variables[hold.storage];
       if (current[hold.storage].valid()) live.gaps[current[hold.storage]].release = p;
+    }
+    for (; next_kept != kept.end() && (*next_kept)->until == p; ++next_kept) {
+      const GapId gap = current[(*next_kept)->storage];
+      if (gap.valid()) live.gaps[gap].release = p;
     }
   }
   for (StorageId s : ids_of(graph.storages)) {

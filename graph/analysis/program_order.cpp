@@ -47,13 +47,20 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   result.steps = order.steps;
   result.micro_batches = order.micro_batches;
   result.at.reserve(order.at.size() + extra);
+  IdVector<Position, Position> moved;  // where each position went
+  moved.reserve(order.at.size());
   auto next = repeats.begin();
   for (Position p : ids_of(order.at)) {
     for (; next != repeats.end() && next->before == p; ++next) {
       for (const Occurrence& occurrence : next->occurrences)
         result.at.push_back(occurrence);
     }
-    result.at.push_back(order.at[p]);
+    moved.push_back(result.at.push_back(order.at[p]));
+  }
+  result.kept = order.kept;
+  for (Kept& kept : result.kept) {
+    if (kept.since.valid()) kept.since = moved[kept.since];
+    kept.until = moved[kept.until];
   }
   return result;
 }

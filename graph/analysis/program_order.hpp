@@ -18,13 +18,25 @@ struct Occurrence {
   std::uint16_t step = 0;
   std::uint16_t micro_batch = 0;
   bool recompute = false;  // runs again what an earlier occurrence has run
+  // It runs inside saved-tensor hooks: what it reads is a variable of theirs, autograd saves
+  // nothing.
+  bool in_hooks = false;
   // Bit i: the operator's i-th touch creates a storage whose earlier copy is still wanted; this
   // occurrence writes a scratch block that is freed at once.
   std::uint32_t scratch = 0;
 };
 
+// Memory that code around the operators keeps: the frames of torch.utils.checkpoint.
+struct Kept {
+  StorageId storage;  // whose memory is kept; invalid: memory of its own, `bytes`
+  Bytes bytes;
+  Position since;  // memory of its own exists from before this operator
+  Position until;  // released when this operator has ended
+};
+
 struct ProgramOrder {
   IdVector<Position, Occurrence> at;
+  std::vector<Kept> kept;
   int steps = 0;
   int micro_batches = 0;
 };
@@ -39,7 +51,8 @@ struct Repeat {
   std::vector<Occurrence> occurrences;
 };
 
-// The order with all repeats inserted; repeats before the same position keep their order.
+// The order with all repeats inserted; repeats before the same position keep their order. Positions
+// of `order.kept` are those of the given order, and of the result afterwards.
 [[nodiscard]] ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repeats);
 
 }  // namespace tidemark

@@ -23,6 +23,7 @@ GradientTape::GradientTape(const Graph& graph, const FrameworkRules& rules,
   training_.storages = graph.storages;
   training_.layers = graph.layers;
   training_.blocks = graph.blocks;
+  training_.checkpoint = {.random_state = rules.checkpoint_random_state, .holds = rules.holds};
   training_.samples = graph.samples;
   training_.tokens = graph.tokens;
   training_.parameters = graph.parameter_count();

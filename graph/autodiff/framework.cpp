@@ -19,7 +19,8 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .optimizer_implementation = "foreach",
      .foreach_adam_temporaries = 1,
      .adam_step_bytes = Bytes(0),
-     .fused_adam_step_bytes = Bytes(4)},
+     .fused_adam_step_bytes = Bytes(4),
+     .checkpoint_random_state = Bytes(0)},
     {.name = "torch-1.13-cpu",
      .source = "measured on PyTorch 1.13.1, CPU kernels, to the byte",
      .cpu = true,
@@ -33,7 +34,8 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .optimizer_implementation = "loop",
      .foreach_adam_temporaries = 2,
      .adam_step_bytes = Bytes(4),
-     .fused_adam_step_bytes = Bytes(4)},
+     .fused_adam_step_bytes = Bytes(4),
+     .checkpoint_random_state = Bytes(5056)},
     {.name = "ideal",
      .source = "no framework: every value is freed right after its last touch",
      .cpu = false,
@@ -47,7 +49,8 @@ constexpr std::array<FrameworkRules, 3> kProfiles = {{
      .optimizer_implementation = "fused",
      .foreach_adam_temporaries = 0,
      .adam_step_bytes = Bytes(0),
-     .fused_adam_step_bytes = Bytes(0)},
+     .fused_adam_step_bytes = Bytes(0),
+     .checkpoint_random_state = Bytes(0)},
 }};
 
 }  // namespace

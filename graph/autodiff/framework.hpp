@@ -40,6 +40,9 @@ struct FrameworkRules {
   // kernel reads its counters, so they are on the device where those of the other forms are not.
   Bytes adam_step_bytes;
   Bytes fused_adam_step_bytes;
+  // Random state that torch.utils.checkpoint keeps per segment in the memory of the device. That of
+  // the CPU and of CUDA devices are both host tensors.
+  Bytes checkpoint_random_state;
 };
 
 // torch-2.4-cuda (default), torch-1.13-cpu, ideal.

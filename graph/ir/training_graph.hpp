@@ -76,6 +76,12 @@ struct TrainedParameter {
   LayerId layer;
 };
 
+// What the framework's checkpointing keeps beside the values of the graph.
+struct CheckpointRules {
+  Bytes random_state;  // on the device, per segment
+  bool holds = false;  // its frames keep their arguments until they return
+};
+
 struct TrainingGraph {
   std::string name;
   IdVector<StorageId, Storage> storages;
@@ -85,6 +91,7 @@ struct TrainingGraph {
   std::vector<Hold> holds;
   std::vector<TrainedParameter> trained;
   int blocks = 0;
+  CheckpointRules checkpoint;
   std::int64_t samples = 0;  // per micro-batch
   std::int64_t tokens = 0;
   std::int64_t parameters = 0;

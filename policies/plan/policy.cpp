@@ -1,5 +1,7 @@
 #include "policies/plan/policy.hpp"
 
+#include <algorithm>
+
 namespace tidemark {
 
 void ResidencyPolicy::plan_recompute(const PolicyContext& /*context*/,
@@ -7,26 +9,59 @@ void ResidencyPolicy::plan_recompute(const PolicyContext& /*context*/,
 void ResidencyPolicy::plan_movement(const PolicyContext& /*context*/,
                                     ResidencyPlan& /*plan*/) const {}
 
-std::vector<BlockRegion> forward_segments(const PolicyContext& context, int period) {
+std::vector<BlockRegion> block_segments(const PolicyContext& context, int period) {
   std::vector<BlockRegion> segments;
+  // Of the current micro-batch: where each segment stands in the list, by number.
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> index;
+  int step = 0;
+  int micro_batch = 0;
   for (Position p : ids_of(context.order.at)) {
     const Occurrence& occurrence = context.order.at[p];
-    if (occurrence.recompute || context.op_at(p).phase != Phase::kForward) continue;
+    const Phase phase = context.op_at(p).phase;
+    if (occurrence.recompute || phase == Phase::kOptimizer) continue;
     const int block = context.block_at(p);
     if (block == kNoBlock) continue;
-    const int first = block - block % period;
-    const bool same = !segments.empty() && segments.back().step == occurrence.step &&
-                      segments.back().micro_batch == occurrence.micro_batch &&
-                      segments.back().first_block == first;
-    if (!same) {
-      segments.push_back({.step = occurrence.step,
-                          .micro_batch = occurrence.micro_batch,
-                          .first_block = first,
-                          .last_block = first,
-                          .forward = {}});
+    if (occurrence.step != step || occurrence.micro_batch != micro_batch) {
+      step = occurrence.step;
+      micro_batch = occurrence.micro_batch;
+      std::fill(index.begin(), index.end(), kNone);
     }
-    segments.back().last_block = block;
-    segments.back().forward.push_back(p);
+    const auto number = static_cast<std::size_t>(block / period);
+    if (number >= index.size()) index.resize(number + 1, kNone);
+    std::size_t& at = index[number];
+    if (phase == Phase::kBackward) {
+      if (at != kNone) segments[at].backward.push_back(p);
+      continue;
+    }
+    if (at == kNone) {
+      at = segments.size();
+      segments.push_back({.step = step,
+                          .micro_batch = micro_batch,
+                          .first_block = block - block % period,
+                          .last_block = block,
+                          .forward = {},
+                          .backward = {},
+                          .loss_dropped = {}});
+    }
+    segments[at].last_block = std::max(segments[at].last_block, block);
+    segments[at].forward.push_back(p);
+  }
+  const auto micro_batches = static_cast<std::size_t>(context.order.micro_batches);
+  std::vector<Position> last_forward(static_cast<std::size_t>(context.order.steps) * micro_batches);
+  std::vector<Position> last(static_cast<std::size_t>(context.order.steps));
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    last[occurrence.step] = p;
+    if (!occurrence.recompute && context.op_at(p).phase == Phase::kForward) {
+      last_forward[occurrence.step * micro_batches + occurrence.micro_batch] = p;
+    }
+  }
+  for (BlockRegion& segment : segments) {
+    const std::size_t next = static_cast<std::size_t>(segment.micro_batch) + 1;
+    const auto step_index = static_cast<std::size_t>(segment.step);
+    segment.loss_dropped =
+        next < micro_batches ? last_forward[step_index * micro_batches + next] : last[step_index];
   }
   return segments;
 }

@@ -56,10 +56,14 @@ struct BlockRegion {
   int first_block = 0;  // of the segment
   int last_block = 0;
   std::vector<Position> forward;
+  std::vector<Position> backward;
+  // Where the training loop drops this micro-batch's loss, and with it the graph: when the next one
+  // has computed its own, or at the end of the step.
+  Position loss_dropped;
 };
 
-// The forward positions of every `period` consecutive blocks, by step, micro-batch and segment.
+// The positions of every `period` consecutive blocks, by step, micro-batch and segment.
 // Positions that already repeat others are left out.
-[[nodiscard]] std::vector<BlockRegion> forward_segments(const PolicyContext& context, int period);
+[[nodiscard]] std::vector<BlockRegion> block_segments(const PolicyContext& context, int period);
 
 }  // namespace tidemark

@@ -45,6 +45,9 @@ using Decision = std::variant<std::monostate, Recompute, Offload, Pin>;
 // What is run again, in order. Operators that write persistent memory may not be listed.
 struct RecomputeGroup {
   std::vector<Position> recipe;
+  // What the code around the recipe keeps, in positions of the order that was planned on.
+  std::vector<Kept> kept;
+  bool in_hooks = false;  // see Occurrence
 };
 
 // What became of a policy's decisions; an entry of `policies` in the result document.

@@ -97,7 +97,7 @@ class Revolve final : public SequencePolicy {
     const std::vector<std::vector<int>> repeats =
         revolve_repeats(blocks, std::min(wanted, blocks - 1));
     std::vector<Repeat> inserted;
-    const std::vector<BlockRegion> forward = forward_segments(context, 1);
+    const std::vector<BlockRegion> forward = block_segments(context, 1);
     for (std::size_t first = 0; first < forward.size(); first += static_cast<std::size_t>(blocks)) {
       const std::vector<Position> begins =
           backward_begins(context, forward[first].step, forward[first].micro_batch);

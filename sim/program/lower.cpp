@@ -64,6 +64,7 @@ class Lowering {
 
   void index_gaps();
   void assign_roles();
+  void index_kept();
   void emit_position(Position p);
   void emit_operator(Position p);
   void copy_out(Position p, GapId gap);
@@ -90,6 +91,11 @@ class Lowering {
   GapsAt releases_;
   GapsAt fetches_;
   GapsAt waits_;
+  std::vector<std::uint32_t> kept_begins_;  // memory of frames, by `since` and by `until`
+  std::vector<std::uint32_t> kept_ends_;
+  std::vector<BlockId> kept_blocks_;
+  std::size_t next_begin_ = 0;
+  std::size_t next_end_ = 0;
   // known_[a][b]: the latest instruction of stream b that stream a has waited for.
   std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
   std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
@@ -307,7 +313,28 @@ void Lowering::emit_operator(Position p) {
     free_block(block, p);
 }
 
+// Memory that frames keep beside storages.
+void Lowering::index_kept() {
+  for (std::uint32_t k = 0; k < order_.kept.size(); ++k) {
+    if (!order_.kept[k].storage.valid()) kept_begins_.push_back(k);
+  }
+  kept_ends_ = kept_begins_;
+  kept_blocks_.resize(order_.kept.size());
+  const auto by = [&](Position Kept::*at) {
+    return [this, at](std::uint32_t a, std::uint32_t b) {
+      return order_.kept[a].*at < order_.kept[b].*at;
+    };
+  };
+  std::stable_sort(kept_begins_.begin(), kept_begins_.end(), by(&Kept::since));
+  std::stable_sort(kept_ends_.begin(), kept_ends_.end(), by(&Kept::until));
+}
+
 void Lowering::emit_position(Position p) {
+  for (; next_begin_ < kept_begins_.size(); ++next_begin_) {
+    const std::uint32_t k = kept_begins_[next_begin_];
+    if (order_.kept[k].since != p) break;
+    kept_blocks_[k] = allocate(order_.kept[k].bytes, {}, Role::kTemporary, Tier::kDevice, p);
+  }
   for (GapId gap : waits_.at(p))
     wait_for_copy(p, gap);
   for (GapId gap : fetches_.at(p))
@@ -315,10 +342,15 @@ void Lowering::emit_position(Position p) {
   emit_operator(p);
   for (GapId gap : releases_.at(p))
     release(p, gap);
+  for (; next_end_ < kept_ends_.size() && order_.kept[kept_ends_[next_end_]].until == p;
+       ++next_end_) {
+    free_block(kept_blocks_[kept_ends_[next_end_]], p);
+  }
 }
 
 StepProgram Lowering::run() {
   index_gaps();
+  index_kept();
   const std::size_t estimate = order_.at.size() * 4 + graph_.storages.size();
   program_.opcode.reserve(estimate);
   program_.stream.reserve(estimate);

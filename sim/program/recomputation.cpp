@@ -95,6 +95,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
   if (plan.groups().empty()) return order;
 
   const WriteHistory history(graph, order);
+  ProgramOrder kept = order;
   std::vector<Repeat> repeats;
   IdVector<StorageId, char> in_recipe(graph.storages.size(), 0);
   for (GroupId id : ids_of(plan.groups())) {
@@ -118,6 +119,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     for (Position p : recipe.recipe) {
       Occurrence again = order.at[p];
       again.recompute = true;
+      again.in_hooks = recipe.in_hooks;
       again.scratch =
           scratch_mask(graph, live, plan.decisions(), p, again.op, group.before, in_recipe);
       repeat.occurrences.push_back(again);
@@ -130,8 +132,9 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
       outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
     }
     repeats.push_back(std::move(repeat));
+    kept.kept.insert(kept.kept.end(), recipe.kept.begin(), recipe.kept.end());
   }
-  return insert_repeats(order, std::move(repeats));
+  return insert_repeats(kept, std::move(repeats));
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "policies/registry.hpp"
-#include "policies/residency/checkpoint_every.hpp"
+#include "policies/residency/checkpoint.hpp"
 
 namespace {
 
@@ -18,7 +18,7 @@ class KeepFirstBlocks final : public ResidencyPolicy {
   [[nodiscard]] std::string_view name() const override { return "keep_first_blocks"; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    for (const BlockRegion& block : forward_segments(context, 1)) {
+    for (const BlockRegion& block : block_segments(context, 1)) {
       if (block.first_block >= keep_) recompute_segment(context, block, plan);
     }
   }

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "policies/plan/policy.hpp"
-#include "policies/residency/checkpoint_every.hpp"
+#include "policies/residency/checkpoint.hpp"
 #include "policies/sequence/revolve.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
@@ -76,7 +76,7 @@ Lowered random_program(Rng& rng) {
     ResidencyPlan plan(live);
     plan.begin_policy(0, "checkpoint");
     const PolicyContext context{l.graph, l.plain, live, costs.device, device};
-    for (const BlockRegion& segment : forward_segments(context, pick(rng, 1, 3))) {
+    for (const BlockRegion& segment : block_segments(context, pick(rng, 1, 3))) {
       if (pick(rng, 0, 3) > 0) recompute_segment(context, segment, plan);
     }
     l.order = insert_recomputation(l.graph, l.plain, live, plan);

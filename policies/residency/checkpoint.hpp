@@ -1,0 +1,32 @@
+// Checkpointing of repeated blocks, as torch.utils.checkpoint does it.
+#pragma once
+
+#include <cstdint>
+
+#include "policies/plan/policy.hpp"
+#include "policies/registry.hpp"
+
+namespace tidemark {
+
+// How PyTorch runs a segment again, and what its code keeps meanwhile
+// (torch/utils/checkpoint.py, use_reentrant).
+enum class CheckpointCode : std::uint8_t {
+  // An autograd function whose backward calls backward: until it returns it keeps the segment's
+  // input, the output that it computed again, and the gradient that it was given. Its random state
+  // lives as long as the graph: until the loss is dropped.
+  kReentrant,
+  // Saved-tensor hooks: the segment's input and random state are variables of the hooks, until the
+  // last of the segment's saved tensors has been used.
+  kHooks,
+};
+
+// Drops everything that the segment's forward makes and backward needs, and runs the whole segment
+// again before its first use in backward.
+void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
+                       ResidencyPlan& plan, CheckpointCode code = CheckpointCode::kReentrant);
+
+[[nodiscard]] const PolicyEntry& checkpoint_every_entry();
+[[nodiscard]] const PolicyEntry& checkpoint_entry();
+[[nodiscard]] const PolicyEntry& checkpoint_sequential_entry();
+
+}  // namespace tidemark
