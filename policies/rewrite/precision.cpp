@@ -198,8 +198,10 @@ void AutocastGraph::copy_node(NodeId id) {
   }
   if (policy != CastPolicy::kAsGiven) {
     const DType dtype = policy == CastPolicy::kLow ? low_ : DType::kFloat32;
-    for (TensorId& in : inputs)
-      in = cast(in, dtype, node.layer);
+    // WrapFunction_ calls F(cached_cast(args)...), and g++ evaluates arguments from the last to the
+    // first. So backward converts the gradient of a weight before that of its bias.
+    for (std::size_t i = inputs.size(); i-- > 0;)
+      inputs[i] = cast(inputs[i], dtype, node.layer);
   }
   node_[id] = new_.add_node(*node.family, inputs, std::move(attributes), node.layer);
   hold_converted_logits(node, node_[id]);
