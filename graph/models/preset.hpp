@@ -64,6 +64,7 @@ template <class Config>
 [[nodiscard]] std::vector<ModelPreset> llama_presets();
 [[nodiscard]] std::vector<ModelPreset> mlp_presets();
 [[nodiscard]] std::vector<ModelPreset> mobilenet_presets();
+[[nodiscard]] std::vector<ModelPreset> convnext_presets();
 [[nodiscard]] std::vector<ModelPreset> resnet_presets();
 [[nodiscard]] std::vector<ModelPreset> t5_presets();
 [[nodiscard]] std::vector<ModelPreset> torch_encoder_presets();
