@@ -23,7 +23,8 @@ GradientTape::GradientTape(const Graph& graph, const FrameworkRules& rules,
   training_.storages = graph.storages;
   training_.layers = graph.layers;
   training_.blocks = graph.blocks;
-  training_.checkpoint = {.random_state = rules.checkpoint_random_state, .holds = rules.holds};
+  training_.has_frames = rules.holds;
+  training_.checkpoint_random_state = rules.checkpoint_random_state;
   training_.samples = graph.samples;
   training_.tokens = graph.tokens;
   training_.parameters = graph.parameter_count();
@@ -314,7 +315,10 @@ void GradientTape::emit_ends() {
     const StorageId ones = training_.touches_of(root).front().storage;
     training_.holds.push_back({ones, root, training_.backward.back(), HoldKind::kLocal});
   }
-  if (graph_.loss.valid()) keep(graph_.loss, end);
+  if (graph_.loss.valid()) {
+    training_.loss = graph_.tensors[graph_.loss].storage;
+    keep(graph_.loss, end);
+  }
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
     keep(graph_.logits, training_.forward.back());

@@ -76,12 +76,6 @@ struct TrainedParameter {
   LayerId layer;
 };
 
-// What the framework's checkpointing keeps beside the values of the graph.
-struct CheckpointRules {
-  Bytes random_state;  // on the device, per segment
-  bool holds = false;  // its frames keep their arguments until they return
-};
-
 struct TrainingGraph {
   std::string name;
   IdVector<StorageId, Storage> storages;
@@ -90,8 +84,11 @@ struct TrainingGraph {
   IdVector<LayerId, Layer> layers;
   std::vector<Hold> holds;
   std::vector<TrainedParameter> trained;
+  StorageId loss;  // invalid in a cost graph
   int blocks = 0;
-  CheckpointRules checkpoint;
+  // Variables of the framework's code and of the training loop live until their frame returns.
+  bool has_frames = false;
+  Bytes checkpoint_random_state;  // on the device, per checkpointed segment
   std::int64_t samples = 0;  // per micro-batch
   std::int64_t tokens = 0;
   std::int64_t parameters = 0;

@@ -164,16 +164,15 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
   for (Position p : segment.forward) {
     if (!writes_persistent(context.graph, context.order.at[p].op)) group.recipe.push_back(p);
   }
-  const CheckpointRules& rules = context.graph.checkpoint;
   const bool reentrant = code == CheckpointCode::kReentrant;
   group.in_hooks = !reentrant;
-  if (rules.random_state > Bytes(0)) {
+  if (context.graph.checkpoint_random_state > Bytes(0)) {
     group.kept.push_back({.storage = {},
-                          .bytes = rules.random_state,
+                          .bytes = context.graph.checkpoint_random_state,
                           .since = segment.forward.front(),
                           .until = reentrant ? segment.loss_dropped : last_use});
   }
-  if (reentrant && rules.holds && !segment.backward.empty()) {
+  if (reentrant && context.graph.has_frames && !segment.backward.empty()) {
     keep_arguments(context, segment, forward, group);
   }
   const GroupId id = plan.add_group(std::move(group));

@@ -173,6 +173,49 @@ void AccumulatingBackward::build() {
   graph_.backward_accumulate = std::move(accumulate);
 }
 
+// (loss / k).backward(): the quotient lives until backward returns, the loss until the micro-batch
+// is over; the first gradient is that of the quotient.
+void divide_loss(TrainingGraph& graph) {
+  if (!graph.loss.valid() || graph.backward.empty()) return;
+  const OperatorId root = graph.backward.front();
+  const StorageId ones = graph.touches_of(root).front().storage;
+  const Bytes bytes = graph.storages[ones].bytes;
+  const auto scalar = [&](std::string_view name, Role role) {
+    Storage storage{.bytes = bytes, .role = role};
+    storage.name = name;
+    return graph.storages.push_back(std::move(storage));
+  };
+  const StorageId quotient = scalar("loss_per_micro_batch", Role::kTemporary);
+  const StorageId gradient = scalar("loss_gradient", Role::kActivationGradient);
+  for (OperatorId id : graph.backward) {
+    const Operator& op = graph.operators[id];
+    for (std::size_t t = op.first_touch; t < op.first_touch + op.touch_count; ++t) {
+      Touch& touch = graph.touches[t];
+      if (touch.storage == ones && touch.access == Access::kRead) touch.storage = gradient;
+    }
+  }
+  const auto divide = [&](std::string_view name, Phase phase, StorageId from, StorageId to) {
+    Operator op{.phase = phase,
+                .work = {.op_class = OperatorClass::kElementwise,
+                         .flops = Flops(1),
+                         .read = bytes,
+                         .written = bytes}};
+    op.name = name;
+    return graph.add_operator(std::move(op),
+                              std::array{Touch{from, Access::kRead}, Touch{to, Access::kCreate}});
+  };
+  const OperatorId forward = divide("divide_loss", Phase::kForward, graph.loss, quotient);
+  const OperatorId backward = divide("divide_loss.backward", Phase::kBackward, ones, gradient);
+  graph.forward.push_back(forward);
+  graph.backward.insert(graph.backward.begin() + 1, backward);
+  const OperatorId last = graph.backward.back();
+  for (Hold& hold : graph.holds) {
+    if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;
+    if (hold.storage == ones && hold.kind == HoldKind::kSaved) hold.storage = gradient;
+  }
+  if (graph.has_frames) graph.holds.push_back({quotient, forward, last, HoldKind::kLocal});
+}
+
 // zero_grad(set_to_none=False): one fill per parameter, and nothing drops .grad any more.
 void keep_gradients(TrainingGraph& graph) {
   graph.gradients_persist = true;
@@ -209,6 +252,7 @@ ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules) 
 void Accumulate::apply(TrainingGraph& graph) const {
   graph.micro_batches = micro_batches_;
   if (graph.trained.empty()) return;
+  if (micro_batches_ > 1) divide_loss(graph);
   if (zero_grad_ == ZeroGrad::kZero) keep_gradients(graph);
   if (micro_batches_ > 1 || graph.gradients_persist) AccumulatingBackward(graph).build();
 }
