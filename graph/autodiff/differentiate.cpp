@@ -297,6 +297,7 @@ void GradientTape::emit_ends() {
   for (const TrainedParameter& p : training_.trained) {
     training_.holds.push_back({p.gradient, OperatorId(), zero_grad, HoldKind::kLocal});
   }
+  if (graph_.loss.valid()) training_.loss = graph_.tensors[graph_.loss].storage;
   if (!rules_.holds) return;
   const auto keep = [&](TensorId tensor, OperatorId until) {
     const StorageId storage = graph_.tensors[tensor].storage;
@@ -315,10 +316,7 @@ void GradientTape::emit_ends() {
     const StorageId ones = training_.touches_of(root).front().storage;
     training_.holds.push_back({ones, root, training_.backward.back(), HoldKind::kLocal});
   }
-  if (graph_.loss.valid()) {
-    training_.loss = graph_.tensors[graph_.loss].storage;
-    keep(graph_.loss, end);
-  }
+  if (graph_.loss.valid()) keep(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
     keep(graph_.logits, training_.forward.back());

@@ -311,7 +311,8 @@ report: {dir: out, formats: [json]}
           "available: csv, json");
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'zero' is planned but not available: it comes with a "
-          "later version of Tidemark; available: checkpoint_every, offload_activations, revolve, "
+          "later version of Tidemark; available: checkpoint_every, checkpoint, "
+          "checkpoint_sequential, offload_activations, revolve, "
           "eviction");
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");
@@ -335,6 +336,8 @@ report: {dir: out, formats: [json]}
           "'checkpoint_every'?");
     CHECK(refusal_with("policies: [magic]\n") ==
           "s.yaml:3:12: policies[0]: there is no policy 'magic'; available: checkpoint_every, "
+          "checkpoint, "
+          "checkpoint_sequential, "
           "offload_activations, revolve, eviction");
     CHECK(refusal_with("policies: revolve\n") ==
           "s.yaml:3:11: policies: expected a list of policies, found 'revolve'; begin each policy "

@@ -237,7 +237,7 @@ TEST_SUITE("unit") {
     REQUIRE(graph.optimizer_first.size() == 4);
     CHECK(graph.operators[graph.optimizer[0]].name == "adam.update");
     CHECK(graph.operators[graph.optimizer[0]].phase == Phase::kOptimizer);
-    CHECK(graph.operators[graph.optimizer[3]].workspace.count == kMi + 12);
+    CHECK(graph.operators[graph.optimizer[3]].workspace.count == 12);
     // Root, division and addition of epsilon are kernels of their own.
     CHECK(graph.operators[graph.optimizer[0]].work.launches == 8);
     CHECK(graph.operators[graph.optimizer_first[0]].work.launches == 3);

@@ -1,0 +1,19 @@
+// Recordings and benchmarks that are not part of the repository: $TIDEMARK_SHARED, by default the
+// folder `shared` beside the checkout. Tests that need them say so and are skipped without.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace tidemark {
+
+inline std::filesystem::path shared_path(std::string_view below) {
+  const char* given = std::getenv("TIDEMARK_SHARED");
+  const std::filesystem::path root =
+      given != nullptr ? std::filesystem::path(given)
+                       : std::filesystem::path(TIDEMARK_SOURCE_DIR) / ".." / "shared";
+  return root / below;
+}
+
+}  // namespace tidemark
