@@ -34,6 +34,11 @@ inline ProbeGraph graph_of(const OperatorProbe& probe) {
   Arguments arguments(probe.dtype);
   arguments.builder.set_output(probe.build(arguments));
   ProbeGraph built{.graph = arguments.builder.finish(), .names = arguments.names};
+  for (TensorId id : built.graph.parameters) {  // of modules, by their names inside the module
+    const std::string& name = built.graph.storages[built.graph.tensors[id].storage].name;
+    const std::size_t dot = name.find('.');
+    if (dot != std::string::npos) built.names.emplace_back(name.substr(dot + 1), id);
+  }
   for (TensorId id : arguments.retyped) {
     built.graph.tensors[id].requires_grad = true;
     built.graph.storages[built.graph.tensors[id].storage].role = Role::kParameter;
@@ -65,9 +70,9 @@ class OperatorMeter {
     std::set<StorageId> kept;
     for (NodeId id : ids_of(built_.graph.nodes)) {
       const Node& node = built_.graph.nodes[id];
-      const bool recorded = std::any_of(
-          node.outputs.begin(), node.outputs.end(),
-          [&](TensorId out) { return built_.graph.tensors[out].requires_grad; });
+      const bool recorded =
+          std::any_of(node.outputs.begin(), node.outputs.end(),
+                      [&](TensorId out) { return built_.graph.tensors[out].requires_grad; });
       if (!recorded) continue;
       const NodeView view(built_.graph, id, rules_);
       SavedSet set(view);
@@ -83,8 +88,8 @@ class OperatorMeter {
     figures_.saves_output = kept.count(output_) > 0 && !training_.storages[output_].initial;
     for (StorageId id : ids_of(training_.storages)) {
       const Storage& storage = training_.storages[id];
-      const bool extra = id.index() >= built_.graph.storages.size() &&
-                         storage.role == Role::kSavedActivation;
+      const bool extra =
+          id.index() >= built_.graph.storages.size() && storage.role == Role::kSavedActivation;
       const bool intermediate = kept.count(id) > 0 && id != output_ && !storage.initial;
       if (extra || intermediate) figures_.saved += storage.bytes.count;
     }
@@ -112,7 +117,8 @@ class OperatorMeter {
       const Operator& op = training_.operators[part[i]];
       if (op.name == "root_gradient") {
         root_ = training_.touches_of(part[i]).front().storage;
-        continue;
+        // loss.backward() makes the gradient of a scalar itself.
+        if (built_.graph.tensors[built_.graph.logits].shape.rank() > 0) continue;
       }
       for (const Touch& touch : training_.touches_of(part[i])) {
         if (touch.access != Access::kCreate) continue;

@@ -23,7 +23,9 @@ TensorId transposed_product(Arguments& a, Shape shape) {
 
 TensorId convolution(Arguments& a, TensorId input, Shape weight, bool bias,
                      Attributes attributes = {}) {
-  const std::string family = weight.rank() == 3 ? "conv1d" : weight.rank() == 5 ? "conv3d" : "conv2d";
+  const std::string family = weight.rank() == 3   ? "conv1d"
+                             : weight.rank() == 5 ? "conv3d"
+                                                  : "conv2d";
   const TensorId filters = a.x(weight, "weight");
   const TensorId added = bias ? a.x({weight[0]}, "bias") : TensorId();
   return a.op(family, {input, filters, added}, std::move(attributes));
@@ -44,8 +46,10 @@ TensorId attention(Arguments& a, bool masked) {
   const TensorId v = a.x({2, 4, 32, 16}, "nl_v");
   const TensorId scaled = a.op("scale", {q}, {{"inside_operator", std::int64_t{1}}});
   TensorId scores = b.matmul(scaled, b.transpose(k, -2, -1));
+  auto scope = b.scope("attention");
   if (masked) {
     const TensorId mask = a.op("zeros", {}, {{"shape", axes({32, 32})}, {"dtype", "fp32"}});
+    scope.local(mask);
     scores = b.add_tensors(scores, mask, true);
   }
   scores = b.softmax(scores);
@@ -56,6 +60,22 @@ TensorId attention(Arguments& a, bool masked) {
 TensorId multihead(Arguments& a) {
   return torch_multihead_attention(a.builder, "mha", a.rows(),
                                    {.heads = 4, .dropout = 0, .kind = AttentionKind::kMath});
+}
+
+// One layer, four steps of two samples, 32 features and states; batch_first.
+OperatorProbe recurrent(std::string_view name, std::string_view family, std::int64_t gates,
+                        std::int64_t saved) {
+  return {name, saved, [=](Arguments& a) {
+            const TensorId input = a.x({2, 4, 32});
+            const Shape matrix{gates * 32, 32};
+            const Shape row{gates * 32};
+            const TensorId weight_ih = a.x(matrix, "weight_ih_l0");
+            const TensorId weight_hh = a.x(matrix, "weight_hh_l0");
+            const TensorId bias_ih = a.x(row, "bias_ih_l0");
+            const TensorId bias_hh = a.x(row, "bias_hh_l0");
+            return a.op(family, {input, weight_ih, weight_hh, bias_ih, bias_hh},
+                        {{"batch_first", std::int64_t{1}}});
+          }};
 }
 
 TensorId batch_norm(Arguments& a, bool affine, Shape shape) {
@@ -70,7 +90,10 @@ TensorId batch_norm(Arguments& a, bool affine, Shape shape) {
 std::vector<OperatorProbe> product_probes() {
   const Shape q{2, 4, 32, 16};
   return {
-      {"linear_2d", 0, [](Arguments& a) { return linear(a, a.x({128, 64})); }},
+      {"linear_2d", 0,
+       [](Arguments& a) {
+         return linear(a, a.x({128, 64}));
+       }},
       {"linear_3d", 0, [](Arguments& a) { return linear(a, a.rows()); }},
       {"linear_3d_nobias", 0, [](Arguments& a) { return linear(a, a.rows(), false); }},
       {"linear_3d_noncontig_input", 32768,
@@ -83,7 +106,10 @@ std::vector<OperatorProbe> product_probes() {
        }},
       {"matmul_4d_kT", 0, [=](Arguments& a) { return transposed_product(a, q); }},
       {"einsum_bhid_bhjd", 0, [=](Arguments& a) { return transposed_product(a, q); }},
-      {"bmm_transposed_view", 0, [](Arguments& a) { return transposed_product(a, {8, 32, 16}); }},
+      {"bmm_transposed_view", 0,
+       [](Arguments& a) {
+         return transposed_product(a, {8, 32, 16});
+       }},
       {"matmul_4d_headsplit", 2 * 16384,
        [](Arguments& a) {
          const TensorId left = heads(a, "nl_a");
@@ -110,7 +136,9 @@ std::vector<OperatorProbe> product_probes() {
       {"conv2d_3x3nobias", 0, [](Arguments& a) { return conv3x3(a, false, "stride", 1); }},
       {"conv2d_dil2", 0, [](Arguments& a) { return conv3x3(a, true, "dilation", 2); }},
       {"conv2d_1x1", 0,
-       [](Arguments& a) { return convolution(a, a.images(), {32, 16, 1, 1}, true); }},
+       [](Arguments& a) {
+         return convolution(a, a.images(), {32, 16, 1, 1}, true);
+       }},
       {"conv2d_dw3x3", 0,
        [](Arguments& a) {
          return convolution(a, a.images(), {16, 1, 3, 3}, false,
@@ -147,6 +175,12 @@ std::vector<OperatorProbe> product_probes() {
       {"sdpa_math_causal", 16384 + 3 * 32768, [](Arguments& a) { return attention(a, true); }},
       // Input copy, thirds q, k and v, q divided, the scores' softmax, what out_proj reads, sqrt.
       {"MultiheadAttention", 5 * 32768 + 65536 + 8, multihead},
+      // In units of a state, 256: input copy 4, h and c 4 each, gates 16, tanh(c) 4.
+      recurrent("LSTM_1layer_T4", "lstm", 4, 32 * 256),
+      // Input copy 4, h 4, gates 12, two clones and n 12.
+      recurrent("GRU_1layer_T4", "gru", 3, 32 * 256),
+      // Input copy 4, h 5 with the first.
+      recurrent("RNN_tanh_T4", "rnn", 1, 9 * 256),
       {"MultiheadAttention_weights", 5 * 32768 + 65536 + 8, multihead},
   };
 }
@@ -155,9 +189,13 @@ std::vector<OperatorProbe> normalization_probes() {
   const Shape images{4, 16, 32, 32};
   return {
       {"batch_norm2d", 128, [=](Arguments& a) { return batch_norm(a, true, images); }},
-      {"batch_norm2d_affine_false", 128, [=](Arguments& a) { return batch_norm(a, false, images); }},
+      {"batch_norm2d_affine_false", 128,
+       [=](Arguments& a) { return batch_norm(a, false, images); }},
       {"batch_norm_bf16_in", 128,
-       [](Arguments& a) { return batch_norm(a, true, {4, 16, 8, 8}); }, DType::kBFloat16},
+       [](Arguments& a) {
+         return batch_norm(a, true, {4, 16, 8, 8});
+       },
+       DType::kBFloat16},
       {"instance_norm2d", 768,
        [](Arguments& a) { return a.affine("instance_norm", a.images(), 16); }},
       {"layer_norm", 1024, [](Arguments& a) { return a.affine("layer_norm", a.rows(), 64); }},

@@ -71,14 +71,19 @@ std::vector<OperatorProbe> shape_probes() {
       {"transpose_contig", 0,
        [](Arguments& a) { return a.builder.contiguous(a.builder.transpose(a.rows(), 1, 2)); }},
       {"reshape_noncontig", 0,
-       [](Arguments& a) { return a.builder.reshape(a.builder.transpose(a.rows(), 1, 2), {4, -1}); }},
-      {"view", 0, [](Arguments& a) { return a.builder.view(a.rows(), {4, -1}); },
-       DType::kFloat32, true},
-      {"flatten", 0, [](Arguments& a) { return a.builder.flatten(a.images(), 1); },
-       DType::kFloat32, true},
-      {"expand_contig", 0,
        [](Arguments& a) {
-         const TensorId x = a.builder.view(a.rows(), {4, 32, 1, 64});
+         return a.builder.reshape(a.builder.transpose(a.rows(), 1, 2), {4, -1});
+       }},
+      {"view", 0,
+       [](Arguments& a) {
+         return a.builder.view(a.rows(), {4, -1});
+       },
+       DType::kFloat32, true},
+      {"flatten", 0, [](Arguments& a) { return a.builder.flatten(a.images(), 1); }, DType::kFloat32,
+       true},
+      {"expand_contig", 0,  // x[:, :, None]
+       [](Arguments& a) {
+         const TensorId x = a.builder.view(narrowed(a, sliced_rows(a), 1, 32), {4, 32, 1, 64});
          return a.builder.contiguous(a.builder.expand(x, {4, 32, 3, 64}));
        }},
       {"split_cat", 0,
@@ -101,7 +106,10 @@ std::vector<OperatorProbe> shape_probes() {
          return a.op("index", {x, indices(a)}, {{"axis", one}});
        }},
       {"roll", 0, [](Arguments& a) { return a.unary("roll"); }},
-      {"pad", 0, [](Arguments& a) { return of_rows(a, "pad", {{"pads", axes({1, 1})}}); }},
+      {"pad", 0,
+       [](Arguments& a) {
+         return of_rows(a, "pad", {{"pads", axes({1, 1})}});
+       }},
       {"flip", 0, [](Arguments& a) { return a.unary("flip"); }},
       {"clone", 0, [](Arguments& a) { return a.unary("clone"); }},
       {"to_bf16", 0, [](Arguments& a) { return a.builder.cast(a.rows(), DType::kBFloat16); }},
@@ -115,7 +123,10 @@ std::vector<OperatorProbe> shape_probes() {
          const TensorId x = a.rows();
          return a.op("where", {a.op("gt", {mask_source(a)}), x});
        }},
-      {"topk", 2048, [=](Arguments& a) { return of_rows(a, "topk", {{"k", two}}); }},
+      {"topk", 2048,
+       [=](Arguments& a) {
+         return of_rows(a, "topk", {{"k", two}});
+       }},
       {"tril", 0, [](Arguments& a) { return a.unary("tril"); }},
       {"gather", 0,
        [=](Arguments& a) {
@@ -125,9 +136,13 @@ std::vector<OperatorProbe> shape_probes() {
       {"embedding", 0, [](Arguments& a) { return embedding(a, 0); }},
       {"embedding_sparse", 0, [](Arguments& a) { return embedding(a, 1); }, DType::kFloat32, true},
       {"max_pool2d", 131072,
-       [=](Arguments& a) { return of_images(a, "max_pool2d", {{"kernel", two}}); }},
+       [=](Arguments& a) {
+         return of_images(a, "max_pool2d", {{"kernel", two}});
+       }},
       {"avg_pool2d", 0,
-       [=](Arguments& a) { return of_images(a, "avg_pool2d", {{"kernel", two}}); }},
+       [=](Arguments& a) {
+         return of_images(a, "avg_pool2d", {{"kernel", two}});
+       }},
       {"adaptive_avg_pool2d_1", 0,
        [](Arguments& a) { return a.builder.global_avg_pool2d(a.images()); }},
       {"adaptive_avg_pool2d_7", 0,
@@ -143,9 +158,13 @@ std::vector<OperatorProbe> shape_probes() {
          return of_images(a, "interpolate", {{"mode", "bilinear"}, {"scale", 2.0}});
        }},
       {"interp_nearest", 0,
-       [](Arguments& a) { return of_images(a, "interpolate", {{"scale", 2.0}}); }},
+       [](Arguments& a) {
+         return of_images(a, "interpolate", {{"scale", 2.0}});
+       }},
       {"pixel_shuffle", 0,
-       [=](Arguments& a) { return of_images(a, "pixel_shuffle", {{"factor", two}}); }},
+       [=](Arguments& a) {
+         return of_images(a, "pixel_shuffle", {{"factor", two}});
+       }},
       {"cat_ch", 0,
        [](Arguments& a) {
          const TensorId first = a.images("nl_a");
@@ -162,9 +181,13 @@ std::vector<OperatorProbe> shape_probes() {
 std::vector<OperatorProbe> loss_probes() {
   return {
       {"cross_entropy", 25604,
-       [](Arguments& a) { return cross_entropy(a, {64, 100}, {64}); }},
+       [](Arguments& a) {
+         return cross_entropy(a, {64, 100}, {64});
+       }},
       {"cross_entropy_2d", 43012,
-       [](Arguments& a) { return cross_entropy(a, {2, 21, 16, 16}, {2, 16, 16}); }},
+       [](Arguments& a) {
+         return cross_entropy(a, {2, 21, 16, 16}, {2, 16, 16});
+       }},
       {"cross_entropy_ls", 25604 + 64 + 64 + 256, label_smoothing},
       {"mse_loss", 0, [](Arguments& a) { return of_target(a, "mse_loss"); }},
       {"smooth_l1", 0, [](Arguments& a) { return of_target(a, "smooth_l1_loss"); }},
@@ -172,10 +195,12 @@ std::vector<OperatorProbe> loss_probes() {
       {"l1_loss", 25600,
        [](Arguments& a) { return a.op("mean", {a.op("abs", {of_target(a, "sub")})}); }},
       // (xlogy(target, target) - target * input).mean()
-      {"kl_div", 0, [](Arguments& a) {
+      {"kl_div", 0,
+       [](Arguments& a) {
          const TensorId x = a.x({64, 100});
          const TensorId target = a.constant("t", {64, 100});
-         return a.op("mean", {a.op("sub", {a.op("mul", {target, target}), a.op("mul", {target, x})})});
+         return a.op("mean",
+                     {a.op("sub", {a.op("mul", {target, target}), a.op("mul", {target, x})})});
        }},
   };
 }

@@ -39,6 +39,18 @@ bool is_running_statistic(const std::string& name) {
   return name == "running_mean" || name == "running_var";
 }
 
+// Rows whose saved bytes agree and whose allocations do not.
+const std::set<std::string> kForwardDiffers = {
+    "linear_bf16",                 // oneDNN's bf16 products reorder operands in ways of their own
+    "conv2d_channels_last",        // 8,192 bytes of oneDNN's that no operand explains
+    "MultiheadAttention_weights",  // also returns the mean of the weights over heads
+};
+const std::set<std::string> kBackwardDiffers = {
+    "linear_bf16",
+    "conv3d",  // oneDNN's blocked gradient pads 8 channels to 16
+    "stack",   // AccumulateGrad takes two views of one gradient; here each is copied
+};
+
 }  // namespace
 
 TEST_SUITE("golden") {
@@ -61,7 +73,6 @@ TEST_SUITE("golden") {
     std::size_t found = 0;
     std::size_t forward = 0;
     std::size_t backward = 0;
-    std::string differing;
     for (const OperatorProbe& probe : all_probes()) {
       const std::string name(probe.name);
       CAPTURE(name);
@@ -83,13 +94,8 @@ TEST_SUITE("golden") {
           figures.backward_end == row["bwd_end_delta"].get<std::int64_t>();
       forward += same_forward ? 1U : 0U;
       backward += same_backward ? 1U : 0U;
-      if (std::getenv("TIDEMARK_VERBOSE") != nullptr && !same_forward)
-        std::printf("F %s: %ld %ld not %s %s\n", name.c_str(), figures.forward_peak, figures.forward_end,
-                    row["fwd_peak_delta"].dump().c_str(), row["fwd_end_delta"].dump().c_str());
-      if (std::getenv("TIDEMARK_VERBOSE") != nullptr && !same_backward)
-        std::printf("B %s: %ld %ld not %s %s %s\n", name.c_str(), figures.backward_peak,
-                    figures.backward_end, row["bwd_peak_delta"].dump().c_str(),
-                    row["bwd_end_delta"].dump().c_str(), row["bwd_allocs"].dump().c_str());
+      CHECK(same_forward == (kForwardDiffers.count(name) == 0));
+      CHECK(same_backward == (kBackwardDiffers.count(name) == 0));
     }
     CHECK(found == rows.size());
     MESSAGE("of " << found << " probes, forward peak and end agree for " << forward
