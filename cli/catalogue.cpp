@@ -179,22 +179,26 @@ std::string describe_optimizer(const std::string& name) {
   const OptimizerSpec spec = decode_optimizer(Decoder(training));
   std::string options = fmt::format("name: {}, weight_decay: {}", name, spec.weight_decay);
   if (spec.momentum != 0) options += fmt::format(", momentum: {}", spec.momentum);
+  std::vector<std::string_view> forms;
+  for (const OptimizerImplementation form :
+       {OptimizerImplementation::kLoop, OptimizerImplementation::kForeach,
+        OptimizerImplementation::kFused}) {
+    if (has_implementation(spec.kind, form)) forms.push_back(name_of(form));
+  }
   return fmt::format(
       "  training: {{optimizer: {}}}\n"
-      "  training: {{optimizer: {{{}, implementation: foreach}}}}   loop | foreach | fused\n\n"
-      "  implementation: fused with fp32 master weights, else the framework's default\n",
-      name, options);
+      "  training: {{optimizer: {{{}, implementation: {}}}}}\n\n"
+      "  implementation: {}; fused with fp32 master weights, else the framework's default, where "
+      "it "
+      "exists\n",
+      name, options, forms.back(), fmt::join(forms, " | "));
 }
 
 Catalogue optimizers() {
   Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
   for (const std::string_view name : optimizer_names()) {
-    const bool adam = name.starts_with("adam");
-    const int moments = adam ? 2 : name == "sgd" ? 0 : 1;
-    const std::string summary = fmt::format(
-        "{} moment{}: {} bytes of state per parameter in fp32, {} with 2-byte parameters and fp32 "
-        "masters",
-        moments, moments == 1 ? "" : "s", 4 * moments, 4 * moments + 4);
+    const Value training = parse_document("optimizer: " + std::string(name), "optimizer");
+    const std::string summary(summary_of(decode_optimizer(Decoder(training)).kind));
     const std::string text(name);
     catalogue.entries.push_back({.name = text,
                                  .group = {},

@@ -275,6 +275,7 @@ void GradientTape::accumulate_leaf(TensorId parameter) {
   training_.trained.push_back({.parameter = leaf.storage,
                                .gradient = kept.storage,
                                .elements = leaf.elements(),
+                               .shape = leaf.shape,
                                .dtype = leaf.dtype,
                                .gradient_dtype = wanted,
                                .name = name,

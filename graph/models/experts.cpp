@@ -1,5 +1,7 @@
 #include "graph/models/experts.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -49,7 +51,47 @@ TensorId expert(ModelBuilder& b, std::int64_t index, TensorId x, const MixtureOf
   return b.linear("w2", b.multiply(gate, up), width, false);
 }
 
+TensorId zeros_like_tokens(ModelBuilder& b, TensorId x, std::int64_t tokens, std::int64_t width) {
+  return b
+      .add_many(new_zeros_family(), {},
+                {{"shape", std::vector<std::int64_t>{tokens, width}},
+                 {"dtype", std::string(name_of(b.tensor(x).dtype))}})
+      .front();
+}
+
+// locations = cumsum(mask, dim=tokens); a token whose location reaches the capacity is dropped;
+// places = the positions of what remains, by expert.
+TensorId dispatched(ModelBuilder& b, TensorId hidden, const Routing& routing,
+                    const MixtureOfExperts& mixture, std::int64_t capacity) {
+  const std::int64_t places = mixture.experts * capacity;
+  const TensorId mask = b.reshape(routing.mask, {mixture.experts, -1});
+  const TensorId locations = b.add("cumsum", {mask}, {{"axis", std::int64_t{-1}}});
+  const TensorId kept = b.add("logical_and", {mask, b.add("le", {locations})});
+  const TensorId chosen = b.add_many(nonzero_family(), {kept}, {{"count", places}}).front();
+  const TensorId row = take(b, chosen, 1, 1);
+  const TensorId rank = take(b, chosen, 1, 0);
+  const TensorId states = b.add_many(index_family(), {hidden, row}, {}).front();
+  std::vector<TensorId> results;
+  const std::vector<TensorId> parts = b.split(states, capacity, 0);
+  for (std::int64_t i = 0; i < mixture.experts; ++i)
+    results.push_back(expert(b, i, parts[static_cast<std::size_t>(i)], mixture));
+  const TensorId weight = b.add_many(index_family(), {routing.weights, row, rank}, {}).front();
+  const TensorId weighted = b.multiply(b.cat(results, 0), b.view(weight, {places, 1}));
+  const Shape shape = b.shape(hidden);
+  const TensorId result = zeros_like_tokens(b, hidden, shape[0], shape[1]);
+  return b.add_many(index_add_family(), {result, row, weighted}, {{"in_place", std::int64_t{1}}})
+      .front();
+}
+
 }  // namespace
+
+std::int64_t expert_capacity(const MixtureOfExperts& mixture, std::int64_t tokens) {
+  const double places = mixture.capacity_factor.value_or(1) * static_cast<double>(tokens) *
+                        static_cast<double>(mixture.per_token) /
+                        static_cast<double>(mixture.experts);
+  if (places >= static_cast<double>(tokens)) return tokens;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(places)));
+}
 
 TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module, TensorId x,
                             const MixtureOfExperts& mixture) {
@@ -62,10 +104,11 @@ TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module, Tens
   const Routing routing = route(b, hidden, mixture);
   scope.local(routing.weights);
   scope.local(routing.mask);
-  TensorId result = b.add_many(new_zeros_family(), {},
-                               {{"shape", std::vector<std::int64_t>{tokens, shape[2]}},
-                                {"dtype", std::string(name_of(b.tensor(x).dtype))}})
-                        .front();
+  if (mixture.capacity_factor) {
+    const std::int64_t capacity = expert_capacity(mixture, tokens);
+    return b.view(dispatched(b, hidden, routing, mixture, capacity), shape);
+  }
+  TensorId result = zeros_like_tokens(b, x, tokens, shape[2]);
   const std::int64_t routed = tokens * mixture.per_token;
   for (std::int64_t i = 0; i < mixture.experts; ++i) {
     const std::int64_t share = routed / mixture.experts + (i < routed % mixture.experts ? 1 : 0);

@@ -10,6 +10,7 @@
 #include "graph/models/experts.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
+#include "graph/models/recurrent.hpp"
 
 namespace tidemark {
 
@@ -347,6 +348,7 @@ TensorId moe(const Context& c) {
   mixture.ffn = p.size("ffn", kMaxWidth);
   mixture.activation =
       p.decoder().optional_word("activation", activation_names(), mixture.activation);
+  mixture.capacity_factor = p.decoder().maybe<double>("capacity_factor", above(0));
   return mixture_of_experts(c.builder, c.module, c.x, mixture);
 }
 
@@ -356,6 +358,21 @@ struct Word {
   // NOLINTNEXTLINE: a string literal as a template argument
   constexpr Word(const char (&literal)[Length]) { std::copy_n(literal, Length, text); }
 };
+
+// The outputs of every step; [batch, steps, features] unless batch_first is false.
+template <Word Cell>
+TensorId recurrent(const Context& c) {
+  need_axes(c, 3, 3);
+  need_numbers(c);
+  RecurrentLayers layers;
+  layers.hidden = c.parameters.size("hidden", kMaxWidth);
+  layers.layers = c.parameters.size("layers", 1, 1, kMaxLayers);
+  layers.dropout = probability(c, "dropout", 0);
+  layers.bias = flag(c, "bias", true);
+  layers.batch_first = flag(c, "batch_first", true);
+  if (layers.layers == 1) layers.dropout = 0;  // there is nothing between the layers
+  return recurrent_layers(c.builder, Cell.text, c.module, c.x, layers);
+}
 
 template <Word Name>
 TensorId activation(const Context& c) {
@@ -370,6 +387,8 @@ constexpr LayerKind activation_kind() {
 
 constexpr std::string_view kConvolution =
     "channels, kernel: 1, stride: 1, padding: 0, dilation: 1, groups: 1, bias: true";
+constexpr std::string_view kRecurrent =
+    "hidden, layers: 1, dropout: 0, bias: true, batch_first: true";
 constexpr std::string_view kPooling = "kernel, stride: kernel, padding: 0";
 
 constexpr std::array kKinds = {
@@ -381,7 +400,11 @@ constexpr std::array kKinds = {
               "heads, kv_heads: heads, head_width, context: tap, causal: false, rotary: false, "
               "dropout: 0, bias: true; on images every pixel is a token",
               attention},
-    LayerKind{"moe", "experts", "experts, per_token: 2, ffn, activation: silu", moe, true},
+    LayerKind{"moe", "experts", "experts, per_token: 2, ffn, activation: silu, capacity_factor",
+              moe, true},
+    LayerKind{"lstm", "hidden", kRecurrent, recurrent<"lstm">, true},
+    LayerKind{"gru", "hidden", kRecurrent, recurrent<"gru">, true},
+    LayerKind{"rnn", "hidden", kRecurrent, recurrent<"rnn">, true},
     LayerKind{"layer_norm", "", "bias: true", layer_norm, true},
     LayerKind{"rms_norm", "", "eager: false", rms_norm, true},
     LayerKind{"batch_norm", "", "", batch_norm, true},

@@ -104,7 +104,8 @@ class LlamaBuilder {
                               {.experts = config_.experts,
                                .per_token = config_.experts_per_token,
                                .ffn = config_.ffn,
-                               .activation = config_.activation});
+                               .activation = config_.activation,
+                               .capacity_factor = config_.capacity_factor});
   }
 
   [[nodiscard]] double dropout() const {
@@ -234,6 +235,10 @@ LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults) {
                                             between(0, static_cast<double>(kMaxExperts)));
   config.experts_per_token =
       d.optional<std::int64_t>("experts_per_token", config.experts_per_token, up_to(kMaxExperts));
+  if (const auto factor = d.maybe<double>("capacity_factor", above(0))) {
+    config.capacity_factor = factor;
+    if (config.experts == 0) d.fail_at("capacity_factor", "there are no experts to limit");
+  }
   if (config.experts > 0 && config.experts_per_token > config.experts) {
     d.fail_at("experts_per_token", fmt::format("a token cannot take {} of {} experts",
                                                config.experts_per_token, config.experts));

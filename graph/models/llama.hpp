@@ -30,6 +30,7 @@ struct LlamaConfig {
   bool ffn_bias = false;
   std::int64_t experts = 0;  // feed-forward layers that a router chooses from; 0: no router
   std::int64_t experts_per_token = 2;
+  std::optional<double> capacity_factor;  // experts.hpp
 };
 
 [[nodiscard]] LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults);

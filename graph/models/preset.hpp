@@ -62,6 +62,7 @@ template <class Config>
 [[nodiscard]] std::vector<ModelPreset> densenet_presets();
 [[nodiscard]] std::vector<ModelPreset> gpt_presets();
 [[nodiscard]] std::vector<ModelPreset> llama_presets();
+[[nodiscard]] std::vector<ModelPreset> lstm_presets();
 [[nodiscard]] std::vector<ModelPreset> mlp_presets();
 [[nodiscard]] std::vector<ModelPreset> mobilenet_presets();
 [[nodiscard]] std::vector<ModelPreset> convnext_presets();

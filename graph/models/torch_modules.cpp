@@ -23,7 +23,7 @@ TensorId math_attention(ModelBuilder& b, const std::array<TensorId, 3>& qkv, con
 TensorId torch_multihead_attention(ModelBuilder& builder, std::string_view module, TensorId x,
                                    const TorchAttention& attention) {
   ModelBuilder& b = builder;
-  const auto scope = b.scope(module);
+  auto scope = b.scope(module);
   const Shape shape = b.shape(x);
   const std::int64_t batch = shape[0];
   const std::int64_t length = shape[1];
@@ -39,6 +39,7 @@ TensorId torch_multihead_attention(ModelBuilder& builder, std::string_view modul
     const TensorId part = b.contiguous(packed[i]);
     qkv[i] = b.transpose(b.view(part, {length, batch * heads, width / heads}), 0, 1);
   }
+  scope.local(qkv[0]);  // F.multi_head_attention_forward's q, beside the scaled one
   TensorId y;
   if (attention.kind == AttentionKind::kMath) {
     y = math_attention(b, qkv, split, attention.dropout);

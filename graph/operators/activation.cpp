@@ -140,6 +140,9 @@ void backward(BackwardBuilder& b) {
   }
   const Tensor result = create_dense(b, "input_gradient", gradient);
   const Bytes masks(unary.backward_masks * result.elements() * size_of(DType::kBool));
+  // where(mask, grad, 0): on a CPU the zero is a tensor too.
+  const Bytes filler =
+      unary.backward_masks > 0 ? scalar_operand(node.rules(), result.dtype).converted : Bytes(0);
   Work work{.op_class = OperatorClass::kElementwise, .dtype = result.dtype};
   work.flops = flops_per(unary.flops + 1, result);
   for (const Tensor& tensor : reads)
@@ -152,7 +155,7 @@ void backward(BackwardBuilder& b) {
             .reads = reads,
             .creates = {result},
             .work = work,
-            .workspace = result.bytes() * unary.backward_temporaries + masks});
+            .workspace = result.bytes() * unary.backward_temporaries + masks + filler});
   b.set_input_gradient(0, result);
 }
 

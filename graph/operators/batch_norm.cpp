@@ -32,6 +32,16 @@ ForwardKernel forward(const NodeView& node) {
   return kernel;
 }
 
+// The CPU kernel sums each channel in tensors of its own before mean and invstd are made.
+ForwardKernel forward_batch(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  const std::int64_t channels = node.input(kX).shape[1];
+  if (runs_on_cpu(node.rules())) {
+    kernel.workspace = Bytes(2 * channels * size_of(DType::kFloat32));
+  }
+  return kernel;
+}
+
 void save(SavedSet& saved) {
   const Shape channels{saved.node().input(kX).shape[1]};
   saved.input(kX);
@@ -130,7 +140,7 @@ constexpr OperatorFamily kFamilies[] = {
     {.name = "batch_norm",
      .summary = "normalises channels over the batch; keeps the input, mean and invstd",
      .infer = infer,
-     .forward = forward,
+     .forward = forward_batch,
      .save = save,
      .backward = backward},
     {.name = "instance_norm",

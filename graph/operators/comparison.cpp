@@ -67,12 +67,24 @@ void save_condition(SavedSet& saved) {
   saved.input(kCondition);
 }
 
+// A constant is a tensor of one element on a CPU.
+ForwardKernel forward_where(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  if (!node.has_input(kElse)) {
+    kernel.workspace = scalar_operand(node.rules(), node.output().dtype).converted;
+  }
+  return kernel;
+}
+
+// where(condition, grad, 0) and where(condition, 0, grad).
 void backward_where(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   for (std::size_t i : {kThen, kElse}) {
     if (!b.needs_gradient(i)) continue;
     const Tensor result = create_dense(b, "selected_gradient", gradient);
-    b.launch_elementwise("where.backward", {gradient, b.node().input(kCondition)}, result);
+    b.launch_elementwise("where.backward", {gradient, b.node().input(kCondition)}, result,
+                         OperatorClass::kElementwise, 1,
+                         scalar_operand(b.node().rules(), result.dtype).converted);
     set_fitted_gradient(b, i, result);
   }
 }
@@ -106,7 +118,7 @@ constexpr OperatorFamily kFamilies[] = {
     {.name = "where",
      .summary = "a where a bool mask holds, elsewhere b or a constant; keeps the mask",
      .infer = infer_where,
-     .forward = forward,
+     .forward = forward_where,
      .save = save_condition,
      .backward = backward_where},
     comparison("eq", "a == b, or a constant; bool"),

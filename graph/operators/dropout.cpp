@@ -47,6 +47,10 @@ ForwardKernel forward(const NodeView& node) {
     kernel.work.launches = 3;
   }
   if (!node.output().requires_grad) kernel.workspace = mask_bytes(node);
+  // noise.div_(1 - p) comes before the result is made, unless the result is there already.
+  if (node.is_in_place()) {
+    kernel.workspace += scalar_temporaries(node.rules(), node.output().dtype);
+  }
   return kernel;
 }
 

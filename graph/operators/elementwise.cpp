@@ -108,15 +108,39 @@ void infer_unary(Inference& inference) {
 
 // The scalar is a tensor in 1.13, and MulBackward keeps it; where PyTorch's own C++ code scales
 // (`inside_operator`), it is a number.
+bool keeps_scalar(const NodeView& node) {
+  return node.rules().saves_python_scalars && !node.attributes().flag("inside_operator");
+}
+
+// The kernel makes the scalar, unless it is kept, and converts it.
+Bytes scalar_bytes(const NodeView& node, DType dtype) {
+  const ScalarOperand scalar = scalar_operand(node.rules(), dtype);
+  return keeps_scalar(node) ? scalar.converted : scalar.as_given + scalar.converted;
+}
+
 void save_scale(SavedSet& saved) {
-  if (saved.node().attributes().flag("inside_operator")) return;
-  if (saved.node().rules().saves_python_scalars) saved.extra("scalar", {}, DType::kFloat64);
+  if (keeps_scalar(saved.node())) saved.extra("scalar", {}, DType::kFloat64);
+}
+
+ForwardKernel forward_scale(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  const ScalarOperand scalar = scalar_operand(node.rules(), node.output().dtype);
+  kernel.workspace = scalar.converted;
+  if (!keeps_scalar(node) || !node.output().requires_grad) kernel.workspace += scalar.as_given;
+  return kernel;
+}
+
+ForwardKernel forward_add_scalar(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  kernel.workspace = scalar_temporaries(node.rules(), node.output().dtype);
+  return kernel;
 }
 
 void backward_scale(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = create_dense(b, "input_gradient", gradient);
-  b.launch_elementwise("scale.backward", {gradient}, result);
+  b.launch_elementwise("scale.backward", {gradient}, result, OperatorClass::kElementwise, 1,
+                       scalar_bytes(b.node(), result.dtype));
   b.set_input_gradient(0, result);
 }
 
@@ -175,13 +199,13 @@ constexpr OperatorFamily kFamilies[] = {
     {.name = "scale",
      .summary = "times or divided by a Python scalar",
      .infer = infer_unary,
-     .forward = forward,
+     .forward = forward_scale,
      .save = save_scale,
      .backward = backward_scale},
     {.name = "add_scalar",
      .summary = "plus a Python scalar; keeps nothing",
      .infer = infer_unary,
-     .forward = forward,
+     .forward = forward_add_scalar,
      .save = save_nothing,
      .backward = pass_gradient},
     {.name = "cast",

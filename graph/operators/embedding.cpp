@@ -30,8 +30,10 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = work};
 }
 
+// Backward asks the weight for its number of rows only, but the weight is kept.
 void save(SavedSet& saved) {
   saved.input(kIndices);
+  saved.input(kWeight);
 }
 
 void backward_sparse(BackwardBuilder& b) {

@@ -27,6 +27,16 @@ Strides dense_strides(const Shape& shape, const Strides& like) {
   return strides;
 }
 
+ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype) {
+  if (!runs_on_cpu(rules)) return {};
+  return {.as_given = Bytes(size_of(DType::kFloat64)), .converted = Bytes(size_of(dtype))};
+}
+
+Bytes scalar_temporaries(const FrameworkRules& rules, DType dtype) {
+  const ScalarOperand scalar = scalar_operand(rules, dtype);
+  return scalar.as_given + scalar.converted;
+}
+
 Bytes traffic(const Tensor& tensor) {
   std::int64_t elements = 1;
   for (int axis = 0; axis < tensor.shape.rank(); ++axis) {

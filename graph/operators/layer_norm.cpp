@@ -62,7 +62,9 @@ ForwardKernel forward(const NodeView& node) {
 void save_layer_norm(SavedSet& saved) {
   const std::int64_t rows = rows_of(saved.node());
   saved.input(kX);
-  if (saved.node().has_input(kWeight)) saved.input(kWeight);
+  for (std::size_t i : {kWeight, kBias}) {
+    if (saved.node().has_input(i)) saved.input(i);
+  }
   saved.extra("mean", {rows}, statistics_type(saved.node()));
   saved.extra("rstd", {rows}, statistics_type(saved.node()));
 }

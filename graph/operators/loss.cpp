@@ -65,8 +65,9 @@ ForwardKernel forward_smoothing(const NodeView& node) {
   const Tensor& target = node.input(kTarget);
   Work work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {target});
   work.launches = 8;
-  // masked_select's int64 positions.
-  return {.work = work, .workspace = Bytes(target.elements() * size_of(DType::kInt64))};
+  // masked_select's int64 positions and their number, before the result is made.
+  const Bytes positions((target.elements() + 1) * size_of(DType::kInt64));
+  return {.work = work, .workspace = positions - node.output().bytes()};
 }
 
 void save_smoothing(SavedSet& saved) {

@@ -65,6 +65,13 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {node.output()})};
 }
 
+// A CPU divides the sum by a Python number.
+ForwardKernel forward_mean(const NodeView& node) {
+  ForwardKernel kernel = forward(node);
+  kernel.workspace = scalar_temporaries(node.rules(), node.output().dtype);
+  return kernel;
+}
+
 // MeanBackward1, that of mean over named axes, keeps its input in 1.13.
 void save_mean(SavedSet& saved) {
   const bool over_axes = !saved.node().attributes().list("axes").empty();
@@ -78,7 +85,8 @@ void backward_mean(BackwardBuilder& b) {
       {.name = "mean.backward",
        .reads = {expanded},
        .creates = {result},
-       .work = work_on(OperatorClass::kElementwise, flops_per(1, result), {expanded}, {result})});
+       .work = work_on(OperatorClass::kElementwise, flops_per(1, result), {expanded}, {result}),
+       .workspace = scalar_temporaries(b.node().rules(), result.dtype)});
   b.set_input_gradient(0, result);
 }
 
@@ -90,7 +98,7 @@ constexpr OperatorFamily kFamilies[] = {
     {.name = "mean",
      .summary = "mean over axes",
      .infer = infer,
-     .forward = forward,
+     .forward = forward_mean,
      .save = save_mean,
      .backward = backward_mean},
     {.name = "sum",

@@ -41,6 +41,7 @@ std::vector<const OperatorFamily*> collect() {
   add(indexing_families());
   add(noise_families());
   add(regression_loss_families());
+  add(recurrent_families());
   std::sort(all.begin(), all.end(),
             [](const OperatorFamily* a, const OperatorFamily* b) { return a->name < b->name; });
   return all;

@@ -36,5 +36,6 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> indexing_families();
 [[nodiscard]] std::span<const OperatorFamily> noise_families();
 [[nodiscard]] std::span<const OperatorFamily> regression_loss_families();
+[[nodiscard]] std::span<const OperatorFamily> recurrent_families();
 
 }  // namespace tidemark

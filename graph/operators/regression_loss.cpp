@@ -39,7 +39,9 @@ Work loss_work(const NodeView& node, double flops) {
 
 // The unreduced losses are a tensor of their own before their mean is taken.
 ForwardKernel forward_resized(const NodeView& node) {
-  return {.work = loss_work(node, 4), .workspace = node.input(kPrediction).bytes()};
+  const Tensor& x = node.input(kPrediction);
+  return {.work = loss_work(node, 4),
+          .workspace = x.bytes() + scalar_temporaries(node.rules(), x.dtype)};
 }
 
 void save_both(SavedSet& saved) {
@@ -47,7 +49,7 @@ void save_both(SavedSet& saved) {
   saved.input(kTarget);
 }
 
-void backward_both(BackwardBuilder& b) {
+void launch_backward(BackwardBuilder& b, Bytes workspace) {
   const Tensor gradient = b.output_gradient();
   const Tensor& x = b.node().input(kPrediction);
   const Tensor& target = b.node().input(kTarget);
@@ -55,17 +57,28 @@ void backward_both(BackwardBuilder& b) {
   for (std::size_t i : {kPrediction, kTarget}) {
     if (!b.needs_gradient(i)) continue;
     const Tensor result = b.create_like("input_gradient", x);
-    b.launch_elementwise(name, {gradient, x, target}, result, OperatorClass::kElementwise, 3);
+    b.launch_elementwise(name, {gradient, x, target}, result, OperatorClass::kElementwise, 3,
+                         workspace);
     b.set_input_gradient(i, result);
   }
 }
 
+void backward_both(BackwardBuilder& b) {
+  launch_backward(b, Bytes(0));
+}
+
+// The gradient of the mean is divided by the number of elements in a kernel of its own.
+void backward_logits(BackwardBuilder& b) {
+  launch_backward(b, scalar_temporaries(b.node().rules(), b.node().input(kPrediction).dtype));
+}
+
 // 1.13: (1 - target) * input + max + log(exp(-max) + exp(-input - max)), five tensors at once.
-// 2.4: (1 - target) * input - logsigmoid(input), two.
+// 2.4: (1 - target) * input - logsigmoid(input), two. All of them are gone when the mean is made.
 ForwardKernel forward_logits(const NodeView& node) {
   const int tensors = runs_on_cpu(node.rules()) ? 5 : 2;
-  ForwardKernel kernel{.work = loss_work(node, 12),
-                       .workspace = node.input(kPrediction).bytes() * tensors};
+  ForwardKernel kernel{
+      .work = loss_work(node, 12),
+      .workspace = node.input(kPrediction).bytes() * tensors - node.output().bytes()};
   kernel.work.read += node.input(kPrediction).bytes() * tensors;
   kernel.work.written += node.input(kPrediction).bytes() * tensors;
   kernel.work.launches = 2 + tensors;
@@ -73,14 +86,14 @@ ForwardKernel forward_logits(const NodeView& node) {
 }
 
 constexpr OperatorFamily loss(std::string_view name, std::string_view summary,
-                              void (*infer)(Inference&),
-                              ForwardKernel (*forward)(const NodeView&)) {
+                              void (*infer)(Inference&), ForwardKernel (*forward)(const NodeView&),
+                              void (*backward)(BackwardBuilder&) = backward_both) {
   return {.name = name,
           .summary = summary,
           .infer = infer,
           .forward = forward,
           .save = save_both,
-          .backward = backward_both};
+          .backward = backward};
 }
 
 constexpr OperatorFamily kFamilies[] = {
@@ -93,7 +106,7 @@ constexpr OperatorFamily kFamilies[] = {
     loss("bce_loss", "mean binary cross-entropy of probabilities; keeps both", infer_scalar,
          forward_resized),
     loss("bce_with_logits_loss", "mean binary cross-entropy of logits; keeps both", infer_scalar,
-         forward_logits),
+         forward_logits, backward_logits),
 };
 
 }  // namespace

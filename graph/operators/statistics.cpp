@@ -26,9 +26,10 @@ void save_input_and_output(SavedSet& saved) {
   saved.output();
 }
 
-// A formula over the input with some tensors of its size, and some of the result's, beside its own
-// result.
-void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, int full, int reduced) {
+// A formula over the input with some tensors of its size, some of the result's and some bool masks
+// of the result's shape, beside its own result.
+void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, int full, int reduced,
+                    int masks = 0) {
   const Tensor& x = b.node().input(0);
   const Tensor& out = b.node().output();
   const Tensor result = b.create_like("input_gradient", x);
@@ -37,10 +38,11 @@ void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, int full, int
   work.flops = flops_per(2 + full, x);
   for (const Tensor& tensor : reads)
     work.read += traffic(tensor);
-  const Bytes temporaries = x.bytes() * full + out.bytes() * reduced;
+  const Bytes mask(out.elements() * size_of(DType::kBool));
+  const Bytes temporaries = x.bytes() * full + out.bytes() * reduced + mask * masks;
   work.read += temporaries;
   work.written = result.bytes() + temporaries;
-  work.launches = 1 + full + reduced;
+  work.launches = 1 + full + reduced + masks;
   const std::string name = std::string(b.node().family_name()) + ".backward";
   b.launch({.name = name,
             .reads = std::move(reads),
@@ -60,9 +62,9 @@ void backward_deviation(BackwardBuilder& b) {
   launch_formula(b, {b.node().input(0), b.node().output()}, 1, 3);
 }
 
-// self * (grad / norm)
+// grad * (self / norm).masked_fill_(norm == 0, 0)
 void backward_norm(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 1, 1);
+  launch_formula(b, {b.node().input(0), b.node().output()}, 1, 0, 1);
 }
 
 // Maxima, and exp(self - maxima) before its sum.

@@ -11,11 +11,12 @@
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
+#include "policies/rewrite/optimizer_states.hpp"
 
 namespace tidemark {
 namespace {
 
-constexpr std::string_view kLetters = "wpgcdmvstu";  // optimizer_kernels.hpp
+constexpr std::string_view kLetters = "wpgcdmvsoklrqntu";  // optimizer_kernels.hpp
 constexpr bool is_temporary(char letter) {
   return letter == 'c' || letter == 'd' || letter == 't' || letter == 'u';
 }
@@ -32,6 +33,7 @@ struct Slot {
   [[nodiscard]] StorageId of(char letter) const { return storage[index_of(letter)]; }
 };
 
+// The update of some parameters by one algorithm.
 class OptimizerStep {
  public:
   OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
@@ -42,13 +44,15 @@ class OptimizerStep {
         rules_(rules),
         implementation_(implementation_of(spec, rules, precision.master_weights)),
         kernels_(optimizer_kernels(spec, implementation_, rules, precision.master_weights)) {}
-  void build();
+  void build(const std::vector<const TrainedParameter*>& parameters);
 
  private:
   void add_slot(const TrainedParameter& trained);
   void add_state(Slot& slot);
   [[nodiscard]] Work loop_work(const Slot& slot) const;
   void add_loop();
+  void add_muon();
+  void hold_variable(StorageId variable, OperatorId since, OperatorId until);
   void add_touches(const OptimizerKernel& kernel, Slot& slot, std::vector<Touch>& touches,
                    std::vector<StorageId>& variables);
   [[nodiscard]] int launches_of(const OptimizerKernel& kernel,
@@ -101,23 +105,20 @@ void OptimizerStep::add_slot(const TrainedParameter& trained) {
 }
 
 void OptimizerStep::add_state(Slot& slot) {
-  const Bytes bytes(slot.trained->elements * size_of(slot.weights));
   std::vector<Touch> touches;
   Work work{.op_class = OperatorClass::kMemset, .dtype = slot.weights, .launches = 0};
-  const auto create = [&](char letter, std::string_view suffix, Bytes size) {
-    slot.storage[index_of(letter)] = add_storage(slot, suffix, size, Role::kOptimizerState);
-    touches.push_back({slot.of(letter), Access::kCreate});
-    work.written += size;
-    ++work.launches;
-  };
-  if (is_adam(spec_.kind)) {
-    if (rules_.adam_step_bytes > Bytes(0) && !precision_.master_weights) {
-      create('s', "step", rules_.adam_step_bytes);
+  for (const OptimizerStateTensor& state :
+       optimizer_states(spec_, implementation_, rules_, *slot.trained, slot.weights,
+                        precision_.master_weights)) {
+    StorageId& id = slot.storage[index_of(state.letter)];
+    id = add_storage(slot, state.suffix, state.bytes, Role::kOptimizerState);
+    if (state.from_start) {
+      graph_.storages[id].initial = true;
+      continue;
     }
-    create('m', "exp_avg", bytes);
-    create('v', "exp_avg_sq", bytes);
-  } else if (spec_.kind != OptimizerKind::kSgd) {
-    create('m', "momentum_buffer", bytes);
+    touches.push_back({id, Access::kCreate});
+    work.written += state.bytes;
+    ++work.launches;
   }
   if (touches.empty()) return;
   Operator op{.name = fmt::format("{}.create_state", name_of(spec_.kind)),
@@ -160,7 +161,9 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
 // Whether a parameter takes part: it may have no counter, no master to copy from, or a gradient
 // that needs no conversion.
 bool runs_on(const OptimizerKernel& kernel, const Slot& slot) {
-  if (kernel.writes == "s" || kernel.writes == "p") return slot.of(kernel.writes[0]).valid();
+  if (kernel.writes == "s" || kernel.writes == "p" || kernel.writes == "n") {
+    return slot.of(kernel.writes[0]).valid();
+  }
   return kernel.writes != "c" || slot.of('c') != slot.of('g');
 }
 
@@ -182,20 +185,22 @@ Work OptimizerStep::loop_work(const Slot& slot) const {
 //   denom 1          |======|===|
 //   denom 2                 |======|
 void OptimizerStep::add_loop() {
-  const LoopTemporaries temporaries = loop_temporaries(spec_, rules_);
   StorageId last_variable;
   for (const Slot& slot : slots_) {
+    const LoopTemporaries temporaries = loop_temporaries(spec_, rules_, slot.trained->shape);
     std::vector<Touch> touches = {{slot.of('g'), Access::kRead}};
-    for (char letter : std::string_view("swmv")) {
+    for (char letter : std::string_view("swmvoklrqn")) {
       if (slot.of(letter).valid()) touches.push_back({slot.of(letter), Access::kMutate});
     }
     if (slot.of('p').valid()) touches.push_back({slot.of('p'), Access::kOverwrite});
     const Bytes bytes(slot.trained->elements * size_of(slot.weights));
-    const bool converts = precision_.master_weights && !slot.of('c').valid();
+    const bool fused = implementation_ == OptimizerImplementation::kFused;
+    const bool converts = precision_.master_weights && !slot.of('c').valid() && !fused;
     for (int k = 0; k < temporaries.inside + (converts ? 1 : 0); ++k) {
-      touches.push_back(
-          {add_storage(slot, "temporary", bytes, Role::kTemporary), Access::kCreate});
+      touches.push_back({add_storage(slot, "temporary", bytes, Role::kTemporary), Access::kCreate});
     }
+    const Bytes old = last_variable.valid() ? graph_.storages[last_variable].bytes : Bytes(0);
+    const Bytes workspace = std::max(temporaries.scalars, temporaries.after - old);
     StorageId variable;
     if (temporaries.outlives) {
       variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
@@ -203,10 +208,54 @@ void OptimizerStep::add_loop() {
     }
     const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
     const OperatorId id =
-        add_operator("update", slot.trained->layer, touches, temporaries.scalars, loop_work(slot));
-    if (rules_.holds && last_variable.valid()) {
-      graph_.holds.push_back({last_variable, before, id, HoldKind::kLocal});
-    }
+        add_operator("update", slot.trained->layer, touches, workspace, loop_work(slot));
+    hold_variable(last_variable, before, id);
+    last_variable = variable;
+  }
+}
+
+void OptimizerStep::hold_variable(StorageId variable, OperatorId since, OperatorId until) {
+  if (!rules_.holds || !variable.valid()) return;
+  graph_.holds.push_back({variable, since, until, HoldKind::kLocal});
+}
+
+// Per matrix: the momentum and the look-ahead, which overwrites the gradient; Newton and Schulz's
+// products, whose result is a variable of the loop in bf16; the update.
+void OptimizerStep::add_muon() {
+  StorageId last_variable;
+  for (const Slot& slot : slots_) {
+    const Shape& shape = slot.trained->shape;
+    const LayerId layer = slot.trained->layer;
+    const Bytes bytes(slot.trained->elements * size_of(slot.weights));
+    const bool converts = precision_.master_weights && !slot.of('c').valid();
+    Work momentum{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
+    momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements));
+    momentum.read = bytes * 4;
+    momentum.written = bytes * 2;
+    const std::vector<Touch> averaged = {{slot.of('g'), Access::kMutate},
+                                         {slot.of('m'), Access::kMutate}};
+    add_operator("momentum", layer, averaged, converts ? bytes : Bytes(0), momentum);
+
+    const Bytes update(slot.trained->elements * size_of(DType::kBFloat16));
+    const StorageId variable = add_storage(slot, "orthogonal", update, Role::kTemporary);
+    Work products{.op_class = OperatorClass::kMatmul, .dtype = DType::kBFloat16, .launches = 32};
+    products.flops = newton_schulz_flops(shape);
+    products.read = newton_schulz_bytes(shape) * 5;
+    products.written = newton_schulz_bytes(shape) * 5;
+    const std::int64_t rows = std::min(shape[0], element_count(shape) / shape[0]);
+    products.extent = {rows, rows, element_count(shape) / rows, 5};
+    const std::vector<Touch> made = {{slot.of('g'), Access::kRead}, {variable, Access::kCreate}};
+    const OperatorId id =
+        add_operator("orthogonalize", layer, made, newton_schulz_bytes(shape) - update, products);
+    hold_variable(last_variable, id, id);
+
+    Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
+    work.flops = Flops(3 * static_cast<double>(slot.trained->elements));
+    work.read = bytes * 2 + update;
+    work.written = bytes * 2;
+    std::vector<Touch> touches = {{slot.of('w'), Access::kMutate}, {variable, Access::kRead}};
+    if (slot.of('p').valid()) touches.push_back({slot.of('p'), Access::kOverwrite});
+    add_operator("update", layer, touches, Bytes(0), work);
     last_variable = variable;
   }
 }
@@ -245,7 +294,8 @@ int OptimizerStep::launches_of(const OptimizerKernel& kernel,
 // One operator per kernel, over all parameters; one operator in all when fused.
 void OptimizerStep::add_foreach() {
   const bool fused = implementation_ == OptimizerImplementation::kFused;
-  const Bytes scalars = fused ? Bytes(0) : loop_temporaries(spec_, rules_).scalars;
+  const LoopTemporaries inside = loop_temporaries(spec_, rules_, {});
+  const Bytes scalars = fused ? Bytes(0) : std::max(inside.scalars, inside.after);
   std::vector<Hold> holds;
   for (const OptimizerKernel& kernel : kernels_) {
     std::vector<Touch> touches;
@@ -272,28 +322,50 @@ void OptimizerStep::add_foreach() {
   }
 }
 
-void OptimizerStep::build() {
-  if (graph_.trained.empty()) return;
-  // In the order of model.parameters(), which is that of creation; backward goes the other way.
-  std::vector<const TrainedParameter*> order;
-  for (const TrainedParameter& trained : graph_.trained)
-    order.push_back(&trained);
-  std::sort(order.begin(), order.end(), [](const TrainedParameter* a, const TrainedParameter* b) {
-    return a->parameter < b->parameter;
-  });
-  for (const TrainedParameter* trained : order)
+void OptimizerStep::build(const std::vector<const TrainedParameter*>& parameters) {
+  if (parameters.empty()) return;
+  for (const TrainedParameter* trained : parameters)
     add_slot(*trained);
-  if (implementation_ == OptimizerImplementation::kLoop) {
+  if (spec_.kind == OptimizerKind::kMuon) {
+    add_muon();
+  } else if (implementation_ == OptimizerImplementation::kLoop ||
+             spec_.kind == OptimizerKind::kAdamW8bit) {  // a kernel per parameter
     add_loop();
   } else {
     add_foreach();
   }
 }
 
+// In the order of model.parameters(), which is that of creation; backward goes the other way.
+std::vector<const TrainedParameter*> in_order(const TrainingGraph& graph) {
+  std::vector<const TrainedParameter*> order;
+  for (const TrainedParameter& trained : graph.trained)
+    order.push_back(&trained);
+  std::sort(order.begin(), order.end(), [](const TrainedParameter* a, const TrainedParameter* b) {
+    return a->parameter < b->parameter;
+  });
+  return order;
+}
+
 }  // namespace
 
 void Optimizer::apply(TrainingGraph& graph) const {
-  OptimizerStep(graph, spec_, precision_, rules_).build();
+  const std::vector<const TrainedParameter*> order = in_order(graph);
+  if (spec_.kind != OptimizerKind::kMuon) {
+    OptimizerStep(graph, spec_, precision_, rules_).build(order);
+    return;
+  }
+  const std::vector<char> chosen = muon_matrices(graph);
+  std::vector<const TrainedParameter*> matrices;
+  std::vector<const TrainedParameter*> others;
+  for (const TrainedParameter* trained : order) {
+    const auto index = static_cast<std::size_t>(trained - graph.trained.data());
+    (chosen[index] != 0 ? matrices : others).push_back(trained);
+  }
+  OptimizerStep(graph, spec_, precision_, rules_).build(matrices);
+  OptimizerSpec adamw = spec_;  // Jordan's single-device code: AdamW for what is no hidden matrix
+  adamw.kind = OptimizerKind::kAdamW;
+  OptimizerStep(graph, adamw, precision_, rules_).build(others);
 }
 
 }  // namespace tidemark

@@ -9,41 +9,10 @@
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"sgd", "momentum", "nesterov", "adam", "adamw"};
-constexpr std::array<std::string_view, 6> kLater = {"adamw_8bit", "adafactor", "lion",
-                                                    "muon",       "adagrad",   "rmsprop"};
-constexpr std::array<std::string_view, 3> kImplementations = {"loop", "foreach", "fused"};
-constexpr double kDefaultMomentum = 0.9;
-constexpr double kDefaultAdamWDecay = 0.01;  // torch.optim.AdamW
-
-// Python scalars of mul_ and add_ on a CPU: 8 bytes as given, 4 converted. Measured on 1.13.1.
-constexpr Bytes kCpuScalars{12};
-
 // aten/src/ATen/native/cuda/MultiTensorApply.cuh
 constexpr std::int64_t kChunkElements = 65536;
 constexpr std::int64_t kMaxBlocks = 320;
 constexpr std::array<int, 5> kMaxTensors = {110, 64, 48, 36, 30};  // by number of lists
-
-OptimizerImplementation implementation_named(std::string_view name) {
-  for (std::size_t i = 0; i < kImplementations.size(); ++i) {
-    if (kImplementations[i] == name) return static_cast<OptimizerImplementation>(i);
-  }
-  throw InternalError("no optimizer implementation is called " + std::string(name));
-}
-
-OptimizerKind decode_kind(const Decoder& parent, std::string_view key) {
-  std::vector<std::string_view> words(kNames.begin(), kNames.end());
-  words.insert(words.end(), kLater.begin(), kLater.end());
-  const std::string name = parent.optional_word(key, words, name_of(OptimizerKind::kAdamW));
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<OptimizerKind>(i);
-  }
-  parent.fail_at(key, name + " comes later; built are sgd, momentum, nesterov, adam and adamw");
-}
-
-double default_decay(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdamW ? kDefaultAdamWDecay : 0;
-}
 
 bool has_momentum(OptimizerKind kind) {
   return kind == OptimizerKind::kMomentum || kind == OptimizerKind::kNesterov;
@@ -100,52 +69,94 @@ void add_sgd(Kernels& kernels, const OptimizerSpec& spec, bool loop) {
   kernels.add("update", spec.kind == OptimizerKind::kMomentum ? "wm" : "wg", "w", 2);
 }
 
+// torch 2.4's _multi_tensor_adagrad and _single_tensor_adagrad: the foreach form scales the
+// gradients by the learning rate, in place where they are a copy of its own.
+void add_adagrad(Kernels& kernels, const OptimizerSpec& spec, bool loop) {
+  kernels.add("count_steps", "s", "s", 0);
+  if (spec.weight_decay > 0) {
+    kernels.add("add_decay", "gw", "d", 2);
+    kernels.read_gradient_from('d');
+  }
+  kernels.add("add_squares", "vg", "v", 2);
+  kernels.add("square_root", "v", "t");
+  kernels.add("add_epsilon", "t", "t");
+  if (loop) {
+    kernels.add("update", "wgt", "w", 3);
+  } else {
+    const bool owned = spec.weight_decay > 0;
+    kernels.add("scale_gradient", "g", owned ? "g" : "u");
+    kernels.add("update", owned ? "wgt" : "wut", "w", 2);
+  }
+}
+
+// _multi_tensor_rmsprop and _single_tensor_rmsprop.
+void add_rmsprop(Kernels& kernels, const OptimizerSpec& spec) {
+  if (spec.weight_decay > 0) {
+    kernels.add("add_decay", "gw", "d", 2);
+    kernels.read_gradient_from('d');
+  }
+  kernels.add("scale_squares", "v", "v");
+  kernels.add("add_squares", "vg", "v", 3);
+  if (spec.centered) {
+    kernels.add("mean_gradient", "og", "o", 3);
+    kernels.add("variance", "vo", "t", 2);
+    kernels.add("square_root", "t", "t");
+  } else {
+    kernels.add("square_root", "v", "t");
+  }
+  kernels.add("add_epsilon", "t", "t");
+  if (spec.momentum > 0) {
+    kernels.add("scale_momentum", "m", "m");
+    kernels.add("add_gradient", "mgt", "m", 2);
+    kernels.add("update", "wm", "w", 2);
+  } else {
+    kernels.add("update", "wgt", "w", 2);
+  }
+}
+
+void add_lion(Kernels& kernels, const OptimizerSpec& spec) {
+  if (spec.weight_decay > 0) kernels.add("decay_weights", "w", "w");
+  kernels.add("scale_moment", "m", "t");
+  kernels.add("scale_gradient", "g", "u");
+  kernels.add("interpolate", "tu", "t");
+  kernels.add("sign", "t", "t");
+  kernels.add("update", "wt", "w", 2);
+  kernels.add("decay_moment", "m", "m");
+  kernels.add("add_gradient", "mg", "m", 2);
+}
+
+// transformers' Adafactor without a first moment; a vector keeps its squares whole.
+void add_adafactor(Kernels& kernels, const OptimizerSpec& spec) {
+  kernels.add("root_mean_square", "w", "n", 2);
+  kernels.add("squares", "g", "t");
+  kernels.add("add_epsilon", "t", "t");
+  kernels.add("moments", "rqvt", "rqv", 3);
+  kernels.add("approximate", "rqv", "t", 2);
+  kernels.add("scale_by_gradient", "tg", "t");
+  kernels.add("clip", "t", "t", 3);
+  kernels.add("scale", "t", "t");
+  if (spec.weight_decay > 0) kernels.add("decay_weights", "w", "w", 2);
+  kernels.add("negate", "t", "u");
+  kernels.add("update", "wu", "w");
+}
+
+void add_fused(Kernels& kernels, const OptimizerSpec& spec) {
+  switch (spec.kind) {
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:  // in fp32: 16 bytes read, 12 written per parameter
+      return kernels.add("fused", "gwmvs", "wmvsp", 14);
+    case OptimizerKind::kAdamW8bit:
+      return kernels.add("fused", "gwmvkl", "wmvklp", 20);
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kNesterov:
+    case OptimizerKind::kLion:
+      return kernels.add("fused", "gwm", "wmp", 5);
+    default:
+      return kernels.add("fused", "gw", "wp", 3);
+  }
+}
+
 }  // namespace
-
-std::span<const std::string_view> optimizer_names() {
-  return kNames;
-}
-
-std::string_view name_of(OptimizerKind kind) {
-  return kNames.at(static_cast<std::size_t>(kind));
-}
-
-bool is_adam(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
-}
-
-OptimizerSpec decode_optimizer(const Decoder& training) {
-  OptimizerSpec spec;
-  const Decoder mapping = training.optional_child("optimizer");
-  if (!mapping.value().is_mapping()) {
-    spec.kind = decode_kind(training, "optimizer");
-    spec.weight_decay = default_decay(spec.kind);
-    spec.momentum = has_momentum(spec.kind) ? kDefaultMomentum : 0;
-    return spec;
-  }
-  spec.kind = decode_kind(mapping, "name");
-  if (mapping.has("implementation")) {
-    spec.implementation =
-        implementation_named(mapping.required_word("implementation", kImplementations));
-  }
-  spec.weight_decay =
-      mapping.optional<double>("weight_decay", default_decay(spec.kind), at_least(0));
-  if (has_momentum(spec.kind)) {
-    spec.momentum = mapping.optional<double>("momentum", kDefaultMomentum, above(0));
-  } else if (spec.kind == OptimizerKind::kSgd) {
-    spec.momentum = mapping.optional<double>("momentum", 0, at_least(0));
-    if (spec.momentum > 0) spec.kind = OptimizerKind::kMomentum;
-  }
-  mapping.finish();
-  return spec;
-}
-
-OptimizerImplementation implementation_of(const OptimizerSpec& spec, const FrameworkRules& rules,
-                                          bool master_weights) {
-  if (spec.implementation) return *spec.implementation;
-  if (master_weights) return OptimizerImplementation::kFused;
-  return implementation_named(rules.optimizer_implementation);
-}
 
 std::vector<OptimizerKernel> optimizer_kernels(const OptimizerSpec& spec,
                                                OptimizerImplementation implementation,
@@ -153,32 +164,48 @@ std::vector<OptimizerKernel> optimizer_kernels(const OptimizerSpec& spec,
   Kernels kernels;
   const bool loop = implementation == OptimizerImplementation::kLoop;
   if (implementation == OptimizerImplementation::kFused) {
-    // Adam in fp32: 16 bytes read, 12 written per parameter.
-    if (is_adam(spec.kind)) {
-      kernels.add("fused", "gwmvs", "wmvsp", 14);
-    } else if (has_momentum(spec.kind)) {
-      kernels.add("fused", "gwm", "wmp", 5);
-    } else {
-      kernels.add("fused", "gw", "wp", 3);
-    }
+    add_fused(kernels, spec);
     return kernels.take();
   }
   if (master_weights) {
     kernels.add("convert_gradient", "g", "c");
     kernels.read_gradient_from('c');
   }
-  if (is_adam(spec.kind)) {
-    const bool old = rules.foreach_adam_temporaries > 1;
-    add_adam(kernels, spec, loop || old, !loop && old);
-  } else {
-    add_sgd(kernels, spec, loop);
+  switch (spec.kind) {
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kNesterov:
+      add_sgd(kernels, spec, loop);
+      break;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW: {
+      const bool old = rules.foreach_adam_temporaries > 1;
+      add_adam(kernels, spec, loop || old, !loop && old);
+      break;
+    }
+    case OptimizerKind::kAdagrad:
+      add_adagrad(kernels, spec, loop);
+      break;
+    case OptimizerKind::kRmsprop:
+      add_rmsprop(kernels, spec);
+      break;
+    case OptimizerKind::kLion:
+      add_lion(kernels, spec);
+      break;
+    case OptimizerKind::kAdafactor:
+      add_adafactor(kernels, spec);
+      break;
+    case OptimizerKind::kMuon:  // optimizer.cpp: its products are no elementwise kernels
+    case OptimizerKind::kAdamW8bit:
+      break;
   }
   if (master_weights) kernels.add("copy_to_parameter", "w", "p");
   return kernels.take();
 }
 
-LoopTemporaries loop_temporaries(const OptimizerSpec& spec, const FrameworkRules& rules) {
-  const Bytes scalars = runs_on_cpu(rules) ? kCpuScalars : Bytes(0);
+LoopTemporaries loop_temporaries(const OptimizerSpec& spec, const FrameworkRules& rules,
+                                 const Shape& shape) {
+  const Bytes scalars = scalar_temporaries(rules, DType::kFloat32);
   const int decayed = spec.weight_decay > 0 ? 1 : 0;
   switch (spec.kind) {
     case OptimizerKind::kSgd:
@@ -191,6 +218,21 @@ LoopTemporaries loop_temporaries(const OptimizerSpec& spec, const FrameworkRules
       return {.inside = 1 + decayed, .outlives = true, .scalars = scalars};
     case OptimizerKind::kAdamW:
       return {.inside = 1, .outlives = true, .scalars = scalars};
+    case OptimizerKind::kAdagrad:  // sum.sqrt().add_(eps): both before the variable is replaced
+      return {.inside = decayed, .outlives = true, .scalars = scalars};
+    case OptimizerKind::kRmsprop:  // avg = square_avg.sqrt(), then avg.add_(eps)
+      return {.inside = decayed, .outlives = true, .after = scalars};
+    case OptimizerKind::kLion:  // exp_avg * beta1 + grad * (1 - beta1)
+      return {.inside = 2, .outlives = true};
+    case OptimizerKind::kAdafactor: {  // grad**2 + eps; then row times column, and its negative
+      if (shape.rank() < 2) return {.inside = 1, .outlives = true};
+      const std::int64_t elements = element_count(shape);
+      const Bytes factors((elements / shape[-1] + elements / shape[-2]) * size_of(DType::kFloat32));
+      return {.inside = 1, .outlives = true, .after = factors};
+    }
+    case OptimizerKind::kAdamW8bit:
+    case OptimizerKind::kMuon:
+      return {};
   }
   return {};
 }

@@ -2,46 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "graph/autodiff/framework.hpp"
-#include "graph/core/decoder.hpp"
 #include "graph/core/units.hpp"
+#include "graph/ir/tensor.hpp"
+#include "policies/rewrite/optimizer_spec.hpp"
 
 namespace tidemark {
-
-enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
-
-enum class OptimizerImplementation : std::uint8_t {
-  kLoop,     // one parameter after the other: torch.optim with foreach=False
-  kForeach,  // each kernel over all parameters: foreach=True
-  kFused,    // everything in one kernel: fused=True, Apex and DeepSpeed FusedAdam
-};
-
-struct OptimizerSpec {
-  OptimizerKind kind = OptimizerKind::kAdamW;
-  // nullopt: fused with master weights, otherwise the framework's default.
-  std::optional<OptimizerImplementation> implementation;
-  double weight_decay = 0.01;
-  double momentum = 0;  // of sgd's variants
-};
-
-// The names of training.optimizer that are built, in the order of OptimizerKind.
-[[nodiscard]] std::span<const std::string_view> optimizer_names();
-[[nodiscard]] std::string_view name_of(OptimizerKind kind);
-[[nodiscard]] bool is_adam(OptimizerKind kind);
-
-// Key `optimizer` of `training`: a name, or {name, implementation, weight_decay, momentum}; adamw
-// when absent. Weight decay defaults to 0.01 for adamw and 0 otherwise, momentum to 0.9 for
-// momentum and nesterov; sgd with a momentum is momentum. Throws UserError.
-[[nodiscard]] OptimizerSpec decode_optimizer(const Decoder& training);
-[[nodiscard]] OptimizerImplementation implementation_of(const OptimizerSpec& spec,
-                                                        const FrameworkRules& rules,
-                                                        bool master_weights);
 
 // One kernel. Each letter is a tensor of the parameter's length:
 //   w  the weights that are updated: fp32 masters, or the parameter itself
@@ -49,6 +20,8 @@ struct OptimizerSpec {
 //   g  .grad                          c  the same in the masters' type
 //   d  gradient plus decayed weights
 //   m  v  moments                     s  the step counter, one number
+//   o  the mean of gradients (rmsprop, centered)
+//   k  l  scales of 8-bit moments     r  q  n  rows, columns and the size of Adafactor's moments
 //   t  u  temporaries
 struct OptimizerKernel {
   std::string_view name;
@@ -68,9 +41,10 @@ struct LoopTemporaries {
   int inside = 0;         // tensors that live inside the iteration
   bool outlives = false;  // one more, a variable that lives until the next iteration replaces it
   Bytes scalars;          // constants inside one kernel
+  Bytes after;            // beside `inside` when the variable of the last iteration is gone
 };
 [[nodiscard]] LoopTemporaries loop_temporaries(const OptimizerSpec& spec,
-                                               const FrameworkRules& rules);
+                                               const FrameworkRules& rules, const Shape& shape);
 
 // CUDA launches of one multi_tensor_apply over tensors of these lengths, `lists` tensors at a time.
 [[nodiscard]] int foreach_launches(std::span<const std::int64_t> elements, std::size_t lists);

@@ -80,6 +80,11 @@ constexpr std::array kCastRules = {
     CastRule{"conv2d", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"conv_transpose2d", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"attention", CastPolicy::kLow, CastPolicy::kLow},
+    // _cudnn_rnn_cast_reflatten; on a CPU the products inside are cast one by one, here all at
+    // once.
+    CastRule{"lstm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"gru", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"rnn", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"layer_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"group_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"rms_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},

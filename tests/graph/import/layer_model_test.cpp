@@ -262,7 +262,7 @@ layers:
   TEST_CASE("the shipped examples build and differentiate") {
     const FrameworkRules* rules = find_framework("torch-2.4-cuda");
     REQUIRE(rules != nullptr);
-    for (const std::string name : {"diffusion_unet", "two_tower"}) {
+    for (const std::string name : {"diffusion_unet", "two_tower", "lstm_tagger"}) {
       CAPTURE(name);
       const Value document =
           read_document(TIDEMARK_SOURCE_DIR "/scenarios/models/" + name + "_layers.yaml");
@@ -271,10 +271,15 @@ layers:
           Decoder(document), Decoder(), name,
           {.micro_batch = 4, .loss = image_result ? LossKind::kMse : LossKind::kCrossEntropy});
       CHECK(graph.name == name);
-      // CLIP ViT-B/32 has 151,277,313 parameters; the last one is a learned temperature.
-      CHECK(graph.parameter_count() == (image_result ? 30'893'956 : 151'277'312));
-      CHECK(graph.tensors[graph.logits].shape ==
-            (image_result ? Shape{4, 4, 64, 64} : Shape{4, 4}));
+      // CLIP ViT-B/32 has 151,277,313 parameters; the last one is a learned temperature. The tagger
+      // has 7,680,000 + LSTM 2048 * (256 + 512 + 2 + 2 * 512 + 2) + GRU 1536 * (2 * 512 + 2) +
+      // head.
+      const std::int64_t tagger = 7'680'000 + 2048 * 1'796 + 1536 * 1'026 + 45 * 513;
+      const bool tags = name == "lstm_tagger";
+      CHECK(graph.parameter_count() == (image_result ? 30'893'956 : tags ? tagger : 151'277'312));
+      CHECK(graph.tensors[graph.logits].shape == (image_result ? Shape{4, 4, 64, 64}
+                                                  : tags       ? Shape{4, 256, 45}
+                                                               : Shape{4, 4}));
       const TrainingGraph training = differentiate(graph, *rules, {});
       // Every parameter gets a gradient.
       CHECK(training.trained.size() == graph.parameters.size());

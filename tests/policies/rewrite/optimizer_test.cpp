@@ -64,6 +64,7 @@ struct Setting {
   OptimizerKind kind = OptimizerKind::kAdam;
   OptimizerImplementation implementation = OptimizerImplementation::kLoop;
   double weight_decay = 0;
+  double momentum = 0.9;
   std::string_view framework = "torch-1.13-cpu";
   Precision precision = Precision::kFp32;
   Types types = {};
@@ -74,7 +75,7 @@ TrainingGraph optimized(const Setting& setting) {
   const Optimizer optimizer({.kind = setting.kind,
                              .implementation = setting.implementation,
                              .weight_decay = setting.weight_decay,
-                             .momentum = 0.9},
+                             .momentum = setting.momentum},
                             rules_of(setting.precision), *find_framework(setting.framework));
   optimizer.apply(graph);
   check_invariants(graph);
@@ -160,6 +161,37 @@ TEST_SUITE("golden") {
     CHECK(first_peak({.kind = OptimizerKind::kMomentum, .framework = "torch-2.4-cuda"}) == kP);
   }
 
+  TEST_CASE("Adagrad's sums exist from the start, and its roots are variables of the loop") {
+    const Setting setting{.kind = OptimizerKind::kAdagrad};
+    CHECK(state_bytes(setting) == 13'631'504);  // P + 4 tensors * 4 B
+    CHECK(steady_peak(setting) == 8'388'620);
+    CHECK(first_peak(setting) == 8'388'620);
+    CHECK(state_bytes({.kind = OptimizerKind::kAdagrad, .framework = "torch-2.4-cuda"}) == kP);
+    // The roots of all, and their gradients scaled.
+    CHECK(steady_peak({.kind = OptimizerKind::kAdagrad,
+                       .implementation = kForeach,
+                       .framework = "torch-2.4-cuda"}) == 2 * kP);
+  }
+
+  TEST_CASE("RMSprop replaces its root before it adds epsilon") {
+    const Setting setting{.kind = OptimizerKind::kRmsprop, .momentum = 0};
+    CHECK(state_bytes(setting) == 13'631'488);
+    CHECK(steady_peak(setting) == 8'388'608);
+    CHECK(first_peak(setting) == 22'020'096);
+    const Setting with_momentum{.kind = OptimizerKind::kRmsprop, .momentum = 0.9};
+    CHECK(state_bytes(with_momentum) == 27'262'976);
+    CHECK(steady_peak(with_momentum) == 8'388'608);
+    CHECK(first_peak(with_momentum) == 35'651'584);
+    CHECK(steady_peak({.kind = OptimizerKind::kRmsprop,
+                       .implementation = kForeach,
+                       .framework = "torch-2.4-cuda"}) == kP);
+  }
+
+  TEST_CASE("the fused kernel's counters are on the device, those of the other forms on the host") {
+    CHECK(state_bytes({.implementation = kFused, .framework = "torch-2.4-cuda"}) == 2 * kP + 16);
+    CHECK(state_bytes({.implementation = kForeach, .framework = "torch-2.4-cuda"}) == 2 * kP);
+  }
+
   TEST_CASE("foreach Adam makes two copies of all parameters in 1.13 and one in 2.4") {
     CHECK(steady_peak({.implementation = kForeach}) == 27'262'988);  // 2 P + 12
     CHECK(first_peak({.implementation = kForeach}) == 54'525'980);
@@ -181,8 +213,8 @@ TEST_SUITE("golden") {
     const Setting setting{.implementation = kFused, .framework = "torch-2.4-cuda"};
     CHECK(steady_peak(setting) == 0);
     const Work work = step_work(setting);
-    CHECK(work.read.count == 4 * kP);     // gradient, weight and both moments
-    CHECK(work.written.count == 3 * kP);  // weight and both moments
+    CHECK(work.read.count == 4 * kP + 16);     // gradient, weight, both moments, four counters
+    CHECK(work.written.count == 3 * kP + 16);  // weight, both moments and counters
   }
 
   TEST_CASE("mixed precision with Adam costs 16 bytes per parameter") {
@@ -321,7 +353,8 @@ TEST_SUITE("unit") {
       return {};
     };
     CHECK(problem("optimizer: adamv").find("did you mean 'adam") != std::string::npos);
-    CHECK(problem("optimizer: lion").find("comes later") != std::string::npos);
+    CHECK(problem("optimizer: {name: lion, implementation: foreach}")
+              .find("lion has no foreach form; it has loop and fused") != std::string::npos);
     CHECK(problem("optimizer: {name: adam, momentum: 0.9}").find("momentum") != std::string::npos);
     CHECK(problem("optimizer: {name: adam, implementation: fsued}").find("'fused'") !=
           std::string::npos);

@@ -1,0 +1,248 @@
+// torch.nn.LSTM, GRU and RNN (tanh), all layers in one node. On CUDA cuDNN runs them as one call
+// with a reserve; elsewhere they are decomposed into steps (recurrent_steps.hpp), whose saved
+// tensors are one block per kind here.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/recurrent_steps.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kX = 0;  // [steps, batch, features]; batch first with the attribute
+// Then, for each layer, weight_ih [gates * hidden, features], weight_hh [gates * hidden, hidden]
+// and with a bias bias_ih and bias_hh [gates * hidden].
+
+// Per step and hidden unit, cuDNN's reserve keeps activated gates, the cell state and the state
+// itself. The layout is not published: an assumption, checked against no measurement.
+constexpr std::int64_t reserve_units(CellKind cell) {
+  constexpr std::array<std::int64_t, 3> kUnits = {6, 5, 2};
+  return kUnits.at(static_cast<std::size_t>(cell));
+}
+
+CellKind cell_named(std::string_view family) {
+  if (family == "lstm") return CellKind::kLstm;
+  return family == "gru" ? CellKind::kGru : CellKind::kRnn;
+}
+
+std::size_t weights_per_layer(std::size_t inputs, std::int64_t layers) {
+  return layers > 0 ? (inputs - 1) / static_cast<std::size_t>(layers) : 0;
+}
+
+template <class NodeLike>
+RecurrentSize size_of_node(const NodeLike& node) {
+  const Tensor& x = node.input(kX);
+  const bool batch_first = node.attributes().flag("batch_first");
+  RecurrentSize size{.cell = cell_named(node.family_name()),
+                     .steps = x.shape[batch_first ? 1 : 0],
+                     .batch = x.shape[batch_first ? 0 : 1],
+                     .input = x.shape[2],
+                     .layers = node.attributes().integer("layers", 1),
+                     .dtype = x.dtype,
+                     .dropout = node.attributes().number("dropout", 0) > 0,
+                     .input_gradient = x.requires_grad};
+  size.hidden = node.input(2).shape[1];
+  size.bias = weights_per_layer(node.input_count(), size.layers) == 4;
+  Tensor by_steps = x;
+  if (batch_first) {
+    std::swap(by_steps.shape[0], by_steps.shape[1]);
+    std::swap(by_steps.strides[0], by_steps.strides[1]);
+  }
+  size.copies_input = !by_steps.is_contiguous();
+  return size;
+}
+
+void require_weights(const Inference& inference, const RecurrentSize& size) {
+  const std::int64_t rows = size.gates() * size.hidden;
+  const std::size_t each = size.bias ? 4 : 2;
+  for (std::int64_t layer = 0; layer < size.layers; ++layer) {
+    const std::array<Shape, 4> wanted = {Shape{rows, size.features(layer)},
+                                         Shape{rows, size.hidden}, Shape{rows}, Shape{rows}};
+    constexpr std::array<std::string_view, 4> kNames = {"weight_ih", "weight_hh", "bias_ih",
+                                                        "bias_hh"};
+    for (std::size_t i = 0; i < each; ++i) {
+      const Tensor& weight = inference.input(1 + static_cast<std::size_t>(layer) * each + i);
+      inference.require(weight.shape == wanted.at(i),
+                        fmt::format("{} of layer {} has shape {} instead of {}", kNames.at(i),
+                                    layer, to_string(weight.shape), to_string(wanted.at(i))));
+      inference.require(weight.dtype == size.dtype,
+                        fmt::format("the input is {}, but {} is {}: cast one of them",
+                                    name_of(size.dtype), kNames.at(i), name_of(weight.dtype)));
+    }
+  }
+}
+
+// The output, then the final states: h [layers, batch, hidden], and c of an LSTM.
+void infer(Inference& inference) {
+  const Tensor x = inference.input(kX);
+  const std::int64_t layers = inference.attributes().integer("layers", 1);
+  const double dropout = inference.attributes().number("dropout", 0);
+  inference.require(x.shape.rank() == 3, "needs the axes steps, batch and features");
+  inference.require(layers >= 1, fmt::format("layers is {}; it starts at 1", layers));
+  inference.require(dropout >= 0 && dropout < 1,
+                    fmt::format("dropout = {} is not in [0, 1)", dropout));
+  const std::size_t each = weights_per_layer(inference.input_count(), layers);
+  inference.require((each == 2 || each == 4) &&
+                        inference.input_count() == 1 + each * static_cast<std::size_t>(layers),
+                    "each layer needs two weights and two biases or none");
+  inference.require(inference.input(2).shape.rank() == 2, "weight_hh needs two axes");
+  const RecurrentSize size = size_of_node(inference);
+  require_weights(inference, size);
+  if (inference.attributes().flag("batch_first")) {
+    inference.create({size.batch, size.steps, size.hidden}, x.dtype,
+                     {size.hidden, size.batch * size.hidden, 1});
+  } else {
+    inference.create({size.steps, size.batch, size.hidden}, x.dtype);
+  }
+  inference.create({layers, size.batch, size.hidden}, x.dtype);
+  if (size.has_cell_state()) inference.create({layers, size.batch, size.hidden}, x.dtype);
+}
+
+// Steps wait for each other, so each is a product of its own; cuDNN starts about one kernel a step.
+Work work_of(const NodeView& node, const RecurrentSize& size, double share) {
+  const double features =
+      static_cast<double>(size.input + (size.layers - 1) * size.hidden + size.layers * size.hidden);
+  const double rows = static_cast<double>(size.gates() * size.hidden);
+  Work work{
+      .op_class = OperatorClass::kMatmul,
+      .dtype = size.dtype,
+      .flops = Flops(share * 2.0 * static_cast<double>(size.steps * size.batch) * rows * features),
+      .extent = {size.batch, size.gates() * size.hidden,
+                 (size.input + (2 * size.layers - 1) * size.hidden) / size.layers,
+                 size.steps * size.layers}};
+  for (std::size_t i = 0; i < node.input_count(); ++i)
+    work.read += node.input(i).bytes();
+  for (std::size_t i = 0; i < (size.has_cell_state() ? 3U : 2U); ++i)
+    work.written += node.output(i).bytes();
+  constexpr std::int64_t kKernelsPerStep = 8;  // product, gates and states one by one
+  const std::int64_t kernels = runs_on_cpu(node.rules()) ? kKernelsPerStep : 1;
+  work.launches = static_cast<int>(
+      std::min<std::int64_t>(size.steps * size.layers * kernels, std::int64_t{1} << 30));
+  return work;
+}
+
+std::int64_t elements(Bytes bytes, DType dtype) {
+  return bytes.count / size_of(dtype);
+}
+
+void save(SavedSet& saved) {
+  const NodeView& node = saved.node();
+  const RecurrentSize size = size_of_node(node);
+  const auto extra = [&](std::string_view name, Bytes bytes) {
+    if (bytes > Bytes(0)) saved.extra(name, {elements(bytes, size.dtype)}, size.dtype);
+  };
+  for (std::size_t i = 1; i < node.input_count(); ++i) {
+    const bool is_bias = size.bias && (i - 1) % 4 >= 2;
+    if (!is_bias || !runs_on_cpu(node.rules())) saved.input(i);
+  }
+  const Bytes states = size.state() * size.layers * (size.has_cell_state() ? 2 : 1);
+  extra("initial_states", states);
+  if (!runs_on_cpu(node.rules())) {  // _cudnn_rnn
+    saved.input(kX);
+    saved.output();
+    Bytes reserve = size.sequence() * size.layers * reserve_units(size.cell);
+    if (size.dropout) reserve += size.sequence() * (size.layers - 1);
+    extra("reserve", reserve);
+    return;
+  }
+  if (size.copies_input) {
+    extra("input_by_steps", size.input_bytes());
+  } else {
+    saved.input(kX);
+  }
+  extra("steps", saved_by_steps(size) * size.layers);
+  // The inputs of the layers above the first; with dropout its noise beside its product.
+  extra("layer_inputs", size.sequence() * (size.layers - 1) * (size.dropout ? 2 : 1));
+}
+
+Bytes saved_extras(const NodeView& node) {
+  SavedSet set(node);
+  save(set);
+  Bytes sum;
+  for (const SavedSet::Extra& extra : set.extras())
+    sum += Bytes(element_count(extra.shape) * size_of(extra.dtype));
+  return sum;
+}
+
+Bytes above_zero(Bytes bytes) {
+  return std::max(bytes, Bytes(0));
+}
+
+ForwardKernel forward(const NodeView& node) {
+  const RecurrentSize size = size_of_node(node);
+  ForwardKernel kernel{.work = work_of(node, size, 1)};
+  if (runs_on_cpu(node.rules())) {
+    Bytes made = node.output().requires_grad ? saved_extras(node) : Bytes(0);
+    for (std::size_t i = 0; i < (size.has_cell_state() ? 3U : 2U); ++i)
+      made += node.output(i).bytes();
+    kernel.workspace = above_zero(unrolled_forward_peak(size) - made);
+  } else {
+    kernel.workspace = size.sequence() * size.gates();  // the products of one layer's input
+  }
+  return kernel;
+}
+
+// The workspace stands for what the steps allocate less what they free of the saved tensors, which
+// stay until the node returns.
+void backward(BackwardBuilder& b) {
+  const NodeView& node = b.node();
+  const RecurrentSize size = size_of_node(node);
+  const std::string name = std::string(node.family_name()) + ".backward";
+  BackwardBuilder::Kernel kernel{.name = name, .work = work_of(node, size, 2)};
+  const std::size_t outputs = size.has_cell_state() ? 3 : 2;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    if (b.has_output_gradient(i)) kernel.reads.push_back(b.output_gradient(i));
+  }
+  SavedSet set(node);
+  save(set);
+  for (std::size_t i : set.inputs())
+    kernel.reads.push_back(node.input(i));
+  for (std::size_t i : set.outputs())
+    kernel.reads.push_back(node.output(i));
+  for (const SavedSet::Extra& extra : set.extras())
+    kernel.reads.push_back(b.saved(extra.name));
+  Bytes made;
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (!b.needs_gradient(i)) continue;
+    const Tensor result =
+        b.create_like(i == kX ? "input_gradient" : "weight_gradient", node.input(i));
+    kernel.creates.push_back(result);
+    kernel.work.written += result.bytes();
+    made += result.bytes();
+    b.set_input_gradient(i, result);
+  }
+  if (kernel.creates.empty()) return;
+  kernel.workspace = runs_on_cpu(node.rules())
+                         ? above_zero(unrolled_backward_peak(size) - made)
+                         : size.sequence() * size.gates();  // the gates' gradients of one layer
+  b.launch(kernel);
+}
+
+constexpr OperatorFamily recurrent(std::string_view name, std::string_view summary) {
+  return {.name = name,
+          .summary = summary,
+          .infer = infer,
+          .forward = forward,
+          .save = save,
+          .backward = backward};
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    recurrent("lstm", "layers of LSTM cells; keeps gates, states and outputs of every step"),
+    recurrent("gru", "layers of gated recurrent units; keeps gates and states of every step"),
+    recurrent("rnn", "layers of tanh(W x + U h); keeps the states of every step"),
+};
+
+}  // namespace
+
+std::span<const OperatorFamily> recurrent_families() {
+  return kFamilies;
+}
+
+}  // namespace tidemark

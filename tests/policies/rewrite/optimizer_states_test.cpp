@@ -1,0 +1,149 @@
+// The state of every optimizer, by hand, on two presets.
+#include "policies/rewrite/optimizer_states.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "graph/core/document.hpp"
+#include "graph/models/preset.hpp"
+#include "policies/rewrite/optimizer.hpp"
+#include "tests/support/live_bytes.hpp"
+
+namespace tidemark {
+namespace {
+
+TrainingGraph built(const std::string& preset, const std::string& overrides, DType dtype) {
+  const Value document = parse_document(overrides, "overrides");
+  const ModelOptions options{.micro_batch = 2, .sequence = 16, .dtype = dtype};
+  const Graph graph = find_preset(preset).build(Decoder(document), options);
+  return differentiate(graph, *find_framework("torch-1.13-cpu"), {});
+}
+
+TrainingGraph optimized(TrainingGraph graph, OptimizerKind kind,
+                        Precision precision = Precision::kFp32) {
+  const OptimizerSpec spec{.kind = kind, .implementation = {}, .weight_decay = 0};
+  Optimizer(spec, rules_of(precision), *find_framework("torch-1.13-cpu")).apply(graph);
+  check_invariants(graph);
+  return graph;
+}
+
+std::int64_t state_bytes(const TrainingGraph& graph) {
+  std::int64_t sum = 0;
+  for (const Storage& storage : graph.storages) {
+    if (storage.role == Role::kOptimizerState) sum += storage.bytes.count;
+  }
+  return sum;
+}
+
+// 784, 1024, 1024, 512 and 10 units: matrices of 802,816, 1,048,576, 524,288 and 5,120 elements,
+// biases of 1,024, 1,024, 512 and 10.
+constexpr std::int64_t kHidden = 802'816 + 1'048'576 + 524'288;
+constexpr std::int64_t kHead = 5'120;
+constexpr std::int64_t kBiases = 2'570;
+constexpr std::int64_t kMlp = kHidden + kHead + kBiases;
+
+// Two blocks of width 64, 50 tokens, 16 positions: per block 12 * 64^2 elements of four matrices.
+constexpr const char* kSmallGpt = "{layers: 2, width: 64, heads: 4, vocab: 50, sequence: 16}";
+constexpr std::int64_t kBlockMatrices = 12 * 64 * 64;
+// Biases 192 + 64 + 256 + 64 and two norms of 128.
+constexpr std::int64_t kBlockVectors = 576 + 256;
+constexpr std::int64_t kEmbeddings = (50 + 16) * 64;
+constexpr std::int64_t kGptVectors = 2 * kBlockVectors + 128;
+constexpr std::int64_t kGpt = 2 * kBlockMatrices + kEmbeddings + kGptVectors;
+
+}  // namespace
+
+TEST_SUITE("golden") {
+  TEST_CASE("the state of each optimizer on an MLP is its bytes per parameter and per tensor") {
+    const auto bytes = [](OptimizerKind kind) {
+      return state_bytes(optimized(built("mlp", "{}", DType::kFloat32), kind));
+    };
+    CHECK(bytes(OptimizerKind::kSgd) == 0);
+    CHECK(bytes(OptimizerKind::kMomentum) == 4 * kMlp);
+    CHECK(bytes(OptimizerKind::kNesterov) == 4 * kMlp);
+    CHECK(bytes(OptimizerKind::kAdam) == 8 * kMlp + 8 * 4);
+    CHECK(bytes(OptimizerKind::kAdamW) == 8 * kMlp + 8 * 4);
+    // Blocks of 2,048: 392 + 512 + 256 + 3, two scales of 4 bytes each; biases in fp32.
+    CHECK(bytes(OptimizerKind::kAdamW8bit) ==
+          2 * (kHidden + kHead) + 8 * (392 + 512 + 256 + 3) + 8 * kBiases);
+    // Rows and columns of each matrix, vectors whole, one number per tensor.
+    CHECK(bytes(OptimizerKind::kAdafactor) ==
+          4 * (1024 + 784 + 1024 + 1024 + 512 + 1024 + 10 + 512) + 4 * kBiases + 8 * 4);
+    CHECK(bytes(OptimizerKind::kLion) == 4 * kMlp);
+    // The head and the biases are AdamW's: five counters.
+    CHECK(bytes(OptimizerKind::kMuon) == 4 * kHidden + 8 * (kHead + kBiases) + 5 * 4);
+    CHECK(bytes(OptimizerKind::kAdagrad) == 4 * kMlp + 8 * 4);
+    CHECK(bytes(OptimizerKind::kRmsprop) == 4 * kMlp);
+  }
+
+  TEST_CASE("the state of each optimizer on a GPT with a tied head") {
+    const auto bytes = [](OptimizerKind kind) {
+      return state_bytes(optimized(built("gpt", kSmallGpt, DType::kFloat32), kind));
+    };
+    // Tensors: 12 of each block, 2 embeddings, 2 of the last norm.
+    CHECK(bytes(OptimizerKind::kAdamW) == 8 * kGpt + 28 * 4);
+    CHECK(bytes(OptimizerKind::kLion) == 4 * kGpt);
+    CHECK(bytes(OptimizerKind::kRmsprop) == 4 * kGpt);
+    CHECK(bytes(OptimizerKind::kAdagrad) == 4 * kGpt + 28 * 4);
+    // Both embeddings are looked up, and the token's is the head.
+    CHECK(bytes(OptimizerKind::kMuon) ==
+          4 * 2 * kBlockMatrices + 8 * (kEmbeddings + kGptVectors) + 20 * 4);
+    // c_attn 12,288 elements, c_proj 4,096, c_fc and mlp.c_proj 16,384: 6 + 2 + 8 + 8 blocks; the
+    // embeddings have fewer than 4,096 elements.
+    CHECK(bytes(OptimizerKind::kAdamW8bit) ==
+          2 * (2 * kBlockMatrices + 2 * 4 * 24) + 8 * (kEmbeddings + kGptVectors));
+    const std::int64_t block = (192 + 64) + (64 + 64) + (256 + 64) + (64 + 256);
+    CHECK(bytes(OptimizerKind::kAdafactor) ==
+          4 * (2 * block + (50 + 64) + (16 + 64) + kGptVectors) + 28 * 4);
+  }
+
+  TEST_CASE("with fp32 masters 8-bit moments cost 6 bytes per parameter and their scales") {
+    const TrainingGraph graph = optimized(built("mlp", "{}", DType::kBFloat16),
+                                          OptimizerKind::kAdamW8bit, Precision::kBf16Mixed);
+    CHECK(state_bytes(graph) ==
+          4 * kMlp + 2 * (kHidden + kHead) + 8 * (392 + 512 + 256 + 3) + 8 * kBiases);
+  }
+
+  TEST_CASE("a step of Lion, Adafactor and Muon holds its temporaries for one parameter") {
+    const auto peak = [](OptimizerKind kind) {
+      const TrainingGraph graph = optimized(built("mlp", "{}", DType::kFloat32), kind);
+      return test::peak_above_start(graph, program_order(graph, 2), Phase::kOptimizer, 1);
+    };
+    // Matrices of 802,816 and then 1,048,576 elements, with a bias of 1,024 between them: the last
+    // update, that of the bias, and three tensors of the larger matrix.
+    CHECK(peak(OptimizerKind::kLion) == 4 * (3 * 1'048'576 + 1'024));
+    // The squares of the gradient and row times column, beside the roots of 1,024 rows and columns;
+    // the bias's update is gone by then.
+    CHECK(peak(OptimizerKind::kAdafactor) == 4 * (2 * 1'048'576 + 2 * 1'024));
+    // The last update in bf16 beside Newton and Schulz's of [1024, 1024]: 2 n + 8 n + 4 m m.
+    CHECK(peak(OptimizerKind::kMuon) == 2 * 802'816 + 8 * 1'048'576 + 4 * 1'048'576);
+    CHECK(peak(OptimizerKind::kAdamW8bit) == 0);
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("Newton and Schulz multiply five times by the smaller side's matrix") {
+    CHECK(newton_schulz_bytes({1024, 256}) == newton_schulz_bytes({256, 1024}));
+    CHECK(newton_schulz_bytes({256, 1024}).count == 8 * 262'144 + 4 * 65'536);
+    CHECK(newton_schulz_flops({2, 3}).count == 5.0 * (4 * 2 * 2 * 3 + 2 * 8));
+    // The kernels of a convolution are a row per output channel: [64, 27].
+    CHECK(newton_schulz_bytes({64, 3, 3, 3}).count == 8 * 1'728 + 4 * 729);
+  }
+
+  TEST_CASE("each optimizer runs in the form that exists nearest to the framework's default") {
+    const FrameworkRules& cuda = *find_framework("torch-2.4-cuda");
+    const auto form = [&](OptimizerKind kind, bool master) {
+      return implementation_of({.kind = kind}, cuda, master);
+    };
+    CHECK(form(OptimizerKind::kLion, false) == OptimizerImplementation::kLoop);
+    CHECK(form(OptimizerKind::kLion, true) == OptimizerImplementation::kFused);
+    CHECK(form(OptimizerKind::kRmsprop, true) == OptimizerImplementation::kForeach);
+    CHECK(form(OptimizerKind::kAdamW8bit, false) == OptimizerImplementation::kFused);
+    CHECK(form(OptimizerKind::kMuon, true) == OptimizerImplementation::kLoop);
+  }
+}
+
+}  // namespace tidemark
