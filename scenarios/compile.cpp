@@ -13,6 +13,7 @@
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/decode_parts.hpp"
+#include "scenarios/saved_tensors.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
@@ -110,31 +111,6 @@ void sum_roles(TrainedModel& model) {
     if (storage.role == Role::kGradient) model.gradients += storage.bytes;
     if (storage.role == Role::kOptimizerState) model.optimizer_state += storage.bytes;
   }
-}
-
-// What autograd keeps at the end of the last forward: storages that backward still touches, roots
-// and gradients left out.
-Bytes saved_by_forward(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-                       const IdVector<GapId, Decision>& decisions) {
-  Position end;  // last forward position of the last step's last micro-batch
-  for (Position p : ids_of(order.at)) {
-    const Occurrence& o = order.at[p];
-    if (!o.recompute && graph.operators[o.op].phase == Phase::kForward &&
-        graph.operators[o.op].work.op_class != OperatorClass::kNone) {
-      end = p;
-    }
-  }
-  Bytes sum;
-  for (GapId id : ids_of(live.gaps)) {
-    const Gap& gap = live.gaps[id];
-    const Storage& storage = graph.storages[gap.storage];
-    if (storage.initial || storage.persistent || gap.from > end) continue;
-    // A variable that backward does not read, such as the loss, is not saved.
-    const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
-    const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;
-    if ((held || read) && !std::holds_alternative<Offload>(decisions[id])) sum += storage.bytes;
-  }
-  return sum;
 }
 
 std::int64_t repeats_in_last_step(const ProgramOrder& order) {
@@ -238,7 +214,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
     throw InternalError(
         fmt::format("the program of '{}' is wrong: {}", scenario.name, fmt::join(problems, "; ")));
   }
-  result.saved_activations = saved_by_forward(graph, result.order, live, movement.decisions());
+  result.saved = saved_tensors(graph, result.order, live, movement.decisions());
   for (const AnyPolicy& policy : scenario.policies) {
     if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) {
       result.eviction = p->get();

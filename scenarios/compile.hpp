@@ -9,6 +9,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/residency_plan.hpp"
+#include "scenarios/saved_tensors.hpp"
 #include "scenarios/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
@@ -47,7 +48,7 @@ struct Compiled {
   std::vector<PolicyOutcome> policies;  // as listed in the scenario
   EvictionPolicy* eviction = nullptr;   // owned by the scenario
   PackedPlacement placement;            // with `allocator: packed` only
-  Bytes saved_activations;              // of one micro-batch, after policies
+  std::vector<SavedTensor> saved;       // of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
 

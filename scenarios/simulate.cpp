@@ -261,7 +261,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
   fill_model(point, scenario, model);
   Compiled compiled = compile(scenario, model);
   point.policies = compiled.policies;
-  point.saved_activations = compiled.saved_activations;
+  point.saved_activations = sum_of(model.training, compiled.saved);
   point.passes = model.passes;
   point.passes.insert(point.passes.end(), compiled.passes.begin(), compiled.passes.end());
 

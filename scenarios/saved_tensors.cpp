@@ -1,0 +1,72 @@
+#include "scenarios/saved_tensors.hpp"
+
+#include <algorithm>
+
+namespace tidemark {
+namespace {
+
+// The last forward position of the last step's last micro-batch.
+Position end_of_forward(const TrainingGraph& graph, const ProgramOrder& order) {
+  for (std::uint32_t i = static_cast<std::uint32_t>(order.at.size()); i-- > 0;) {
+    const Occurrence& o = order.at[Position(i)];
+    if (!o.recompute && graph.operators[o.op].phase == Phase::kForward &&
+        graph.operators[o.op].work.op_class != OperatorClass::kNone) {
+      return Position(i);
+    }
+  }
+  return {};
+}
+
+// The operator that created the content of a gap's storage. Gaps lie by storage, then by position.
+OperatorId maker_of(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                    GapId gap) {
+  const StorageId storage = live.gaps[gap].storage;
+  for (std::uint32_t i = gap.value + 1; i-- > 0 && live.gaps[GapId(i)].storage == storage;) {
+    const OperatorId op = order.at[live.gaps[GapId(i)].from].op;
+    for (const Touch& touch : graph.touches_of(op)) {
+      if (touch.storage == storage && touch.access == Access::kCreate) return op;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const ProgramOrder& order,
+                                       const Liveness& live,
+                                       const IdVector<GapId, Decision>& decisions) {
+  const Position end = end_of_forward(graph, order);
+  std::vector<SavedTensor> saved;
+  if (!end.valid()) return saved;
+  for (GapId id : ids_of(live.gaps)) {
+    const Gap& gap = live.gaps[id];
+    const Storage& storage = graph.storages[gap.storage];
+    if (storage.initial || storage.persistent || gap.from > end) continue;
+    // A variable that backward does not read, such as the loss, is not saved.
+    const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
+    const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;
+    if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
+    SavedTensor tensor{
+        .storage = gap.storage, .made_by = maker_of(graph, order, live, id), .needed_by = {}};
+    if (held) tensor.needed_by.push_back(order.at[gap.release].op);
+    if (read) tensor.by_recomputation = order.at[gap.to].recompute;
+    for (GapId next = id; read && !live.gaps[next].dead && live.gaps[next].to.valid();
+         next = GapId(next.value + 1)) {
+      const OperatorId op = order.at[live.gaps[next].to].op;
+      const bool known =
+          std::find(tensor.needed_by.begin(), tensor.needed_by.end(), op) != tensor.needed_by.end();
+      if (!known) tensor.needed_by.push_back(op);
+    }
+    saved.push_back(std::move(tensor));
+  }
+  return saved;
+}
+
+Bytes sum_of(const TrainingGraph& graph, const std::vector<SavedTensor>& saved) {
+  Bytes sum;
+  for (const SavedTensor& tensor : saved)
+    sum += graph.storages[tensor.storage].bytes;
+  return sum;
+}
+
+}  // namespace tidemark
