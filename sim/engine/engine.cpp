@@ -8,7 +8,7 @@
 #include "sim/engine/event_loop_streams.hpp"
 
 namespace tidemark {
-namespace engine {
+namespace {
 
 template <class A>
 RunResult Engine<A>::run() {
@@ -38,14 +38,14 @@ RunResult Engine<A>::run() {
   return result_;
 }
 
-}  // namespace engine
+}  // namespace
 
 void Scratch::prepare(const StepProgram& program, bool record_events) {
   const std::size_t n = program.size();
   started.assign(n, -1);
   finished.assign(n, -1);
   enqueued.assign(n, 0);
-  next.assign(n, engine::kNone);
+  next.assign(n, kNone);
   events.clear();
   pending.clear();
   event_of.clear();
@@ -67,7 +67,7 @@ std::size_t Scratch::memory_bytes() const {
 template <class A>
 RunResult run(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,
               const RunOptions& options) {
-  return engine::Engine<A>(program, costs, allocator, scratch, options).run();
+  return Engine<A>(program, costs, allocator, scratch, options).run();
 }
 
 template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,

@@ -1,6 +1,7 @@
 // The event loop's state. Its functions stand beside it, by what they are about: the host and its
 // memory (event_loop_host.hpp), the streams (event_loop_streams.hpp), eviction
-// (event_loop_eviction.hpp). Only engine.cpp includes them; everything else calls run().
+// (event_loop_eviction.hpp). Only engine.cpp includes them; everything else calls run(). Nameless,
+// so that the compiler may fold functions with one caller into the loop.
 #pragma once
 
 #include <array>
@@ -11,7 +12,8 @@
 #include "sim/engine/engine.hpp"
 #include "sim/engine/eviction.hpp"
 
-namespace tidemark::engine {
+namespace tidemark {
+namespace {
 
 inline constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 inline constexpr std::uint32_t kNone = kNoInstruction;
@@ -121,4 +123,5 @@ class Engine {
   bool stopped_ = false;
 };
 
-}  // namespace tidemark::engine
+}  // namespace
+}  // namespace tidemark

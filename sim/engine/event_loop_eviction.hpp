@@ -7,7 +7,8 @@
 
 #include "sim/engine/event_loop.hpp"
 
-namespace tidemark::engine {
+namespace tidemark {
+namespace {
 
 template <class A>
 void Engine<A>::prepare_eviction() {
@@ -157,4 +158,5 @@ bool Engine<A>::restore(std::uint32_t first) {
   return !stopped_;
 }
 
-}  // namespace tidemark::engine
+}  // namespace
+}  // namespace tidemark

@@ -7,7 +7,8 @@
 
 #include "sim/engine/event_loop.hpp"
 
-namespace tidemark::engine {
+namespace tidemark {
+namespace {
 
 // The host pays for an instruction before the device sees it.
 template <class A>
@@ -243,4 +244,5 @@ void Engine<A>::fail(RunStatus status, BlockId block) {
   stopped_ = true;
 }
 
-}  // namespace tidemark::engine
+}  // namespace
+}  // namespace tidemark

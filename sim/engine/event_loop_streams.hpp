@@ -7,7 +7,8 @@
 
 #include "sim/engine/event_loop.hpp"
 
-namespace tidemark::engine {
+namespace tidemark {
+namespace {
 
 template <class A>
 void Engine<A>::enqueue(std::uint32_t i) {
@@ -160,4 +161,5 @@ std::int64_t Engine<A>::earliest_end() const {
   return earliest;
 }
 
-}  // namespace tidemark::engine
+}  // namespace
+}  // namespace tidemark
