@@ -52,7 +52,7 @@ std::string remark(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
   if (!point.failure.empty()) {
     const Failure& failure = point.failure.front();
-    if (point.status != PointStatus::kOutOfMemory) return failure.message;
+    if (point.status != PointStatus::kOutOfMemory) return failure.reason;
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
     return fmt::format("no room{} for {}: {}", host ? " on the host" : "",
                        format_bytes(Bytes(failure.requested)),

@@ -9,6 +9,7 @@
 #include "plots/timeline_csv.hpp"
 #include "scenarios/result_document.hpp"
 #include "scenarios/results_csv.hpp"
+#include "scenarios/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -38,6 +39,10 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   DetailedPoint result{.scenario = decode_scenario(point, environment)};
   result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
   result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
+  if (options.suggestions && !result.result.failure.empty()) {
+    result.result.failure.front().tried =
+        suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);
+  }
   return result;
 }
 

@@ -33,6 +33,17 @@ struct Peak {
   std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
 };
 
+// Why more is reserved than is live: reserved = live + the four terms below.
+struct Fragmentation {
+  std::int64_t reserved = 0;
+  std::int64_t live = 0;
+  std::int64_t rounding = 0;         // blocks are larger than what was asked for
+  std::int64_t pending_events = 0;   // freed, but a stream may still use it
+  std::int64_t inactive_splits = 0;  // free inside a segment that something else keeps
+  std::int64_t free_segments = 0;    // cached: free as a whole
+  std::uint32_t instruction = kNoInstruction;
+};
+
 // One change of memory. Events of one instruction follow each other. A block that the program frees
 // while streams may still use it stops being live at once and being active at its second event.
 struct MemoryEvent {
@@ -55,6 +66,8 @@ struct RunResult {
   Peak live_without_workspace;
   Peak allocated;
   Peak reserved;
+  // At the peak of `reserved`; of all moments with as much, that with the most live bytes.
+  Fragmentation fragmentation;
   std::array<Peak, kPhases> phase_live;
   Peak host;
   std::int64_t most_live = 0;  // of all steps

@@ -66,6 +66,7 @@ class Engine {
   void allocate(BlockId block);
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
   bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
+  void release_cached();
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
   void synchronize();
@@ -92,6 +93,7 @@ class Engine {
   void record(BlockId block, int sign);
   void note_peaks();
   void note_phase_peak();
+  void note_fragmentation();
   [[nodiscard]] const Slot& slot(std::uint32_t i) const {
     return program_.slot[program_.position[i].index()];
   }

@@ -78,7 +78,27 @@ void Engine<A>::note_peaks() {
   raise(result_.live_without_workspace, live_ - workspace_);
   raise(result_.allocated, allocator_.active());
   raise(result_.reserved, allocator_.reserved());
+  const std::int64_t reserved = allocator_.reserved();
+  const Fragmentation& most = result_.fragmentation;
+  if (reserved > most.reserved || (reserved == most.reserved && live_ > most.live)) {
+    note_fragmentation();
+  }
   note_phase_peak();
+}
+
+template <class A>
+void Engine<A>::note_fragmentation() {
+  const std::int64_t reserved = allocator_.reserved();
+  const std::int64_t allocated = allocator_.allocated();
+  const std::int64_t active = allocator_.active();
+  const std::int64_t inactive_splits = allocator_.inactive_split();
+  result_.fragmentation = {.reserved = reserved,
+                           .live = live_,
+                           .rounding = allocated - live_,
+                           .pending_events = active - allocated,
+                           .inactive_splits = inactive_splits,
+                           .free_segments = reserved - active - inactive_splits,
+                           .instruction = pc_};
 }
 
 // A phase that allocates nothing still runs beside everything that is live.
@@ -125,10 +145,22 @@ bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
     allocation =
         again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
   }
+  if (allocation.device_frees > 0) synchronize();  // memory goes back when nothing can use it
   host_ += allocation.device_mallocs * costs_.device_malloc.count() +
            allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
   return allocation.ok;
+}
+
+// What is cached goes back to the device. cudaFree waits until the device is idle, and unmapping
+// pages is preceded by a wait for their stream: both cost the host a synchronisation.
+template <class A>
+void Engine<A>::release_cached() {
+  const bool waits = !scratch_.pending.empty();
+  if (waits) synchronize();
+  const int released = allocator_.release_cached();
+  if (released > 0 && !waits) synchronize();
+  host_ += released * costs_.device_free.count();
 }
 
 // As the caching allocator retries: events that have ended, then a synchronisation and everything
@@ -137,14 +169,12 @@ template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
   if (try_allocate(block, bytes)) return true;
-  if (!scratch_.pending.empty()) synchronize();
-  const int released = allocator_.release_cached();
-  host_ += released * costs_.device_free.count();
+  release_cached();
   ++result_.retries;
   if (try_allocate(block, bytes, true)) return true;
   while (options_.eviction != nullptr && evict_one(bytes)) {
     if (try_allocate(block, bytes)) return true;
-    allocator_.release_cached();
+    release_cached();
     if (try_allocate(block, bytes)) return true;
   }
   return false;
@@ -241,6 +271,9 @@ void Engine<A>::fail(RunStatus status, BlockId block) {
   result_.live_at_failure = live_;
   result_.reserved_at_failure = allocator_.reserved();
   if (status != RunStatus::kDeadlock) ++result_.ooms;
+  if constexpr (requires { allocator_.note_out_of_memory(std::int64_t{1}); }) {
+    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested);
+  }
   stopped_ = true;
 }
 

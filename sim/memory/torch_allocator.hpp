@@ -30,6 +30,7 @@ class TorchAllocator {
   }
   void free(BlockId block) {
     TorchBlock& b = *blocks_[block.index()];
+    blocks_[block.index()] = nullptr;
     if (deferred_[block.index()] != 0) {
       deferred_[block.index()] = 0;
       core_.finish_free(b);
@@ -46,6 +47,8 @@ class TorchAllocator {
     core_.release_cached();
     return static_cast<int>(core_.device().frees() - before);
   }
+  // After the last retry has failed: what PyTorch's error says, in core().out_of_memory().
+  void note_out_of_memory(std::int64_t bytes) { core_.note_out_of_memory(bytes, stream_); }
   [[nodiscard]] std::int64_t allocated() const {
     return core_.statistics().allocated_bytes.all.current;
   }
@@ -53,6 +56,7 @@ class TorchAllocator {
   [[nodiscard]] std::int64_t reserved() const {
     return core_.statistics().reserved_bytes.all.current;
   }
+  [[nodiscard]] std::int64_t inactive_split() const { return core_.inactive_bytes(); }
   [[nodiscard]] std::int64_t address(BlockId block) const {
     return blocks_[block.index()]->address;
   }
@@ -60,6 +64,9 @@ class TorchAllocator {
     return static_cast<std::size_t>(core_.statistics().segment.all.current);
   }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
+  [[nodiscard]] TorchStream stream() const { return stream_; }
+  // What a block was given; null when it has nothing. Waiting for events counts as having it.
+  [[nodiscard]] const TorchBlock* given(BlockId block) const { return blocks_[block.index()]; }
 
  private:
   template <class F>

@@ -107,6 +107,12 @@ class TorchCachingAllocator {
   [[nodiscard]] const std::vector<SegmentEvent>& segment_events() const { return segment_events_; }
   [[nodiscard]] std::vector<TorchSegment> segments() const;  // by address
 
+  // Free bytes that release_cached() could not give back: inactive_split_bytes, and of expandable
+  // ranges, which that statistic leaves out, what shares a page with a block in use.
+  [[nodiscard]] std::int64_t inactive_bytes() const;
+  // The largest free block that a request of this size could be given without new memory; 0: none.
+  [[nodiscard]] std::int64_t largest_free(std::int64_t bytes, TorchStream stream) const;
+
   [[nodiscard]] std::int64_t rounded(std::int64_t bytes) const;
   // Bytes asked of the device for a rounded size.
   [[nodiscard]] static std::int64_t segment_size(std::int64_t size);

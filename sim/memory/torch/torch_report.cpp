@@ -37,6 +37,11 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
   return segments;
 }
 
+std::int64_t TorchCachingAllocator::largest_free(std::int64_t bytes, TorchStream stream) const {
+  const FreeSet& free = streams_[stream].pools[request_for(bytes, stream).large ? 1 : 0].free;
+  return free.empty() ? 0 : free.rbegin()->size;
+}
+
 std::string torch_size(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   if (bytes <= kKiB.count) return fmt::format("{} bytes", bytes);

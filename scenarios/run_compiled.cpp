@@ -1,0 +1,104 @@
+#include "scenarios/run_compiled.hpp"
+
+#include <algorithm>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+// Whether the device needs what a run without a limit reserves, and no more. Rules that depend on
+// the capacity may ask for more.
+bool needs_what_it_reserves(const Scenario& scenario) {
+  const TorchAllocatorOptions& torch = scenario.allocator_options.torch;
+  if (scenario.allocator == AllocatorKind::kBfc) return false;
+  return !torch.memory_fraction && !torch.expandable_segments;
+}
+
+}  // namespace
+
+RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
+                       Bytes capacity, bool record, OutOfMemory* failure) {
+  scratch.prepare(compiled.program, record);
+  const bool limited = capacity < kUnlimited;
+  const RunOptions options{.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
+                           .eviction = limited ? compiled.eviction : nullptr,
+                           .record_events = record};
+  const auto go = [&](auto&& allocator) {
+    allocator.reserve(compiled.program.blocks.size());
+    const RunResult result = run(compiled.program, compiled.costs, allocator, scratch, options);
+    if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
+      *failure = out_of_memory(allocator, result.requested, compiled.program.blocks.size());
+    }
+    return result;
+  };
+  switch (scenario.allocator) {
+    case AllocatorKind::kIdeal:
+      return go(IdealAllocator(capacity));
+    case AllocatorKind::kTorch:
+      return go(TorchAllocator(capacity, scenario.allocator_options.torch,
+                               scenario.device.framework.context));
+    case AllocatorKind::kPacked:
+      return go(PackedAllocator(compiled.placement, capacity));
+    case AllocatorKind::kBfc: {
+      BfcOptions bfc = scenario.allocator_options.bfc;
+      bfc.allow_growth = bfc.allow_growth || !limited;  // there is no whole to take
+      return go(BfcAllocator(capacity, bfc));
+    }
+  }
+  throw InternalError("an allocator that the engine does not know");
+}
+
+std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
+                               const RunResult& unlimited, Bytes too_small) {
+  std::int64_t high = unlimited.most_reserved;
+  const bool counts_bytes =
+      scenario.allocator == AllocatorKind::kIdeal || scenario.allocator == AllocatorKind::kPacked;
+  const bool exact = counts_bytes && compiled.eviction == nullptr;
+  std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
+  // With rules that depend on the capacity some smaller one may do again; what counts is from where
+  // on it fits.
+  if (!exact) {
+    low = std::max(low, too_small.count);
+    high = std::max(high, low + 1);
+  }
+  Scratch scratch;
+  const auto fits = [&](std::int64_t capacity) {
+    return run_compiled(scenario, compiled, scratch, Bytes(capacity), false).status ==
+           RunStatus::kCompleted;
+  };
+  if (!needs_what_it_reserves(scenario)) {
+    constexpr int kAttempts = 64;
+    int attempts = 0;
+    while (!fits(high) && ++attempts < kAttempts)
+      high += high / 8 + kMiB.count;
+    if (attempts == kAttempts) return 0;
+  }
+  while (high - low > kMiB.count) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high + context.count;
+}
+
+Convergence find_convergence(const Scenario& scenario, const TrainedModel& model,
+                             const Compiled& compiled, const Scratch& scratch, Bytes capacity,
+                             int limit) {
+  Convergence found;
+  found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
+  found.step = converged_step(found.steps);
+  for (int steps = 2 * scenario.training.steps; !found.step && steps <= limit; steps *= 2) {
+    const Compiled longer = compile(scenario, model, steps);
+    Scratch other;
+    const RunResult run = run_compiled(scenario, longer, other, capacity, true);
+    found.steps = reserved_by_step(longer.program, longer.order, other);
+    if (run.status != RunStatus::kCompleted) {
+      found.fails_in = static_cast<int>(found.steps.size()) - 1;
+      return found;
+    }
+    found.step = converged_step(found.steps);
+  }
+  return found;
+}
+
+}  // namespace tidemark
