@@ -7,6 +7,7 @@
 #include "cli/console.hpp"
 #include "cli/output_folder.hpp"
 #include "plots/timeline_csv.hpp"
+#include "plots/torch_snapshot.hpp"
 #include "scenarios/result_document.hpp"
 #include "scenarios/results_csv.hpp"
 #include "scenarios/suggestions.hpp"
@@ -26,6 +27,14 @@ void add_results(OutputFolder& output, const ReportFiles& files,
 void add_timeline(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
   write_timeline_csv(output.add(name), point.detail.model->training, point.detail.compiled.order,
                      point.detail.compiled.program, point.detail.timeline);
+}
+
+void add_torch_snapshot(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
+  const Compiled& compiled = point.detail.compiled;
+  Scratch scratch;
+  const auto recorder = run_recorded(point.scenario, compiled, scratch);
+  write_torch_snapshot(output.add(name), point.detail.model->training, compiled.order,
+                       compiled.program, memory_timeline(compiled.program, scratch), *recorder);
 }
 
 }  // namespace
@@ -64,6 +73,7 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     files.folder = report.directory;
     files.json = wants("json");
     files.csv = wants("csv");
+    files.torch_snapshots = wants("torch_snapshot");
     files.timelines = files.csv && given->find("formats") != nullptr;
   }
   if (!output_option.empty()) files.folder = output_option;
@@ -75,6 +85,7 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   OutputFolder output(files.folder);
   add_results(output, files, std::span(&point.result, 1));
   if (files.csv) add_timeline(output, "timeline.csv", point);
+  if (files.torch_snapshots) add_torch_snapshot(output, "torch_snapshot.pickle", point);
   output.commit();
 }
 
@@ -85,13 +96,18 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   add_results(output, files, points);
   std::size_t number = 0;
   for (const Value& document : documents) {
-    const std::size_t count = files.timelines ? sweep_points(document).size() : 0;
+    const bool in_detail = files.timelines || files.torch_snapshots;
+    const std::size_t count = in_detail ? sweep_points(document).size() : 0;
     for (std::size_t i = 0; i < count; ++i) {
       const bool built = points[number].status != PointStatus::kError;
       ++number;
       if (!built) continue;
-      add_timeline(output, fmt::format("timeline-{}.csv", number),
-                   simulate_in_detail(document, i, environment, {.smallest_capacity = false}));
+      const DetailedPoint point =
+          simulate_in_detail(document, i, environment, {.smallest_capacity = false});
+      if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
+      if (files.torch_snapshots) {
+        add_torch_snapshot(output, fmt::format("torch_snapshot-{}.pickle", number), point);
+      }
     }
   }
   output.commit();

@@ -153,8 +153,9 @@ void RunCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
   app->footer(kExamples);
   input.add_options(*app, true);
-  app->add_option("-o,--output", folder,
-                  "write results.json, results.csv and timeline.csv into this folder")
+  app->add_option(
+         "-o,--output", folder,
+         "write results.json, results.csv, timeline.csv and what `report` lists into this folder")
       ->type_name("DIR");
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")

@@ -15,15 +15,20 @@ bool needs_what_it_reserves(const Scenario& scenario) {
   return !torch.memory_fraction && !torch.expandable_segments;
 }
 
+RunOptions options_of(const Scenario& scenario, const Compiled& compiled, bool limited,
+                      bool record) {
+  return {.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
+          .eviction = limited ? compiled.eviction : nullptr,
+          .record_events = record};
+}
+
 }  // namespace
 
 RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
                        Bytes capacity, bool record, OutOfMemory* failure) {
   scratch.prepare(compiled.program, record);
   const bool limited = capacity < kUnlimited;
-  const RunOptions options{.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
-                           .eviction = limited ? compiled.eviction : nullptr,
-                           .record_events = record};
+  const RunOptions options = options_of(scenario, compiled, limited, record);
   const auto go = [&](auto&& allocator) {
     allocator.reserve(compiled.program.blocks.size());
     const RunResult result = run(compiled.program, compiled.costs, allocator, scratch, options);
@@ -79,6 +84,18 @@ std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compile
     (fits(middle) ? high : low) = middle;
   }
   return high + context.count;
+}
+
+std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
+                                                  const Compiled& compiled, Scratch& scratch) {
+  const Bytes context = scenario.device.framework.context;
+  auto recorder = std::make_unique<TorchRecorder>(scenario.device.hbm.capacity - context,
+                                                  scenario.allocator_options.torch, context);
+  recorder->reserve(compiled.program.blocks.size());
+  scratch.prepare(compiled.program, true);
+  static_cast<void>(run(compiled.program, compiled.costs, *recorder, scratch,
+                        options_of(scenario, compiled, true, true)));
+  return recorder;
 }
 
 Convergence find_convergence(const Scenario& scenario, const TrainedModel& model,

@@ -1,6 +1,7 @@
 // A compiled scenario on its allocator, with as much memory as the caller says.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -29,6 +30,12 @@ inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 [[nodiscard]] std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled,
                                              Bytes context, const RunResult& unlimited,
                                              Bytes too_small);
+
+// The same on the scenario's device with the torch allocator and everything that it did, up to the
+// request that failed if one does.
+[[nodiscard]] std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
+                                                                const Compiled& compiled,
+                                                                Scratch& scratch);
 
 // How much the steps of a scenario reserve, one by one.
 struct Convergence {

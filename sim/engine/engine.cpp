@@ -78,5 +78,7 @@ template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scra
                        const RunOptions&);
 template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
                        const RunOptions&);
+template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
+                       const RunOptions&);
 
 }  // namespace tidemark

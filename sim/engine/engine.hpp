@@ -17,6 +17,7 @@
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
@@ -124,6 +125,10 @@ extern template RunResult run(const StepProgram&, const CostTable&, IdealAllocat
 extern template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
                               const RunOptions&);
 extern template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
                               const RunOptions&);
 
 }  // namespace tidemark

@@ -63,6 +63,7 @@ class TorchAllocator {
   [[nodiscard]] std::size_t segments() const {
     return static_cast<std::size_t>(core_.statistics().segment.all.current);
   }
+  void record_segment_events(bool on) { core_.record_segment_events(on); }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
   [[nodiscard]] TorchStream stream() const { return stream_; }
   // What a block was given; null when it has nothing. Waiting for events counts as having it.
