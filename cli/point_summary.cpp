@@ -99,7 +99,8 @@ std::string Summary::reserved() const {
   if (!convergence.step) {
     return text + line("", fmt::format("still changing after {} steps", convergence.steps.size()));
   }
-  return text + line("", fmt::format("the same in every step from step {} on", *convergence.step));
+  return text + line("", fmt::format("the same in every step from step {} on ({} were run)",
+                                     *convergence.step, convergence.steps.size()));
 }
 
 std::string Summary::roles() const {

@@ -58,6 +58,10 @@ std::string remark(const PointResult& point) {
                        format_bytes(Bytes(failure.requested)),
                        place(failure.phase, failure.layer, failure.op));
   }
+  if (point.convergence.fails_in) {
+    return fmt::format("runs out of memory in step {} of a longer run",
+                       *point.convergence.fails_in);
+  }
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
   if (point.run.host.bytes > 0) {
