@@ -151,7 +151,7 @@ void SnapshotWriter::segment(const TorchSegment& segment) {
   integer_entry("stream", recorder_.torch().core().handle(segment.stream));
   text_entry("segment_type", segment.large ? "large" : "small");
   pickle_.key("segment_pool_id");
-  pickle_.pair(0, 0);
+  pickle_.pair(0, recorder_.torch().core().is_private(segment.stream) ? 1 : 0);
   pickle_.key("is_expandable");
   pickle_.boolean(segment.expandable);
   pickle_.key("frames");

@@ -104,6 +104,10 @@ Convergence find_convergence(const Scenario& scenario, const TrainedModel& model
   Convergence found;
   found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
   found.step = converged_step(found.steps);
+  if (scenario.allocator == AllocatorKind::kTorch && scenario.allocator_options.torch.cuda_graph) {
+    // Replays of the graph that the last step captures allocate nothing.
+    found.step = scenario.training.steps - 1;
+  }
   for (int steps = 2 * scenario.training.steps; !found.step && steps <= limit; steps *= 2) {
     const Compiled longer = compile(scenario, model, steps);
     Scratch other;

@@ -67,6 +67,12 @@ class Engine {
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
   bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
   void release_cached();
+  void begin_last_step();
+  // Only some allocators capture graphs.
+  [[nodiscard]] bool is_capturing() const {
+    if constexpr (requires { allocator_.is_capturing(); }) return allocator_.is_capturing();
+    return false;
+  }
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
   void synchronize();
@@ -123,6 +129,7 @@ class Engine {
   std::int64_t host_live_ = 0;
   bool events_ended_ = false;  // a side stream has made progress since the last look
   bool stopped_ = false;
+  bool in_last_step_ = false;
 };
 
 }  // namespace

@@ -129,6 +129,7 @@ void Engine<A>::allocate(BlockId block) {
     record(block, +1);
     return;
   }
+  if (!in_last_step_ && slot(pc_).last_step) begin_last_step();
   if (!allocate_device(block, bytes)) {
     if (!stopped_) fail(RunStatus::kOutOfMemory, block);
     return;
@@ -136,6 +137,12 @@ void Engine<A>::allocate(BlockId block) {
   change_live(block, +1);
   record(block, +1);
   note_peaks();
+}
+
+template <class A>
+void Engine<A>::begin_last_step() {
+  in_last_step_ = true;
+  if constexpr (requires { allocator_.begin_last_step(); }) allocator_.begin_last_step();
 }
 
 template <class A>
@@ -169,6 +176,7 @@ template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
   if (try_allocate(block, bytes)) return true;
+  if (is_capturing()) return false;
   release_cached();
   ++result_.retries;
   if (try_allocate(block, bytes, true)) return true;
@@ -230,7 +238,9 @@ void Engine<A>::notice_events() {
       ended = ended && (event == kNone || scratch_.finished[event] >= 0);
     }
     const BlockId block(scratch_.pending[p]);
-    if (!ended) {
+    // What a graph captures is freed for others only when the capture ends.
+    const bool captured = is_capturing() && program_.blocks[block].tier == Tier::kDevice;
+    if (!ended || captured) {
       scratch_.pending[kept] = scratch_.pending[p];
       scratch_.event_of[kept++] = scratch_.event_of[p];
       continue;

@@ -14,7 +14,9 @@ class TorchAllocator {
   // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
   // beside them, for its context.
   explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
-      : core_(usable + taken, options, taken), stream_(core_.stream(0)) {}
+      : core_(usable + taken, options, taken),
+        stream_(core_.stream(0)),
+        captures_(options.cuda_graph) {}
 
   void reserve(std::size_t blocks) {
     core_.reserve(blocks);
@@ -42,6 +44,12 @@ class TorchAllocator {
     deferred_[block.index()] = 1;
     core_.defer_free(*blocks_[block.index()]);
   }
+  // With options.cuda_graph what is allocated from here on is captured.
+  void begin_last_step() {
+    if (captures_) stream_ = core_.begin_capture(stream_);
+  }
+  // Neither a retry nor a look at events while a CUDA graph is captured.
+  [[nodiscard]] bool is_capturing() const { return core_.is_capturing(); }
   int release_cached() {
     const std::int64_t before = core_.device().frees();
     core_.release_cached();
@@ -83,6 +91,7 @@ class TorchAllocator {
 
   TorchCachingAllocator core_;
   TorchStream stream_;
+  bool captures_;
   std::vector<TorchBlock*> blocks_;  // by id
   std::vector<char> deferred_;       // by id: freed, but a stream may still use it
 };

@@ -218,6 +218,21 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a step captured as a CUDA graph cannot use what earlier steps have cached") {
+    const PointResult eager = simulate_text(scenario_with("torch"), 8);
+    const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
+    CHECK(graph.run.live.bytes == eager.run.live.bytes);
+    CHECK(graph.run.reserved.bytes > eager.run.reserved.bytes);
+    CHECK(graph.convergence.step == 1);  // which is replayed from then on
+    CHECK(terms_of(graph.run.fragmentation) ==
+          graph.run.reserved.bytes - graph.run.fragmentation.live);
+    // A single step has no cache to be kept from, whole segments of its own apart.
+    const PointResult alone =
+        simulate_text(scenario_with("{kind: torch, cuda_graph: true}", "79GiB", "[]", 1));
+    CHECK(alone.run.reserved.bytes ==
+          simulate_text(scenario_with("torch", "79GiB", "[]", 1)).run.reserved.bytes);
+  }
+
   TEST_CASE("a retry costs a synchronisation, what it gives back and what it takes") {
     // a and b, of 9 MiB, share a segment of 20 MiB and leave it; c needs one of 22 MiB, for which a
     // device of 30 MiB has room only once the first has been given back.

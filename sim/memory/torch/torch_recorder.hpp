@@ -58,6 +58,8 @@ class TorchRecorder {
     deferred_[block.index()] = 1;
     torch_.defer_free(block);
   }
+  void begin_last_step() { torch_.begin_last_step(); }
+  [[nodiscard]] bool is_capturing() const { return torch_.is_capturing(); }
   int release_cached() {
     const int released = torch_.release_cached();
     add_segment_events();
