@@ -14,86 +14,55 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kShownGpus = 4;
+constexpr std::size_t kShownSegments = 5;
+constexpr std::size_t kShownTensors = 2;  // of a segment
 
-bool has_policy(const Scenario& scenario, std::string_view name) {
-  const auto& names = scenario.policy_names;
-  return std::find(names.begin(), names.end(), name) != names.end();
+// "'h.3.attn.saved' (12.0 MiB), 'wte' (3.0 MiB) and 4 more"
+std::string pins_of(const PartlyFreeSegment& segment) {
+  std::string text;
+  const std::size_t shown = std::min(segment.pins.size(), kShownTensors);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const PinningTensor& pin = segment.pins[i];
+    text += fmt::format("{}{}{}{} ({}, {})", text.empty() ? "" : ", ", pin.layer,
+                        pin.layer.empty() ? "" : ": ", pin.tensor, style_of(pin.role).label,
+                        format_bytes(Bytes(pin.bytes)));
+  }
+  if (segment.pin_count > shown) text += fmt::format(" and {} more", segment.pin_count - shown);
+  return text;
 }
 
-// The document with policies added at the end of its list.
-Value with_policies(const Value& document, const std::vector<std::string>& policies) {
-  Value changed = document;
-  Value list;
-  if (const Value* listed = document.find("policies")) list = *listed;
-  list.kind = Value::Kind::kSequence;
-  for (const std::string& policy : policies) {
-    list.items.push_back(parse_document(policy, "advice"));
+// What the device's allocator had when it refused, and which tensors keep what is free from it.
+std::string memory_at_failure(const Failure& failure, bool colour, std::size_t width) {
+  std::string text;
+  const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
+  const std::string sentence = fmt::format(
+      "The allocator asked the device for {} ({} rounded) and the device had {}; {} were free "
+      "inside "
+      "segments, the largest block {}.",
+      bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free),
+      bytes(failure.free_in_segments), bytes(failure.largest_free));
+  for (const std::string& line : wrap(sentence, width - 2))
+    text += "  " + line + '\n';
+  if (failure.partly_free.empty()) return text;
+  text += "\n  " + bold("Segments that are partly free", colour) +
+          dim(fmt::format(" ({} in all)", failure.partly_free.size()), colour) + '\n';
+  Table table({{"size", Align::kRight},
+               {"free", Align::kRight},
+               {"in one piece", Align::kRight},
+               {"kept by"}},
+              4);
+  const std::size_t shown = std::min(failure.partly_free.size(), kShownSegments);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const PartlyFreeSegment& segment = failure.partly_free[i];
+    table.add_row({{bytes(segment.size)},
+                   {bytes(segment.free)},
+                   {bytes(segment.largest_free)},
+                   {pins_of(segment)}});
   }
-  set_entry(changed, "policies", {}, std::move(list));
-  return changed;
-}
-
-struct Candidate {
-  std::string change;
-  Value document;
-};
-
-std::vector<Candidate> candidates(const Value& document, const Scenario& scenario,
-                                  const TrainedModel& model) {
-  constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
-  constexpr const char* kOffload = "offload_activations: {}";
-  std::vector<Candidate> list;
-  const bool may_recompute = model.training.blocks > 0 && scenario.policy_names.empty();
-  const bool may_offload = !has_policy(scenario, "offload_activations");
-  const std::int64_t batch = scenario.training.model.micro_batch;
-  const auto with_batch = [&](Value changed, std::int64_t smaller) {
-    apply_override(changed, parse_override(fmt::format("training.micro_batch={}", smaller)));
-    apply_override(changed,
-                   parse_override(fmt::format("training.accumulate={}",
-                                              scenario.training.accumulate * batch / smaller)));
-    return changed;
-  };
-  const auto batch_text = [&](std::int64_t smaller) {
-    return fmt::format("micro_batch {}, accumulate {}", smaller,
-                       scenario.training.accumulate * batch / smaller);
-  };
-  if (batch % 2 == 0) list.push_back({batch_text(batch / 2), with_batch(document, batch / 2)});
-  if (may_recompute) {
-    list.push_back({"checkpoint_every(period 1)", with_policies(document, {kRecompute})});
-  }
-  if (may_offload) list.push_back({"offload_activations", with_policies(document, {kOffload})});
-  if (may_recompute && may_offload) {
-    list.push_back({"checkpoint_every(period 1) + offload_activations",
-                    with_policies(document, {kRecompute, kOffload})});
-  }
-  if (may_recompute && batch > 1) {
-    list.push_back({"checkpoint_every(period 1), " + batch_text(1),
-                    with_batch(with_policies(document, {kRecompute}), 1)});
-  }
-  return list;
+  return text + table.text(colour, width) + '\n';
 }
 
 }  // namespace
-
-std::vector<Remedy> try_remedies(const Value& document, const Scenario& scenario,
-                                 const TrainedModel& model, const Environment& environment) {
-  std::vector<Remedy> remedies;
-  if (scenario.model.kind == ModelKind::kCostGraph) return remedies;
-  for (const Candidate& candidate : candidates(document, scenario, model)) {
-    try {
-      const Scenario changed = decode_scenario(candidate.document, environment);
-      const PointResult point =
-          simulate(changed, build_training(changed), {.smallest_capacity = false});
-      remedies.push_back({.change = candidate.change,
-                          .fits = point.status == PointStatus::kFits,
-                          .device_used = device_used(point),
-                          .step = point.run.step});
-    } catch (const UserError&) {
-      // The change is not legal here, so it is no advice.
-    }
-  }
-  return remedies;
-}
 
 std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& environment) {
   std::vector<std::pair<std::int64_t, std::string>> found;
@@ -108,15 +77,18 @@ std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& enviro
   return names;
 }
 
-std::string explain_failure(const PointResult& point, const Value& document,
-                            const Scenario& scenario, const TrainedModel& model,
-                            const Environment& environment, bool colour, std::size_t width) {
+std::string explain_failure(const PointResult& point, const Environment& environment, bool colour,
+                            std::size_t width) {
   std::string text;
   const auto paragraph = [&](const std::string& sentence) {
     for (const std::string& line : wrap(sentence, width - 2))
       text += "  " + line + '\n';
   };
-  if (!point.failure.empty()) paragraph(point.failure.front().message + ".");
+  if (!point.failure.empty()) {
+    paragraph(point.failure.front().reason + ".");
+    if (point.run.status == RunStatus::kOutOfMemory)
+      text += memory_at_failure(point.failure.front(), colour, width);
+  }
   const std::int64_t needed =
       point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
   const std::int64_t persistent = point.parameters.count + point.gradients.count +
@@ -138,8 +110,9 @@ std::string explain_failure(const PointResult& point, const Value& document,
   text += '\n';
   text += "  " + bold("What would help", colour) + dim(" (simulated)", colour) + '\n';
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
-  const std::vector<Remedy> remedies = try_remedies(document, scenario, model, environment);
-  for (const Remedy& remedy : remedies) {
+  const std::vector<Suggestion> tried =
+      point.failure.empty() ? std::vector<Suggestion>() : point.failure.front().tried;
+  for (const Suggestion& remedy : tried) {
     table.add_row({{remedy.change},
                    {format_bytes(Bytes(remedy.device_used))},
                    {remedy.fits ? format_duration(remedy.step) + " per step" : ""},

@@ -139,6 +139,7 @@ class Explanation {
   [[nodiscard]] std::string tensors() const;
   [[nodiscard]] std::string phases() const;
   [[nodiscard]] std::string device() const;
+  [[nodiscard]] std::string reserved_terms() const;
 
   const PointResult& point_;
   const PointDetail& detail_;
@@ -291,10 +292,42 @@ std::string Explanation::device() const {
   add("capacity", capacity, scenario_.device.name);
   const std::int64_t left = capacity - device_used(point_);
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
-  std::string text = title("On the device") + table.text(colour_);
+  std::string text = title("On the device") + table.text(colour_) + reserved_terms();
   if (point_.smallest_capacity > 0) {
     text += fmt::format("  The least capacity with which the step still runs: {}\n",
                         format_bytes(Bytes(point_.smallest_capacity)));
+  }
+  return text;
+}
+
+// What the allocator holds when it holds most, and why it is more than what is live.
+std::string Explanation::reserved_terms() const {
+  const Fragmentation& f = point_.run.fragmentation;
+  const BytesColumn unit(f.reserved);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
+                       bool strong = false) {
+    table.add_row(
+        {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
+  };
+  add("live", f.live, "as requested by the tensors");
+  add("+ rounding", f.rounding, "blocks are larger than the requests");
+  add("+ pending events", f.pending_events, "freed, but a stream may still use it");
+  add("+ inactive splits", f.inactive_splits, "free inside segments that something else keeps");
+  add("+ free segments", f.free_segments, "cached: free as a whole");
+  add("reserved", f.reserved, "", true);
+  std::string text = title("Reserved, at its peak") + table.text(colour_);
+  const Convergence& convergence = point_.convergence;
+  std::string peaks;
+  for (const StepReserved& step : convergence.steps)
+    peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak));
+  text += fmt::format("  Step by step: {}", peaks);
+  if (convergence.fails_in) {
+    text += fmt::format("; step {} runs out of memory\n", *convergence.fails_in);
+  } else if (convergence.step) {
+    text += fmt::format("; the same from step {} on\n", *convergence.step);
+  } else {
+    text += "; it has not converged\n";
   }
   return text;
 }
@@ -338,14 +371,15 @@ int ExplainCommand::execute(const Console& console) const {
   // The base alone; keys of a point are given with -s.
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
   const DetailedPoint point = simulate_in_detail(document, 0, environment,
-                                                 {.largest_tensors = static_cast<std::size_t>(-1)});
+                                                 {.convergence_limit = kConvergenceLimit,
+                                                  .suggestions = true,
+                                                  .largest_tensors = static_cast<std::size_t>(-1)});
   if (json) {
     print(explain_json(point));
   } else {
     std::string text = Explanation(point, top, all, console.colour).text();
     if (point.result.status != PointStatus::kFits) {
-      text += '\n' + explain_failure(point.result, document, point.scenario, *point.detail.model,
-                                     environment, console.colour, console.width);
+      text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
     }
     print(text);
   }

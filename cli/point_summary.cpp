@@ -26,6 +26,7 @@ class Summary {
     return fmt::format("  {}{}\n", dim(fmt::format("{:<15}", label), colour_), rest);
   }
   [[nodiscard]] std::string memory() const;
+  [[nodiscard]] std::string reserved() const;
   [[nodiscard]] std::string roles() const;
   [[nodiscard]] std::string time() const;
   [[nodiscard]] std::string policies() const;
@@ -59,6 +60,7 @@ std::string Summary::memory() const {
           "= {} reserved by the {} allocator{}", format_bytes(Bytes(point_.run.reserved.bytes)),
           name_of(point_.allocator),
           point_.context.count > 0 ? " + " + format_bytes(point_.context) + " CUDA context" : ""));
+  text += reserved();
   if (fits && point_.run.retries > 0) {
     text +=
         line("", paint(fmt::format("tight: {} allocation{} succeeded only after cached memory "
@@ -71,6 +73,34 @@ std::string Summary::memory() const {
                                    format_duration(point_.peak.time),
                                    place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
   return text + roles();
+}
+
+// What is reserved beyond the live bytes, and from when on it stays the same.
+std::string Summary::reserved() const {
+  const Fragmentation& f = point_.run.fragmentation;
+  std::string parts;
+  const auto add = [&](std::int64_t bytes, std::string_view what) {
+    if (bytes > 0) parts += fmt::format(" + {} {}", format_bytes(Bytes(bytes)), what);
+  };
+  add(f.rounding, "rounding");
+  add(f.pending_events, "waiting for streams");
+  add(f.inactive_splits, "in splits");
+  add(f.free_segments, "in free segments");
+  std::string text;
+  if (!parts.empty()) {
+    text += line("", fmt::format("= {} live{}", format_bytes(Bytes(f.live)), parts));
+  }
+  const Convergence& convergence = point_.convergence;
+  if (convergence.fails_in) {
+    return text + line("", paint(fmt::format("runs out of memory in step {} of a longer run",
+                                             *convergence.fails_in),
+                                 kBad, colour_));
+  }
+  if (!convergence.step) {
+    return text + line("", fmt::format("still changing after {} steps", convergence.steps.size()));
+  }
+  return text + line("", fmt::format("the same in every step from step {} on ({} were run)",
+                                     *convergence.step, convergence.steps.size()));
 }
 
 std::string Summary::roles() const {

@@ -52,11 +52,15 @@ std::string remark(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
   if (!point.failure.empty()) {
     const Failure& failure = point.failure.front();
-    if (point.status != PointStatus::kOutOfMemory) return failure.message;
+    if (point.status != PointStatus::kOutOfMemory) return failure.reason;
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
     return fmt::format("no room{} for {}: {}", host ? " on the host" : "",
                        format_bytes(Bytes(failure.requested)),
                        place(failure.phase, failure.layer, failure.op));
+  }
+  if (point.convergence.fails_in) {
+    return fmt::format("runs out of memory in step {} of a longer run",
+                       *point.convergence.fails_in);
   }
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");

@@ -55,6 +55,14 @@ std::optional<double> fraction_of(const std::string& text) {
          fmt::format("expected {}, found {}", kExpected, tidemark::quoted(text)));
 }
 
+std::optional<int> device_of(const std::string& text) {
+  constexpr std::string_view kExpected = "the number of a device";
+  if (text.empty()) return std::nullopt;
+  const int value = number<int>("device", text, kExpected);
+  if (value < 0) refuse("device", fmt::format("expected {}, found {}", kExpected, value));
+  return value;
+}
+
 template <class F>
 auto for_option(std::string_view option, F&& parse) {
   try {
@@ -120,6 +128,14 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
                {"oversize_segments", s.oversize_segments.peak},
                {"oom_message", result.oom_message},
                {"peak_live_512", result.peak_live_512}};
+  if (const std::optional<SnapshotSummary>& snapshot = result.snapshot) {
+    json["snapshot"] = {
+        {"device", snapshot->device},
+        {"entries", snapshot->entries},
+        {"ignored_entries", snapshot->ignored},
+        {"live_at_start", {{"blocks", snapshot->live_blocks}, {"bytes", snapshot->live_bytes}}},
+        {"contradicting_blocks", snapshot->contradicting_blocks}};
+  }
   Json steps = Json::array();
   for (const ReplayStep& step : result.steps) {
     steps.push_back({{"step", step.step},
@@ -182,6 +198,18 @@ std::string table_of(const ReplayResult& result) {
   std::string text = table.text();
   text += fmt::format("{} rows, {} retries, {} out of memory\n", result.rows, s.num_alloc_retries,
                       s.num_ooms);
+  if (const std::optional<SnapshotSummary>& snapshot = result.snapshot) {
+    text += fmt::format("snapshot: {} entries of device {}\n", snapshot->entries, snapshot->device);
+    if (snapshot->live_blocks > 0) {
+      text += fmt::format(
+          "{} blocks ({}) were live before the recording and are allocated first, by address\n",
+          snapshot->live_blocks, format_bytes(Bytes(snapshot->live_bytes)));
+    }
+    if (snapshot->contradicting_blocks > 0) {
+      text += fmt::format("{} blocks of the final segments contradict the trace and are left out\n",
+                          snapshot->contradicting_blocks);
+    }
+  }
   if (!result.oom_message.empty()) text += "first failure: " + result.oom_message + '\n';
   return text;
 }
@@ -202,9 +230,11 @@ void ReplayAllocatorCommand::attach(CLI::App& parent) {
       kName, "a trace of allocator calls: what each leads to, and the peaks");
   app->footer(R"(The trace is CSV with the columns op,id,bytes,stream, gzip or not:
   a allocate   f free   r record_stream(id, stream)   e empty_cache   m a step begins
+or a snapshot of torch.cuda.memory._dump_snapshot() with a recorded history.
 
-Example:
-  tidemark replay allocator trace.csv.gz --capacity 80GiB --conf expandable_segments:True)");
+Examples:
+  tidemark replay allocator trace.csv.gz --capacity 80GiB --conf expandable_segments:True
+  tidemark replay allocator snapshot.pickle --capacity 40GiB)");
   app->add_option("TRACE", trace, "the trace")->required()->type_name("FILE");
   app->add_option("--allocator", allocator, "torch, bfc or ideal [torch]")->type_name("NAME");
   app->add_option("--capacity", capacity, "memory of the device: 80GiB")
@@ -216,6 +246,7 @@ Example:
       ->type_name("F");
   app->add_option("--event-delay", event_delay, "rows until an event of a stream has ended [0]")
       ->type_name("N");
+  app->add_option("--device", device, "of a snapshot with traces of several")->type_name("N");
   app->add_option("--csv", csv, "write the trace with the answer to every row; *.gz is compressed")
       ->type_name("OUT");
   app->add_option("--layout", layout, "write the final segments and all segment events, as JSON")
@@ -225,15 +256,16 @@ Example:
 
 int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   const ReplayOptions options = options_of(*this);
-  if (trace.ends_with(".pickle") || trace.ends_with(".pkl")) {
-    throw UserError({.file = trace}, {},
-                    "snapshots of PyTorch cannot be replayed yet; a trace is CSV");
-  }
+  const bool snapshot = is_pickle(trace);
+  const std::optional<int> chosen = device_of(device);
+  if (chosen && !snapshot) refuse("device", "only snapshots of PyTorch have several devices");
   std::optional<WholeFile> rows;
   std::optional<WholeFile> segments;
   if (!csv.empty()) rows.emplace(csv);
   if (!layout.empty()) segments.emplace(layout);
-  const ReplayResult result = replay_trace(trace, options, rows ? &*rows : nullptr);
+  WholeFile* const answers = rows ? &*rows : nullptr;
+  const ReplayResult result = snapshot ? replay_snapshot(trace, chosen, options, answers)
+                                       : replay_trace(trace, options, answers);
   if (segments) segments->write(layout_of(result).dump() + '\n');
   if (rows) rows->commit();
   if (segments) segments->commit();

@@ -19,6 +19,7 @@ struct ReplayAllocatorCommand {
   std::string conf;
   std::string memory_fraction;
   std::string event_delay;
+  std::string device;
   std::string csv;
   std::string layout;
   bool json = false;

@@ -7,8 +7,10 @@
 #include "cli/console.hpp"
 #include "cli/output_folder.hpp"
 #include "plots/timeline_csv.hpp"
+#include "plots/torch_snapshot.hpp"
 #include "scenarios/result_document.hpp"
 #include "scenarios/results_csv.hpp"
+#include "scenarios/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -27,6 +29,14 @@ void add_timeline(OutputFolder& output, const std::string& name, const DetailedP
                      point.detail.compiled.program, point.detail.timeline);
 }
 
+void add_torch_snapshot(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
+  const Compiled& compiled = point.detail.compiled;
+  Scratch scratch;
+  const auto recorder = run_recorded(point.scenario, compiled, scratch);
+  write_torch_snapshot(output.add(name), point.detail.model->training, compiled.order,
+                       compiled.program, memory_timeline(compiled.program, scratch), *recorder);
+}
+
 }  // namespace
 
 DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
@@ -38,6 +48,10 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   DetailedPoint result{.scenario = decode_scenario(point, environment)};
   result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
   result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
+  if (options.suggestions && !result.result.failure.empty()) {
+    result.result.failure.front().tried =
+        suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);
+  }
   return result;
 }
 
@@ -59,6 +73,7 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     files.folder = report.directory;
     files.json = wants("json");
     files.csv = wants("csv");
+    files.torch_snapshots = wants("torch_snapshot");
     files.timelines = files.csv && given->find("formats") != nullptr;
   }
   if (!output_option.empty()) files.folder = output_option;
@@ -70,6 +85,7 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   OutputFolder output(files.folder);
   add_results(output, files, std::span(&point.result, 1));
   if (files.csv) add_timeline(output, "timeline.csv", point);
+  if (files.torch_snapshots) add_torch_snapshot(output, "torch_snapshot.pickle", point);
   output.commit();
 }
 
@@ -80,13 +96,18 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   add_results(output, files, points);
   std::size_t number = 0;
   for (const Value& document : documents) {
-    const std::size_t count = files.timelines ? sweep_points(document).size() : 0;
+    const bool in_detail = files.timelines || files.torch_snapshots;
+    const std::size_t count = in_detail ? sweep_points(document).size() : 0;
     for (std::size_t i = 0; i < count; ++i) {
       const bool built = points[number].status != PointStatus::kError;
       ++number;
       if (!built) continue;
-      add_timeline(output, fmt::format("timeline-{}.csv", number),
-                   simulate_in_detail(document, i, environment, {.smallest_capacity = false}));
+      const DetailedPoint point =
+          simulate_in_detail(document, i, environment, {.smallest_capacity = false});
+      if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
+      if (files.torch_snapshots) {
+        add_torch_snapshot(output, fmt::format("torch_snapshot-{}.pickle", number), point);
+      }
     }
   }
   output.commit();

@@ -1,4 +1,4 @@
-// The files of a run: results.json, results.csv, timeline.csv.
+// The files of a run: results.json, results.csv, timeline.csv, torch_snapshot.pickle.
 #pragma once
 
 #include <span>
@@ -28,6 +28,9 @@ struct ReportFiles {
   // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists
   // csv among its formats, since each point is simulated once more for it.
   bool timelines = false;
+  // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
+  // scenario lists it.
+  bool torch_snapshots = false;
 };
 // Of a document: -o, else its report.dir, else none. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,

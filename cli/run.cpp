@@ -52,12 +52,11 @@ std::string timing_of(const PointResult& point, bool colour) {
   return table.text(colour);
 }
 
-void show_point(const DetailedPoint& point, const Value& document, const Environment& environment,
+void show_point(const DetailedPoint& point, const Environment& environment,
                 const RunCommand& command, const Console& console) {
   std::string text = point_summary(point.result, point.detail, point.scenario, console.colour);
   if (point.result.status != PointStatus::kFits) {
-    text += '\n' + explain_failure(point.result, document, point.scenario, *point.detail.model,
-                                   environment, console.colour, console.width);
+    text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
   }
   if (!command.no_chart) text += '\n' + chart_of(point, console);
   if (command.timing) text += '\n' + timing_of(point.result, console.colour);
@@ -68,18 +67,15 @@ int run_one(const Value& document, const Environment& environment, const RunComm
             const Console& console) {
   const ReportFiles files = report_files(document, command.folder, environment);
   check_writable(files.folder);
-  const DetailedPoint point = simulate_in_detail(document, 0, environment, {});
+  const DetailedPoint point = simulate_in_detail(
+      document, 0, environment, {.convergence_limit = kConvergenceLimit, .suggestions = true});
   const std::span<const PointResult> points(&point.result, 1);
   write_report(files, point);
   if (command.json) {
     print(result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
           '\n');
   } else {
-    Value changed = document;
-    const std::vector<std::vector<Override>> overrides = sweep_points(document);
-    for (const Override& change : overrides.front())
-      apply_override(changed, change);
-    show_point(point, changed, environment, command, console);
+    show_point(point, environment, command, console);
   }
   return exit_code(points);
 }
@@ -130,7 +126,8 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     Progress progress(console, documents.size() == 1 ? "points" : "points of this file");
     for (const Value& document : documents) {
       const std::vector<PointResult> points = simulate_points(
-          document, environment, thread_count(command.threads), {},
+          document, environment, thread_count(command.threads),
+          {.convergence_limit = kConvergenceLimit, .suggestions = true},
           [&](std::size_t done, std::size_t total) { progress.report(done, total); });
       all.insert(all.end(), points.begin(), points.end());
       Group& group = group_of(document);
@@ -156,8 +153,9 @@ void RunCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
   app->footer(kExamples);
   input.add_options(*app, true);
-  app->add_option("-o,--output", folder,
-                  "write results.json, results.csv and timeline.csv into this folder")
+  app->add_option(
+         "-o,--output", folder,
+         "write results.json, results.csv, timeline.csv and what `report` lists into this folder")
       ->type_name("DIR");
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
@@ -201,7 +199,8 @@ int SweepCommand::execute(const Console& console) const {
   {
     Progress progress(console, "points");
     points =
-        simulate_points(documents.front(), environment, thread_count(threads), {},
+        simulate_points(documents.front(), environment, thread_count(threads),
+                        {.convergence_limit = kConvergenceLimit},
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   write_report({.folder = folder}, points, documents, environment);

@@ -137,7 +137,7 @@ TrainedModel build_training(const Scenario& scenario) {
   return model;
 }
 
-Compiled compile(const Scenario& scenario, const TrainedModel& model) {
+Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps) {
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
@@ -147,8 +147,9 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model) {
     return PolicyContext{graph, order, live, result.costs.device, scenario.device};
   };
 
-  const ProgramOrder plain =
-      run_pass(passes, "order", [&] { return program_order(graph, scenario.training.steps); });
+  const ProgramOrder plain = run_pass(passes, "order", [&] {
+    return program_order(graph, steps.value_or(scenario.training.steps));
+  });
   Liveness live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, plain); });
 
   // What is computed again, by explicit orders and then by decisions about gaps.

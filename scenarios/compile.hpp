@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,9 @@ struct Compiled {
   std::vector<PassTime> passes;
 };
 
-// Orders, plans, lowers and verifies. Throws InternalError when verification fails.
-[[nodiscard]] Compiled compile(const Scenario& scenario, const TrainedModel& model);
+// Orders, plans, lowers and verifies. Throws InternalError when verification fails. `steps` instead
+// of those of the scenario, if given.
+[[nodiscard]] Compiled compile(const Scenario& scenario, const TrainedModel& model,
+                               std::optional<int> steps = std::nullopt);
 
 }  // namespace tidemark

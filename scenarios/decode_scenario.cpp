@@ -124,8 +124,8 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
   allocator.finish();
 }
 
-ReportOptions decode_report(const Decoder& scenario) {
-  static constexpr std::array<std::string_view, 2> kAvailable{"csv", "json"};
+ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
+  static constexpr std::array<std::string_view, 3> kAvailable{"csv", "json", "torch_snapshot"};
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");
@@ -134,6 +134,13 @@ ReportOptions decode_report(const Decoder& scenario) {
   const std::vector<std::string> words(kFormats.begin(), kFormats.end());
   for (std::size_t i = 0; i < options.formats.size(); ++i) {
     const std::string& format = options.formats[i];
+    if (format == "torch_snapshot" && allocator != AllocatorKind::kTorch) {
+      throw UserError(report.value().find("formats")->items[i].location,
+                      fmt::format("report.formats[{}]", i),
+                      fmt::format("a torch_snapshot shows PyTorch's allocator, but `allocator` is "
+                                  "{}; use torch, or leave the format out",
+                                  name_of(allocator)));
+    }
     if (std::find(kAvailable.begin(), kAvailable.end(), format) != kAvailable.end()) continue;
     const bool known = std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end();
     const Location location = report.value().find("formats")->items[i].location;
@@ -144,7 +151,7 @@ ReportOptions decode_report(const Decoder& scenario) {
                                         did_you_mean(format, words)));
   }
   report.finish();
-  if (options.formats.empty()) options.formats.assign(kAvailable.begin(), kAvailable.end());
+  if (options.formats.empty()) options.formats = {"csv", "json"};
   return options;
 }
 
@@ -160,7 +167,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.training = decode_training(scenario, result.model);
   decode_allocator(scenario, result);
   decode_policies(scenario, environment.policies, result);
-  result.report = decode_report(scenario);
+  result.report = decode_report(scenario, result.allocator);
   return result;
 }
 

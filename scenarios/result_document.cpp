@@ -26,13 +26,13 @@ Json count(double value) {
   return finite(value);
 }
 
-Json overrides_of(const PointResult& point) {
-  Json overrides = Json::object();
-  for (const auto& [key, value] : point.overrides) {
+Json json_of(const std::vector<std::pair<std::string, std::string>>& overrides) {
+  Json json = Json::object();
+  for (const auto& [key, value] : overrides) {
     Json parsed = Json::parse(value, nullptr, false);
-    overrides[key] = parsed.is_discarded() ? Json(value) : std::move(parsed);
+    json[key] = parsed.is_discarded() ? Json(value) : std::move(parsed);
   }
-  return overrides;
+  return json;
 }
 
 Json model_of(const PointResult& point) {
@@ -66,6 +66,29 @@ Json peak_of(const PeakReport& peak) {
           {"largest", std::move(largest)}};
 }
 
+// The terms below `live` sum to what is reserved beyond it.
+Json fragmentation_of(const RunResult& run) {
+  const Fragmentation& f = run.fragmentation;
+  return {{"share", fragmentation(run)},
+          {"reserved", f.reserved},
+          {"live", f.live},
+          {"rounding", f.rounding},
+          {"pending_events", f.pending_events},
+          {"inactive_splits", f.inactive_splits},
+          {"free_segments", f.free_segments}};
+}
+
+// `step` is null when the reserved bytes still change in the last of the steps that were run.
+Json convergence_of(const Convergence& convergence) {
+  Json peaks = Json::array();
+  for (const StepReserved& step : convergence.steps)
+    peaks.push_back(step.peak);
+  return {{"step", convergence.step ? Json(*convergence.step) : Json(nullptr)},
+          {"steps", convergence.steps.size()},
+          {"fails_in", convergence.fails_in ? Json(*convergence.fails_in) : Json(nullptr)},
+          {"peak_reserved", std::move(peaks)}};
+}
+
 Json memory_of(const PointResult& point) {
   const RunResult& run = point.run;
   Json phase_peaks = Json::object();
@@ -97,7 +120,8 @@ Json memory_of(const PointResult& point) {
             {"retries", run.retries},
             {"ooms", run.ooms},
             {"segments", run.segments},
-            {"fragmentation", fragmentation(run)}}},
+            {"fragmentation", fragmentation_of(run)},
+            {"convergence", convergence_of(point.convergence)}}},
           {"host", {{"peak", run.host.bytes}, {"capacity", point.host_capacity.count}}}};
 }
 
@@ -131,17 +155,65 @@ Json policies_of(const PointResult& point) {
   return policies;
 }
 
+Json segments_of(const Failure& failure) {
+  Json segments = Json::array();
+  for (const PartlyFreeSegment& segment : failure.partly_free) {
+    Json pins = Json::array();
+    for (const PinningTensor& pin : segment.pins) {
+      pins.push_back({{"tensor", pin.tensor},
+                      {"bytes", pin.bytes},
+                      {"role", name_of(pin.role)},
+                      {"layer", pin.layer}});
+    }
+    segments.push_back({{"size", segment.size},
+                        {"free", segment.free},
+                        {"largest_free", segment.largest_free},
+                        {"pin_count", segment.pin_count},
+                        {"pins", std::move(pins)}});
+  }
+  return segments;
+}
+
+// Those of the changes that fit, or those that do not.
+Json suggestions_of(const Failure& failure, bool fit) {
+  Json list = Json::array();
+  for (const Suggestion& suggestion : failure.tried) {
+    if (suggestion.fits != fit) continue;
+    Json json = {{"change", suggestion.change},
+                 {"overrides", json_of(suggestion.overrides)},
+                 {"device_used", suggestion.device_used},
+                 {"peak_live", suggestion.peak_live},
+                 {"peak_reserved", suggestion.peak_reserved}};
+    if (fit) json["step_time"] = seconds(suggestion.step);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 Json failure_of(const PointResult& point) {
   if (point.failure.empty()) return nullptr;
   const Failure& failure = point.failure.front();
-  return {{"step", failure.step},           {"phase", name_of(failure.phase)},
-          {"operator", failure.op},         {"layer", failure.layer},
-          {"requested", failure.requested}, {"message", failure.message}};
+  return {{"step", failure.step},
+          {"phase", name_of(failure.phase)},
+          {"operator", failure.op},
+          {"layer", failure.layer},
+          {"requested", failure.requested},
+          {"message", failure.message},
+          {"reason", failure.reason},
+          {"rounded", failure.rounded},
+          {"segment", failure.segment},
+          {"device_free", failure.device_free},
+          {"largest_free_block", failure.largest_free},
+          {"free_in_segments", failure.free_in_segments},
+          {"partly_free_segments", segments_of(failure)},
+          {"suggestions", suggestions_of(failure, true)},
+          {"tried", suggestions_of(failure, false)}};
 }
 
 Json point_of(const PointResult& point) {
-  Json json = {
-      {"name", point.name}, {"overrides", overrides_of(point)}, {"status", name_of(point.status)}};
+  Json json = {{"name", point.name},
+               {"overrides", json_of(point.overrides)},
+               {"status", name_of(point.status)}};
   if (point.status == PointStatus::kError) {
     json["failure"] = {{"message", point.error}};
     return json;

@@ -74,7 +74,7 @@ std::string override_text(const PointResult& point, const std::string& key) {
 
 std::string reason_of(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
-  return point.failure.empty() ? std::string() : point.failure.front().message;
+  return point.failure.empty() ? std::string() : point.failure.front().reason;
 }
 
 }  // namespace

@@ -11,74 +11,6 @@
 namespace tidemark {
 namespace {
 
-// More than any program asks for.
-constexpr Bytes kUnlimited{std::int64_t{1} << 60};
-
-RunResult run_with(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
-                   Bytes capacity, bool record) {
-  scratch.prepare(compiled.program, record);
-  const bool limited = capacity < kUnlimited;
-  const RunOptions options{.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
-                           .eviction = limited ? compiled.eviction : nullptr,
-                           .record_events = record};
-  const auto go = [&](auto&& allocator) {
-    allocator.reserve(compiled.program.blocks.size());
-    return run(compiled.program, compiled.costs, allocator, scratch, options);
-  };
-  switch (scenario.allocator) {
-    case AllocatorKind::kIdeal:
-      return go(IdealAllocator(capacity));
-    case AllocatorKind::kTorch:
-      return go(TorchAllocator(capacity, scenario.allocator_options.torch,
-                               scenario.device.framework.context));
-    case AllocatorKind::kPacked:
-      return go(PackedAllocator(compiled.placement, capacity));
-    case AllocatorKind::kBfc: {
-      BfcOptions bfc = scenario.allocator_options.bfc;
-      bfc.allow_growth = bfc.allow_growth || !limited;  // there is no whole to take
-      return go(BfcAllocator(capacity, bfc));
-    }
-  }
-  throw InternalError("an allocator that the engine does not know");
-}
-
-// Whether the device needs what a run without a limit reserves, and no more. Rules that depend on
-// the capacity may ask for more.
-bool needs_what_it_reserves(const Scenario& scenario) {
-  const TorchAllocatorOptions& torch = scenario.allocator_options.torch;
-  if (scenario.allocator == AllocatorKind::kBfc) return false;
-  return !torch.memory_fraction && !torch.expandable_segments;
-}
-
-// The least device capacity with which the program runs, retries and evictions allowed: between the
-// live bytes that cannot go and what a run without a limit reserves. Bisected to 1 MiB; the ideal
-// allocator without eviction needs exactly its peak, a packed program its height.
-std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
-                               const RunResult& unlimited) {
-  std::int64_t high = unlimited.most_reserved;
-  const bool counts_bytes =
-      scenario.allocator == AllocatorKind::kIdeal || scenario.allocator == AllocatorKind::kPacked;
-  const bool exact = counts_bytes && compiled.eviction == nullptr;
-  std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
-  Scratch scratch;
-  const auto fits = [&](std::int64_t capacity) {
-    return run_with(scenario, compiled, scratch, Bytes(capacity), false).status ==
-           RunStatus::kCompleted;
-  };
-  if (!needs_what_it_reserves(scenario)) {
-    constexpr int kAttempts = 64;
-    int attempts = 0;
-    while (!fits(high) && ++attempts < kAttempts)
-      high += high / 8 + kMiB.count;
-    if (attempts == kAttempts) return 0;
-  }
-  while (high - low > kMiB.count) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return high + context.count;
-}
-
 class Reporter {
  public:
   Reporter(const TrainedModel& model, const Compiled& compiled, const Scratch& scratch)
@@ -86,7 +18,8 @@ class Reporter {
 
   // `begin`: when the last step begins; the peak's time counts from there.
   [[nodiscard]] PeakReport peak(const Peak& at_peak, std::size_t largest, Duration begin) const;
-  [[nodiscard]] Failure failure(const RunResult& run) const;
+  // `memory`: of the device when it ran out.
+  [[nodiscard]] Failure failure(const RunResult& run, const OutOfMemory& memory) const;
 
  private:
   struct Place {
@@ -103,10 +36,13 @@ class Reporter {
   [[nodiscard]] IdVector<BlockId, std::uint32_t> births() const;
   [[nodiscard]] LayerId layer_of(BlockId block, OperatorId born) const;
   // Memory without a storage belongs to a kernel, or to the code that checkpoints.
-  [[nodiscard]] std::string name_of_block(const Block& block) const {
+  [[nodiscard]] std::string tensor_of(const Block& block) const {
     if (block.storage.valid()) return graph_.storages[block.storage].name;
     return block.role == Role::kWorkspace ? "workspace" : "random state";
   }
+  [[nodiscard]] std::string reason(const RunResult& run, const Failure& failure) const;
+  [[nodiscard]] std::vector<PartlyFreeSegment> named(
+      const std::vector<PinnedSegment>& segments) const;
 
   const TrainingGraph& graph_;
   const Compiled& compiled_;
@@ -153,7 +89,7 @@ PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration beg
     layers[layer] += b.bytes.count;
     if (report.largest.size() == largest) continue;
     const bool initial = b.storage.valid() && graph_.storages[b.storage].initial;
-    report.largest.push_back({.tensor = name_of_block(b),
+    report.largest.push_back({.tensor = tensor_of(b),
                               .bytes = b.bytes.count,
                               .role = b.role,
                               .op = initial ? std::string() : graph_.operators[op].name,
@@ -165,11 +101,39 @@ PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration beg
   return report;
 }
 
-Failure Reporter::failure(const RunResult& run) const {
+std::vector<PartlyFreeSegment> Reporter::named(const std::vector<PinnedSegment>& segments) const {
+  const IdVector<BlockId, std::uint32_t> born = births();
+  const auto larger = [&](BlockId a, BlockId b) {
+    return compiled_.program.blocks[a].bytes > compiled_.program.blocks[b].bytes;
+  };
+  std::vector<PartlyFreeSegment> list;
+  for (const PinnedSegment& segment : segments) {
+    PartlyFreeSegment& named =
+        list.emplace_back(PartlyFreeSegment{.size = segment.size,
+                                            .free = segment.free,
+                                            .largest_free = segment.largest_free,
+                                            .pin_count = segment.pins.size(),
+                                            .pins = {}});
+    std::vector<BlockId> pins = segment.pins;
+    std::stable_sort(pins.begin(), pins.end(), larger);
+    pins.resize(std::min(pins.size(), kShownPins));
+    for (BlockId pin : pins) {
+      const Block& block = compiled_.program.blocks[pin];
+      const LayerId layer = layer_of(pin, place(born[pin]).op);
+      named.pins.push_back({.tensor = tensor_of(block),
+                            .bytes = block.bytes.count,
+                            .role = block.role,
+                            .layer = std::string(graph_.layer_name(layer))});
+    }
+  }
+  return list;
+}
+
+Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const {
   Failure failure;
   if (run.failed_instruction == kNoInstruction ||
       run.failed_instruction >= compiled_.program.size()) {
-    failure.message = "the streams wait for each other";
+    failure.reason = failure.message = "the streams wait for each other";
     return failure;
   }
   const Place at = place(run.failed_instruction);
@@ -179,25 +143,34 @@ Failure Reporter::failure(const RunResult& run) const {
   failure.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
   failure.requested = run.requested;
   if (!run.failed_block.valid()) return failure;
-  const Block& block = compiled_.program.blocks[run.failed_block];
-  const std::string what = block.storage.valid() ? fmt::format("'{}'", name_of_block(block))
-                                                 : fmt::format("the {}", name_of_block(block));
-  const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
   // Parameters, inputs and buffers are there before the first operator runs.
-  if (block.storage.valid() && graph_.storages[block.storage].initial) {
-    failure.op.clear();
-    failure.message =
-        fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
-                    format_bytes(Bytes(run.requested)), what, name_of(block.role),
-                    format_bytes(Bytes(run.live_at_failure)));
-    return failure;
+  const Block& block = compiled_.program.blocks[run.failed_block];
+  if (block.storage.valid() && graph_.storages[block.storage].initial) failure.op.clear();
+  failure.reason = reason(run, failure);
+  failure.message = memory.message.empty() ? failure.reason : memory.message;
+  failure.rounded = memory.rounded;
+  failure.segment = memory.segment;
+  failure.device_free = memory.device_free;
+  failure.largest_free = memory.largest_free;
+  failure.free_in_segments = memory.free_in_segments;
+  failure.partly_free = named(memory.partly_free);
+  return failure;
+}
+
+std::string Reporter::reason(const RunResult& run, const Failure& failure) const {
+  const Block& block = compiled_.program.blocks[run.failed_block];
+  const std::string what = fmt::format(block.storage.valid() ? "'{}'" : "the {}", tensor_of(block));
+  if (failure.op.empty()) {
+    return fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
+                       format_bytes(Bytes(run.requested)), what, name_of(block.role),
+                       format_bytes(Bytes(run.live_at_failure)));
   }
-  failure.message = fmt::format(
+  const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
+  return fmt::format(
       "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved", where,
-      at.step, name_of(at.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
+      failure.step, name_of(failure.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
       failure.layer.empty() ? "" : ": ", failure.op, format_bytes(Bytes(run.live_at_failure)),
       format_bytes(Bytes(run.reserved_at_failure)));
-  return failure;
 }
 
 PointStatus status_of(RunStatus status) {
@@ -267,7 +240,8 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
 
   const Bytes usable = point.capacity - point.context;
   Scratch scratch;
-  point.run = run_with(scenario, compiled, scratch, usable, true);
+  OutOfMemory memory;
+  point.run = run_compiled(scenario, compiled, scratch, usable, true, &memory);
   point.status = status_of(point.run.status);
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
     if (!std::holds_alternative<std::unique_ptr<EvictionPolicy>>(scenario.policies[i])) continue;
@@ -280,10 +254,10 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
   if (point.status == PointStatus::kFits) {
     fill_throughput(point, scenario, model);
   } else {
-    point.failure.push_back(Reporter(model, compiled, scratch).failure(point.run));
+    point.failure.push_back(Reporter(model, compiled, scratch).failure(point.run, memory));
     // What it would need: the same program with memory without end.
     const RunResult failed = point.run;
-    point.run = run_with(scenario, compiled, scratch, kUnlimited, true);
+    point.run = run_compiled(scenario, compiled, scratch, kUnlimited, true);
     unlimited = point.run;
     point.run.status = failed.status;
     point.run.failed_instruction = failed.failed_instruction;
@@ -295,6 +269,9 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
     point.run.live_at_failure = failed.live_at_failure;
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
+  point.convergence = find_convergence(scenario, model, compiled, scratch,
+                                       point.status == PointStatus::kFits ? usable : kUnlimited,
+                                       options.convergence_limit);
   MemoryTimeline timeline = memory_timeline(compiled.program, scratch);
   point.peak = Reporter(model, compiled, scratch)
                    .peak(point.run.live, options.largest_tensors, timeline.last_step_begin);
@@ -306,12 +283,14 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model,
   if (options.smallest_capacity) {
     if (point.status == PointStatus::kFits && squeezed) {
       Scratch other;
-      unlimited = run_with(scenario, compiled, other, kUnlimited, false);
+      unlimited = run_compiled(scenario, compiled, other, kUnlimited, false);
     }
     // What the host lacks no device makes up for.
     const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory;
     point.smallest_capacity =
-        host_lacks ? 0 : smallest_capacity(scenario, compiled, point.context, unlimited);
+        host_lacks ? 0
+                   : smallest_capacity(scenario, compiled, point.context, unlimited,
+                                       point.status == PointStatus::kFits ? Bytes(0) : usable);
     if (point.status == PointStatus::kFits) {
       point.smallest_capacity = std::min(point.smallest_capacity, point.capacity.count);
     }

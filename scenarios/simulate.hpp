@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scenarios/compile.hpp"
+#include "scenarios/run_compiled.hpp"
 #include "sim/result/timeline.hpp"
 
 namespace tidemark {
@@ -36,13 +37,50 @@ struct PeakReport {
   std::vector<LargestTensor> largest;
 };
 
+// A tensor that keeps a partly free segment from going back to the device.
+struct PinningTensor {
+  std::string tensor;
+  std::int64_t bytes = 0;
+  Role role = Role::kTemporary;
+  std::string layer;
+};
+struct PartlyFreeSegment {
+  std::int64_t size = 0;
+  std::int64_t free = 0;
+  std::int64_t largest_free = 0;
+  std::size_t pin_count = 0;
+  std::vector<PinningTensor> pins;  // largest first, at most kShownPins
+};
+inline constexpr std::size_t kShownPins = 16;
+
+// A change to the scenario, simulated.
+struct Suggestion {
+  std::string change;                                          // in words
+  std::vector<std::pair<std::string, std::string>> overrides;  // key, value as JSON
+  bool fits = false;
+  std::int64_t device_used = 0;
+  std::int64_t peak_live = 0;
+  std::int64_t peak_reserved = 0;
+  Duration step{};
+};
+
 struct Failure {
   int step = 0;
   Phase phase = Phase::kForward;
   std::string op;
   std::string layer;
   std::int64_t requested = 0;
-  std::string message;
+  std::string message;  // PyTorch's own, word for word, where its allocator has failed
+  std::string reason;   // what was asked for where, and what there was
+  // Of the device's allocator at that moment.
+  std::int64_t rounded = 0;
+  std::int64_t segment = 0;  // bytes asked of the device for it
+  std::int64_t device_free = 0;
+  std::int64_t largest_free = 0;
+  std::int64_t free_in_segments = 0;
+  std::vector<PartlyFreeSegment> partly_free;  // most free bytes first
+  // What was tried to make it fit, least intrusive first; see suggest_changes().
+  std::vector<Suggestion> tried;
 };
 
 struct PointResult {
@@ -72,6 +110,7 @@ struct PointResult {
   Bytes host_capacity;
 
   RunResult run;
+  Convergence convergence;
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
@@ -92,8 +131,15 @@ struct PointDetail {
 
 struct SimulateOptions {
   bool smallest_capacity = true;
+  // Steps to run at most until what is reserved repeats; fewer than those of the scenario: no more
+  // than these are looked at.
+  int convergence_limit = 0;
+  bool suggestions = false;  // of changes; for callers that have the document
   std::size_t largest_tensors = 10;
 };
+// Long enough for most: the first step creates the optimizer's state, the next ones reuse its
+// holes.
+inline constexpr int kConvergenceLimit = 8;
 
 // Runs one point. `detail`, if given, is filled for charts.
 [[nodiscard]] PointResult simulate(const Scenario& scenario, const TrainedModel& model,

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/document_json.hpp"
 #include "scenarios/simulate.hpp"
+#include "scenarios/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -27,71 +29,6 @@ struct Point {
   SharedModel* shared = nullptr;
 };
 
-// Digits with an optional sign and fraction; other spellings of numbers stay texts.
-bool is_json_number(std::string_view s) {
-  if (!s.empty() && s.front() == '-') s.remove_prefix(1);
-  const std::size_t point = std::min(s.find('.'), s.size());
-  const std::string_view whole = s.substr(0, point);
-  const std::string_view fraction = point == s.size() ? "0" : s.substr(point + 1);
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  return digits(whole) && digits(fraction) && (whole.size() == 1 || whole.front() != '0');
-}
-
-void append_json(const Value& value, std::string& text) {
-  const auto quote = [&](std::string_view word) {
-    text += '"';
-    for (char c : word) {
-      if (c == '"' || c == '\\') text += '\\';
-      if (static_cast<unsigned char>(c) < 0x20) {
-        text += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-      } else {
-        text += c;
-      }
-    }
-    text += '"';
-  };
-  switch (value.kind) {
-    case Value::Kind::kNull:
-      text += "null";
-      return;
-    case Value::Kind::kScalar: {
-      const std::string& s = value.scalar;
-      if (!value.quoted && (s == "true" || s == "false" || is_json_number(s))) {
-        text += s;
-      } else {
-        quote(s);
-      }
-      return;
-    }
-    case Value::Kind::kSequence:
-      text += '[';
-      for (const Value& item : value.items) {
-        if (&item != &value.items.front()) text += ", ";
-        append_json(item, text);
-      }
-      text += ']';
-      return;
-    case Value::Kind::kMapping:
-      text += '{';
-      for (const Value::Entry& entry : value.entries) {
-        if (&entry != &value.entries.front()) text += ", ";
-        quote(entry.key);
-        text += ": ";
-        append_json(entry.value, text);
-      }
-      text += '}';
-      return;
-  }
-}
-
-std::string as_json(const Value& value) {
-  std::string text;
-  append_json(value, text);
-  return text;
-}
-
 PointResult error_row(const Value& document, const std::string& error) {
   PointResult row;
   if (const Value* name = document.find("name")) row.name = name->scalar;
@@ -100,7 +37,8 @@ PointResult error_row(const Value& document, const std::string& error) {
   return row;
 }
 
-PointResult run_point(Point& point, const Value& document, const SimulateOptions& options) {
+PointResult run_point(Point& point, const Value& document, const Environment& environment,
+                      const SimulateOptions& options) {
   if (!point.scenario) return error_row(document, point.error);
   SharedModel& shared = *point.shared;
   std::call_once(shared.built, [&] {
@@ -116,6 +54,13 @@ PointResult run_point(Point& point, const Value& document, const SimulateOptions
   } else {
     try {
       row = simulate(*point.scenario, *shared.model, options);
+      if (options.suggestions && !row.failure.empty()) {
+        Value changed = document;
+        for (const Override& change : point.overrides)
+          apply_override(changed, change);
+        row.failure.front().tried =
+            suggest_changes(changed, *point.scenario, *shared.model, environment, row);
+      }
     } catch (const UserError& error) {
       row = error_row(document, error.what());
     }
@@ -130,7 +75,7 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   std::string key;
   for (const char* part : {"model", "training"}) {
     const Value* value = document.find(part);
-    if (value != nullptr) append_json(*value, key);
+    if (value != nullptr) key += as_json(*value);
     key += '\n';
   }
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
@@ -139,7 +84,7 @@ std::string training_key(const Value& document, const Scenario& scenario) {
         !std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
       continue;
     }
-    append_json(*document.find("policies"), key);
+    key += as_json(*document.find("policies"));
     break;
   }
   return key;
@@ -181,7 +126,7 @@ std::vector<PointResult> simulate_points(
   const auto work = [&] {
     for (std::size_t i = next++; i < points.size(); i = next++) {
       try {
-        results[i] = run_point(points[i], base, options);
+        results[i] = run_point(points[i], base, environment, options);
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (failure == nullptr) failure = std::current_exception();

@@ -17,6 +17,7 @@
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
@@ -31,6 +32,17 @@ struct Peak {
   std::int64_t bytes = 0;
   std::uint32_t instruction = kNoInstruction;
   std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
+};
+
+// Why more is reserved than is live: reserved = live + the four terms below.
+struct Fragmentation {
+  std::int64_t reserved = 0;
+  std::int64_t live = 0;
+  std::int64_t rounding = 0;         // blocks are larger than what was asked for
+  std::int64_t pending_events = 0;   // freed, but a stream may still use it
+  std::int64_t inactive_splits = 0;  // free inside a segment that something else keeps
+  std::int64_t free_segments = 0;    // cached: free as a whole
+  std::uint32_t instruction = kNoInstruction;
 };
 
 // One change of memory. Events of one instruction follow each other. A block that the program frees
@@ -55,6 +67,8 @@ struct RunResult {
   Peak live_without_workspace;
   Peak allocated;
   Peak reserved;
+  // At the peak of `reserved`; of all moments with as much, that with the most live bytes.
+  Fragmentation fragmentation;
   std::array<Peak, kPhases> phase_live;
   std::array<Peak, kPhases> phase_live_without_workspace;
   Peak host;
@@ -112,6 +126,10 @@ extern template RunResult run(const StepProgram&, const CostTable&, IdealAllocat
 extern template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
                               const RunOptions&);
 extern template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
+                              const RunOptions&);
+extern template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
                               const RunOptions&);
 
 }  // namespace tidemark

@@ -26,6 +26,8 @@ struct Allocation {
 // release_cached(): gives unused memory back to the device; returns the number of cudaFree calls.
 // allocated(): handed out, rounded as the allocator rounds; active(): allocated + deferred;
 // reserved(): taken from the device.
+// inactive_split(): free bytes that cannot go back to the device, because they share a segment with
+// blocks that are in use. What is neither active nor this is whole free segments.
 template <class A>
 concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, std::size_t n) {
   {a.reserve(n)};
@@ -37,6 +39,7 @@ concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, 
   { c.allocated() } -> std::same_as<std::int64_t>;
   { c.active() } -> std::same_as<std::int64_t>;
   { c.reserved() } -> std::same_as<std::int64_t>;
+  { c.inactive_split() } -> std::same_as<std::int64_t>;
   { c.address(block) } -> std::same_as<std::int64_t>;
 };
 

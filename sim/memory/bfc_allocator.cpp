@@ -46,6 +46,10 @@ BfcAllocator::BfcAllocator(Bytes capacity, const BfcOptions& options)
   if (!options.allow_growth) next_region_ = limit_;
 }
 
+std::int64_t BfcAllocator::rounded(std::int64_t bytes) {
+  return round_up(bytes);
+}
+
 void BfcAllocator::reserve(std::size_t blocks) {
   constexpr std::size_t kRegions = 64;
   chunk_of_.assign(blocks, nullptr);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <boost/intrusive/set.hpp>
@@ -59,18 +60,32 @@ class BfcAllocator {
   void reserve(std::size_t blocks);
   Allocation allocate(BlockId block, std::int64_t bytes);
   Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
-  void free(BlockId block) { free(*chunk_of_[block.index()]); }
+  void free(BlockId block) { free(*std::exchange(chunk_of_[block.index()], nullptr)); }
   void defer_free(BlockId block) { defer_free(*chunk_of_[block.index()]); }
   // Memory goes back only when a request fails, as part of allocate().
   int release_cached() { return 0; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t active() const { return active_; }
   [[nodiscard]] std::int64_t reserved() const { return device_.used(); }
+  [[nodiscard]] std::int64_t inactive_split() const {
+    return device_.used() - active_ - free_region_bytes_;
+  }
   [[nodiscard]] std::int64_t address(BlockId block) const {
     return chunk_of_[block.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
 
+  // What a block was given; null when it has nothing.
+  [[nodiscard]] const BfcChunk* given(BlockId block) const { return chunk_of_[block.index()]; }
+  template <class F>
+  void for_each_chunk(F&& f) const {
+    arena_.for_each(f);
+  }
+  [[nodiscard]] static std::int64_t rounded(std::int64_t bytes);
+  [[nodiscard]] std::int64_t limit() const { return limit_; }
+  [[nodiscard]] std::int64_t largest_free() const {
+    return free_.empty() ? 0 : free_.rbegin()->size;
+  }
   // Bytes of regions that are one free chunk.
   [[nodiscard]] std::int64_t free_region_bytes() const { return free_region_bytes_; }
   // Share of the free bytes that are not in the largest free chunk, as TensorFlow reports it.

@@ -35,6 +35,8 @@ class IdealAllocator {
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t active() const { return active_; }
   [[nodiscard]] std::int64_t reserved() const { return active_; }
+  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  [[nodiscard]] std::int64_t inactive_split() const { return 0; }
   [[nodiscard]] std::int64_t address(BlockId /*block*/) const { return -1; }
 
  private:

@@ -14,7 +14,9 @@ class TorchAllocator {
   // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
   // beside them, for its context.
   explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
-      : core_(usable + taken, options, taken), stream_(core_.stream(0)) {}
+      : core_(usable + taken, options, taken),
+        stream_(core_.stream(0)),
+        captures_(options.cuda_graph) {}
 
   void reserve(std::size_t blocks) {
     core_.reserve(blocks);
@@ -30,6 +32,7 @@ class TorchAllocator {
   }
   void free(BlockId block) {
     TorchBlock& b = *blocks_[block.index()];
+    blocks_[block.index()] = nullptr;
     if (deferred_[block.index()] != 0) {
       deferred_[block.index()] = 0;
       core_.finish_free(b);
@@ -41,11 +44,19 @@ class TorchAllocator {
     deferred_[block.index()] = 1;
     core_.defer_free(*blocks_[block.index()]);
   }
+  // With options.cuda_graph what is allocated from here on is captured.
+  void begin_last_step() {
+    if (captures_) stream_ = core_.begin_capture(stream_);
+  }
+  // Neither a retry nor a look at events while a CUDA graph is captured.
+  [[nodiscard]] bool is_capturing() const { return core_.is_capturing(); }
   int release_cached() {
     const std::int64_t before = core_.device().frees();
     core_.release_cached();
     return static_cast<int>(core_.device().frees() - before);
   }
+  // After the last retry has failed: what PyTorch's error says, in core().out_of_memory().
+  void note_out_of_memory(std::int64_t bytes) { core_.note_out_of_memory(bytes, stream_); }
   [[nodiscard]] std::int64_t allocated() const {
     return core_.statistics().allocated_bytes.all.current;
   }
@@ -53,13 +64,18 @@ class TorchAllocator {
   [[nodiscard]] std::int64_t reserved() const {
     return core_.statistics().reserved_bytes.all.current;
   }
+  [[nodiscard]] std::int64_t inactive_split() const { return core_.inactive_bytes(); }
   [[nodiscard]] std::int64_t address(BlockId block) const {
     return blocks_[block.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const {
     return static_cast<std::size_t>(core_.statistics().segment.all.current);
   }
+  void record_segment_events(bool on) { core_.record_segment_events(on); }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
+  [[nodiscard]] TorchStream stream() const { return stream_; }
+  // What a block was given; null when it has nothing. Waiting for events counts as having it.
+  [[nodiscard]] const TorchBlock* given(BlockId block) const { return blocks_[block.index()]; }
 
  private:
   template <class F>
@@ -75,6 +91,7 @@ class TorchAllocator {
 
   TorchCachingAllocator core_;
   TorchStream stream_;
+  bool captures_;
   std::vector<TorchBlock*> blocks_;  // by id
   std::vector<char> deferred_;       // by id: freed, but a stream may still use it
 };

@@ -79,6 +79,32 @@ std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scra
   return blocks;
 }
 
+std::vector<StepReserved> reserved_by_step(const StepProgram& program, const ProgramOrder& order,
+                                           const Scratch& scratch) {
+  std::vector<StepReserved> steps;
+  for (const MemoryEvent& event : scratch.events) {
+    // Restores of evicted blocks may come after the program's last instruction.
+    const std::size_t i = std::min<std::size_t>(event.instruction, program.size() - 1);
+    const auto step = static_cast<std::size_t>(order.at[program.position[i]].step);
+    if (step >= steps.size()) {
+      const StepReserved before = steps.empty() ? StepReserved() : steps.back();
+      steps.resize(step + 1, {.peak = before.end, .end = before.end});
+    }
+    steps[step].end = event.reserved;
+    steps[step].peak = std::max(steps[step].peak, event.reserved);
+  }
+  return steps;
+}
+
+std::optional<int> converged_step(const std::vector<StepReserved>& steps) {
+  if (steps.size() < 2) return std::nullopt;
+  std::size_t first = steps.size() - 1;
+  while (first > 0 && steps[first - 1] == steps.back())
+    --first;
+  if (first + 1 == steps.size()) return std::nullopt;
+  return static_cast<int>(first);
+}
+
 BytesByRole bytes_by_role(const StepProgram& program, const std::vector<BlockId>& blocks) {
   BytesByRole sums{};
   for (BlockId id : blocks) {

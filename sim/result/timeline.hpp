@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "graph/analysis/program_order.hpp"
 #include "graph/core/units.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/step_program.hpp"
@@ -36,6 +38,21 @@ struct MemoryTimeline {
 // Blocks that are live at a peak, largest first.
 [[nodiscard]] std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
                                                const Peak& peak);
+
+// What one step takes from the device.
+struct StepReserved {
+  std::int64_t peak = 0;
+  std::int64_t end = 0;
+
+  friend bool operator==(const StepReserved&, const StepReserved&) = default;
+};
+// By step, from the events of a run; steps that the run did not reach are left out.
+[[nodiscard]] std::vector<StepReserved> reserved_by_step(const StepProgram& program,
+                                                         const ProgramOrder& order,
+                                                         const Scratch& scratch);
+// The first step from which on every step reserves the same, peak and end; none where no later step
+// is there to show it.
+[[nodiscard]] std::optional<int> converged_step(const std::vector<StepReserved>& steps);
 
 using BytesByRole = std::array<std::int64_t, kRoles>;
 [[nodiscard]] BytesByRole bytes_by_role(const StepProgram& program,

@@ -45,7 +45,9 @@ TEST_SUITE("unit") {
     const Workspace space;
     fails(space.run("replay"), "tidemark replay needs one of its commands: allocator");
     fails(space.run("replay alocator"), "unknown command 'alocator'; did you mean 'allocator'?");
-    fails(space.run("replay allocator snapshot.pickle --capacity 1GiB"), "cannot be replayed yet");
+    fails(space.run("replay allocator snapshot.pickle --capacity 1GiB"),
+          "snapshot.pickle: cannot be read");
+    fails(replay("--capacity 1GiB --device 0"), "--device: only snapshots of PyTorch");
     fails(replay(""), "--capacity is required");
     fails(replay("--capacity 80G"), "--capacity: 80G is ambiguous");
     fails(replay("--capacity 1GiB --allocator bcf"), "did you mean 'bfc'?");
@@ -68,6 +70,35 @@ TEST_SUITE("unit") {
     CHECK(outcome.err ==
           "tidemark: error: bad.csv:3:3: id: id 2 is freed but was never allocated\n");
     CHECK(space.names() == std::vector<std::string>{"bad.csv"});
+  }
+
+  TEST_CASE("a snapshot that a run has written is replayed, and nothing in a pickle is executed") {
+    const Workspace space;
+    space.write(
+        "s.yaml",
+        "model: {preset: gpt, layers: 2, width: 256, heads: 4, vocab: 4096, sequence: 256}\n"
+        "hardware: v100-sxm-16gb\ntraining: {sequence: 256, precision: fp16_mixed}\n"
+        "report: {formats: [json, torch_snapshot]}\n");
+    REQUIRE(space.run("run s.yaml -o out").code == 0);
+    REQUIRE(space.exists("out/torch_snapshot.pickle"));
+    const auto point = nlohmann::json::parse(space.read("out/results.json"))["points"][0];
+    const Outcome outcome =
+        space.run("replay allocator out/torch_snapshot.pickle --capacity 15GiB --json");
+    REQUIRE(outcome.code == 0);
+    const auto document = nlohmann::json::parse(outcome.out);
+    CHECK(document["peak_reserved"] == point["memory"]["peak_reserved"]);
+    CHECK(document["snapshot"]["live_at_start"]["blocks"] == 0);
+    CHECK(
+        space.run("replay allocator out/torch_snapshot.pickle --capacity 15GiB --device 3").err ==
+        "tidemark: error: out/torch_snapshot.pickle: device_traces: device 3 has no entries; those "
+        "with entries: 0\n");
+    space.write("evil.pickle", std::string("\x80\x02"
+                                           "cos\nsystem\nX\x0a\x00\x00\x00touch gone\x85R.",
+                                           33));
+    const Outcome evil = space.run("replay allocator evil.pickle --capacity 1GiB");
+    CHECK(evil.code == 2);
+    CHECK(contains(evil.err, "evil.pickle: byte 2: opcode GLOBAL imports or calls something"));
+    CHECK_FALSE(space.exists("gone"));
   }
 
   TEST_CASE("what is no regular file is written in place") {

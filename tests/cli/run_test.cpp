@@ -66,7 +66,15 @@ void check_point(const Json& point) {
   CHECK(sum == memory["peak_live"].get<std::int64_t>());
   check_keys(memory["peak"]["largest"].at(0), {"tensor", "bytes", "role", "operator", "layer"});
   check_keys(memory["phase_peaks"], {"forward", "backward", "optimizer"});
-  check_keys(memory["allocator"], {"kind", "retries", "ooms", "segments", "fragmentation"});
+  const Json& allocator = memory["allocator"];
+  check_keys(allocator, {"kind", "retries", "ooms", "segments", "fragmentation", "convergence"});
+  check_keys(allocator["convergence"], {"step", "steps", "fails_in", "peak_reserved"});
+  std::int64_t beyond_live = 0;
+  for (const char* term : {"rounding", "pending_events", "inactive_splits", "free_segments"})
+    beyond_live += allocator["fragmentation"].at(term).get<std::int64_t>();
+  CHECK(allocator["fragmentation"]["reserved"] == memory["peak_reserved"]);
+  CHECK(beyond_live == memory["peak_reserved"].get<std::int64_t>() -
+                           allocator["fragmentation"]["live"].get<std::int64_t>());
   check_keys(memory["host"], {"peak", "capacity"});
   check_keys(point["time"], {"step", "forward", "backward", "optimizer", "recompute",
                              "exposed_transfer", "exposed_communication", "host_bound", "streams"});
@@ -120,7 +128,10 @@ TEST_SUITE("golden") {
     const Json point = Json::parse(o.out)["points"][0];
     check_point(point);
     CHECK(point["status"] == "out_of_memory");
-    check_keys(point["failure"], {"step", "phase", "operator", "layer", "requested", "message"});
+    check_keys(point["failure"],
+               {"step", "phase", "operator", "layer", "requested", "message", "reason", "rounded",
+                "segment", "device_free", "largest_free_block", "free_in_segments",
+                "partly_free_segments", "suggestions", "tried"});
     // Reported also where it does not fit: 2 bytes of each parameter.
     CHECK(point["memory"]["parameters"].get<std::int64_t>() ==
           2 * point["model"]["parameters"].get<std::int64_t>());

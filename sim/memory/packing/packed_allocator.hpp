@@ -46,6 +46,9 @@ class PackedAllocator {
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t active() const { return active_; }
   [[nodiscard]] std::int64_t reserved() const { return reserved_; }
+  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  // One region: it stays whole until the end.
+  [[nodiscard]] std::int64_t inactive_split() const { return reserved_ - active_; }
   [[nodiscard]] std::int64_t address(BlockId block) const { return placement_.address[block]; }
 
  private:

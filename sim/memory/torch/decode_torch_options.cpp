@@ -70,6 +70,7 @@ TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
           allocator.maybe<double>("memory_fraction", {.low = 0, .high = 1, .low_excluded = true})) {
     options.memory_fraction = fraction;
   }
+  options.cuda_graph = allocator.optional<bool>("cuda_graph", options.cuda_graph);
   return options;
 }
 

@@ -63,6 +63,15 @@ TorchStream TorchCachingAllocator::stream(std::int64_t handle) {
   return added;
 }
 
+TorchStream TorchCachingAllocator::begin_capture(TorchStream stream) {
+  capturing_ = true;
+  const std::int64_t handle = streams_[stream].handle;
+  Stream& pool = streams_.emplace_back();
+  pool.handle = handle;
+  pool.is_private = true;
+  return static_cast<TorchStream>(streams_.size() - 1);
+}
+
 std::int64_t TorchCachingAllocator::rounded(std::int64_t bytes) const {
   if (bytes < kMinBlockSize) return kMinBlockSize;
   if (rounds_to_divisions_) {
@@ -96,6 +105,10 @@ TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t b
 TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stream) {
   TorchBlock* block = allocate_without_retry(bytes, stream);
   if (block != nullptr) return block;
+  if (capturing_) {
+    note_out_of_memory(bytes, stream);
+    return nullptr;
+  }
   empty_cache();
   block = allocate_again(bytes, stream);
   if (block == nullptr) note_out_of_memory(bytes, stream);
@@ -103,7 +116,7 @@ TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stre
 }
 
 TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, TorchStream stream) {
-  if (events_ > 0) process_events();
+  if (events_ > 0 && !capturing_) process_events();
   const Request request = request_for(bytes, stream);
   TorchBlock* block = find_free(request);
   if (block == nullptr) {
@@ -134,6 +147,13 @@ void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream s
                     .allowed = std::nullopt,
                     .allocated = statistics_.allocated_bytes.all.current,
                     .reserved = statistics_.reserved_bytes.all.current};
+  for (const Stream& pools : streams_) {
+    if (!pools.is_private) continue;
+    for (const Pool& pool : pools.pools) {
+      for (const TorchBlock& block : pool.free)
+        out_of_memory_.private_pools += block.size;
+    }
+  }
   if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
 }
 
@@ -168,7 +188,8 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
 TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
   const std::int64_t reserved = statistics_.reserved_bytes.all.current;
   if (options_.memory_fraction && request.segment > allowed_ - reserved) return nullptr;
-  if (options_.expandable_segments) return expand(request);
+  // Private pools have no expandable segments in 2.4.
+  if (options_.expandable_segments && !streams_[request.stream].is_private) return expand(request);
   const std::int64_t address = device_.allocate(request.segment);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();

@@ -1,7 +1,8 @@
 // PyTorch's CUDA caching allocator, rule for rule as of 2.4 (c10/cuda/CUDACachingAllocator.cpp):
 // pools per stream, segments, best fit, splitting and coalescing, expandable segments, frees that
-// wait for events of other streams, garbage collection and the retries before it gives up.
-// Not modelled: private pools of CUDA graphs, cudaMallocAsync, cuMem sharing between devices.
+// wait for events of other streams, garbage collection, the retries before it gives up, and private
+// pools of CUDA graphs. Not modelled: cudaMallocAsync, cuMem sharing between devices, graphs that
+// are destroyed before the end.
 #pragma once
 
 #include <array>
@@ -43,6 +44,7 @@ struct TorchOutOfMemory {
   std::optional<std::int64_t> allowed;  // by the memory fraction
   std::int64_t allocated = 0;
   std::int64_t reserved = 0;
+  std::int64_t private_pools = 0;  // free blocks of private pools, which the text calls allocated
 };
 // The text of torch.cuda.OutOfMemoryError for device 0.
 [[nodiscard]] std::string message_of(const TorchOutOfMemory& failure);
@@ -77,6 +79,12 @@ class TorchCachingAllocator {
   void reserve(std::size_t blocks);
   // The stream with this handle; pools are searched in the order of handles.
   [[nodiscard]] TorchStream stream(std::int64_t handle);
+  // A pool of its own for what a CUDA graph captures on a stream, in the place of that stream. It
+  // keeps its segments, since the graph refers to their addresses. From here on a graph is being
+  // captured: nothing is released, and events are not looked at.
+  [[nodiscard]] TorchStream begin_capture(TorchStream stream);
+  [[nodiscard]] bool is_capturing() const { return capturing_; }
+  [[nodiscard]] bool is_private(TorchStream stream) const { return streams_[stream].is_private; }
   [[nodiscard]] std::int64_t handle(TorchStream stream) const { return streams_[stream].handle; }
   [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream].timeline; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
@@ -107,6 +115,12 @@ class TorchCachingAllocator {
   [[nodiscard]] const std::vector<SegmentEvent>& segment_events() const { return segment_events_; }
   [[nodiscard]] std::vector<TorchSegment> segments() const;  // by address
 
+  // Free bytes that release_cached() could not give back: inactive_split_bytes, and of expandable
+  // ranges, which that statistic leaves out, what shares a page with a block in use.
+  [[nodiscard]] std::int64_t inactive_bytes() const;
+  // The largest free block that a request of this size could be given without new memory; 0: none.
+  [[nodiscard]] std::int64_t largest_free(std::int64_t bytes, TorchStream stream) const;
+
   [[nodiscard]] std::int64_t rounded(std::int64_t bytes) const;
   // Bytes asked of the device for a rounded size.
   [[nodiscard]] static std::int64_t segment_size(std::int64_t size);
@@ -127,6 +141,7 @@ class TorchCachingAllocator {
   };
   struct Stream {
     std::int64_t handle = 0;
+    bool is_private = false;  // the pool of a CUDA graph; not in by_handle_
     StreamTimeline timeline;
     std::array<Pool, 2> pools;  // small, large
     std::uint32_t first_event = kNoLink;
@@ -190,6 +205,7 @@ class TorchCachingAllocator {
   bool rounds_to_divisions_;
   bool collects_garbage_;
   bool records_segment_events_ = false;
+  bool capturing_ = false;
   TorchStatistics statistics_;
   TorchOutOfMemory out_of_memory_;
   BlockArena<TorchBlock> arena_;

@@ -3,6 +3,8 @@
 //
 //   range  | a | free | unmapped      | b | unmapped ...
 //                       ^ pages are mapped here and join the free block before them
+#include <algorithm>
+
 #include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
@@ -19,6 +21,17 @@ constexpr std::int64_t page_size(bool large) {
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
+}
+
+// The addresses of the whole pages inside a block; none if first >= last.
+struct PageRun {
+  std::int64_t first;
+  std::int64_t last;
+};
+PageRun whole_pages(const TorchBlock& block) {
+  const std::int64_t page = page_size(block.large);
+  return {.first = block.range + round_up(block.address - block.range, page),
+          .last = block.range + (block.end() - block.range) / page * page};
 }
 
 }  // namespace
@@ -94,11 +107,24 @@ bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
   return true;
 }
 
+std::int64_t TorchCachingAllocator::inactive_bytes() const {
+  std::int64_t bytes = statistics_.inactive_split_bytes.all.current;
+  if (!options_.expandable_segments) return bytes;
+  for (const Stream& stream : streams_) {
+    for (const Pool& pool : stream.pools) {
+      for (const TorchBlock& block : pool.free) {
+        if (!block.is_expandable()) continue;
+        const PageRun pages = whole_pages(block);
+        bytes += block.size - std::max(pages.last - pages.first, std::int64_t{0});
+      }
+    }
+  }
+  return bytes;
+}
+
 // Takes the whole pages inside a free block away; the parts before and after stay free.
 void TorchCachingAllocator::unmap(TorchBlock& block) {
-  const std::int64_t page = page_size(block.large);
-  const std::int64_t first = block.range + round_up(block.address - block.range, page);
-  const std::int64_t last = block.range + (block.end() - block.range) / page * page;
+  const auto [first, last] = whole_pages(block);
   if (first >= last) return;
   Pool& pool = pool_of(block);
   pool.free.erase(pool.free.iterator_to(block));

@@ -30,6 +30,9 @@ struct TorchAllocatorOptions {
   double garbage_collection_threshold = 0;      // share of the memory fraction; 0: never collects
   bool expandable_segments = false;
   std::optional<double> memory_fraction;  // of the device; what PyTorch may reserve
+  // The last step is captured as a CUDA graph, the steps before warm up: its memory comes from a
+  // private pool. Of the caller's doing, not of PYTORCH_CUDA_ALLOC_CONF.
+  bool cuda_graph = false;
   // Accepted by PyTorch without effect on where memory goes, so only checked:
   // release_lock_on_cudamalloc, pinned_use_cuda_host_register, pinned_num_register_threads,
   // backend.
@@ -44,7 +47,8 @@ struct TorchAllocatorOptions {
 
 // Reads the keys of a scenario's `allocator`: conf (a text as above, on which the other keys
 // build), max_split_size, roundup_power2_divisions (a number, a text, or {256MiB: 1, ">": 4}),
-// garbage_collection_threshold, expandable_segments, memory_fraction, version. Throws UserError.
+// garbage_collection_threshold, expandable_segments, memory_fraction, cuda_graph, version. Throws
+// UserError.
 [[nodiscard]] TorchAllocatorOptions decode_torch_options(const Decoder& allocator);
 
 }  // namespace tidemark

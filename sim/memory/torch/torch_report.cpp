@@ -37,6 +37,11 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
   return segments;
 }
 
+std::int64_t TorchCachingAllocator::largest_free(std::int64_t bytes, TorchStream stream) const {
+  const FreeSet& free = streams_[stream].pools[request_for(bytes, stream).large ? 1 : 0].free;
+  return free.empty() ? 0 : free.rbegin()->size;
+}
+
 std::string torch_size(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   if (bytes <= kKiB.count) return fmt::format("{} bytes", bytes);
@@ -48,15 +53,22 @@ std::string torch_size(std::int64_t bytes) {
 std::string message_of(const TorchOutOfMemory& failure) {
   const std::string allowed =
       failure.allowed ? torch_size(*failure.allowed) + " allowed; " : std::string();
+  const std::string private_pools = failure.private_pools == 0
+                                        ? std::string()
+                                        : fmt::format(
+                                              "with {} allocated in private pools (e.g., CUDA "
+                                              "Graphs), ",
+                                              torch_size(failure.private_pools));
   return fmt::format(
       "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is "
-      "free. {}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch "
+      "free. {}Of the allocated memory {} is allocated by PyTorch, {}and {} is reserved by PyTorch "
       "but unallocated. If reserved but unallocated memory is large try setting "
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation "
       "for Memory Management  "
       "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)",
       torch_size(failure.segment), torch_size(failure.capacity), torch_size(failure.device_free),
-      allowed, torch_size(failure.allocated), torch_size(failure.reserved - failure.allocated));
+      allowed, torch_size(failure.allocated), private_pools,
+      torch_size(failure.reserved - failure.allocated - failure.private_pools));
 }
 
 }  // namespace tidemark

@@ -55,11 +55,11 @@ class RowWriter {
   std::array<char, 256> text_{};  // twelve fields of at most 20 digits
 };
 
-template <class Target>
+template <class Target, class Reader>
 class Replay {
  public:
-  Replay(const std::string& path, const ReplayOptions& options, WholeFile* csv)
-      : reader_(path), target_(options), writer_(csv), layout_(options.layout) {}
+  Replay(Reader& reader, const ReplayOptions& options, WholeFile* csv)
+      : reader_(reader), target_(options), writer_(csv), layout_(options.layout) {}
 
   ReplayResult run();
 
@@ -74,23 +74,26 @@ class Replay {
   // Each returns false when the row is left out.
   bool allocate(TraceRow& row, std::int64_t& address);
   bool free(const TraceRow& row);
+  bool request_free(TraceRow& row);
+  void complete_free(const TraceRow& row);
   bool record_stream(const TraceRow& row);
   void begin_step(const TraceRow& row);
   void note_step_peaks(const ReplayState& state);
   [[nodiscard]] Live& live(const TraceRow& row, std::string_view what);
 
-  TraceReader reader_;
+  Reader& reader_;
   Target target_;
   RowWriter writer_;
   bool layout_;
   ReplayResult result_;
   IdMap<Live> live_;
+  IdMap<Live> waiting_;  // freed, but a stream may still use them
   IdSet freed_;
   std::int64_t live_512_ = 0;
 };
 
-template <class Target>
-ReplayResult Replay<Target>::run() {
+template <class Target, class Reader>
+ReplayResult Replay<Target, Reader>::run() {
   TraceRow row;
   while (reader_.next(row)) {
     std::int64_t address = -1;
@@ -102,6 +105,13 @@ ReplayResult Replay<Target>::run() {
         break;
       case TraceOp::kFree:
         written = free(row);
+        break;
+      case TraceOp::kRequestFree:
+        written = request_free(row);
+        break;
+      case TraceOp::kCompleteFree:
+        complete_free(row);
+        written = false;
         break;
       case TraceOp::kRecordStream:
         written = record_stream(row);
@@ -125,8 +135,8 @@ ReplayResult Replay<Target>::run() {
   return std::move(result_);
 }
 
-template <class Target>
-bool Replay<Target>::allocate(TraceRow& row, std::int64_t& address) {
+template <class Target, class Reader>
+bool Replay<Target, Reader>::allocate(TraceRow& row, std::int64_t& address) {
   if (const Live* known = live_.find(row.id); known != nullptr && !known->failed) {
     reader_.fail("id", fmt::format("id {} is live: it is allocated a second time before it is "
                                    "freed",
@@ -150,8 +160,9 @@ bool Replay<Target>::allocate(TraceRow& row, std::int64_t& address) {
   return true;
 }
 
-template <class Target>
-typename Replay<Target>::Live& Replay<Target>::live(const TraceRow& row, std::string_view what) {
+template <class Target, class Reader>
+typename Replay<Target, Reader>::Live& Replay<Target, Reader>::live(const TraceRow& row,
+                                                                    std::string_view what) {
   if (Live* found = live_.find(row.id)) return *found;
   if (freed_.contains(row.id)) {
     reader_.fail("id", fmt::format("id {} is {} after it was freed", row.id, what));
@@ -159,8 +170,8 @@ typename Replay<Target>::Live& Replay<Target>::live(const TraceRow& row, std::st
   reader_.fail("id", fmt::format("id {} is {} but was never allocated", row.id, what));
 }
 
-template <class Target>
-bool Replay<Target>::free(const TraceRow& row) {
+template <class Target, class Reader>
+bool Replay<Target, Reader>::free(const TraceRow& row) {
   Live& entry = live(row, "freed");
   const Live freed = entry;
   live_.erase(&entry);
@@ -173,8 +184,32 @@ bool Replay<Target>::free(const TraceRow& row) {
   return true;
 }
 
-template <class Target>
-bool Replay<Target>::record_stream(const TraceRow& row) {
+template <class Target, class Reader>
+bool Replay<Target, Reader>::request_free(TraceRow& row) {
+  Live& entry = live(row, "freed");
+  const Live freed = entry;
+  live_.erase(&entry);
+  freed_.insert(row.id);
+  row.op = TraceOp::kFree;
+  if (freed.failed) return false;
+  target_.tick();
+  if (freed.bytes == 0) return true;
+  live_512_ -= (freed.bytes + kLiveRounding - 1) / kLiveRounding * kLiveRounding;
+  target_.defer_free(freed.handle);
+  waiting_[row.id] = freed;
+  return true;
+}
+
+template <class Target, class Reader>
+void Replay<Target, Reader>::complete_free(const TraceRow& row) {
+  Live* entry = waiting_.find(row.id);
+  if (entry == nullptr) return;  // nothing was allocated
+  target_.finish_free(entry->handle);
+  waiting_.erase(entry);
+}
+
+template <class Target, class Reader>
+bool Replay<Target, Reader>::record_stream(const TraceRow& row) {
   const Live& entry = live(row, "recorded on a stream");
   if (entry.failed) return false;
   target_.tick();
@@ -182,32 +217,46 @@ bool Replay<Target>::record_stream(const TraceRow& row) {
   return true;
 }
 
-template <class Target>
-void Replay<Target>::begin_step(const TraceRow& row) {
+template <class Target, class Reader>
+void Replay<Target, Reader>::begin_step(const TraceRow& row) {
   const ReplayState state = target_.state();
   result_.steps.push_back(
       {.step = row.id, .reserved_at_start = state.reserved, .allocated_at_start = state.allocated});
 }
 
-template <class Target>
-void Replay<Target>::note_step_peaks(const ReplayState& state) {
+template <class Target, class Reader>
+void Replay<Target, Reader>::note_step_peaks(const ReplayState& state) {
   ReplayStep& step = result_.steps.back();
   step.peak_allocated = std::max(step.peak_allocated, state.allocated);
   step.peak_reserved = std::max(step.peak_reserved, state.reserved);
 }
 
+template <class Reader>
+ReplayResult replay_rows(Reader& reader, const ReplayOptions& options, WholeFile* csv) {
+  switch (options.allocator) {
+    case ReplayAllocator::kTorch:
+      return Replay<TorchTarget, Reader>(reader, options, csv).run();
+    case ReplayAllocator::kBfc:
+      return Replay<BfcTarget, Reader>(reader, options, csv).run();
+    case ReplayAllocator::kIdeal:
+      return Replay<IdealTarget, Reader>(reader, options, csv).run();
+  }
+  throw InternalError("an allocator without a replay");
+}
+
 }  // namespace
 
 ReplayResult replay_trace(const std::string& path, const ReplayOptions& options, WholeFile* csv) {
-  switch (options.allocator) {
-    case ReplayAllocator::kTorch:
-      return Replay<TorchTarget>(path, options, csv).run();
-    case ReplayAllocator::kBfc:
-      return Replay<BfcTarget>(path, options, csv).run();
-    case ReplayAllocator::kIdeal:
-      return Replay<IdealTarget>(path, options, csv).run();
-  }
-  throw InternalError("an allocator without a replay");
+  TraceReader reader(path);
+  return replay_rows(reader, options, csv);
+}
+
+ReplayResult replay_snapshot(const std::string& path, std::optional<int> device,
+                             const ReplayOptions& options, WholeFile* csv) {
+  SnapshotReader reader(path, device);
+  ReplayResult result = replay_rows(reader, options, csv);
+  result.snapshot = reader.summary();
+  return result;
 }
 
 }  // namespace tidemark

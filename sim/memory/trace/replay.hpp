@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/torch/torch_caching_allocator.hpp"
+#include "sim/memory/trace/snapshot_reader.hpp"
 #include "sim/memory/trace/trace_reader.hpp"
 
 namespace tidemark {
@@ -75,6 +77,7 @@ struct ReplayResult {
   std::int64_t peak_live_512 = 0;  // live requests rounded to 512 bytes: no allocator needs less
   std::string oom_message;         // of the first failure; empty when there was none
   ReplayState final_state;
+  std::optional<SnapshotSummary> snapshot;
   std::vector<ReplayStep> steps;
   std::vector<ReplayedSegment> segments;
   std::vector<ReplayedSegmentEvent> segment_events;
@@ -86,5 +89,10 @@ struct ReplayResult {
 // allocation of a live one.
 [[nodiscard]] ReplayResult replay_trace(const std::string& path, const ReplayOptions& options,
                                         WholeFile* csv = nullptr);
+
+// The same with the trace of a snapshot (SnapshotReader). A free that waited for streams is `f` in
+// `csv`, where the program asks for it.
+[[nodiscard]] ReplayResult replay_snapshot(const std::string& path, std::optional<int> device,
+                                           const ReplayOptions& options, WholeFile* csv = nullptr);
 
 }  // namespace tidemark

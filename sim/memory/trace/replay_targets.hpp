@@ -1,9 +1,12 @@
 // The allocators as a trace drives them. Each has
 //   Handle allocate(bytes, stream)   a null handle when out of memory
 //   free(handle), record_stream(handle, stream), empty_cache(), address(handle)
+//   defer_free(handle), finish_free(handle)   a free whose end the trace tells
 //   tick()                           one row further
 //   state(), finish(result)
 #pragma once
+
+#include <set>
 
 #include "sim/memory/trace/replay.hpp"
 
@@ -23,7 +26,7 @@ class TorchTarget {
     if (bytes > TorchCachingAllocator::kLargestRequest) return refuse();
     const TorchStream s = stream_of(stream);
     if (torch_.events_pending()) move_clock();
-    Handle block = torch_.allocate(bytes, s);
+    Handle block = waiting_.empty() ? torch_.allocate(bytes, s) : allocate_with_waiting(bytes, s);
     if (block == nullptr && message_.empty()) message_ = message_of(torch_.out_of_memory());
     return block;
   }
@@ -31,10 +34,20 @@ class TorchTarget {
     if (block->uses != 0) move_clock();
     torch_.free(*block);
   }
+  void defer_free(Handle block) {
+    torch_.defer_free(*block);
+    waiting_.insert(block);
+  }
+  void finish_free(Handle block) {
+    if (waiting_.erase(block) > 0) torch_.finish_free(*block);
+  }
   void record_stream(Handle block, std::int64_t stream) {
     torch_.record_stream(*block, stream_of(stream));
   }
-  void empty_cache() { torch_.empty_cache(); }
+  void empty_cache() {
+    finish_waiting();
+    torch_.empty_cache();
+  }
   [[nodiscard]] static std::int64_t address(Handle block) { return block->address; }
   [[nodiscard]] ReplayState state() const {
     const TorchStatistics& s = torch_.statistics();
@@ -62,16 +75,35 @@ class TorchTarget {
       torch_.timeline(s) = {.issued = now_, .ended = now_ - delay_};
     }
   }
+  // The synchronisation before a retry ends what the deferred frees wait for.
+  void finish_waiting() {
+    for (Handle block : waiting_)
+      torch_.finish_free(*block);
+    waiting_.clear();
+  }
+  Handle allocate_with_waiting(std::int64_t bytes, TorchStream stream) {
+    Handle block = torch_.allocate_without_retry(bytes, stream);
+    if (block != nullptr) return block;
+    empty_cache();
+    block = torch_.allocate_again(bytes, stream);
+    if (block == nullptr) torch_.note_out_of_memory(bytes, stream);
+    return block;
+  }
   Handle refuse() {
     if (message_.empty()) message_ = "CUDA out of memory. Tried to allocate more than 1EB memory.";
     return nullptr;
   }
+
+  struct ByAddress {
+    bool operator()(Handle a, Handle b) const { return a->address < b->address; }
+  };
 
   TorchCachingAllocator torch_;
   std::int64_t delay_;
   std::int64_t now_ = 0;
   std::int64_t last_handle_ = -1;
   TorchStream last_stream_ = 0;
+  std::set<Handle, ByAddress> waiting_;  // freed, but a stream may still use them
   std::string message_;
 };
 
@@ -102,6 +134,8 @@ class BfcTarget {
     bfc_.free(*chunk);
     sampled_.sample(state(), -requested);
   }
+  void defer_free(Handle chunk) { bfc_.defer_free(*chunk); }
+  void finish_free(Handle chunk) { free(chunk); }
   void record_stream(Handle /*chunk*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
   [[nodiscard]] static std::int64_t address(Handle chunk) { return chunk->address; }
@@ -140,6 +174,8 @@ class IdealTarget {
     unused_.push_back(slot);
     sampled_.sample(state(), -sizes_[slot]);
   }
+  void defer_free(Handle slot) { free(slot); }
+  void finish_free(Handle /*slot*/) {}
   void record_stream(Handle /*slot*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
   [[nodiscard]] static std::int64_t address(Handle /*slot*/) { return -1; }

@@ -337,3 +337,38 @@ TEST_SUITE("unit") {
     CHECK(torch_size(kRoomy.count) == "80.00 GiB");
   }
 }
+
+TEST_SUITE("unit") {
+  TEST_CASE("what a CUDA graph captures comes from a pool of its own, which keeps its segments") {
+    constexpr std::int64_t kMib = std::int64_t{1} << 20;
+    tidemark::TorchCachingAllocator allocator(tidemark::Bytes(100 * kMib), {});
+    const tidemark::TorchStream eager = allocator.stream(0);
+    tidemark::TorchBlock* warm_up = allocator.allocate(30 * kMib, eager);
+    allocator.free(*warm_up);
+    const tidemark::TorchStream captured = allocator.begin_capture(eager);
+    // 30 MiB are cached, but not in the graph's pool.
+    tidemark::TorchBlock* first = allocator.allocate(30 * kMib, captured);
+    REQUIRE(first != nullptr);
+    CHECK(allocator.statistics().reserved_bytes.all.current == 60 * kMib);
+    allocator.free(*first);
+    // The pool's own memory is used again.
+    CHECK(allocator.allocate(30 * kMib, captured)->address == 30 * kMib);
+    CHECK(allocator.statistics().reserved_bytes.all.current == 60 * kMib);
+    // 40 MiB are left of the device and 30 cached beside them: no retry during a capture.
+    CHECK(allocator.allocate(50 * kMib, captured) == nullptr);
+    CHECK(allocator.statistics().num_alloc_retries == 0);
+    CHECK(allocator.statistics().num_ooms == 1);
+    // The eager pool's 30 MiB go back, the graph's stay, free or not.
+    tidemark::TorchBlock* second = allocator.allocate(20 * kMib, captured);
+    allocator.free(*second);
+    allocator.release_cached();
+    CHECK(allocator.statistics().reserved_bytes.all.current == 50 * kMib);
+    // What is free in private pools is named apart: 20 MiB.
+    CHECK(allocator.allocate(60 * kMib, captured) == nullptr);
+    CHECK(message_of(allocator.out_of_memory())
+              .find("Of the allocated memory 30.00 MiB is allocated by PyTorch, with 20.00 MiB "
+                    "allocated "
+                    "in private pools (e.g., CUDA Graphs), and 0 bytes is reserved by PyTorch but "
+                    "unallocated.") != std::string::npos);
+  }
+}

@@ -1,0 +1,134 @@
+#include "plots/pickle_writer.hpp"
+
+#include <bit>
+#include <limits>
+
+namespace tidemark {
+namespace {
+
+// Opcodes of Python's Lib/pickletools.py.
+constexpr std::uint8_t kProto = 0x80;
+constexpr std::uint8_t kStop = '.';
+constexpr std::uint8_t kMark = '(';
+constexpr std::uint8_t kTrue = 0x88;
+constexpr std::uint8_t kFalse = 0x89;
+constexpr std::uint8_t kBinInt = 'J';    // 4 bytes, signed
+constexpr std::uint8_t kBinInt1 = 'K';   // 1 byte
+constexpr std::uint8_t kBinInt2 = 'M';   // 2 bytes
+constexpr std::uint8_t kLong1 = 0x8a;    // a length of 1 byte, then two's complement
+constexpr std::uint8_t kBinFloat = 'G';  // 8 bytes, big-endian
+constexpr std::uint8_t kBinUnicode = 'X';
+constexpr std::uint8_t kEmptyList = ']';
+constexpr std::uint8_t kAppends = 'e';
+constexpr std::uint8_t kEmptyDict = '}';
+constexpr std::uint8_t kSetItems = 'u';
+constexpr std::uint8_t kTuple2 = 0x86;
+constexpr std::uint8_t kBinPut = 'q';
+constexpr std::uint8_t kBinGet = 'h';
+
+constexpr int kBatch = 1000;  // as CPython's; MemoryViz.js spreads a batch over the call stack
+constexpr std::size_t kMemoSize = 256;
+
+}  // namespace
+
+PickleWriter::PickleWriter(std::ostream& out) : out_(out) {
+  put(kProto);
+  put(2);
+}
+
+void PickleWriter::put_little_endian(std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i)
+    put(static_cast<std::uint8_t>(value >> (8 * i)));
+}
+
+void PickleWriter::boolean(bool value) {
+  put(value ? kTrue : kFalse);
+}
+
+void PickleWriter::integer(std::int64_t value) {
+  const auto bits = static_cast<std::uint64_t>(value);
+  if (value >= 0 && value <= std::numeric_limits<std::uint8_t>::max()) {
+    put(kBinInt1);
+    put_little_endian(bits, 1);
+  } else if (value >= 0 && value <= std::numeric_limits<std::uint16_t>::max()) {
+    put(kBinInt2);
+    put_little_endian(bits, 2);
+  } else if (value >= std::numeric_limits<std::int32_t>::min() &&
+             value <= std::numeric_limits<std::int32_t>::max()) {
+    put(kBinInt);
+    put_little_endian(bits, 4);
+  } else {
+    put(kLong1);
+    put(8);
+    put_little_endian(bits, 8);
+  }
+}
+
+void PickleWriter::real(double value) {
+  put(kBinFloat);
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  for (int i = 7; i >= 0; --i)
+    put(static_cast<std::uint8_t>(bits >> (8 * i)));
+}
+
+void PickleWriter::text(std::string_view value) {
+  put(kBinUnicode);
+  put_little_endian(value.size(), 4);
+  out_.write(value.data(), static_cast<std::streamsize>(value.size()));
+}
+
+// APPENDS takes what stands above the mark and adds it to the list below.
+void PickleWriter::begin_list() {
+  put(kEmptyList);
+  put(kMark);
+  batches_.push_back(0);
+}
+
+void PickleWriter::begin_in_batch() {
+  if (++batches_.back() <= kBatch) return;
+  put(kAppends);
+  put(kMark);
+  batches_.back() = 1;
+}
+
+void PickleWriter::end_list() {
+  put(kAppends);
+  batches_.pop_back();
+}
+
+// SETITEMS takes keys and values from above the mark.
+void PickleWriter::begin_dict() {
+  put(kEmptyDict);
+  put(kMark);
+}
+
+void PickleWriter::word(std::string_view value) {
+  const auto known = words_.find(std::string(value));
+  if (known != words_.end()) {
+    put(kBinGet);
+    put(known->second);
+    return;
+  }
+  text(value);
+  if (words_.size() == kMemoSize) return;
+  const auto place = static_cast<std::uint8_t>(words_.size());
+  words_.emplace(value, place);
+  put(kBinPut);
+  put(place);
+}
+
+void PickleWriter::end_dict() {
+  put(kSetItems);
+}
+
+void PickleWriter::pair(std::int64_t first, std::int64_t second) {
+  integer(first);
+  integer(second);
+  put(kTuple2);
+}
+
+void PickleWriter::finish() {
+  put(kStop);
+}
+
+}  // namespace tidemark

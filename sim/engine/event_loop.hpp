@@ -1,0 +1,139 @@
+// The event loop's state. Its functions stand beside it, by what they are about: the host and its
+// memory (event_loop_host.hpp), the streams (event_loop_streams.hpp), eviction
+// (event_loop_eviction.hpp). Only engine.cpp includes them; everything else calls run(). Nameless,
+// so that the compiler may fold functions with one caller into the loop.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "sim/engine/engine.hpp"
+#include "sim/engine/eviction.hpp"
+
+namespace tidemark {
+namespace {
+
+inline constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::uint32_t kNone = kNoInstruction;
+inline constexpr std::size_t kCompute = static_cast<std::size_t>(Stream::kCompute);
+inline constexpr std::size_t kOut = static_cast<std::size_t>(Stream::kCopyOut);
+inline constexpr std::size_t kIn = static_cast<std::size_t>(Stream::kCopyIn);
+
+// An in-order queue: the instruction that runs and those behind it.
+struct Queue {
+  std::uint32_t running = kNone;
+  std::int64_t ends = kForever;
+  std::uint32_t head = kNone;
+  std::uint32_t tail = kNone;    // last queued
+  std::uint32_t issued = kNone;  // last issued ever: what an event recorded now waits for
+  std::int64_t free_since = 0;   // when the last instruction ended
+  // A running copy: what is left of it, and how fast it moves at the moment.
+  double bytes_left = 0;
+  double ns_per_byte = 0;
+  std::int64_t updated = 0;
+};
+
+// Blocks made again on demand; only present with an eviction policy.
+struct Evictor {
+  EvictionPolicy* policy = nullptr;
+  EvictionFacts facts;
+  std::vector<char> resident;             // by block
+  std::vector<char> evicted;              // by block: dropped while the program still owns it
+  std::vector<char> pinned;               // by block
+  std::vector<std::int64_t> last_access;  // by block, ns of the issue clock
+  std::vector<EvictableBlock> view;
+};
+
+template <class A>
+class Engine {
+ public:
+  Engine(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,
+         const RunOptions& options)
+      : program_(program),
+        costs_(costs),
+        allocator_(allocator),
+        scratch_(scratch),
+        options_(options),
+        count_(static_cast<std::uint32_t>(program.size())) {}
+
+  RunResult run();
+
+ private:
+  // Host.
+  void issue();
+  void allocate(BlockId block);
+  [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
+  bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
+  void release_cached();
+  void begin_last_step();
+  // Only some allocators capture graphs.
+  [[nodiscard]] bool is_capturing() const {
+    if constexpr (requires { allocator_.is_capturing(); }) return allocator_.is_capturing();
+    return false;
+  }
+  void free(std::uint32_t i, BlockId block);
+  void enqueue(std::uint32_t i);
+  void synchronize();
+  void notice_events();
+  void fail(RunStatus status, BlockId block = {});
+  void schedule_issue();
+  // Streams.
+  void start_ready(std::int64_t now);
+  [[nodiscard]] bool edges_ended(std::uint32_t i) const;
+  void start(std::size_t s, std::int64_t now);
+  void end(std::size_t s, std::int64_t now);
+  void retime_copies(std::int64_t now);
+  void account_wait(std::uint32_t i, std::int64_t now);
+  [[nodiscard]] std::int64_t earliest_end() const;
+  // Accounting.
+  void change_live(BlockId block, int sign) {
+    const Block& b = program_.blocks[block];
+    live_ += sign * b.bytes.count;
+    if (b.role == Role::kWorkspace) workspace_ += sign * b.bytes.count;
+  }
+  void give_back(BlockId block) {
+    if (program_.blocks[block].bytes.count > 0) allocator_.free(block);
+  }
+  void record(BlockId block, int sign);
+  void note_peaks();
+  void raise(Peak& peak, std::int64_t bytes) const {
+    if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
+  }
+  void note_phase_peak();
+  void note_fragmentation();
+  [[nodiscard]] const Slot& slot(std::uint32_t i) const {
+    return program_.slot[program_.position[i].index()];
+  }
+  // Eviction.
+  void prepare_eviction();
+  bool evict_one(std::int64_t requested);
+  void pin_next_launch(bool pinned);
+  void restore_inputs(std::uint32_t launch);
+  bool restore(std::uint32_t launch);
+  void drop(BlockId block);
+
+  const StepProgram& program_;
+  const CostTable& costs_;
+  A& allocator_;
+  Scratch& scratch_;
+  const RunOptions& options_;
+  const std::uint32_t count_;
+  RunResult result_;
+  Evictor evictor_;
+  std::array<Queue, kStreams> queues_{};
+  std::uint32_t pc_ = 0;
+  std::int64_t host_ = 0;        // the host's clock
+  std::int64_t next_issue_ = 0;  // kForever when the program is over
+  std::int64_t injected_ = 0;    // compute time of restored operators before the next launch
+  std::int64_t live_ = 0;
+  std::int64_t workspace_ = 0;
+  std::int64_t host_live_ = 0;
+  bool events_ended_ = false;  // a side stream has made progress since the last look
+  bool stopped_ = false;
+  bool in_last_step_ = false;
+};
+
+}  // namespace
+}  // namespace tidemark

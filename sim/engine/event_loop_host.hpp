@@ -1,0 +1,292 @@
+// The host: issues in order at its own clock, asks for memory, retries, frees, waits.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sim/engine/event_loop.hpp"
+
+namespace tidemark {
+namespace {
+
+// The host pays for an instruction before the device sees it.
+template <class A>
+void Engine<A>::schedule_issue() {
+  next_issue_ = kForever;
+  if (pc_ == count_) return;
+  next_issue_ = host_;
+  if (program_.opcode[pc_] == Opcode::kLaunch) {
+    next_issue_ += costs_.dispatch[OperatorId(program_.subject[pc_])].count();
+  } else if (program_.opcode[pc_] == Opcode::kCopyOut || program_.opcode[pc_] == Opcode::kCopyIn) {
+    next_issue_ += costs_.copy_dispatch.count();
+  }
+}
+
+template <class A>
+void Engine<A>::issue() {
+  const std::uint32_t i = pc_;
+  host_ = next_issue_;
+  switch (program_.opcode[i]) {
+    case Opcode::kAllocate:
+      allocate(BlockId(program_.subject[i]));
+      break;
+    case Opcode::kFree:
+      free(i, BlockId(program_.subject[i]));
+      break;
+    case Opcode::kLaunch:
+      if (options_.eviction != nullptr) restore_inputs(i);
+      if (stopped_) return;
+      note_phase_peak();
+      enqueue(i);
+      break;
+    case Opcode::kCopyOut:
+    case Opcode::kCopyIn:
+    case Opcode::kWait:
+      enqueue(i);
+      break;
+    case Opcode::kSynchronize:
+      synchronize();
+      break;
+  }
+  if (stopped_) return;
+  ++pc_;
+  schedule_issue();
+}
+
+template <class A>
+void Engine<A>::record(BlockId block, int sign) {
+  if (!options_.record_events) return;
+  const bool device = program_.blocks[block].tier == Tier::kDevice;
+  scratch_.events.push_back({.instruction = pc_,
+                             .block = block,
+                             .sign = sign,
+                             .active = device ? allocator_.active() : host_live_,
+                             .reserved = allocator_.reserved()});
+}
+
+template <class A>
+void Engine<A>::note_peaks() {
+  result_.most_live = std::max(result_.most_live, live_);
+  result_.most_reserved = std::max(result_.most_reserved, allocator_.reserved());
+  const Slot& at = slot(pc_);
+  if (!at.last_step) return;
+  raise(result_.live, live_);
+  raise(result_.live_without_workspace, live_ - workspace_);
+  raise(result_.allocated, allocator_.active());
+  raise(result_.reserved, allocator_.reserved());
+  const std::int64_t reserved = allocator_.reserved();
+  const Fragmentation& most = result_.fragmentation;
+  if (reserved > most.reserved || (reserved == most.reserved && live_ > most.live)) {
+    note_fragmentation();
+  }
+  note_phase_peak();
+}
+
+template <class A>
+void Engine<A>::note_fragmentation() {
+  const std::int64_t reserved = allocator_.reserved();
+  const std::int64_t allocated = allocator_.allocated();
+  const std::int64_t active = allocator_.active();
+  const std::int64_t inactive_splits = allocator_.inactive_split();
+  result_.fragmentation = {.reserved = reserved,
+                           .live = live_,
+                           .rounding = allocated - live_,
+                           .pending_events = active - allocated,
+                           .inactive_splits = inactive_splits,
+                           .free_segments = reserved - active - inactive_splits,
+                           .instruction = pc_};
+}
+
+// A phase that allocates nothing still runs beside everything that is live; what its first free
+// returns, it found there.
+template <class A>
+void Engine<A>::note_phase_peak() {
+  const Slot& at = slot(pc_);
+  if (!at.last_step) return;
+  const auto phase = static_cast<std::size_t>(at.phase);
+  raise(result_.phase_live[phase], live_);
+  raise(result_.phase_live_without_workspace[phase], live_ - workspace_);
+}
+
+template <class A>
+void Engine<A>::allocate(BlockId block) {
+  const Block& b = program_.blocks[block];
+  const std::int64_t bytes = b.bytes.count;
+  if (b.tier == Tier::kHost) {
+    notice_events();
+    if (host_live_ + bytes > options_.host_capacity.count && !scratch_.pending.empty()) {
+      synchronize();
+    }
+    if (host_live_ + bytes > options_.host_capacity.count) {
+      fail(RunStatus::kOutOfHostMemory, block);
+      return;
+    }
+    host_live_ += bytes;
+    if (slot(pc_).last_step && host_live_ > result_.host.bytes) {
+      result_.host = {host_live_, pc_, scratch_.events.size()};
+    }
+    record(block, +1);
+    return;
+  }
+  if (!in_last_step_ && slot(pc_).last_step) begin_last_step();
+  if (!allocate_device(block, bytes)) {
+    if (!stopped_) fail(RunStatus::kOutOfMemory, block);
+    return;
+  }
+  change_live(block, +1);
+  record(block, +1);
+  note_peaks();
+}
+
+template <class A>
+void Engine<A>::begin_last_step() {
+  in_last_step_ = true;
+  if constexpr (requires { allocator_.begin_last_step(); }) allocator_.begin_last_step();
+}
+
+template <class A>
+bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
+  Allocation allocation{.ok = true};
+  if (bytes > 0) {  // requests for nothing never reach the allocator
+    allocation =
+        again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+  }
+  if (allocation.device_frees > 0) synchronize();  // memory goes back when nothing can use it
+  host_ += allocation.device_mallocs * costs_.device_malloc.count() +
+           allocation.device_frees * costs_.device_free.count();
+  if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
+  return allocation.ok;
+}
+
+// What is cached goes back to the device. cudaFree waits until the device is idle, and unmapping
+// pages is preceded by a wait for their stream: both cost the host a synchronisation.
+template <class A>
+void Engine<A>::release_cached() {
+  const bool waits = !scratch_.pending.empty();
+  if (waits) synchronize();
+  const int released = allocator_.release_cached();
+  if (released > 0 && !waits) synchronize();
+  host_ += released * costs_.device_free.count();
+}
+
+// As the caching allocator retries: events that have ended, then a synchronisation and everything
+// cached, then whatever the eviction policy gives up.
+template <class A>
+bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
+  notice_events();
+  if (try_allocate(block, bytes)) return true;
+  if (is_capturing()) return false;
+  release_cached();
+  ++result_.retries;
+  if (try_allocate(block, bytes, true)) return true;
+  while (options_.eviction != nullptr && evict_one(bytes)) {
+    if (try_allocate(block, bytes)) return true;
+    release_cached();
+    if (try_allocate(block, bytes)) return true;
+  }
+  return false;
+}
+
+template <class A>
+void Engine<A>::free(std::uint32_t i, BlockId block) {
+  const Block& b = program_.blocks[block];
+  if (options_.eviction != nullptr && b.tier == Tier::kDevice) {
+    evictor_.resident[block.index()] = 0;
+    if (evictor_.evicted[block.index()] != 0) {  // nothing is there
+      evictor_.evicted[block.index()] = 0;
+      return;
+    }
+  }
+  if (b.tier == Tier::kDevice) {
+    note_phase_peak();
+    change_live(block, -1);
+  }
+  std::array<std::uint32_t, kStreams> events{};
+  events.fill(kNone);
+  bool waits = false;
+  const std::uint8_t mask = program_.stream[i];
+  for (std::size_t s = 0; mask != 0 && s < kStreams; ++s) {
+    const std::uint32_t last = queues_[s].issued;
+    if (((mask >> s) & 1U) == 0 || last == kNone || scratch_.finished[last] >= 0) continue;
+    events[s] = last;
+    waits = true;
+  }
+  if (waits) {
+    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(block);
+    scratch_.pending.push_back(block.value);
+    scratch_.event_of.push_back(events);
+    record(block, -1);
+    return;
+  }
+  if (b.tier == Tier::kDevice) {
+    give_back(block);
+  } else {
+    host_live_ -= b.bytes.count;
+  }
+  record(block, -1);
+}
+
+// Blocks whose events have all ended return to their pools; looked at when memory is asked for.
+template <class A>
+void Engine<A>::notice_events() {
+  if (!events_ended_ || scratch_.pending.empty()) return;
+  events_ended_ = false;
+  std::size_t kept = 0;
+  for (std::size_t p = 0; p < scratch_.pending.size(); ++p) {
+    bool ended = true;
+    for (std::uint32_t event : scratch_.event_of[p]) {
+      ended = ended && (event == kNone || scratch_.finished[event] >= 0);
+    }
+    const BlockId block(scratch_.pending[p]);
+    // What a graph captures is freed for others only when the capture ends.
+    const bool captured = is_capturing() && program_.blocks[block].tier == Tier::kDevice;
+    if (!ended || captured) {
+      scratch_.pending[kept] = scratch_.pending[p];
+      scratch_.event_of[kept++] = scratch_.event_of[p];
+      continue;
+    }
+    if (program_.blocks[block].tier == Tier::kDevice) {
+      give_back(block);
+    } else {
+      host_live_ -= program_.blocks[block].bytes.count;
+    }
+    record(block, 0);
+  }
+  scratch_.pending.resize(kept);
+  scratch_.event_of.resize(kept);
+}
+
+// The host waits until everything that it has issued is over.
+template <class A>
+void Engine<A>::synchronize() {
+  std::int64_t now = host_;
+  for (std::int64_t next = earliest_end(); next != kForever; next = earliest_end()) {
+    now = std::max(now, next);
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      if (queues_[s].ends == next) end(s, next);
+    }
+    start_ready(next);
+  }
+  host_ = now + costs_.synchronize.count();
+  events_ended_ = true;
+  notice_events();
+}
+
+template <class A>
+void Engine<A>::fail(RunStatus status, BlockId block) {
+  result_.status = status;
+  result_.failed_instruction = pc_;
+  result_.failed_block = block;
+  if (block.valid()) result_.requested = program_.blocks[block].bytes.count;
+  result_.live_at_failure = live_;
+  result_.reserved_at_failure = allocator_.reserved();
+  if (status != RunStatus::kDeadlock) ++result_.ooms;
+  if constexpr (requires { allocator_.note_out_of_memory(std::int64_t{1}); }) {
+    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested);
+  }
+  stopped_ = true;
+}
+
+}  // namespace
+}  // namespace tidemark

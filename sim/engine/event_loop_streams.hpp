@@ -1,0 +1,165 @@
+// The streams: queues that run in order, edges, copies that share their link.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "sim/engine/event_loop.hpp"
+
+namespace tidemark {
+namespace {
+
+template <class A>
+void Engine<A>::enqueue(std::uint32_t i) {
+  Queue& queue = queues_[program_.stream[i]];
+  scratch_.enqueued[i] = host_;
+  scratch_.finished[i] = -1;
+  scratch_.next[i] = kNone;
+  if (queue.head == kNone) {
+    queue.head = i;
+  } else {
+    scratch_.next[queue.tail] = i;
+  }
+  queue.tail = i;
+  queue.issued = i;
+  if (options_.eviction != nullptr && program_.stream[i] == kCompute) {
+    scratch_.restored[i] = std::exchange(injected_, 0);
+  }
+  if (queue.running == kNone && queue.head == i && host_ < earliest_end() && edges_ended(i)) {
+    start(program_.stream[i], host_);
+  }
+}
+
+template <class A>
+bool Engine<A>::edges_ended(std::uint32_t i) const {
+  for (std::uint32_t edge : program_.edges_of(i)) {
+    if (scratch_.finished[edge] < 0) return false;
+  }
+  return true;
+}
+
+template <class A>
+void Engine<A>::start_ready(std::int64_t now) {
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    Queue& queue = queues_[s];
+    while (queue.running == kNone && queue.head != kNone && edges_ended(queue.head)) {
+      start(s, now);
+      if (queue.ends != now) break;
+      end(s, now);  // a wait takes no time
+    }
+  }
+}
+
+// Time that the compute stream stood still before an instruction, by cause.
+template <class A>
+void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
+  const std::int64_t free_since = queues_[kCompute].free_since;
+  const std::int64_t idle = now - free_since;
+  if (idle <= 0) return;
+  const std::int64_t host = std::clamp<std::int64_t>(scratch_.enqueued[i] - free_since, 0, idle);
+  result_.host_bound += Duration(host);
+  if (idle == host) return;
+  std::int64_t latest = -1;
+  std::uint8_t cause = static_cast<std::uint8_t>(Stream::kHostWorker);
+  for (std::uint32_t edge : program_.edges_of(i)) {
+    if (scratch_.finished[edge] <= latest) continue;
+    latest = scratch_.finished[edge];
+    cause = program_.stream[edge];
+  }
+  const Duration waited(idle - host);
+  if (cause == kOut || cause == kIn) result_.exposed_transfer += waited;
+  if (cause == static_cast<std::uint8_t>(Stream::kCommunication)) {
+    result_.exposed_communication += waited;
+  }
+}
+
+template <class A>
+void Engine<A>::start(std::size_t s, std::int64_t now) {
+  Queue& queue = queues_[s];
+  const std::uint32_t i = queue.head;
+  queue.head = scratch_.next[i];
+  queue.running = i;
+  // Restored operators run right before the launch that needs them.
+  const std::int64_t restored =
+      options_.eviction != nullptr && s == kCompute ? scratch_.restored[i] : 0;
+  if (slot(i).last_step && !slot(i).recompute) result_.recompute += Duration(restored);
+  now = std::max(now, scratch_.enqueued[i]);
+  const bool counts = s == kCompute && slot(i).last_step;
+  if (counts) account_wait(i, now);
+  scratch_.started[i] = now;
+  switch (program_.opcode[i]) {
+    case Opcode::kLaunch: {
+      std::int64_t duration = costs_.device[OperatorId(program_.subject[i])].count();
+      const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
+                         (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0);
+      if (tax > 0) duration += std::llround(static_cast<double>(duration) * tax);
+      queue.ends = now + restored + duration;
+      return;
+    }
+    case Opcode::kCopyOut:
+    case Opcode::kCopyIn: {
+      const BlockId block(program_.subject[i]);
+      queue.bytes_left = static_cast<double>(program_.blocks[block].bytes.count);
+      queue.ns_per_byte = 0;
+      queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
+      retime_copies(now);
+      return;
+    }
+    default:
+      queue.ends = now;
+      return;
+  }
+}
+
+// Both directions of the link share it: what is left of a copy goes on at the rate of the moment.
+template <class A>
+void Engine<A>::retime_copies(std::int64_t now) {
+  const bool both = queues_[kOut].running != kNone && queues_[kIn].running != kNone;
+  for (std::size_t s : {kOut, kIn}) {
+    Queue& queue = queues_[s];
+    if (queue.running == kNone) continue;
+    const CostTable::Link& link = s == kOut ? costs_.copy_out : costs_.copy_in;
+    const double rate = both ? link.ns_per_byte_duplex : link.ns_per_byte_alone;
+    if (rate == queue.ns_per_byte) continue;
+    if (now > queue.updated && queue.ns_per_byte > 0) {
+      queue.bytes_left -= static_cast<double>(now - queue.updated) / queue.ns_per_byte;
+      queue.updated = now;
+    }
+    queue.ns_per_byte = rate;
+    const double left = std::max(queue.bytes_left, 0.0) * rate;
+    queue.ends = std::max(now, queue.updated) + std::llround(left);
+  }
+}
+
+template <class A>
+void Engine<A>::end(std::size_t s, std::int64_t now) {
+  Queue& queue = queues_[s];
+  const std::uint32_t i = queue.running;
+  scratch_.finished[i] = now;
+  const Slot& at = slot(i);
+  if (at.last_step) {
+    const Duration busy(now - scratch_.started[i]);
+    result_.busy[s] += busy;
+    if (s == kCompute) {
+      result_.phase[static_cast<std::size_t>(at.phase)] += Duration(now - queue.free_since);
+      if (at.recompute) result_.recompute += busy;
+    }
+  }
+  queue.free_since = now;
+  queue.running = kNone;
+  queue.ends = kForever;
+  if (s == kOut || s == kIn) retime_copies(now);
+  if (!scratch_.pending.empty()) events_ended_ = true;
+}
+
+template <class A>
+std::int64_t Engine<A>::earliest_end() const {
+  std::int64_t earliest = queues_[0].ends;
+  for (std::size_t s = 1; s < kStreams; ++s)
+    earliest = std::min(earliest, queues_[s].ends);
+  return earliest;
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,95 @@
+// The torch allocator with a memory of everything that it did, as
+// torch.cuda.memory._record_memory_history() keeps it. Only for runs whose history is wanted.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "sim/memory/torch_allocator.hpp"
+
+namespace tidemark {
+
+enum class TorchTraceAction : std::uint8_t {
+  kSegmentAlloc,
+  kSegmentFree,
+  kSegmentMap,
+  kSegmentUnmap,
+  kOutOfMemory,
+  kAlloc,
+  kFreeRequested,  // by the program
+  kFreeCompleted,  // no stream uses it any more
+};
+// "segment_alloc", ..., "oom", "alloc", "free_requested", "free_completed".
+[[nodiscard]] std::string_view name_of(TorchTraceAction action);
+
+struct TorchTraceEntry {
+  TorchTraceAction action = TorchTraceAction::kAlloc;
+  BlockId block;             // invalid where it is about a segment
+  std::int64_t address = 0;  // of an out-of-memory: free bytes of the device
+  std::int64_t size = 0;     // of a block: as requested
+};
+
+class TorchRecorder {
+ public:
+  explicit TorchRecorder(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
+      : torch_(usable, options, taken) {
+    torch_.record_segment_events(true);
+  }
+
+  void reserve(std::size_t blocks) {
+    torch_.reserve(blocks);
+    deferred_.assign(blocks, 0);
+  }
+  Allocation allocate(BlockId block, std::int64_t bytes) {
+    return keep(block, torch_.allocate(block, bytes));
+  }
+  Allocation allocate_again(BlockId block, std::int64_t bytes) {
+    return keep(block, torch_.allocate_again(block, bytes));
+  }
+  void free(BlockId block) {
+    if (deferred_[block.index()] == 0) add(TorchTraceAction::kFreeRequested, block);
+    add(TorchTraceAction::kFreeCompleted, block);
+    deferred_[block.index()] = 0;
+    torch_.free(block);
+  }
+  void defer_free(BlockId block) {
+    add(TorchTraceAction::kFreeRequested, block);
+    deferred_[block.index()] = 1;
+    torch_.defer_free(block);
+  }
+  void begin_last_step() { torch_.begin_last_step(); }
+  [[nodiscard]] bool is_capturing() const { return torch_.is_capturing(); }
+  int release_cached() {
+    const int released = torch_.release_cached();
+    add_segment_events();
+    return released;
+  }
+  void note_out_of_memory(std::int64_t bytes) {
+    torch_.note_out_of_memory(bytes);
+    add_segment_events();
+  }
+  [[nodiscard]] std::int64_t allocated() const { return torch_.allocated(); }
+  [[nodiscard]] std::int64_t active() const { return torch_.active(); }
+  [[nodiscard]] std::int64_t reserved() const { return torch_.reserved(); }
+  [[nodiscard]] std::int64_t inactive_split() const { return torch_.inactive_split(); }
+  [[nodiscard]] std::int64_t address(BlockId block) const { return torch_.address(block); }
+  [[nodiscard]] std::size_t segments() const { return torch_.segments(); }
+
+  [[nodiscard]] const TorchAllocator& torch() const { return torch_; }
+  [[nodiscard]] const std::vector<TorchTraceEntry>& entries() const { return entries_; }
+
+ private:
+  Allocation keep(BlockId block, const Allocation& allocation);
+  void add(TorchTraceAction action, BlockId block);
+  void add_segment_events();
+
+  TorchAllocator torch_;
+  std::vector<char> deferred_;  // by block
+  std::vector<TorchTraceEntry> entries_;
+  std::size_t seen_ = 0;  // segment events that have become entries
+};
+
+static_assert(Allocator<TorchRecorder>);
+
+}  // namespace tidemark

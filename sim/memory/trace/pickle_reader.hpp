@@ -1,0 +1,81 @@
+// Python's pickle as data: containers, texts and numbers. Never executes anything: an opcode that
+// would import a name or call something is an error, as is every other one that plain containers do
+// not need.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tidemark {
+
+enum class PickleKind : std::uint8_t {
+  kNone,
+  kBoolean,
+  kInteger,
+  kHugeInteger,  // more than 63 bits
+  kReal,
+  kText,
+  kBytes,
+  kList,  // a list or a tuple
+  kDict,
+};
+// "a list", "a dict", ...
+[[nodiscard]] std::string_view name_of(PickleKind kind);
+
+// Where it stands in the file says what it is of: containers may be shared, even with themselves.
+class PickleValue {
+ public:
+  PickleValue() = default;
+  PickleValue(PickleKind kind, std::size_t offset, std::int64_t payload = 0)
+      : payload_(payload), offset_(static_cast<std::uint32_t>(offset)), kind_(kind) {}
+
+  [[nodiscard]] PickleKind kind() const { return kind_; }
+  [[nodiscard]] std::size_t offset() const { return offset_; }  // of its opcode
+  [[nodiscard]] std::int64_t integer() const { return payload_; }
+  [[nodiscard]] double real() const { return std::bit_cast<double>(payload_); }
+
+ private:
+  friend class Pickle;
+  friend class PickleParser;
+  std::int64_t payload_ = 0;  // a number, or where the text or the container is
+  std::uint32_t offset_ = 0;
+  PickleKind kind_ = PickleKind::kNone;
+};
+
+class Pickle {
+ public:
+  static constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // bytes, unpacked
+  static constexpr std::size_t kMostValues = std::size_t{1} << 27;
+
+  // Reads a file of protocol 2 to 5, gzip or not. Throws UserError with the byte at which it cannot
+  // be read and why.
+  explicit Pickle(const std::string& path);
+
+  [[nodiscard]] const PickleValue& top() const { return top_; }
+  [[nodiscard]] std::span<const PickleValue> items(const PickleValue& list) const {
+    return lists_[static_cast<std::size_t>(list.payload_)];
+  }
+  // The value of a key; null when it is absent.
+  [[nodiscard]] const PickleValue* find(const PickleValue& dict, std::string_view key) const;
+  [[nodiscard]] std::string_view text(const PickleValue& value) const;
+
+  // Throws a UserError about a value.
+  [[noreturn]] void fail(std::size_t offset, const std::string& problem) const;
+
+ private:
+  friend class PickleParser;
+
+  std::string path_;
+  std::string bytes_;
+  PickleValue top_;
+  std::vector<std::vector<PickleValue>> lists_;
+  std::vector<std::vector<std::pair<PickleValue, PickleValue>>> dicts_;
+};
+
+}  // namespace tidemark

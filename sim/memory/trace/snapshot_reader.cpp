@@ -1,0 +1,308 @@
+#include "sim/memory/trace/snapshot_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/core/units.hpp"
+#include "sim/memory/trace/id_map.hpp"
+
+namespace tidemark {
+
+bool is_pickle(const std::string& path) {
+  constexpr int kProto = 0x80;  // no text begins with it
+  if (path.ends_with(".pickle") || path.ends_with(".pkl")) return true;
+  const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
+  return file != nullptr && gzgetc(file.get()) == kProto;
+}
+
+// Makes the rows of one device.
+class SnapshotRows {
+ public:
+  SnapshotRows(const Pickle& pickle, SnapshotReader& reader) : pickle_(pickle), reader_(reader) {}
+
+  void read(std::optional<int> device);
+
+ private:
+  // What an address is at the moment.
+  struct Place {
+    std::int64_t id = 0;
+    bool live = false;
+    bool waits = false;  // freed, but a stream may still use it
+  };
+  struct Initial {
+    std::int64_t address = 0;
+    TraceRow row;
+    std::size_t offset = 0;
+    bool waits = false;
+  };
+
+  [[nodiscard]] const PickleValue& field(const PickleValue& dict, std::string_view key,
+                                         PickleKind kind) const;
+  [[nodiscard]] std::int64_t number(const PickleValue& dict, std::string_view key) const;
+  [[nodiscard]] int choose_device(const PickleValue& traces, std::optional<int> device) const;
+  void read_entries(const PickleValue& trace);
+  void allocate(const PickleValue& entry);
+  void request_free(const PickleValue& entry);
+  void complete_free(const PickleValue& entry);
+  void fail_to_allocate(const PickleValue& entry);
+  void end_segment_frees(bool belongs_to_allocation, std::size_t offset);
+  void read_segments(const PickleValue& segments, int device);
+  Initial& add_initial(std::int64_t address, std::int64_t bytes, std::int64_t stream,
+                       std::size_t offset);
+  void add(TraceOp op, std::int64_t id, std::int64_t bytes, std::int64_t stream,
+           std::size_t offset) {
+    reader_.rows_.push_back({{.op = op, .id = id, .bytes = bytes, .stream = stream}, offset});
+  }
+  void put_initial_first();
+
+  const Pickle& pickle_;
+  SnapshotReader& reader_;
+  IdMap<Place> places_;  // by address
+  std::vector<Initial> initial_;
+  std::int64_t next_id_ = 0;
+  bool frees_segments_ = false;
+};
+
+const PickleValue& SnapshotRows::field(const PickleValue& dict, std::string_view key,
+                                       PickleKind kind) const {
+  if (dict.kind() != PickleKind::kDict) {
+    pickle_.fail(dict.offset(),
+                 fmt::format("expected a dict with '{}', found {}", key, name_of(dict.kind())));
+  }
+  const PickleValue* value = pickle_.find(dict, key);
+  if (value == nullptr) pickle_.fail(dict.offset(), fmt::format("the dict has no '{}'", key));
+  if (value->kind() != kind) {
+    pickle_.fail(value->offset(), fmt::format("'{}' is {} instead of {}", key,
+                                              name_of(value->kind()), name_of(kind)));
+  }
+  return *value;
+}
+
+std::int64_t SnapshotRows::number(const PickleValue& dict, std::string_view key) const {
+  const PickleValue* huge = pickle_.find(dict, key);
+  if (huge != nullptr && huge->kind() == PickleKind::kHugeInteger) {
+    pickle_.fail(huge->offset(), fmt::format("'{}' does not fit into 63 bits", key));
+  }
+  const PickleValue& value = field(dict, key, PickleKind::kInteger);
+  if (value.integer() < 0) {
+    pickle_.fail(value.offset(), fmt::format("'{}' is negative: {}", key, value.integer()));
+  }
+  return value.integer();
+}
+
+int SnapshotRows::choose_device(const PickleValue& traces, std::optional<int> device) const {
+  const std::span<const PickleValue> list = pickle_.items(traces);
+  std::vector<int> recorded;
+  for (std::size_t d = 0; d < list.size(); ++d) {
+    if (list[d].kind() != PickleKind::kList) {
+      pickle_.fail(list[d].offset(), fmt::format("device_traces[{}] is {} instead of a list", d,
+                                                 name_of(list[d].kind())));
+    }
+    if (!pickle_.items(list[d]).empty()) recorded.push_back(static_cast<int>(d));
+  }
+  const auto fail = [&](const std::string& problem) {
+    throw UserError({.file = reader_.path_}, "device_traces", problem);
+  };
+  if (recorded.empty()) {
+    fail(
+        "is empty: nothing was recorded before the snapshot; call "
+        "torch.cuda.memory._record_memory_history() before the steps to replay");
+  }
+  const std::string devices = fmt::format("{}", fmt::join(recorded, ", "));
+  if (device) {
+    if (std::find(recorded.begin(), recorded.end(), *device) == recorded.end()) {
+      fail(fmt::format("device {} has no entries; those with entries: {}", *device, devices));
+    }
+    return *device;
+  }
+  if (recorded.size() > 1) {
+    fail(
+        fmt::format("there are entries of several devices; choose one with --device: {}", devices));
+  }
+  return recorded.front();
+}
+
+void SnapshotRows::read(std::optional<int> device) {
+  const PickleValue& top = pickle_.top();
+  if (top.kind() != PickleKind::kDict) {
+    pickle_.fail(top.offset(), fmt::format("a snapshot is a dict, found {}", name_of(top.kind())));
+  }
+  const PickleValue& traces = field(top, "device_traces", PickleKind::kList);
+  const int chosen = choose_device(traces, device);
+  reader_.summary_.device = chosen;
+  read_entries(pickle_.items(traces)[static_cast<std::size_t>(chosen)]);
+  read_segments(field(top, "segments", PickleKind::kList), chosen);
+  put_initial_first();
+}
+
+void SnapshotRows::read_entries(const PickleValue& trace) {
+  for (const PickleValue& entry : pickle_.items(trace)) {
+    const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
+    ++reader_.summary_.entries;
+    if (action == "segment_free" || action == "segment_unmap") {
+      frees_segments_ = true;
+      continue;
+    }
+    end_segment_frees(action == "segment_alloc" || action == "segment_map" || action == "oom",
+                      entry.offset());
+    if (action == "alloc") {
+      allocate(entry);
+    } else if (action == "free_requested") {
+      request_free(entry);
+    } else if (action == "free_completed") {
+      complete_free(entry);
+    } else if (action == "oom") {
+      fail_to_allocate(entry);
+    } else if (action != "segment_alloc" && action != "segment_map") {
+      ++reader_.summary_.ignored;
+    }
+  }
+  end_segment_frees(false, trace.offset());
+}
+
+// Segments go back before an allocation that found no memory; otherwise the program has asked.
+void SnapshotRows::end_segment_frees(bool belongs_to_allocation, std::size_t offset) {
+  if (frees_segments_ && !belongs_to_allocation) add(TraceOp::kEmptyCache, 0, 0, 0, offset);
+  frees_segments_ = false;
+}
+
+void SnapshotRows::allocate(const PickleValue& entry) {
+  const std::int64_t address = number(entry, "addr");
+  const std::int64_t bytes = number(entry, "size");
+  Place& place = places_[address];
+  if (place.live || place.waits) {
+    pickle_.fail(
+        entry.offset(),
+        fmt::format("address {:#x} is allocated a second time before it is freed", address));
+  }
+  place = {.id = next_id_++, .live = true};
+  add(TraceOp::kAllocate, place.id, bytes, number(entry, "stream"), entry.offset());
+}
+
+// An address that the trace has not seen yet was live before it.
+void SnapshotRows::request_free(const PickleValue& entry) {
+  const std::int64_t address = number(entry, "addr");
+  Place* place = places_.find(address);
+  if (place == nullptr) {
+    add_initial(address, number(entry, "size"), number(entry, "stream"), entry.offset());
+    place = places_.find(address);
+  }
+  if (!place->live) {
+    pickle_.fail(entry.offset(), fmt::format("address {:#x} is freed twice", address));
+  }
+  place->live = false;
+  place->waits = true;
+  add(TraceOp::kRequestFree, place->id, 0, 0, entry.offset());
+}
+
+void SnapshotRows::complete_free(const PickleValue& entry) {
+  const std::int64_t address = number(entry, "addr");
+  Place* place = places_.find(address);
+  if (place == nullptr) {
+    Initial& initial =
+        add_initial(address, number(entry, "size"), number(entry, "stream"), entry.offset());
+    initial.waits = true;
+    place = places_.find(address);
+    place->live = false;
+    place->waits = true;
+  }
+  if (!place->waits) {
+    pickle_.fail(entry.offset(),
+                 fmt::format("the free of address {:#x} is completed without a request", address));
+  }
+  place->waits = false;
+  // Nothing has delayed it if it follows at once.
+  if (!reader_.rows_.empty()) {
+    TraceRow& last = reader_.rows_.back().row;
+    if (last.op == TraceOp::kRequestFree && last.id == place->id) {
+      last.op = TraceOp::kFree;
+      return;
+    }
+  }
+  add(TraceOp::kCompleteFree, place->id, 0, 0, entry.offset());
+}
+
+// Should it succeed in the replay, nobody would use or free it: it goes at once.
+void SnapshotRows::fail_to_allocate(const PickleValue& entry) {
+  const std::int64_t id = next_id_++;
+  add(TraceOp::kFailed, id, number(entry, "size"), number(entry, "stream"), entry.offset());
+  add(TraceOp::kFree, id, 0, 0, entry.offset());
+}
+
+SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int64_t bytes,
+                                                 std::int64_t stream, std::size_t offset) {
+  places_[address] = {.id = next_id_, .live = true};
+  ++reader_.summary_.live_blocks;
+  std::int64_t& live = reader_.summary_.live_bytes;
+  if (!checked_add(live, bytes, live)) {
+    pickle_.fail(offset, "the live blocks are more than 2^63 bytes together");
+  }
+  initial_.push_back(
+      {.address = address,
+       .row = {.op = TraceOp::kAllocate, .id = next_id_++, .bytes = bytes, .stream = stream},
+       .offset = offset});
+  return initial_.back();
+}
+
+void SnapshotRows::read_segments(const PickleValue& segments, int device) {
+  for (const PickleValue& segment : pickle_.items(segments)) {
+    if (number(segment, "device") != device) continue;
+    std::int64_t address = number(segment, "address");
+    const std::int64_t stream = number(segment, "stream");
+    for (const PickleValue& block : pickle_.items(field(segment, "blocks", PickleKind::kList))) {
+      const std::int64_t size = number(block, "size");
+      const std::string_view state = pickle_.text(field(block, "state", PickleKind::kText));
+      const bool waits = state == "active_pending_free" || state == "active_awaiting_free";
+      if (state == "active_allocated" || waits) {
+        const Place* place = places_.find(address);
+        if (place == nullptr) {
+          const bool knows = pickle_.find(block, "requested_size") != nullptr;
+          Initial& initial = add_initial(address, knows ? number(block, "requested_size") : size,
+                                         stream, block.offset());
+          initial.waits = waits;
+        } else if (!place->live && !place->waits) {
+          ++reader_.summary_.contradicting_blocks;
+        }
+      }
+      if (!checked_add(address, size, address)) {
+        pickle_.fail(block.offset(), "the block ends behind address 2^63");
+      }
+    }
+  }
+}
+
+void SnapshotRows::put_initial_first() {
+  std::sort(initial_.begin(), initial_.end(),
+            [](const Initial& a, const Initial& b) { return a.address < b.address; });
+  std::vector<SnapshotReader::Row> first;
+  for (const Initial& block : initial_)
+    first.push_back({block.row, block.offset});
+  for (const Initial& block : initial_) {
+    if (block.waits)
+      first.push_back({{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset});
+  }
+  reader_.rows_.insert(reader_.rows_.begin(), first.begin(), first.end());
+}
+
+SnapshotReader::SnapshotReader(const std::string& path, std::optional<int> device) : path_(path) {
+  const Pickle pickle(path);
+  SnapshotRows(pickle, *this).read(device);
+}
+
+bool SnapshotReader::next(TraceRow& row) {
+  if (next_ == rows_.size()) return false;
+  row = rows_[next_++].row;
+  return true;
+}
+
+void SnapshotReader::fail(std::string_view /*name*/, const std::string& problem) const {
+  throw UserError({.file = path_}, {},
+                  fmt::format("byte {}: {}", rows_[next_ - 1].offset, problem));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,61 @@
+// PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot) as traces of allocator calls.
+//
+// What the program asked for is replayed: alloc, free_requested, free_completed, oom. What the
+// allocator did about it (segment_alloc and its kin) is the replayed allocator's own business, but
+// segments that were freed without an allocation behind them tell of an empty_cache().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/memory/trace/pickle_reader.hpp"
+#include "sim/memory/trace/trace_reader.hpp"
+
+namespace tidemark {
+
+// How a snapshot became a trace.
+struct SnapshotSummary {
+  int device = 0;
+  std::int64_t entries = 0;  // of the device's trace
+  std::int64_t ignored = 0;  // of them, with actions that are no calls of the program
+  // The recording begins with blocks that are live already: those that it frees without having
+  // allocated them, and those of the final segments that it never mentions. They are allocated
+  // first, in the order of their addresses; when they were asked for is not known.
+  std::int64_t live_blocks = 0;
+  std::int64_t live_bytes = 0;
+  // Final blocks in use where the trace says that nothing is; left out.
+  std::int64_t contradicting_blocks = 0;
+};
+
+// Whether a file is to be read as a pickle: by its name, or by how it begins.
+[[nodiscard]] bool is_pickle(const std::string& path);
+
+class SnapshotReader {
+ public:
+  // `device`: whose trace; without it the only one that has entries. Throws UserError with the byte
+  // of the file: no pickle, no snapshot, no entries, negative or huge sizes, an address that is
+  // allocated or freed twice.
+  SnapshotReader(const std::string& path, std::optional<int> device);
+
+  bool next(TraceRow& row);
+  // Throws a UserError about the last row.
+  [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
+  [[nodiscard]] const SnapshotSummary& summary() const { return summary_; }
+
+ private:
+  struct Row {
+    TraceRow row;
+    std::size_t offset = 0;  // of the entry in the file
+  };
+
+  std::string path_;
+  std::vector<Row> rows_;
+  std::size_t next_ = 0;
+  SnapshotSummary summary_;
+
+  friend class SnapshotRows;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,286 @@
+// What is reserved beyond the live bytes, when it settles, and what failure and retry cost.
+#include <algorithm>
+#include <numeric>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/run_compiled.hpp"
+#include "scenarios/simulate.hpp"
+#include "scenarios/suggestions.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+std::string scenario_with(std::string_view allocator, std::string_view capacity = "79GiB",
+                          std::string_view policies = "[]", int steps = 2) {
+  return fmt::format(
+      "{{version: 1, model: {{preset: gpt, layers: 4, width: 256, heads: 4, vocab: 4096, sequence: "
+      "256}}, hardware: {{gpu: h100-sxm-80gb, hbm: {{capacity: {}}}}}, training: {{micro_batch: 4, "
+      "sequence: 256, steps: {}}}, allocator: {}, policies: {}}}",
+      capacity, steps, allocator, policies);
+}
+
+PointResult simulate_text(const std::string& text, int convergence_limit = 0) {
+  const Scenario scenario = decode(text);
+  return simulate(scenario, build_training(scenario), {.convergence_limit = convergence_limit});
+}
+
+std::int64_t terms_of(const Fragmentation& f) {
+  return f.rounding + f.pending_events + f.inactive_splits + f.free_segments;
+}
+
+struct Failed {
+  std::string text;
+  Value document;
+  Scenario scenario;
+  TrainedModel model;
+  PointResult point;
+
+  explicit Failed(const std::string& yaml)
+      : text(yaml),
+        document(parse_document(yaml, "s.yaml")),
+        scenario(decode_scenario(document, environment())),
+        model(build_training(scenario)),
+        point(simulate(scenario, model, {})) {}
+};
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("rounding, events, splits and free segments sum to what is reserved beyond live") {
+    for (const std::string_view allocator :
+         {"ideal", "packed", "bfc", "{kind: bfc, allow_growth: true}", "torch",
+          "{kind: torch, expandable_segments: true}", "{kind: torch, max_split_size: 32MiB}"}) {
+      for (const std::string_view policies :
+           {"[]", "[checkpoint_every: {period: 1}]", "[offload_activations: {}]"}) {
+        CAPTURE(allocator);
+        CAPTURE(policies);
+        const PointResult point = simulate_text(scenario_with(allocator, "79GiB", policies));
+        REQUIRE(point.status == PointStatus::kFits);
+        const Fragmentation& f = point.run.fragmentation;
+        CHECK(f.reserved == point.run.reserved.bytes);
+        CHECK(f.live > 0);
+        CHECK(f.live <= point.run.live.bytes);
+        CHECK(f.rounding >= 0);
+        CHECK(f.pending_events >= 0);
+        CHECK(f.inactive_splits >= 0);
+        CHECK(f.free_segments >= 0);
+        CHECK(terms_of(f) == f.reserved - f.live);
+        if (allocator == "ideal") CHECK(f.rounding + f.inactive_splits + f.free_segments == 0);
+      }
+    }
+  }
+
+  TEST_CASE("what is called inactive split and free segments is so in the segments themselves") {
+    for (const std::string_view option : {"", "expandable_segments:True", "max_split_size_mb:32"}) {
+      CAPTURE(option);
+      TorchAllocator allocator(kGiB, parse_alloc_conf(option));
+      constexpr std::size_t kBlocks = 400;
+      allocator.reserve(kBlocks);
+      std::vector<char> live(kBlocks, 0);
+      std::uint32_t random = 1;
+      const auto next = [&] { return (random = random * 1664525U + 1013904223U) >> 8U; };
+      for (int i = 0; i < 4000; ++i) {
+        const BlockId block(std::size_t{next() % kBlocks});
+        if (live[block.index()] != 0) {
+          allocator.free(block);
+          live[block.index()] = 0;
+        } else {
+          const std::int64_t bytes = 1 + next() % (next() % 4 == 0 ? 24U << 20U : 3U << 20U);
+          live[block.index()] = allocator.allocate(block, bytes).ok ? 1 : 0;
+        }
+        if (i % 50 != 0) continue;
+        std::int64_t releasable = 0;
+        std::int64_t free = 0;
+        for (const TorchSegment& segment : allocator.core().segments()) {
+          const std::int64_t page = segment.large ? 20 << 20 : 2 << 20;
+          for (const TorchBlock* piece : segment.blocks) {
+            if (!piece->is_idle()) continue;
+            free += piece->size;
+            if (piece->is_expandable()) {
+              const std::int64_t first =
+                  (piece->address - piece->range + page - 1) / page * page + piece->range;
+              const std::int64_t last = (piece->end() - piece->range) / page * page + piece->range;
+              releasable += std::max<std::int64_t>(last - first, 0);
+            } else if (segment.blocks.size() == 1) {
+              releasable += piece->size;
+            }
+          }
+        }
+        REQUIRE(free == allocator.reserved() - allocator.active());
+        REQUIRE(allocator.inactive_split() == free - releasable);
+      }
+      // What is releasable is what goes.
+      const std::int64_t kept = allocator.active() + allocator.inactive_split();
+      allocator.release_cached();
+      CHECK(allocator.reserved() == kept);
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("reserved has converged at the first step that all later ones repeat") {
+    CHECK(converged_step({}) == std::nullopt);
+    CHECK(converged_step({{5, 5}}) == std::nullopt);
+    CHECK(converged_step({{5, 5}, {5, 5}}) == 0);
+    CHECK(converged_step({{5, 5}, {6, 6}}) == std::nullopt);
+    CHECK(converged_step({{5, 5}, {6, 6}, {6, 6}, {6, 6}}) == 1);
+    CHECK(converged_step({{5, 5}, {6, 5}, {6, 6}, {6, 6}}) == 2);  // the same peak, another end
+  }
+
+  TEST_CASE("steps are added until what is reserved repeats, up to a limit") {
+    const std::string text = scenario_with("torch", "79GiB", "[]", 1);
+    const PointResult one = simulate_text(text);
+    CHECK(one.convergence.step == std::nullopt);
+    CHECK(one.convergence.steps.size() == 1);
+    const PointResult more = simulate_text(text, 8);
+    REQUIRE(more.convergence.step);
+    CHECK(more.convergence.steps.size() <= 8);
+    const auto from = static_cast<std::size_t>(*more.convergence.step);
+    // Against a run of as many steps as the configuration may have.
+    const PointResult long_run = simulate_text(scenario_with("torch", "79GiB", "[]", 16));
+    REQUIRE(long_run.convergence.steps.size() == 16);
+    for (std::size_t s = 0; s < 16; ++s) {
+      const std::size_t same = std::min(s, more.convergence.steps.size() - 1);
+      CHECK(long_run.convergence.steps[s] == more.convergence.steps[same]);
+      CHECK((long_run.convergence.steps[s] == long_run.convergence.steps[15]) == (s >= from));
+    }
+    // The point itself is that of the configured steps.
+    CHECK(more.run.reserved.bytes == one.run.reserved.bytes);
+  }
+
+  TEST_CASE("a failure names the request, the segment, what is free and who keeps it") {
+    const PointResult roomy = simulate_text(scenario_with("torch"));
+    const std::int64_t capacity = roomy.smallest_capacity - 4 * kMiB.count;
+    const Failed failed(scenario_with("torch", std::to_string(capacity)));
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    const Failure& f = failed.point.failure.front();
+    CHECK(f.requested > 0);
+    CHECK(f.rounded == (f.requested + 511) / 512 * 512);
+    CHECK(f.segment >= f.rounded);
+    CHECK(f.segment > f.device_free);
+    CHECK(f.largest_free < f.rounded);
+    std::int64_t free = 0;
+    for (const PartlyFreeSegment& segment : f.partly_free) {
+      free += segment.free;
+      CHECK(segment.largest_free <= segment.free);
+      CHECK(segment.free < segment.size);
+      CHECK(segment.pin_count >= segment.pins.size());
+      REQUIRE_FALSE(segment.pins.empty());
+      std::int64_t pinned = 0;
+      for (const PinningTensor& pin : segment.pins)
+        pinned += pin.bytes;
+      CHECK(pinned <= segment.size - segment.free);
+      CHECK_FALSE(segment.pins.front().tensor.empty());
+    }
+    CHECK(free == f.free_in_segments);  // everything cached has been given back before
+    CHECK(std::is_sorted(f.partly_free.begin(), f.partly_free.end(),
+                         [](const auto& a, const auto& b) { return a.free > b.free; }));
+    // PyTorch's own words with the same figures.
+    CHECK(f.message.starts_with(
+        fmt::format("CUDA out of memory. Tried to allocate {}. GPU 0 has a "
+                    "total capacity of {} of which {} is free. ",
+                    torch_size(f.segment), torch_size(capacity), torch_size(f.device_free))));
+    const std::int64_t unallocated = f.free_in_segments;  // no events are pending any more
+    CHECK(f.message.find(fmt::format("and {} is reserved by PyTorch but unallocated",
+                                     torch_size(unallocated))) != std::string::npos);
+    CHECK(f.reason.starts_with("out of device memory in step"));
+  }
+
+  TEST_CASE("every suggestion that fits does so when its settings are made") {
+    const PointResult roomy = simulate_text(scenario_with("torch"));
+    for (const std::int64_t percent : {99, 90, 70, 50}) {
+      const std::int64_t capacity =
+          roomy.context.count + (roomy.smallest_capacity - roomy.context.count) * percent / 100;
+      const Failed failed(scenario_with("torch", std::to_string(capacity)));
+      REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+      const std::vector<Suggestion> tried = suggest_changes(
+          failed.document, failed.scenario, failed.model, environment(), failed.point);
+      REQUIRE_FALSE(tried.empty());
+      CAPTURE(percent);
+      const bool live_fits = failed.point.run.most_live + failed.point.context.count <= capacity;
+      CHECK((tried.front().overrides.front().first.rfind("allocator.", 0) == 0) == live_fits);
+      for (const Suggestion& suggestion : tried) {
+        CAPTURE(suggestion.change);
+        Value changed = failed.document;
+        for (const auto& [key, value] : suggestion.overrides)
+          apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
+        const Scenario other = decode_scenario(changed, environment());
+        const PointResult point = simulate(other, build_training(other), {});
+        CHECK(suggestion.fits == (point.status == PointStatus::kFits));
+        CHECK(suggestion.step == point.run.step);
+        CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
+        if (suggestion.fits) CHECK(suggestion.device_used <= capacity);
+      }
+    }
+  }
+
+  TEST_CASE("a step captured as a CUDA graph cannot use what earlier steps have cached") {
+    const PointResult eager = simulate_text(scenario_with("torch"), 8);
+    const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
+    CHECK(graph.run.live.bytes == eager.run.live.bytes);
+    CHECK(graph.run.reserved.bytes > eager.run.reserved.bytes);
+    CHECK(graph.convergence.step == 1);  // which is replayed from then on
+    CHECK(terms_of(graph.run.fragmentation) ==
+          graph.run.reserved.bytes - graph.run.fragmentation.live);
+    // A single step has no cache to be kept from, whole segments of its own apart.
+    const PointResult alone =
+        simulate_text(scenario_with("{kind: torch, cuda_graph: true}", "79GiB", "[]", 1));
+    CHECK(alone.run.reserved.bytes ==
+          simulate_text(scenario_with("torch", "79GiB", "[]", 1)).run.reserved.bytes);
+  }
+
+  TEST_CASE("a retry costs a synchronisation, what it gives back and what it takes") {
+    // a and b, of 9 MiB, share a segment of 20 MiB and leave it; c needs one of 22 MiB, for which a
+    // device of 30 MiB has room only once the first has been given back.
+    StepProgram program;
+    const auto add = [&](Opcode opcode, std::uint32_t subject) {
+      program.opcode.push_back(opcode);
+      program.stream.push_back(0);
+      program.subject.push_back(subject);
+      program.position.push_back(Position(0U));
+      program.first_edge.push_back(0);
+      program.first_use.push_back(0);
+      if (opcode == Opcode::kAllocate) ++program.allocations;
+    };
+    for (const int mebibytes : {9, 9, 22}) {
+      Block block;
+      block.bytes = Bytes(mebibytes * kMiB.count);
+      program.blocks.push_back(block);
+    }
+    program.first_edge.push_back(0);
+    program.first_use.push_back(0);
+    program.slot.push_back({.phase = Phase::kForward, .last_step = true});
+    for (const std::uint32_t block : {0U, 1U, 2U}) {
+      add(Opcode::kAllocate, block);
+      if (block == 1) {
+        add(Opcode::kFree, 0);
+        add(Opcode::kFree, 1);
+      }
+    }
+    add(Opcode::kLaunch, 0);
+    CostTable costs;
+    costs.device.push_back(Duration(1000));
+    costs.dispatch.push_back(Duration(10));
+    costs.synchronize = Duration(7);
+    costs.device_malloc = Duration(300);
+    costs.device_free = Duration(50'000);
+    const auto time_with = [&](std::int64_t mebibytes) {
+      TorchAllocator allocator{Bytes(mebibytes * kMiB.count)};
+      allocator.reserve(program.blocks.size());
+      Scratch scratch;
+      scratch.prepare(program, true);
+      const RunResult result = run(program, costs, allocator, scratch, {.host_capacity = kGiB});
+      REQUIRE(result.status == RunStatus::kCompleted);
+      return std::pair(result.total.count(), result.retries);
+    };
+    // With room: segments of 20 and 22 MiB are taken, then the launch.
+    CHECK(time_with(64) == std::pair<std::int64_t, std::int64_t>(2 * 300 + 10 + 1000, 0));
+    // Without: a failed cudaMalloc, a wait for the device, one cudaFree, a second cudaMalloc.
+    CHECK(time_with(30) ==
+          std::pair<std::int64_t, std::int64_t>(3 * 300 + 7 + 50'000 + 10 + 1000, 1));
+  }
+}
