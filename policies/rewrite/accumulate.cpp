@@ -173,6 +173,75 @@ void AccumulatingBackward::build() {
   graph_.backward_accumulate = std::move(accumulate);
 }
 
+// loss = criterion(out, y); (loss / k).backward(). The quotient and its gradient are scalars that
+// live as long as the call of backward and as one node; a micro-batch drops its loss at its end.
+class LossDivision {
+ public:
+  explicit LossDivision(TrainingGraph& graph) : graph_(graph) {}
+
+  void build() {
+    if (graph_.forward.empty() || graph_.backward.empty() || graph_.end_of_step.empty()) return;
+    Hold* variable = loss_variable();
+    if (variable == nullptr) return;
+    const StorageId loss = variable->storage;
+    const OperatorId last = graph_.backward.back();
+    const StorageId root = graph_.touches_of(graph_.backward.front()).front().storage;
+    const Bytes bytes = graph_.storages[root].bytes;
+    const StorageId quotient = add_scalar("divided_loss", Role::kTemporary, bytes);
+    const StorageId gradient = add_scalar("loss_gradient", Role::kActivationGradient, bytes);
+    variable->until = last;
+    redirect(root, gradient);
+    graph_.forward.push_back(add_operator("divide_loss", Phase::kForward, loss, quotient));
+    graph_.backward.insert(graph_.backward.begin() + 1,
+                           add_operator("divide_loss.backward", Phase::kBackward, root, gradient));
+    graph_.holds.push_back({quotient, graph_.forward.back(), last, HoldKind::kLocal});
+  }
+
+ private:
+  // What differentiate() keeps from the last forward operator to the end of the step.
+  Hold* loss_variable() {
+    for (Hold& hold : graph_.holds) {
+      if (hold.since == graph_.forward.back() && hold.until == graph_.end_of_step.back()) {
+        return &hold;
+      }
+    }
+    return nullptr;
+  }
+
+  StorageId add_scalar(std::string_view name, Role role, Bytes bytes) {
+    return graph_.storages.push_back({.bytes = bytes, .role = role, .name = std::string(name)});
+  }
+
+  // A part of the loss's node.
+  OperatorId add_operator(std::string_view name, Phase phase, StorageId from, StorageId to) {
+    const Operator& loss = graph_.operators[graph_.forward.back()];
+    const Bytes bytes = graph_.storages[to].bytes;
+    Operator op{.name = std::string(name),
+                .phase = phase,
+                .node = loss.node,
+                .layer = loss.layer,
+                .work = {.op_class = OperatorClass::kElementwise, .read = bytes, .written = bytes}};
+    return graph_.add_operator(std::move(op),
+                               std::array{Touch{from, Access::kRead}, Touch{to, Access::kCreate}});
+  }
+
+  // The nodes behind the division take its gradient; the caller of backward keeps the root's.
+  void redirect(StorageId root, StorageId gradient) {
+    for (std::size_t i = 1; i < graph_.backward.size(); ++i) {
+      const Operator& op = graph_.operators[graph_.backward[i]];
+      for (std::uint32_t at = 0; at < op.touch_count; ++at) {
+        StorageId& storage = graph_.touches[op.first_touch + at].storage;
+        if (storage == root) storage = gradient;
+      }
+    }
+    for (Hold& hold : graph_.holds) {
+      if (hold.storage == root && hold.kind == HoldKind::kSaved) hold.storage = gradient;
+    }
+  }
+
+  TrainingGraph& graph_;
+};
+
 // zero_grad(set_to_none=False): one fill per parameter, and nothing drops .grad any more.
 void keep_gradients(TrainingGraph& graph) {
   graph.gradients_persist = true;
@@ -209,6 +278,7 @@ ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules) 
 void Accumulate::apply(TrainingGraph& graph) const {
   graph.micro_batches = micro_batches_;
   if (graph.trained.empty()) return;
+  if (micro_batches_ > 1) LossDivision(graph).build();
   if (zero_grad_ == ZeroGrad::kZero) keep_gradients(graph);
   if (micro_batches_ > 1 || graph.gradients_persist) AccumulatingBackward(graph).build();
 }
