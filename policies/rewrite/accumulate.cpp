@@ -187,6 +187,7 @@ class LossDivision {
     const OperatorId last = graph_.backward.back();
     const StorageId root = graph_.touches_of(graph_.backward.front()).front().storage;
     const Bytes bytes = graph_.storages[root].bytes;
+    if (bytes > Bytes(size_of(DType::kFloat64))) return;  // backward starts from the output itself
     const StorageId quotient = add_scalar("divided_loss", Role::kTemporary, bytes);
     const StorageId gradient = add_scalar("loss_gradient", Role::kActivationGradient, bytes);
     variable->until = last;

@@ -201,7 +201,7 @@ void OptimizerStep::add_loop() {
                             std::max(temporaries.scalars, temporaries.after - old);
     StorageId variable;
     if (temporaries.outlives) {
-      variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
+      variable = add_storage(slot, "variable", bytes, Role::kTemporary);
       touches.push_back({variable, Access::kCreate});
     }
     const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
@@ -230,6 +230,7 @@ void OptimizerStep::add_muon() {
     momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements));
     momentum.read = bytes * 4;
     momentum.written = bytes * 2;
+    const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
     const std::vector<Touch> averaged = {{slot.of('g'), Access::kMutate},
                                          {slot.of('m'), Access::kMutate}};
     add_operator("momentum", layer, averaged, converts ? bytes : Bytes(0), momentum);
@@ -245,7 +246,7 @@ void OptimizerStep::add_muon() {
     const std::vector<Touch> made = {{slot.of('g'), Access::kRead}, {variable, Access::kCreate}};
     const OperatorId id =
         add_operator("orthogonalize", layer, made, newton_schulz_bytes(shape) - update, products);
-    hold_variable(last_variable, id, id);
+    hold_variable(last_variable, before, id);
 
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
     work.flops = Flops(3 * static_cast<double>(slot.trained->elements));
