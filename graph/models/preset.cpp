@@ -12,8 +12,8 @@ std::vector<ModelPreset> all_presets() {
   std::vector<ModelPreset> presets;
   for (std::vector<ModelPreset> family :
        {mlp_presets(), gpt_presets(), llama_presets(), torch_encoder_presets(), bert_presets(),
-        t5_presets(), lstm_presets(), resnet_presets(), vgg_presets(), densenet_presets(), mobilenet_presets(),
-        vit_presets(), unet_presets()}) {
+        t5_presets(), lstm_presets(), resnet_presets(), vgg_presets(), densenet_presets(),
+        mobilenet_presets(), vit_presets(), unet_presets()}) {
     std::move(family.begin(), family.end(), std::back_inserter(presets));
   }
   return presets;
