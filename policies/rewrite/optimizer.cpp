@@ -196,7 +196,8 @@ void OptimizerStep::add_loop() {
     const Bytes bytes(slot.trained->elements * size_of(slot.weights));
     const bool fused = implementation_ == OptimizerImplementation::kFused;
     const bool converts = precision_.master_weights && !slot.of('c').valid() && !fused;
-    const Bytes old = last_variable.valid() ? graph_.storages[last_variable].bytes : Bytes(0);
+    const bool overlaps = rules_.holds && last_variable.valid();
+    const Bytes old = overlaps ? graph_.storages[last_variable].bytes : Bytes(0);
     const Bytes workspace = bytes * (temporaries.inside + (converts ? 1 : 0)) +
                             std::max(temporaries.scalars, temporaries.after - old);
     StorageId variable;
