@@ -188,9 +188,8 @@ std::string describe_optimizer(const std::string& name) {
   return fmt::format(
       "  training: {{optimizer: {}}}\n"
       "  training: {{optimizer: {{{}, implementation: {}}}}}\n\n"
-      "  implementation: {}; fused with fp32 master weights, else the framework's default, where "
-      "it "
-      "exists\n",
+      "  implementation: {}\n"
+      "  the default is fused with fp32 master weights, else the framework's, where it exists\n",
       name, options, forms.back(), fmt::join(forms, " | "));
 }
 

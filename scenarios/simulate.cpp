@@ -159,7 +159,8 @@ Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const
 
 std::string Reporter::reason(const RunResult& run, const Failure& failure) const {
   const Block& block = compiled_.program.blocks[run.failed_block];
-  const std::string what = fmt::format(block.storage.valid() ? "'{}'" : "the {}", tensor_of(block));
+  const std::string what = block.storage.valid() ? fmt::format("'{}'", tensor_of(block))
+                                                 : fmt::format("the {}", tensor_of(block));
   if (failure.op.empty()) {
     return fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
                        format_bytes(Bytes(run.requested)), what, name_of(block.role),

@@ -70,7 +70,7 @@ struct TrainedParameter {
   StorageId parameter;
   StorageId gradient;
   std::int64_t elements = 0;
-  Shape shape;  // of the whole parameter; empty where it is not known or only a part is trained here
+  Shape shape;  // of the whole parameter; empty where unknown or where only a part is trained here
   DType dtype = DType::kFloat32;
   DType gradient_dtype = DType::kFloat32;
   std::string name;

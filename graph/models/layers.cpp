@@ -140,35 +140,45 @@ TensorId batch_norm(const Context& c) {
   return c.builder.batch_norm(c.module, c.x);
 }
 
+void need_groups(const Context& c, std::int64_t groups, std::int64_t channels,
+                 std::string_view which) {
+  require_divides(c.parameters.decoder(), "groups", groups, "groups", channels,
+                  fmt::format("{} {}", channels, which));
+}
+
 TensorId group_norm(const Context& c) {
   need_axes(c, 2);
   need_numbers(c);
-  return c.builder.group_norm(c.module, c.x, c.parameters.size("groups", kMaxWidth));
+  const std::int64_t groups = c.parameters.size("groups", kMaxWidth);
+  need_groups(c, groups, c.builder.shape(c.x)[1], "channels");
+  return c.builder.group_norm(c.module, c.x, groups);
 }
 
-Conv2dOptions convolution_options(const Context& c) {
+Conv2dOptions convolution_options(const Context& c, std::int64_t channels) {
   const LayerParameters& p = c.parameters;
+  const std::int64_t groups = p.size("groups", 1, 1, kMaxWidth);
+  need_groups(c, groups, c.builder.shape(c.x)[1], "input channels");
+  need_groups(c, groups, channels, "output channels");
   return {.kernel = p.size("kernel", 1, 1, kMaxKernel),
           .stride = p.size("stride", 1, 1, kMaxKernel),
           .padding = p.size("padding", 0, 0, kMaxKernel),
           .dilation = p.size("dilation", 1, 1, kMaxKernel),
-          .groups = p.size("groups", 1, 1, kMaxWidth),
+          .groups = groups,
           .bias = flag(c, "bias", true)};
 }
 
 TensorId conv2d(const Context& c) {
   need_axes(c, 4, 4);
   need_numbers(c);
-  const Conv2dOptions options = convolution_options(c);
-  return c.builder.conv2d(c.module, c.x, c.parameters.size("channels", kMaxWidth), options);
+  const std::int64_t channels = c.parameters.size("channels", kMaxWidth);
+  return c.builder.conv2d(c.module, c.x, channels, convolution_options(c, channels));
 }
 
 TensorId conv_transpose2d(const Context& c) {
   need_axes(c, 4, 4);
   need_numbers(c);
-  const Conv2dOptions options = convolution_options(c);
-  return c.builder.conv_transpose2d(c.module, c.x, c.parameters.size("channels", kMaxWidth),
-                                    options);
+  const std::int64_t channels = c.parameters.size("channels", kMaxWidth);
+  return c.builder.conv_transpose2d(c.module, c.x, channels, convolution_options(c, channels));
 }
 
 template <auto Pool>

@@ -27,10 +27,13 @@ std::int64_t output_extent(const Inference& inference, int axis) {
   inference.require(stride >= 1 && dilation >= 1 && padding >= 0,
                     "stride, dilation and groups start at 1, padding at 0");
   const std::int64_t kernel = inference.input(kWeight).shape[axis + 2];
-  const std::int64_t span =
-      inference.input(kX).shape[axis + 2] + 2 * padding - dilation * (kernel - 1) - 1;
-  inference.require(span >= 0, "the kernel is larger than the padded input");
-  return span / stride + 1;
+  const std::int64_t padded = inference.input(kX).shape[axis + 2] + 2 * padding;
+  const std::int64_t reach = dilation * (kernel - 1) + 1;
+  inference.require(reach <= padded,
+                    fmt::format("a kernel that reaches over {} is larger than the padded input of "
+                                "{}; it takes a padding of {}",
+                                reach, padded, padding + (reach - padded + 1) / 2));
+  return (padded - reach) / stride + 1;
 }
 
 void infer(Inference& inference) {

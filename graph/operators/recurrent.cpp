@@ -94,6 +94,8 @@ void infer(Inference& inference) {
   inference.require(inference.input(2).shape.rank() == 2, "weight_hh needs two axes");
   const RecurrentSize size = size_of_node(inference);
   require_weights(inference, size);
+  // Every step of every layer keeps up to ten states of up to four bytes: all of it has an address.
+  static_cast<void>(element_count({size.steps, size.batch, size.hidden, layers, 64}));
   if (inference.attributes().flag("batch_first")) {
     inference.create({size.batch, size.steps, size.hidden}, x.dtype,
                      {size.hidden, size.batch * size.hidden, 1});

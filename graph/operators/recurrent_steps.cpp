@@ -15,6 +15,7 @@ class Tally {
     }
   }
   void drop(Bytes bytes) { live_ -= bytes; }
+  [[nodiscard]] Bytes live() const { return live_; }
   void pass(Bytes bytes) {  // gone before the next is made
     make(bytes);
     drop(bytes);
@@ -90,18 +91,29 @@ class BackwardSteps {
   BackwardSteps(const RecurrentSize& size, Tally& tally)
       : size_(size), u_(size.state()), tally_(tally) {}
 
+  // Steps between the first and the last change what is alive by the same bytes each, so the most
+  // is alive in one of the outer ones: those in the middle need not be played.
   void run(const Weights& weights) {
     for (std::int64_t step = size_.steps; step >= 1; --step) {
-      first_ = step == 1;
-      last_ = step == size_.steps;
-      if (size_.cell == CellKind::kLstm) lstm();
-      if (size_.cell == CellKind::kGru) gru();
-      if (size_.cell == CellKind::kRnn) rnn();
-      recurrent_product(weights);
+      const Bytes before = tally_.live();
+      play(step, weights);
+      if (step == size_.steps - 1 && step > 3) {
+        tally_.drop((before - tally_.live()) * (step - 3));
+        step = 3;
+      }
     }
   }
 
  private:
+  void play(std::int64_t step, const Weights& weights) {
+    first_ = step == 1;
+    last_ = step == size_.steps;
+    if (size_.cell == CellKind::kLstm) lstm();
+    if (size_.cell == CellKind::kGru) gru();
+    if (size_.cell == CellKind::kRnn) rnn();
+    recurrent_product(weights);
+  }
+
   void lstm() {
     tally_.make(u_, 2);  // MulBackward: tanh(c) and o
     if (!last_) tally_.drop(u_);

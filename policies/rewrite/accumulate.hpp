@@ -4,7 +4,8 @@
 //   .grad present   weight_gradient creates a fresh tensor; accumulate_gradient adds it to .grad
 //
 // That is so in micro-batches after the first, and in all of them when zero_grad fills gradients
-// with zeros instead of dropping them.
+// with zeros instead of dropping them. With several micro-batches each loss is divided by their
+// number.
 #pragma once
 
 #include <cstdint>

@@ -199,11 +199,12 @@ void OptimizerStep::add_loop() {
     for (int k = 0; k < temporaries.inside + (converts ? 1 : 0); ++k) {
       touches.push_back({add_storage(slot, "temporary", bytes, Role::kTemporary), Access::kCreate});
     }
-    const Bytes old = last_variable.valid() ? graph_.storages[last_variable].bytes : Bytes(0);
+    const bool overlaps = rules_.holds && last_variable.valid();
+    const Bytes old = overlaps ? graph_.storages[last_variable].bytes : Bytes(0);
     const Bytes workspace = std::max(temporaries.scalars, temporaries.after - old);
     StorageId variable;
     if (temporaries.outlives) {
-      variable = add_storage(slot, "denominator", bytes, Role::kTemporary);
+      variable = add_storage(slot, "variable", bytes, Role::kTemporary);
       touches.push_back({variable, Access::kCreate});
     }
     const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
@@ -232,6 +233,7 @@ void OptimizerStep::add_muon() {
     momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements));
     momentum.read = bytes * 4;
     momentum.written = bytes * 2;
+    const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
     const std::vector<Touch> averaged = {{slot.of('g'), Access::kMutate},
                                          {slot.of('m'), Access::kMutate}};
     add_operator("momentum", layer, averaged, converts ? bytes : Bytes(0), momentum);
@@ -247,7 +249,7 @@ void OptimizerStep::add_muon() {
     const std::vector<Touch> made = {{slot.of('g'), Access::kRead}, {variable, Access::kCreate}};
     const OperatorId id =
         add_operator("orthogonalize", layer, made, newton_schulz_bytes(shape) - update, products);
-    hold_variable(last_variable, id, id);
+    hold_variable(last_variable, before, id);
 
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
     work.flops = Flops(3 * static_cast<double>(slot.trained->elements));

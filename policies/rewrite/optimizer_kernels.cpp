@@ -46,7 +46,8 @@ void add_adam(Kernels& kernels, const OptimizerSpec& spec, bool keeps_root, bool
   kernels.add("first_moment", "mg", "m", 3);
   kernels.add("scale_second_moment", "v", "v");
   kernels.add("second_moment", "vg", "v", 3);
-  kernels.add("square_root", "v", "t");
+  if (spec.amsgrad) kernels.add("largest_second_moment", "ov", "o");
+  kernels.add("square_root", spec.amsgrad ? "o" : "v", "t");
   kernels.add("divide", "t", "t");
   kernels.add("add_epsilon", "t", keeps_root ? "u" : "t");
   kernels.add("update", keeps_root ? "wmu" : "wmt", "w", 3);
@@ -144,6 +145,7 @@ void add_fused(Kernels& kernels, const OptimizerSpec& spec) {
   switch (spec.kind) {
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:  // in fp32: 16 bytes read, 12 written per parameter
+      if (spec.amsgrad) return kernels.add("fused", "gwmvso", "wmvsop", 15);
       return kernels.add("fused", "gwmvs", "wmvsp", 14);
     case OptimizerKind::kAdamW8bit:
       return kernels.add("fused", "gwmvkl", "wmvklp", 20);

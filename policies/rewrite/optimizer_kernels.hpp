@@ -20,7 +20,7 @@ namespace tidemark {
 //   g  .grad                          c  the same in the masters' type
 //   d  gradient plus decayed weights
 //   m  v  moments                     s  the step counter, one number
-//   o  the mean of gradients (rmsprop, centered)
+//   o  the mean of gradients (rmsprop, centered) or the largest second moment (amsgrad)
 //   k  l  scales of 8-bit moments     r  q  n  rows, columns and the size of Adafactor's moments
 //   t  u  temporaries
 struct OptimizerKernel {

@@ -143,6 +143,7 @@ OptimizerSpec decode_optimizer(const Decoder& training) {
     spec.momentum = mapping.optional<double>("momentum", 0, at_least(0));
     if (spec.kind == OptimizerKind::kSgd && spec.momentum > 0) spec.kind = OptimizerKind::kMomentum;
   }
+  if (is_adam(spec.kind)) spec.amsgrad = mapping.optional<bool>("amsgrad", false);
   if (spec.kind == OptimizerKind::kRmsprop) {
     spec.centered = mapping.optional<bool>("centered", false);
   }

@@ -38,6 +38,7 @@ struct OptimizerSpec {
   std::optional<OptimizerImplementation> implementation;
   double weight_decay = 0.01;
   double momentum = 0;    // of sgd's variants, rmsprop and muon
+  bool amsgrad = false;   // adam, adamw: divides by the largest second moment so far
   bool centered = false;  // rmsprop: divides by the deviation rather than by the root mean square
 };
 
@@ -50,7 +51,7 @@ struct OptimizerSpec {
 [[nodiscard]] bool is_adam(OptimizerKind kind);
 [[nodiscard]] bool has_implementation(OptimizerKind kind, OptimizerImplementation implementation);
 
-// Key `optimizer` of `training`: a name, or {name, implementation, weight_decay, momentum,
+// Key `optimizer` of `training`: a name, or {name, implementation, weight_decay, momentum, amsgrad,
 // centered}; adamw when absent. Weight decay defaults to that of the optimizer's own code: 0.01 for
 // adamw and adamw_8bit, 0.1 for muon, 0 otherwise; momentum to 0.9 for momentum and nesterov and
 // 0.95 for muon; sgd with a momentum is momentum. Throws UserError.

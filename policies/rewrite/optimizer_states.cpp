@@ -72,6 +72,7 @@ std::vector<OptimizerStateTensor> optimizer_states(const OptimizerSpec& spec,
       count_steps(false);
       states.push_back({'m', "exp_avg", moment});
       states.push_back({'v', "exp_avg_sq", moment});
+      if (spec.amsgrad) states.push_back({'o', "max_exp_avg_sq", moment});
       break;
     case OptimizerKind::kAdamW8bit:
       add_8bit(states, parameter);

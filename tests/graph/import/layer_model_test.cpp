@@ -171,9 +171,20 @@ TEST_SUITE("unit") {
     CHECK(error_in("- flatten\n- conv2d: 4\n") ==
           "m.yaml:5:11: layers[1].conv2d: needs an input with 4 axes, its input has the shape "
           "[2, 192]");
-    CHECK(error_in("- conv2d: {channels: 4, kernel: 9}\n") ==
-          "m.yaml:4:3: layers[0].conv2d: 0: conv2d: the kernel is larger than the padded input "
-          "(inputs have shapes [2, 3, 8, 8], [4, 3, 9, 9], [4])");
+    CHECK(
+        error_in("- conv2d: {channels: 4, kernel: 9}\n") ==
+        "m.yaml:4:3: layers[0].conv2d: 0: conv2d: a kernel that reaches over 9 is larger than the "
+        "padded input of 8; it takes a padding of 1 "
+        "(inputs have shapes [2, 3, 8, 8], [4, 3, 9, 9], [4])");
+    CHECK(error_in("- conv2d: {channels: 4, kernel: 1, groups: 2}\n") ==
+          "m.yaml:4:44: layers[0].conv2d.groups: 2 groups do not divide 3 input channels; the "
+          "nearest that do are 1 and 3");
+    CHECK(
+        error_in("- conv2d: 12\n- group_norm: 5\n") ==
+        "m.yaml:5:15: layers[1].group_norm.groups: 5 groups do not divide 12 channels; the nearest "
+        "that do are 4 and 6");
+    CHECK(error_in("- flatten: 2\n- lstm: 0\n")
+              .starts_with("m.yaml:5:9: layers[1].lstm.hidden: expected an integer from 1"));
     CHECK(error_in("- attention: 2\n") ==
           "m.yaml:4:14: layers[0].attention.heads: 2 heads do not divide a width of 3; the nearest "
           "that do are 1 and 3");

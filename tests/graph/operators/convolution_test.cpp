@@ -86,9 +86,9 @@ TEST_SUITE("unit") {
           }) ==
           "probe: conv2d: 16 input channels do not match a weight of [32, 8, 3, 3] in 1 groups "
           "(inputs have shapes [1, 16, 8, 8], [32, 8, 3, 3])");
-    CHECK(probe::problem_of([&] {
-            b.conv2d("c", x, 8, {.kernel = 9});
-          }).find("the kernel is larger than the padded input") != std::string::npos);
+    CHECK(probe::problem_of([&] { b.conv2d("c", x, 8, {.kernel = 9}); })
+              .find("a kernel that reaches over 9 is larger than the padded input of 8; it takes a "
+                    "padding of 1") != std::string::npos);
   }
 }
 

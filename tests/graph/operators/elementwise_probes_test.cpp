@@ -68,8 +68,14 @@ std::vector<OperatorProbe> elementwise_probes() {
       {"log", kRows, [](Arguments& a) { return of_positive(a, "log"); }},
       {"sqrt", 0, [](Arguments& a) { return of_positive(a, "sqrt"); }},
       {"rsqrt", 0, [](Arguments& a) { return of_positive(a, "rsqrt"); }},
-      {"pow2", 0, [](Arguments& a) { return a.op("pow", {a.rows()}, {{"exponent", 2.0}}); }},
-      {"pow3", 0, [](Arguments& a) { return a.op("pow", {a.rows()}, {{"exponent", 3.0}}); }},
+      {"pow2", 0,
+       [](Arguments& a) {
+         return a.op("pow", {a.rows()}, {{"exponent", 2.0}});
+       }},
+      {"pow3", 0,
+       [](Arguments& a) {
+         return a.op("pow", {a.rows()}, {{"exponent", 3.0}});
+       }},
       unary("abs", "abs"),
       unary("neg", "neg"),
       unary("clamp", "clamp"),
@@ -94,12 +100,15 @@ std::vector<OperatorProbe> elementwise_probes() {
       unary("softmax", "softmax"),
       unary("log_softmax", "log_softmax"),
       {"softmax_bf16_to_float", 0,
-       [](Arguments& a) { return a.op("softmax", {a.rows()}, {{"dtype", "fp32"}}); },
+       [](Arguments& a) {
+         return a.op("softmax", {a.rows()}, {{"dtype", "fp32"}});
+       },
        DType::kBFloat16},
       {"dropout", kRows, [](Arguments& a) { return a.builder.dropout(a.rows(), 0.1); }},
       {"dropout_p0", 0, [](Arguments& a) { return a.builder.dropout(a.rows(), 0); }},
       {"dropout_eval", 0, [](Arguments& a) { return a.builder.dropout(a.rows(), 0); }},
-      {"dropout2d", 4 * 16 * 4, [](Arguments& a) { return a.op("feature_dropout", {a.images("nl_a")}); }},
+      {"dropout2d", 4 * 16 * 4,
+       [](Arguments& a) { return a.op("feature_dropout", {a.images("nl_a")}); }},
       {"stochastic_depth_row", 16,
        [](Arguments& a) { return a.op("stochastic_depth", {a.images("nl_a")}); }},
       unary("cumsum", "cumsum"),
@@ -108,7 +117,9 @@ std::vector<OperatorProbe> elementwise_probes() {
       changed_in_place("hardswish_inplace", "hardswish", kRows),
       changed_in_place("relu6_inplace", "relu6", kRows),
       {"dropout_inplace", kRows,
-       [](Arguments& a) { return a.in_place("dropout", {{"p", 0.1}}); }},
+       [](Arguments& a) {
+         return a.in_place("dropout", {{"p", 0.1}});
+       }},
       pair("add_tensors", "add"),
       {"add_inplace", 0,
        [](Arguments& a) {

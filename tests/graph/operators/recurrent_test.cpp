@@ -8,6 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/models/preset.hpp"
+#include "graph/operators/recurrent_steps.hpp"
 #include "tests/graph/operators/operator_figures.hpp"
 
 namespace tidemark {
@@ -126,6 +127,23 @@ TEST_SUITE("property") {
         const std::int64_t inputs = 6 * 64 * (dropout > 0 ? 2 : 1);
         CHECK(layers(2) == 2 * layers(1) + inputs);
       }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("the most that backward holds is one of two lines in the number of steps") {
+    // While the first steps run, or when all gates' gradients are joined at the end.
+    for (const CellKind cell : {CellKind::kLstm, CellKind::kGru, CellKind::kRnn}) {
+      // Up to four steps are played one by one; of five and more the middle is not.
+      const auto peak = [&](std::int64_t steps) {
+        const RecurrentSize size{
+            .cell = cell, .steps = steps, .batch = 512, .input = 8, .hidden = 2};
+        return unrolled_backward_peak(size).count;
+      };
+      for (std::int64_t steps = 2; steps < 12; ++steps)
+        CHECK(peak(steps + 1) - peak(steps) <= peak(steps + 2) - peak(steps + 1));
+      CHECK(peak(2'000'000) - peak(1'000'000) == 1'000'000 * (peak(21) - peak(20)));
     }
   }
 }

@@ -1,8 +1,6 @@
 // Every operator that was probed on PyTorch 1.13.1. What each keeps is written beside its probe;
 // the allocations are read from reference/torch-op-rules.json, third-party figures that stay
 // outside the repository: $TIDEMARK_SHARED, by default beside it.
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <set>

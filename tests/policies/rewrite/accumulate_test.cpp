@@ -107,11 +107,42 @@ TEST_SUITE("unit") {
       const std::size_t backward = graph.backward.size() + 1;  // the loss is divided
       Accumulate(4, ZeroGrad::kNone).apply(graph);
       check_invariants(graph);
-      CHECK(graph.backward.size() == backward);
-      CHECK(graph.backward_accumulate.size() == backward + graph.trained.size());
+      // Where the loss is a variable it is divided first.
+      const std::size_t division = framework == "ideal" ? 0 : 1;
+      CHECK(graph.backward.size() == backward + division);
+      CHECK(graph.backward_accumulate.size() == backward + division + graph.trained.size());
       check_each_gradient_is_added_once(graph);
       CHECK(names_of(graph, graph.backward_accumulate).back() == "accumulate_gradient");
     }
+  }
+
+  TEST_CASE("several micro-batches divide their losses: quotient and gradient are scalars") {
+    TrainingGraph graph = tied_graph("torch-1.13-cpu");
+    Accumulate(4, ZeroGrad::kNone).apply(graph);
+    const Operator& divide = graph.operators[graph.forward.back()];
+    CHECK(divide.name == "divide_loss");
+    CHECK(names_of(graph, graph.backward)[1] == "divide_loss.backward");
+    const OperatorId end = graph.end_of_step.back();
+    for (const Touch& touch : graph.touches_of(graph.forward.back())) {
+      CHECK(graph.storages[touch.storage].bytes == Bytes(4));
+      for (const Hold& hold : graph.holds) {
+        const bool of_loss = hold.storage == touch.storage;
+        CHECK_FALSE((of_loss && hold.until == end));  // each micro-batch drops its own
+      }
+    }
+    // The root's gradient goes no further than the division.
+    const StorageId root = graph.touches_of(graph.backward.front()).front().storage;
+    int readers = 0;
+    for (OperatorId id : graph.backward) {
+      for (const Touch& touch : graph.touches_of(id))
+        readers += touch.storage == root && touch.access == Access::kRead ? 1 : 0;
+    }
+    CHECK(readers == 1);
+    // One micro-batch divides nothing.
+    TrainingGraph whole = tied_graph("torch-1.13-cpu");
+    const std::size_t forward = whole.forward.size();
+    Accumulate(1, ZeroGrad::kZero).apply(whole);
+    CHECK(whole.forward.size() == forward);
   }
 
   TEST_CASE("a gradient that would be converted is added in its own type, without a copy") {
@@ -122,10 +153,10 @@ TEST_SUITE("unit") {
     Accumulate(2, ZeroGrad::kNone).apply(graph);
     check_invariants(graph);
     const std::vector<std::string> after = names_of(graph, graph.backward_accumulate);
-    CHECK(after.size() == backward);
+    CHECK(after.size() == backward + 1);  // the division of the loss
     CHECK(std::count(after.begin(), after.end(), "copy_gradient") == 0);
     CHECK(std::count(after.begin(), after.end(), "accumulate_gradient") == 3);
-    CHECK(shared_with_backward(graph) == backward - 3);
+    CHECK(shared_with_backward(graph) == backward + 1 - 3);
     check_each_gradient_is_added_once(graph);
   }
 

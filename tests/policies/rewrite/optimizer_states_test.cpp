@@ -10,6 +10,8 @@
 #include "graph/core/document.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/optimizer.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/program/verify.hpp"
 #include "tests/support/live_bytes.hpp"
 
 namespace tidemark {
@@ -121,6 +123,24 @@ TEST_SUITE("golden") {
     // The last update in bf16 beside Newton and Schulz's of [1024, 1024]: 2 n + 8 n + 4 m m.
     CHECK(peak(OptimizerKind::kMuon) == 2 * 802'816 + 8 * 1'048'576 + 4 * 1'048'576);
     CHECK(peak(OptimizerKind::kAdamW8bit) == 0);
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("steps with every optimizer lower to programs that verify") {
+    for (std::size_t i = 0; i < optimizer_names().size(); ++i) {
+      CAPTURE(std::string(optimizer_names()[i]));
+      const auto kind = static_cast<OptimizerKind>(i);
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16Mixed}) {
+        const DType dtype = rules_of(precision).model;
+        const TrainingGraph graph = optimized(built("gpt", kSmallGpt, dtype), kind, precision);
+        const ProgramOrder order = program_order(graph, 3);
+        const Liveness live = analyze_liveness(graph, order);
+        const StepProgram program =
+            lower(graph, order, live, IdVector<GapId, Decision>(live.gaps.size()));
+        CHECK(verify(graph, order, order, program) == std::vector<std::string>{});
+      }
+    }
   }
 }
 

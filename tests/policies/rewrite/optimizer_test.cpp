@@ -65,6 +65,7 @@ struct Setting {
   OptimizerImplementation implementation = OptimizerImplementation::kLoop;
   double weight_decay = 0;
   double momentum = 0.9;
+  bool amsgrad = false;
   std::string_view framework = "torch-1.13-cpu";
   Precision precision = Precision::kFp32;
   Types types = {};
@@ -75,7 +76,8 @@ TrainingGraph optimized(const Setting& setting) {
   const Optimizer optimizer({.kind = setting.kind,
                              .implementation = setting.implementation,
                              .weight_decay = setting.weight_decay,
-                             .momentum = setting.momentum},
+                             .momentum = setting.momentum,
+                             .amsgrad = setting.amsgrad},
                             rules_of(setting.precision), *find_framework(setting.framework));
   optimizer.apply(graph);
   check_invariants(graph);
@@ -159,6 +161,13 @@ TEST_SUITE("golden") {
     CHECK(steady_peak({.kind = OptimizerKind::kMomentum, .weight_decay = 0.1}) == 4'194'316);
     CHECK(steady_peak({.kind = OptimizerKind::kNesterov}) == 4'194'304);
     CHECK(first_peak({.kind = OptimizerKind::kMomentum, .framework = "torch-2.4-cuda"}) == kP);
+  }
+
+  TEST_CASE("amsgrad keeps a third moment and needs nothing more in between") {
+    const Setting setting{.amsgrad = true};
+    CHECK(state_bytes(setting) == 40'894'480);
+    CHECK(steady_peak(setting) == 12'582'924);
+    CHECK(first_peak(setting) == 53'477'404);
   }
 
   TEST_CASE("Adagrad's sums exist from the start, and its roots are variables of the loop") {
