@@ -35,6 +35,9 @@ class Search {
   }
 
  private:
+  // Of the extra cost: what is accepted on top at the beginning and at the end of a cycle.
+  static constexpr double kWarm = 0.02;
+  static constexpr double kCold = 0.0002;
   static constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
   [[nodiscard]] bool late() {
@@ -255,22 +258,32 @@ class Search {
 
   void descend() {
     std::int64_t current = list_.cost();
-    std::int64_t since = 0;
+    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
+      if (k % 20000 == 0) fprintf(stderr, "k=%ld best=%ld cur=%ld repeats=%zu len=%zu\n", (long)k, (long)best_cost_, (long)current, repeats_.size(), list_.length());
       list_repeats();
       if (repeats_.empty()) return;
       noise_ = 0.2 + 1.3 * uniform();
       const std::size_t begin = list_.mark();
       ruin();
-      const double slack = 0.002 * static_cast<double>(best_cost_ - problem_.base_cost);
-      const auto limit = current + static_cast<std::int64_t>(slack * uniform() * uniform());
+      // Threshold accepting with reheating: cycles that grow, each from warm to cold.
+      if (k >= cycle_end) {
+        cycle_begin = k;
+        cycle_end = k + cycle;
+        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
+      }
+      const double done = static_cast<double>(k - cycle_begin) /
+                          static_cast<double>(cycle_end - cycle_begin);
+      const double warmth = kWarm * std::pow(kCold / kWarm, done) *
+                            static_cast<double>(best_cost_ - problem_.base_cost);
+      const auto limit =
+          current + static_cast<std::int64_t>(-std::log(1 - uniform()) * warmth);
       bool better = make_room(limit);
       if (better) tidy();
       better = better && list_.cost() <= limit;
       if (!better) {
         list_.undo_to(begin);
-        ++since;
         continue;
       }
       list_.commit();
@@ -280,9 +293,6 @@ class Search {
         list_.commit();
         current = list_.cost();
         keep_best();
-        since = 0;
-      } else if (++since > 3000) {
-        since = 0;
       }
     }
   }
@@ -311,9 +321,65 @@ class Search {
     }
   }
 
-  // From a schedule that does not fit and that no single drop improves: drops that make it worse
-  // elsewhere are taken, too.
-  bool find_room() { return false; }
+  // From a schedule that does not fit and that no single drop improves: annealing on the overflow,
+  // with a little weight on the cost so that useless repeats go.
+  bool find_room() {
+    const double weight = 0.05 * static_cast<double>(list_.overflow()) /
+                          static_cast<double>(std::max<std::int64_t>(problem_.base_cost, 1));
+    const auto energy = [&] {
+      return static_cast<double>(list_.overflow()) + weight * static_cast<double>(list_.cost());
+    };
+    double current = energy();
+    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
+      if (k % 5000 == 0) fprintf(stderr, "find k=%ld over=%ld cost=%ld len=%zu\n", (long)k, (long)list_.overflow(), (long)list_.cost(), list_.length());
+      if (k >= cycle_end) {
+        cycle_begin = k;
+        cycle_end = k + cycle;
+        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
+      }
+      const double done = static_cast<double>(k - cycle_begin) /
+                          static_cast<double>(cycle_end - cycle_begin);
+      const double warmth = 0.1 * std::pow(0.01, done) * static_cast<double>(list_.overflow());
+      list_repeats();
+      noise_ = 0.5 + 4 * uniform();
+      const std::size_t begin = list_.mark();
+      if (!repeats_.empty() && below(3) == 0) ruin();
+      if (list_.overflow() > 0) {
+        if (below(2) == 0) {
+          disturb();
+        } else {
+          relieve(highest());
+        }
+      }
+      if (list_.overflow() == 0) {
+        list_.commit();
+        return true;
+      }
+      const double next = energy();
+      if (next <= current - std::log(1 - uniform()) * warmth) {
+        list_.commit();
+        current = next;
+      } else {
+        list_.undo_to(begin);
+      }
+    }
+    return false;
+  }
+
+  // Computes some value again that lies unread where memory is above the budget.
+  void disturb() {
+    over_.clear();
+    for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
+      if (list_.memory(p) > options_.budget) over_.push_back(p);
+    }
+    list_candidates(over_[below(over_.size())]);
+    if (candidates_.empty()) return;
+    const Candidate c = candidates_[below(std::min<std::size_t>(candidates_.size(), 24))];
+    const std::size_t mark = list_.mark();
+    inserted_ = 0;
+    if (!compute_again(c.node, c.reader, 0)) list_.undo_to(mark);
+  }
 
   const RematProblem& problem_;
   const NeighbourhoodOptions& options_;
@@ -326,7 +392,7 @@ class Search {
   std::optional<Schedule> best_;
   std::int64_t best_cost_ = 0;
   std::vector<Candidate> candidates_;
-  std::vector<Occ> repeats_, erase_stack_, sources_;
+  std::vector<Occ> repeats_, erase_stack_, sources_, over_;
   std::vector<NodeIndex> price_stack_;
   std::vector<std::uint64_t> stamps_;
   std::uint64_t stamp_ = 0;
