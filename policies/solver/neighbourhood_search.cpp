@@ -261,7 +261,9 @@ class Search {
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
-      if (k % 20000 == 0) fprintf(stderr, "k=%ld best=%ld cur=%ld repeats=%zu len=%zu\n", (long)k, (long)best_cost_, (long)current, repeats_.size(), list_.length());
+      if (k % 20000 == 0)
+        fprintf(stderr, "k=%ld best=%ld cur=%ld repeats=%zu len=%zu\n", (long)k, (long)best_cost_,
+                (long)current, repeats_.size(), list_.length());
       list_repeats();
       if (repeats_.empty()) return;
       noise_ = 0.2 + 1.3 * uniform();
@@ -273,12 +275,11 @@ class Search {
         cycle_end = k + cycle;
         cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
       }
-      const double done = static_cast<double>(k - cycle_begin) /
-                          static_cast<double>(cycle_end - cycle_begin);
+      const double done =
+          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
       const double warmth = kWarm * std::pow(kCold / kWarm, done) *
                             static_cast<double>(best_cost_ - problem_.base_cost);
-      const auto limit =
-          current + static_cast<std::int64_t>(-std::log(1 - uniform()) * warmth);
+      const auto limit = current + static_cast<std::int64_t>(-std::log(1 - uniform()) * warmth);
       bool better = make_room(limit);
       if (better) tidy();
       better = better && list_.cost() <= limit;
@@ -332,14 +333,16 @@ class Search {
     double current = energy();
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
-      if (k % 5000 == 0) fprintf(stderr, "find k=%ld over=%ld cost=%ld len=%zu\n", (long)k, (long)list_.overflow(), (long)list_.cost(), list_.length());
+      if (k % 5000 == 0)
+        fprintf(stderr, "find k=%ld over=%ld cost=%ld len=%zu\n", (long)k, (long)list_.overflow(),
+                (long)list_.cost(), list_.length());
       if (k >= cycle_end) {
         cycle_begin = k;
         cycle_end = k + cycle;
         cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
       }
-      const double done = static_cast<double>(k - cycle_begin) /
-                          static_cast<double>(cycle_end - cycle_begin);
+      const double done =
+          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
       const double warmth = 0.1 * std::pow(0.01, done) * static_cast<double>(list_.overflow());
       list_repeats();
       noise_ = 0.5 + 4 * uniform();
@@ -364,6 +367,10 @@ class Search {
         list_.undo_to(begin);
       }
     }
+    for (Occ p = list_.head(); p != kNone; p = list_.next(p))
+      if (list_.memory(p) > options_.budget)
+        fprintf(stderr, "over: node %u mem %ld footprint %ld\n", list_.node(p),
+                (long)list_.memory(p), (long)problem_.footprint(list_.node(p)));
     return false;
   }
 

@@ -9,6 +9,7 @@
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
+#include "policies/solver/reachability.hpp"
 
 namespace tidemark {
 namespace {
@@ -34,12 +35,29 @@ class Planner {
 
  private:
   void search(const Schedule& once) {
+    if (!construct()) return;
     const bool small = problem_.size() <= kExactNodes;
     // Small graphs are solved in the time that a first neighbourhood search takes.
     improve(once, small ? 2'000 : std::int64_t{1} << 60, small ? 0.3 : 0.97);
     if (!small || done()) return;
     solve();
     if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97);
+  }
+
+  // False when nothing is left to do: it is proven that no schedule fits.
+  bool construct() {
+    if (best_) return true;
+    Construction found = construct_schedule(problem_, request_.budget, 200'000);
+    fprintf(stderr, "construct %d len %zu node %u\n", (int)found.reach, found.schedule.size(),
+            found.node);
+    if (found.reach == Reach::kImpossible) {
+      complete_ = true;
+      return false;
+    }
+    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
+      consider(replayed(problem_, std::move(found.schedule)));
+    }
+    return true;
   }
 
   void improve(const Schedule& once, std::int64_t iterations, double share) {
