@@ -25,7 +25,7 @@ class Search {
     noise_ = 0;
     bool fits = make_room(kInfinite);
     list_.commit();
-    if (!fits) fits = find_room();
+    if (!fits && options_.anneal) fits = find_room();
     if (!fits) return std::nullopt;
     drop_all_useless();
     list_.commit();
@@ -68,7 +68,7 @@ class Search {
     return at;
   }
 
-  // The most memory strictly between two computations, or kInfinite when it passes `limit`.
+  // Whether `bytes` more fit at every computation strictly between two.
   bool room_between(Occ from, Occ to, std::int64_t bytes) const {
     for (Occ p = list_.next(from); p != to && p != kNone; p = list_.next(p)) {
       if (list_.memory(p) + bytes > options_.budget) return false;
@@ -77,8 +77,8 @@ class Search {
   }
 
   // What computing `node` again right before `at` costs if what is gone is computed again, too.
-  // Gives up above `limit`.
-  std::int64_t price(NodeIndex node, Occ at, std::int64_t limit) {
+  // `full`: a computation before `at` during which memory is above the budget.
+  std::int64_t price(NodeIndex node, Occ at, Occ full) {
     price_stack_.assign(1, node);
     ++stamp_;
     stamps_.resize(problem_.size(), 0);
@@ -89,12 +89,11 @@ class Search {
       if (stamps_[i] == stamp_) continue;
       stamps_[i] = stamp_;
       sum += problem_.cost[i];
-      if (sum > limit) return kInfinite;
       for (const NodeIndex dep : problem_.deps[i]) {
         const Occ copy = list_.copy_before(dep, at);
         const Occ end = list_.end(copy);
         if (!list_.precedes(end, at)) continue;
-        if (room_between(end, at, problem_.bytes[dep])) continue;
+        if (!list_.precedes(end, full) && room_between(end, at, problem_.bytes[dep])) continue;
         price_stack_.push_back(dep);
       }
     }
@@ -187,7 +186,7 @@ class Search {
                       });
     for (std::size_t k = 0; k < looked_at; ++k) {
       Candidate& c = candidates_[k];
-      const double full = static_cast<double>(price(c.node, c.reader, kInfinite)) + 1e-9;
+      const double full = static_cast<double>(price(c.node, c.reader, at)) + 1e-9;
       c.score *= full / (static_cast<double>(problem_.cost[c.node]) + 1e-9);
       if (noise_ > 0) c.score *= std::exp(noise_ * (uniform() - 0.5));
     }
@@ -262,7 +261,6 @@ class Search {
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
       if (k % 20000 == 0)
-        fprintf(stderr, "k=%ld best=%ld cur=%ld repeats=%zu len=%zu\n", (long)k, (long)best_cost_,
                 (long)current, repeats_.size(), list_.length());
       list_repeats();
       if (repeats_.empty()) return;
@@ -334,7 +332,6 @@ class Search {
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (k % 5000 == 0)
-        fprintf(stderr, "find k=%ld over=%ld cost=%ld len=%zu\n", (long)k, (long)list_.overflow(),
                 (long)list_.cost(), list_.length());
       if (k >= cycle_end) {
         cycle_begin = k;
@@ -369,7 +366,6 @@ class Search {
     }
     for (Occ p = list_.head(); p != kNone; p = list_.next(p))
       if (list_.memory(p) > options_.budget)
-        fprintf(stderr, "over: node %u mem %ld footprint %ld\n", list_.node(p),
                 (long)list_.memory(p), (long)problem_.footprint(list_.node(p)));
     return false;
   }

@@ -20,6 +20,9 @@ struct NeighbourhoodOptions {
   // Repeats within one stage in ascending order, each at most once.
   bool checkmate = false;
   std::int64_t lower_bound = 0;  // the search ends at this cost
+  // Whether to anneal from a start in which dropping the best value again and again does not end in
+  // a schedule that fits; else the search gives up there.
+  bool anneal = true;
   std::int64_t iterations = 1'000'000'000;
   std::uint64_t seed = 1;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();

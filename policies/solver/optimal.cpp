@@ -35,35 +35,39 @@ class Planner {
 
  private:
   void search(const Schedule& once) {
-    if (!construct()) return;
     const bool small = problem_.size() <= kExactNodes;
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    improve(once, small ? 2'000 : std::int64_t{1} << 60, small ? 0.3 : 0.97);
+    const std::int64_t first = small ? 2'000 : std::int64_t{1} << 60;
+    improve(once, first, small ? 0.3 : 0.97, false);
+    if (!best_) {
+      if (!construct()) return;
+      improve(once, first, small ? 0.3 : 0.97, true);
+    }
     if (!small || done()) return;
     solve();
-    if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97);
+    if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97, true);
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
-    if (best_) return true;
     Construction found = construct_schedule(problem_, request_.budget, 200'000);
-    fprintf(stderr, "construct %d len %zu node %u\n", (int)found.reach, found.schedule.size(),
             found.node);
-    if (found.reach == Reach::kImpossible) {
-      complete_ = true;
-      return false;
-    }
-    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
-      consider(replayed(problem_, std::move(found.schedule)));
-    }
-    return true;
+            if (found.reach == Reach::kImpossible) {
+              complete_ = true;
+              return false;
+            }
+            if (found.reach == Reach::kReached &&
+                request_.schedule_class != ScheduleClass::kCheckmate) {
+              consider(replayed(problem_, std::move(found.schedule)));
+            }
+            return true;
   }
 
-  void improve(const Schedule& once, std::int64_t iterations, double share) {
+  void improve(const Schedule& once, std::int64_t iterations, double share, bool anneal) {
     NeighbourhoodOptions options{.budget = request_.budget,
                                  .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
                                  .lower_bound = bound_,
+                                 .anneal = anneal,
                                  .iterations = iterations,
                                  .seed = request_.seed,
                                  .deadline = at(share)};
