@@ -10,9 +10,10 @@
 
 #include "cli/wording.hpp"
 #include "graph/core/decoder.hpp"
+#include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
-#include "policies/solver/optimal.hpp"
+#include "policies/solver/plan_policy.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -36,6 +37,33 @@ ScheduleClass parse_class(const std::string& text) {
   std::string hint = did_you_mean(text, names);
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(names, ", "));
   throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
+}
+
+// "optimal", or as in a scenario: "checkpoint_every: {period: 2}".
+PlanFunction parse_policy(const std::string& text, std::string& name) {
+  const Value document = parse_document(text, "--policy");
+  const bool bare = document.is_scalar();
+  if (!bare && (!document.is_mapping() || document.entries.size() != 1)) {
+    throw UserError("--policy: expected a name, or 'name: {parameter: value}'");
+  }
+  name = bare ? document.scalar : document.entries.front().key;
+  const PlanPolicy* policy = find_plan_policy(name);
+  if (policy == nullptr) {
+    std::vector<std::string> names;
+    for (const PlanPolicy& known : plan_policies())
+      names.emplace_back(known.name);
+    throw UserError(fmt::format("--policy: there is no policy {} for cost graphs{}\npolicies: {}",
+                                tidemark::quoted(name), did_you_mean(name, names),
+                                fmt::join(names, ", ")));
+  }
+  return policy->decode(bare ? Decoder() : Decoder(document.entries.front().value, name));
+}
+
+std::string policy_lines() {
+  std::string text = "Policies:\n";
+  for (const PlanPolicy& policy : plan_policies())
+    text += fmt::format("  {:<17} {}\n", policy.name, policy.summary);
+  return text;
 }
 
 struct Answer {
@@ -95,7 +123,7 @@ std::string summary(const Answer& a, const std::string& name) {
                       format_bytes(Bytes(a.request.budget)));
   if (r.lower_bound) {
     text += fmt::format("  lower bound  {}", grouped(*r.lower_bound));
-    if (r.solution && *r.lower_bound > 0) {
+    if (r.solution && r.solution->replay.peak <= a.request.budget && *r.lower_bound > 0) {
       const auto bound = static_cast<double>(*r.lower_bound);
       text += fmt::format("; gap {:.3f} %",
                           100 * (static_cast<double>(r.solution->replay.cost) - bound) / bound);
@@ -110,13 +138,14 @@ std::string summary(const Answer& a, const std::string& name) {
 void PlanCommand::attach(CLI::App& parent) {
   app =
       parent.add_subcommand(kName, "which values of a cost graph to keep, which to compute again");
-  app->footer(
-      R"(GRAPH.json is a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
+  app->footer(policy_lines() + R"(
+GRAPH.json is a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
 "workspace", "deps"}]}. The budget includes fixed_bytes. The time limit is wall-clock time and ends the
 search; what is returned is always replayed, with what is proven about it.
 
 Examples:
   tidemark plan graph.json --policy optimal --budget 40GiB
+  tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
   tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json)");
   app->add_option("GRAPH", graph, "cost graph")->required()->type_name("FILE");
   app->add_option("--policy", policy, "how to choose")->capture_default_str();
@@ -137,12 +166,14 @@ int PlanCommand::execute(const Console& /*console*/) const {
                             .schedule_class = parse_class(schedule_class),
                             .time_limit = parse_option("--time-limit", time_limit, parse_duration),
                             .seed = seed};
+  std::string policy_name;
+  const PlanFunction solve_with = parse_policy(policy, policy_name);
   const CostGraph costs = read_cost_graph(graph);
   const RematProblem problem = remat_problem(costs);
   const auto begin = std::chrono::steady_clock::now();
-  const PlanResult result = plan_optimal(problem, request);
+  const PlanResult result = solve_with(problem, request);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const Answer answer{problem, request, result, policy, seconds.count()};
+  const Answer answer{problem, request, result, policy_name, seconds.count()};
   print(json ? document_of(answer).dump() + '\n' : summary(answer, costs.name));
   const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
   return fits ? kExitFits : kExitDoesNotFit;

@@ -260,8 +260,6 @@ class Search {
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
-      if (k % 20000 == 0)
-                (long)current, repeats_.size(), list_.length());
       list_repeats();
       if (repeats_.empty()) return;
       noise_ = 0.2 + 1.3 * uniform();
@@ -331,8 +329,6 @@ class Search {
     double current = energy();
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
-      if (k % 5000 == 0)
-                (long)list_.cost(), list_.length());
       if (k >= cycle_end) {
         cycle_begin = k;
         cycle_end = k + cycle;
@@ -364,9 +360,6 @@ class Search {
         list_.undo_to(begin);
       }
     }
-    for (Occ p = list_.head(); p != kNone; p = list_.next(p))
-      if (list_.memory(p) > options_.budget)
-                (long)list_.memory(p), (long)problem_.footprint(list_.node(p)));
     return false;
   }
 

@@ -51,16 +51,14 @@ class Planner {
   // False when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
     Construction found = construct_schedule(problem_, request_.budget, 200'000);
-            found.node);
-            if (found.reach == Reach::kImpossible) {
-              complete_ = true;
-              return false;
-            }
-            if (found.reach == Reach::kReached &&
-                request_.schedule_class != ScheduleClass::kCheckmate) {
-              consider(replayed(problem_, std::move(found.schedule)));
-            }
-            return true;
+    if (found.reach == Reach::kImpossible) {
+      complete_ = true;
+      return false;
+    }
+    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
+      consider(replayed(problem_, std::move(found.schedule)));
+    }
+    return true;
   }
 
   void improve(const Schedule& once, std::int64_t iterations, double share, bool anneal) {
