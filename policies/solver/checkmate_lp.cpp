@@ -92,12 +92,10 @@ class Relaxation {
         if (v < t) row.add(evaluated_[t][v], -1);
       }
     }
-    if (t + 1 == n_) return;
     for (NodeIndex i = 0; i < t; ++i) {
-      const Program::Row row = program_.at_least(0);
-      row.add(resident_[t][i], 1);
-      row.add(evaluated_[t][i], 1);
-      row.add(resident_[t + 1][i], -1);
+      const Program::Row once = program_.at_least(-1);
+      once.add(resident_[t][i], -1);
+      once.add(evaluated_[t][i], -1);
     }
   }
 
@@ -108,6 +106,7 @@ class Relaxation {
   void add_memory(NodeIndex t) {
     Index before = kNone;
     std::vector<std::pair<Index, double>> freed;  // after the node before
+    freed_of_.assign(n_, {});
     for (NodeIndex k = 0; k <= t; ++k) {
       const Index used = program_.variable(0);
       // R[t,t] = 1 moves to the right.
@@ -135,6 +134,15 @@ class Relaxation {
         add_free(t, i, k, freed);
       add_free(t, k, k, freed);
     }
+    // What is there goes once or enters the next stage.
+    for (NodeIndex i = 0; i < t; ++i) {
+      const Program::Row row = program_.at_least(0);
+      row.add(resident_[t][i], 1);
+      row.add(evaluated_[t][i], 1);
+      for (const Index free : freed_of_[i])
+        row.add(free, -1);
+      if (t + 1 < n_) row.add(resident_[t + 1][i], -1);
+    }
   }
 
   void add_free(NodeIndex t, NodeIndex i, NodeIndex k,
@@ -158,6 +166,7 @@ class Relaxation {
       read.add(evaluated_[t][*j], -1);
     }
     freed.emplace_back(free, share(problem_.bytes[i]));
+    freed_of_[i].push_back(free);
   }
 
   const RematProblem& problem_;
@@ -166,6 +175,7 @@ class Relaxation {
   double budget_;  // and bytes by it
   Program program_;
   std::vector<std::vector<Index>> evaluated_, resident_;  // by stage and node
+  std::vector<std::vector<Index>> freed_of_;  // of the stage that is being added, by node
 };
 
 template <class Keep>

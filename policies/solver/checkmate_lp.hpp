@@ -6,11 +6,14 @@
 //   R[t,i]  node i is evaluated in stage t (R[t,t] = 1)     S[t,i]  its value enters stage t
 //   F[t,i,k] the value of i goes after node k in stage t    U[t,k]  bytes during k, over the budget
 // minimise sum cost_i R[t,i] with
-//   R[t,v] <= R[t,u] + S[t,u] for u -> v,   S[t+1,i] <= S[t,i] + R[t,i]
+//   R[t,v] <= R[t,u] + S[t,u] for u -> v
 //   U[t,0] = fixed + sum bytes_i S[t,i] + bytes_0 R[t,0]
 //   U[t,k+1] = U[t,k] - sum over i in inputs(k) and k of bytes_i F[t,i,k] + bytes_{k+1} R[t,k+1]
 //   U[t,k] + workspace_k R[t,k] <= budget
 //   F[t,i,k] <= R[t,k],  F[t,i,k] + S[t+1,i] <= 1,  F[t,i,k] + R[t,j] <= 1 for readers j > k of i
+// and, which no schedule without useless steps violates and which makes the relaxation tighter,
+//   R[t,i] + S[t,i] <= 1,   sum over k of F[t,i,k] + S[t+1,i] <= S[t,i] + R[t,i]
+// The latter implies S[t+1,i] <= S[t,i] + R[t,i].
 #pragma once
 
 #include "policies/solver/linear_program.hpp"

@@ -23,7 +23,8 @@ class Recomputation {
       : problem_(problem), forward_(forward_count(problem)), there_(problem.size()) {
     for (NodeIndex node = 0; node < forward_; ++node) {
       schedule_.push_back(node);
-      there_[node] = kept[node];
+      const bool read = !problem.readers[node].empty() && problem.readers[node].front() < forward_;
+      there_[node] = kept[node] || !read;  // the loss
       last_read_.push_back(problem.readers[node].empty() ? 0 : problem.readers[node].back());
     }
   }

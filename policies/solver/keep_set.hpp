@@ -1,8 +1,8 @@
 // Chen's policies on cost graphs: keep some forward values, compute the rest again in backward.
 //
 // Forward nodes are those before the first backward node. What is not kept goes after its last
-// reader there. When a later node needs a value that is gone, what is missing of all it comes from
-// is computed in ascending order; what backward nodes still read then stays.
+// reader there (the loss has none). When a later node needs a value that is gone, what is missing
+// of all it comes from is computed in ascending order; what backward nodes still read then stays.
 #pragma once
 
 #include <vector>

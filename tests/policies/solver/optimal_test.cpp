@@ -73,9 +73,9 @@ TEST_SUITE("property") {
     std::mt19937_64 rng(7);
     int infeasible = 0;
     int dearer = 0;
-    for (int round = 0; round < 120; ++round) {
+    for (int round = 0; round < 300; ++round) {
       const RematProblem problem =
-          random_problem(rng, 4 + static_cast<NodeIndex>(round % 4), round % 3 == 0);
+          random_problem(rng, 5 + static_cast<NodeIndex>(round % 5), round % 3 == 0);
       const std::int64_t low = problem.footprint(problem.largest_footprint());
       for (std::int64_t budget = low; budget <= peak_without_repeats(problem); ++budget) {
         for (const ScheduleClass schedule_class : kScheduleClasses) {

@@ -88,8 +88,7 @@ TEST_SUITE("paper") {
 
   TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
     const RematProblem problem = unit_chain(12);
-    // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay. What no backward reads again, the last
-    // segment's end, is kept, too.
+    // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight run again.
     const Replay result = replay(problem, segment_schedule(problem, 3));
     CHECK(result.cost - problem.base_cost == 8);
     CHECK(replay(problem, segment_schedule(problem, 1)).cost == problem.base_cost);
@@ -149,9 +148,9 @@ TEST_SUITE("golden") {
     }
   }
 
-  TEST_CASE("Checkmate's relaxation comes to the recorded bound and never above the optimum") {
+  TEST_CASE("Checkmate's relaxation is no looser than recorded and never above the optimum") {
     int reached = 0;
-    for (const std::string& name : {"chain_n4", "chain_n6", "chain_hom_n8", "unet_d2_n10"}) {
+    for (const std::string name : {"chain_n4", "chain_n6", "chain_hom_n8", "unet_d2_n10"}) {
       const RecordedCase recorded = recorded_case(name);
       const auto& one = recorded.json.at("cases").at(1);
       CAPTURE(name);
@@ -159,8 +158,7 @@ TEST_SUITE("golden") {
           relax_checkmate(recorded.problem, one.at("budget"), {.iterations = 20'000});
       const double expected = one.at("lp_bound").get<double>();
       CHECK(relaxed.lower_bound <= one.at("exact_checkmate_class").at("cost").get<double>());
-      CHECK(relaxed.lower_bound <= expected * (1 + 1e-3));
-      reached += relaxed.lower_bound >= expected * (1 - 5e-3) ? 1 : 0;
+      reached += relaxed.lower_bound >= expected * (1 - 1e-3) ? 1 : 0;
     }
     CHECK(reached == 4);
   }
@@ -178,8 +176,8 @@ TEST_SUITE("property") {
       for (const PlanPolicy& policy : plan_policies()) {
         if (policy.name == "revolve" || policy.name == "rotor") continue;  // of chains
         CAPTURE(policy.name);
-        const PlanResult plan =
-            policy.decode(Decoder())(problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
+        const PlanResult plan = policy.decode(Decoder())(
+            problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
         if (plan.status != PlanStatus::kFeasible && plan.status != PlanStatus::kOptimal) continue;
         ++feasible;
         REQUIRE(plan.solution);
