@@ -30,6 +30,10 @@ class Search {
     std::uint32_t stage_last = 0;  // class checkmate: 1 + the last node (not rank) of the stage
     bool closed = false;
   };
+  struct Slot {
+    std::uint32_t state = kNone;
+    std::uint32_t tag = 0;  // of the hash: most mismatches need no look at the state
+  };
   struct Open {
     std::int64_t bound;  // of the extra cost
     std::uint32_t depth;
@@ -56,7 +60,7 @@ class Search {
   }
 
   ExactResult run() {
-    table_.assign(std::size_t{1} << 16, kNone);
+    table_.assign(std::size_t{1} << 16, Slot{});
     ExactResult result;
     push(State{});
     std::int64_t proven = 0;
@@ -80,7 +84,7 @@ class Search {
         return result;
       }
       state.closed = true;
-      expand(top.state);
+      if (!dominated(state)) expand(top.state);
     }
     if (!result.schedule) {
       result.complete = true;
@@ -182,7 +186,9 @@ class Search {
   std::int64_t bound(const Set& computed, const Set& resident, const Set& direct) const {
     const std::int64_t again = cost_of(missing(computed, resident, direct));
     double dropped = 0;
+    const std::int64_t all = bytes_of(resident);
     (all_ - computed).for_each([&](std::uint32_t v) {
+      if (all <= room_[v]) return;
       const Set held = resident & after_[v];
       std::int64_t excess = bytes_of(held) - room_[v];
       if (excess <= 0) return;
@@ -303,6 +309,16 @@ class Search {
     to.resident = to.resident & need.useful;
     const std::uint32_t found = look_up(to);
     if (found != kNone && states_[found].extra <= to.extra) return;
+    if (dominated(to)) {
+      to.closed = true;  // kept, since it dominates others in turn
+      if (found == kNone) {
+        states_.push_back(to);
+        insert(static_cast<std::uint32_t>(states_.size() - 1));
+      } else {
+        states_[found] = to;
+      }
+      return;
+    }
     const std::int64_t total = to.extra + bound(to.computed, to.resident, need.direct);
     if (total >= limit_) return;
     std::uint32_t index = found;
@@ -314,6 +330,30 @@ class Search {
       states_[found] = to;
     }
     open_.push({total, to.computed.count(), index, to.extra});
+  }
+
+  // Whether a known state has one value more at no more cost: all that follows from this one
+  // follows from it, too.
+  bool dominated(const State& state) {
+    const Set more = (fixed_order_ ? prefix_need(state.computed) : need_of(state.computed)).useful;
+    State other = state;
+    bool found = false;
+    ((more & state.computed) - state.resident).until([&](std::uint32_t r) {
+      other.resident = state.resident;
+      other.resident.add(r);
+      other.stage_last = state.stage_last;
+      found = known_at_most(other, state.extra);
+      if (!found && state.stage_last > 0) {
+        other.stage_last = 0;
+        found = known_at_most(other, state.extra);
+      }
+      return found;
+    });
+    return found;
+  }
+  bool known_at_most(const State& state, std::int64_t extra) const {
+    const std::uint32_t at = look_up(state);
+    return at != kNone && states_[at].extra <= extra;
   }
 
   // In fixed order what is needed depends on the number of computed nodes only.
@@ -331,23 +371,28 @@ class Search {
   }
 
   static std::uint64_t hash_of(const State& s) {
-    return s.computed.hash() * 31 + s.resident.hash() + s.stage_last * 0x9e3779b97f4a7c15U;
+    std::uint64_t h =
+        s.computed.hash() * 31 + s.resident.hash() + s.stage_last * 0x9e3779b97f4a7c15U;
+    h *= 0xc4ceb9fe1a85ec53U;
+    return h ^ h >> 29;
   }
   std::uint32_t look_up(const State& s) const {
     const std::size_t mask = table_.size() - 1;
-    for (std::size_t slot = hash_of(s) & mask;; slot = (slot + 1) & mask) {
-      const std::uint32_t at = table_[slot];
-      if (at == kNone) return kNone;
-      const State& other = states_[at];
+    const std::uint64_t hash = hash_of(s);
+    for (std::size_t slot = hash & mask;; slot = (slot + 1) & mask) {
+      const Slot& at = table_[slot];
+      if (at.state == kNone) return kNone;
+      if (at.tag != tag_of(hash)) continue;
+      const State& other = states_[at.state];
       if (other.resident == s.resident && other.computed == s.computed &&
           other.stage_last == s.stage_last) {
-        return at;
+        return at.state;
       }
     }
   }
   void insert(std::uint32_t index) {
     if (states_.size() * 2 > table_.size()) {
-      table_.assign(table_.size() * 2, kNone);
+      table_.assign(table_.size() * 2, Slot{});
       for (std::uint32_t i = 0; i < index; ++i)
         place(i);
     }
@@ -355,11 +400,13 @@ class Search {
   }
   void place(std::uint32_t index) {
     const std::size_t mask = table_.size() - 1;
-    std::size_t slot = hash_of(states_[index]) & mask;
-    while (table_[slot] != kNone)
+    const std::uint64_t hash = hash_of(states_[index]);
+    std::size_t slot = hash & mask;
+    while (table_[slot].state != kNone)
       slot = (slot + 1) & mask;
-    table_[slot] = index;
+    table_[slot] = {index, tag_of(hash)};
   }
+  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 
   Schedule trace(std::uint32_t index) const {
     Schedule schedule;
@@ -386,7 +433,7 @@ class Search {
   std::vector<Need> needs_;  // by number of computed nodes
 
   std::vector<State> states_;
-  std::vector<std::uint32_t> table_;  // open addressing, states
+  std::vector<Slot> table_;  // open addressing
   std::priority_queue<Open> open_;
   std::vector<std::uint32_t> members_;  // of the step being expanded
   std::vector<std::int64_t> suffix_;

@@ -24,7 +24,7 @@ struct ExactOptions {
   std::int64_t budget = 0;  // bytes, fixed bytes included
   ScheduleClass schedule_class = ScheduleClass::kFixed;
   std::optional<std::int64_t> better_than;  // only schedules of less cost are looked for
-  std::size_t state_limit = 3'000'000;      // states kept; about 100 bytes each
+  std::size_t state_limit = 5'000'000;      // states kept; 60 to 120 bytes each
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 

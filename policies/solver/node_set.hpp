@@ -48,7 +48,12 @@ struct NodeSet {
       a.words[w] &= ~b.words[w];
     return a;
   }
-  friend bool operator==(const NodeSet&, const NodeSet&) = default;
+  friend bool operator==(const NodeSet& a, const NodeSet& b) {  // not memcmp: hot, and few words
+    for (std::size_t w = 0; w < W; ++w) {
+      if (a.words[w] != b.words[w]) return false;
+    }
+    return true;
+  }
 
   // Calls visit(member) in ascending order.
   template <class F>

@@ -52,7 +52,7 @@ class Planner {
   bool construct() {
     Construction found = construct_schedule(problem_, request_.budget, 200'000);
     if (found.reach == Reach::kImpossible) {
-      complete_ = true;
+      impossible_ = found.node;
       return false;
     }
     if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
@@ -106,6 +106,12 @@ class Planner {
               .solution = std::move(best_),
               .lower_bound = bound_};
     }
+    if (impossible_) {
+      return {.status = PlanStatus::kInfeasible,
+              .reason = fmt::format("node {} cannot be computed within {} bytes, whatever is "
+                                    "dropped and computed again for it",
+                                    *impossible_, request_.budget)};
+    }
     if (complete_) {
       return {.status = PlanStatus::kInfeasible,
               .reason = fmt::format("an exhaustive search found no schedule of class {} that fits",
@@ -124,6 +130,7 @@ class Planner {
   std::optional<Solution> best_;
   std::int64_t bound_ = 0;
   bool complete_ = false;  // the exact search ended
+  std::optional<NodeIndex> impossible_;
 };
 
 }  // namespace
