@@ -13,6 +13,7 @@
 
 #include "cli/command.hpp"
 #include "cli/console.hpp"
+#include "cli/plan.hpp"
 #include "cli/replay_allocator.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 using Commands =
     std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand, DescribeCommand,
-               GraphCommand, InitCommand, PackCommand, ReplayAllocatorCommand>;
+               GraphCommand, InitCommand, PackCommand, PlanCommand, ReplayAllocatorCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

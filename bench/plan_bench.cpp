@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <benchmark/benchmark.h>
+#include <nlohmann/json.hpp>
+
+#include "bench/figures.hpp"
+#include "policies/solver/optimal.hpp"
+
+namespace tidemark::bench {
+namespace {
+
+// The instances lie beside the repository; without them there are no figures.
+std::filesystem::path instances() {
+  const char* given = std::getenv("TIDEMARK_SHARED");
+  const std::filesystem::path shared =
+      given != nullptr ? given : std::filesystem::path(TIDEMARK_SOURCE_DIR) / "../shared";
+  return shared / "cases/rematerialization";
+}
+
+// Seconds of the slowest plan of the small instances, and how many are proven.
+void add_small(std::vector<Figure>& figures) {
+  double slowest = 0;
+  int proven = 0;
+  int plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(instances())) {
+    if (entry.path().extension() != ".json") continue;
+    const RematProblem problem = remat_problem(read_cost_graph(entry.path().string()));
+    std::ifstream file(entry.path());
+    const auto recorded = nlohmann::json::parse(file);
+    for (const auto& one : recorded.at("cases")) {
+      for (const ScheduleClass schedule_class : kScheduleClasses) {
+        PlanResult plan;
+        const double seconds = median_seconds(1, [&] {
+          plan = plan_optimal(problem, {.budget = one.at("budget").get<std::int64_t>(),
+                                        .schedule_class = schedule_class});
+        });
+        slowest = std::max(slowest, seconds);
+        const bool sure =
+            plan.status == PlanStatus::kOptimal || plan.status == PlanStatus::kInfeasible;
+        proven += sure ? 1 : 0;
+        ++plans;
+      }
+    }
+  }
+  figures.push_back(
+      {.name = "plan.small.slowest", .value = slowest, .unit = "s", .required = "< 20"});
+  figures.push_back({.name = "plan.small.proven",
+                     .value = static_cast<double>(proven) / std::max(plans, 1),
+                     .unit = "",
+                     .required = ">= 1"});
+}
+
+struct Published {
+  const char* graph;
+  std::int64_t budget;  // of the peak without recomputation, as `share` says
+  const char* share;
+  const char* gap;  // required, in percent
+};
+
+// The largest that are proven optimal, and the gap of a harder one after ten seconds.
+constexpr Published kPublished[] = {
+    {"segnet", 11966330573, "60", "<= 0.3"},
+    {"unet", 12575676826, "60", "<= 0.3"},
+    {"resnet50", 22835613696, "60", "<= 0.1"},
+    {"resnet50", 11417806848, "30", "<= 2"},
+};
+
+}  // namespace
+
+std::vector<Figure> plan_figures() {
+  std::vector<Figure> figures;
+  if (!std::filesystem::exists(instances())) return figures;
+  add_small(figures);
+  for (const Published& published : kPublished) {
+    const auto path = instances() / "published" / (std::string(published.graph) + ".json");
+    if (!std::filesystem::exists(path)) continue;
+    const RematProblem problem = remat_problem(read_cost_graph(path.string()));
+    PlanResult plan;
+    const double seconds =
+        median_seconds(1, [&] { plan = plan_optimal(problem, {.budget = published.budget}); });
+    const std::string prefix =
+        std::string("plan.") + published.graph + "." + published.share + "_percent";
+    figures.push_back({.name = prefix + ".seconds", .value = seconds, .unit = "s"});
+    if (!plan.solution) continue;
+    const auto bound = static_cast<double>(*plan.lower_bound);
+    const double gap = 100 * (static_cast<double>(plan.solution->replay.cost) / bound - 1);
+    figures.push_back(
+        {.name = prefix + ".gap", .value = gap, .unit = "%", .required = published.gap});
+  }
+  return figures;
+}
+
+}  // namespace tidemark::bench

@@ -1,0 +1,182 @@
+#include "cli/plan.hpp"
+
+#include <array>
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/wording.hpp"
+#include "graph/core/decoder.hpp"
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/import/cost_graph.hpp"
+#include "policies/solver/plan_policy.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+template <class Parse>
+auto parse_option(const char* option, const std::string& text, Parse&& parse) {
+  try {
+    return parse(text);
+  } catch (const std::invalid_argument& error) {
+    throw UserError(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+ScheduleClass parse_class(const std::string& text) {
+  std::vector<std::string> names;
+  for (const ScheduleClass schedule_class : kScheduleClasses) {
+    if (text == name_of(schedule_class)) return schedule_class;
+    names.emplace_back(name_of(schedule_class));
+  }
+  std::string hint = did_you_mean(text, names);
+  if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(names, ", "));
+  throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
+}
+
+// "optimal", or as in a scenario: "checkpoint_every: {period: 2}".
+PlanFunction parse_policy(const std::string& text, std::string& name) {
+  const Value document = parse_document(text, "--policy");
+  const bool bare = document.is_scalar();
+  if (!bare && (!document.is_mapping() || document.entries.size() != 1)) {
+    throw UserError("--policy: expected a name, or 'name: {parameter: value}'");
+  }
+  name = bare ? document.scalar : document.entries.front().key;
+  const PlanPolicy* policy = find_plan_policy(name);
+  if (policy == nullptr) {
+    std::vector<std::string> names;
+    for (const PlanPolicy& known : plan_policies())
+      names.emplace_back(known.name);
+    throw UserError(fmt::format("--policy: there is no policy {} for cost graphs{}\npolicies: {}",
+                                tidemark::quoted(name), did_you_mean(name, names),
+                                fmt::join(names, ", ")));
+  }
+  return policy->decode(bare ? Decoder() : Decoder(document.entries.front().value, name));
+}
+
+std::string policy_lines() {
+  std::string text = "Policies:\n";
+  for (const PlanPolicy& policy : plan_policies())
+    text += fmt::format("  {:<17} {}\n", policy.name, policy.summary);
+  return text;
+}
+
+struct Answer {
+  const RematProblem& problem;
+  const PlanRequest& request;
+  const PlanResult& result;
+  std::string policy;
+  double seconds;
+};
+
+nlohmann::ordered_json document_of(const Answer& a) {
+  nlohmann::ordered_json document{{"tidemark", kVersion},
+                                  {"status", name_of(a.result.status)},
+                                  {"policy", a.policy},
+                                  {"class", name_of(a.request.schedule_class)},
+                                  {"cost", nullptr},
+                                  {"lower_bound", nullptr},
+                                  {"base_cost", a.problem.base_cost},
+                                  {"peak", nullptr},
+                                  {"budget", a.request.budget},
+                                  {"solve_seconds", a.seconds},
+                                  {"order", nullptr}};
+  if (a.result.lower_bound) document["lower_bound"] = *a.result.lower_bound;
+  if (a.result.solution) {
+    document["cost"] = a.result.solution->replay.cost;
+    document["peak"] = a.result.solution->replay.peak;
+    document["order"] = a.result.solution->schedule;
+  }
+  if (!a.result.reason.empty()) document["reason"] = a.result.reason;
+  return document;
+}
+
+std::string percent_over(std::int64_t cost, std::int64_t base) {
+  if (base == 0) return {};
+  const double share = static_cast<double>(cost - base) / static_cast<double>(base);
+  return fmt::format(", {:.3f} % over computing every node once", 100 * share);
+}
+
+std::string summary(const Answer& a, const std::string& name) {
+  const PlanResult& r = a.result;
+  std::string text =
+      fmt::format("{}: {} nodes, class {}, solved in {:.2f} s\n", name, grouped(a.problem.size()),
+                  name_of(a.request.schedule_class), a.seconds);
+  text += fmt::format("  status       {}\n", name_of(r.status));
+  if (!r.reason.empty()) text += fmt::format("               {}\n", r.reason);
+  if (r.solution) {
+    const Replay& replay = r.solution->replay;
+    text += fmt::format("  cost         {}{}\n", grouped(replay.cost),
+                        percent_over(replay.cost, a.problem.base_cost));
+    text += fmt::format("  repeats      {}\n",
+                        grouped(static_cast<std::int64_t>(r.solution->schedule.size()) -
+                                static_cast<std::int64_t>(a.problem.size())));
+    text += fmt::format("  peak         {} bytes ({})\n", grouped(replay.peak),
+                        format_bytes(Bytes(replay.peak)));
+  }
+  text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget),
+                      format_bytes(Bytes(a.request.budget)));
+  if (r.lower_bound) {
+    text += fmt::format("  lower bound  {}", grouped(*r.lower_bound));
+    if (r.solution && r.solution->replay.peak <= a.request.budget && *r.lower_bound > 0) {
+      const auto bound = static_cast<double>(*r.lower_bound);
+      text += fmt::format("; gap {:.3f} %",
+                          100 * (static_cast<double>(r.solution->replay.cost) - bound) / bound);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+void PlanCommand::attach(CLI::App& parent) {
+  app =
+      parent.add_subcommand(kName, "which values of a cost graph to keep, which to compute again");
+  app->footer(policy_lines() + R"(
+GRAPH.json is a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
+"workspace", "deps"}]}. The budget includes fixed_bytes. The time limit is wall-clock time and ends the
+search; what is returned is always replayed, with what is proven about it.
+
+Examples:
+  tidemark plan graph.json --policy optimal --budget 40GiB
+  tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
+  tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json)");
+  app->add_option("GRAPH", graph, "cost graph")->required()->type_name("FILE");
+  app->add_option("--policy", policy, "how to choose")->capture_default_str();
+  app->add_option("--budget", budget, "the most bytes that may be resident")
+      ->required()
+      ->type_name("BYTES");
+  app->add_option("--class", schedule_class, "fixed, checkmate or unrestricted")
+      ->capture_default_str();
+  app->add_option("--time-limit", time_limit, "for solving")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  app->add_option("--seed", seed, "of the search's random choices")->capture_default_str();
+  app->add_flag("--json", json, "for scripts");
+}
+
+int PlanCommand::execute(const Console& /*console*/) const {
+  const PlanRequest request{.budget = parse_option("--budget", budget, parse_bytes).count,
+                            .schedule_class = parse_class(schedule_class),
+                            .time_limit = parse_option("--time-limit", time_limit, parse_duration),
+                            .seed = seed};
+  std::string policy_name;
+  const PlanFunction solve_with = parse_policy(policy, policy_name);
+  const CostGraph costs = read_cost_graph(graph);
+  const RematProblem problem = remat_problem(costs);
+  const auto begin = std::chrono::steady_clock::now();
+  const PlanResult result = solve_with(problem, request);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const Answer answer{problem, request, result, policy_name, seconds.count()};
+  print(json ? document_of(answer).dump() + '\n' : summary(answer, costs.name));
+  const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
+  return fits ? kExitFits : kExitDoesNotFit;
+}
+
+}  // namespace tidemark

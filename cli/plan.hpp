@@ -1,0 +1,26 @@
+// tidemark plan: which values of a cost graph to keep and which to compute again.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/console.hpp"
+
+namespace tidemark {
+
+struct PlanCommand {
+  static constexpr const char* kName = "plan";
+  CLI::App* app = nullptr;
+  std::string graph;
+  std::string policy = "optimal";
+  std::string budget;
+  std::string schedule_class = "fixed";
+  std::string time_limit = "10s";
+  std::uint64_t seed = 1;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+}  // namespace tidemark

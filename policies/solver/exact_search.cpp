@@ -1,0 +1,452 @@
+#include "policies/solver/exact_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <queue>
+
+#include "graph/core/errors.hpp"
+#include "policies/solver/node_set.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
+
+// Bits are ranks: nodes by ascending cost per byte, so that members of a set come in the order in
+// which a fractional knapsack drops them.
+template <std::size_t W>
+class Search {
+  using Set = NodeSet<W>;
+
+  struct State {
+    Set computed;
+    Set resident;
+    std::int64_t extra = 0;        // cost of repeats so far
+    std::uint32_t parent = 0;      // state
+    std::uint32_t node = kNone;    // rank, computed in the step from the parent
+    std::uint32_t stage_last = 0;  // class checkmate: 1 + the last node (not rank) of the stage
+    bool closed = false;
+  };
+  struct Slot {
+    std::uint32_t state = kNone;
+    std::uint32_t tag = 0;  // of the hash: most mismatches need no look at the state
+  };
+  struct Open {
+    std::int64_t bound;  // of the extra cost
+    std::uint32_t depth;
+    std::uint32_t state;
+    std::int64_t extra;
+    friend bool operator<(const Open& a, const Open& b) {  // priority_queue takes the greatest
+      if (a.bound != b.bound) return a.bound > b.bound;
+      if (a.depth != b.depth) return a.depth < b.depth;
+      return a.state > b.state;
+    }
+  };
+
+ public:
+  Search(const RematProblem& problem, const ExactOptions& options)
+      : problem_(problem),
+        options_(options),
+        n_(problem.size()),
+        fixed_order_(options.schedule_class != ScheduleClass::kUnrestricted),
+        checkmate_(options.schedule_class == ScheduleClass::kCheckmate),
+        unit_(cost_unit(problem)),
+        limit_(options.better_than ? *options.better_than - problem.base_cost : kInfinite) {
+    rank_nodes();
+    describe_cuts();
+  }
+
+  ExactResult run() {
+    table_.assign(std::size_t{1} << 16, Slot{});
+    ExactResult result;
+    push(State{});
+    std::int64_t proven = 0;
+    std::size_t rounds = 0;
+    while (!open_.empty()) {
+      const Open top = open_.top();
+      open_.pop();
+      State& state = states_[top.state];
+      if (state.closed || state.extra != top.extra) continue;
+      proven = std::max(proven, top.bound);
+      if (top.depth == n_) {
+        result.schedule = trace(top.state);
+        result.complete = true;
+        break;
+      }
+      const bool late =
+          (++rounds & 255U) == 0 && std::chrono::steady_clock::now() > options_.deadline;
+      if (late || states_.size() >= options_.state_limit) {
+        result.lower_bound = problem_.base_cost + proven;
+        result.states = states_.size();
+        return result;
+      }
+      state.closed = true;
+      if (!dominated(state)) expand(top.state);
+    }
+    if (!result.schedule) {
+      result.complete = true;
+      proven = limit_;
+    }
+    result.lower_bound =
+        limit_ == kInfinite && !result.schedule ? kInfinite : problem_.base_cost + proven;
+    result.states = states_.size();
+    return result;
+  }
+
+ private:
+  void rank_nodes() {
+    node_of_.resize(n_);
+    std::iota(node_of_.begin(), node_of_.end(), 0U);
+    std::stable_sort(node_of_.begin(), node_of_.end(), [&](NodeIndex a, NodeIndex b) {
+      // cost / bytes; what frees nothing comes last
+      const auto ratio = [&](NodeIndex i) {
+        return problem_.bytes[i] == 0
+                   ? std::numeric_limits<double>::infinity()
+                   : static_cast<double>(problem_.cost[i]) / static_cast<double>(problem_.bytes[i]);
+      };
+      return ratio(a) < ratio(b);
+    });
+    rank_of_.resize(n_);
+    for (std::uint32_t r = 0; r < n_; ++r) {
+      rank_of_[node_of_[r]] = r;
+      cost_.push_back(problem_.cost[node_of_[r]]);
+      bytes_.push_back(problem_.bytes[node_of_[r]]);
+      all_.add(r);
+    }
+    deps_.resize(n_);
+    ancestors_.resize(n_);
+    for (NodeIndex node = 0; node < n_; ++node) {
+      const std::uint32_t r = rank_of_[node];
+      for (const NodeIndex dep : problem_.deps[node]) {
+        deps_[r].add(rank_of_[dep]);
+        ancestors_[r].add(rank_of_[dep]);
+        ancestors_[r] = ancestors_[r] | ancestors_[rank_of_[dep]];
+      }
+    }
+  }
+
+  // At the computation of v: room beside v and its inputs, and what is read after it whatever the
+  // order.
+  void describe_cuts() {
+    room_.resize(n_);
+    after_.resize(n_);
+    for (NodeIndex v = 0; v < n_; ++v) {
+      const std::uint32_t r = rank_of_[v];
+      room_[r] = options_.budget - problem_.footprint(v);
+      for (NodeIndex later = v + 1; later < n_; ++later) {
+        const bool follows = fixed_order_ || ancestors_[rank_of_[later]].has(r);
+        if (follows) after_[r] = after_[r] | deps_[rank_of_[later]];
+      }
+      after_[r] = after_[r] - deps_[r];
+      after_[r].remove(r);
+    }
+  }
+
+  // Values that some node outside `computed` reads, and all that any such node comes from.
+  struct Need {
+    Set direct;
+    Set useful;
+  };
+  Need need_of(const Set& computed) const {
+    Need need;
+    (all_ - computed).for_each([&](std::uint32_t r) {
+      need.direct = need.direct | deps_[r];
+      need.useful = need.useful | ancestors_[r];
+    });
+    return need;
+  }
+
+  // Nodes that have to be computed again, in the end, from these residents.
+  Set missing(const Set& computed, const Set& resident, const Set& direct) const {
+    Set result = (direct & computed) - resident;
+    Set frontier = result;
+    while (!frontier.empty()) {
+      Set inputs;
+      frontier.for_each([&](std::uint32_t r) { inputs = inputs | deps_[r]; });
+      frontier = (inputs - resident) - result;
+      result = result | frontier;
+    }
+    return result;
+  }
+  std::int64_t cost_of(const Set& set) const {
+    std::int64_t sum = 0;
+    set.for_each([&](std::uint32_t r) { sum += cost_[r]; });
+    return sum;
+  }
+  std::int64_t bytes_of(const Set& set) const {
+    std::int64_t sum = 0;
+    set.for_each([&](std::uint32_t r) { sum += bytes_[r]; });
+    return sum;
+  }
+
+  // A bound of the extra cost still to come.
+  std::int64_t bound(const Set& computed, const Set& resident, const Set& direct) const {
+    const std::int64_t again = cost_of(missing(computed, resident, direct));
+    double dropped = 0;
+    const std::int64_t all = bytes_of(resident);
+    (all_ - computed).for_each([&](std::uint32_t v) {
+      if (all <= room_[v]) return;
+      const Set held = resident & after_[v];
+      std::int64_t excess = bytes_of(held) - room_[v];
+      if (excess <= 0) return;
+      double cost = 0;
+      held.until([&](std::uint32_t r) {
+        if (bytes_[r] >= excess) {
+          cost += static_cast<double>(cost_[r]) * static_cast<double>(excess) /
+                  static_cast<double>(std::max<std::int64_t>(bytes_[r], 1));
+          return true;
+        }
+        cost += static_cast<double>(cost_[r]);
+        excess -= bytes_[r];
+        return false;
+      });
+      dropped = std::max(dropped, cost);
+    });
+    // Rounded up to what a cost can be; the guard covers the sum's rounding.
+    const double units = dropped / static_cast<double>(unit_) * (1 - 1e-12) - 1e-6;
+    return again + (units <= 0 ? 0 : static_cast<std::int64_t>(std::ceil(units)) * unit_);
+  }
+
+  void expand(std::uint32_t index) {
+    const State state = states_[index];
+    const Need need = need_of(state.computed);
+    const std::int64_t used = problem_.fixed + bytes_of(state.resident);
+    const std::uint32_t next = state.computed.count();  // the only first evaluation in fixed order
+    const std::int64_t again = cost_of(missing(state.computed, state.resident, need.direct));
+    for (std::uint32_t r = 0; r < n_; ++r) {
+      if (state.resident.has(r) || !state.resident.contains(deps_[r])) continue;
+      const NodeIndex node = node_of_[r];
+      const bool first = !state.computed.has(r);
+      if (first && fixed_order_ && node != next) continue;
+      if (!first && !need.useful.has(r)) continue;
+      if (checkmate_ && !first && node + 1 <= state.stage_last) continue;
+      const std::int64_t extra = state.extra + (first ? 0 : cost_[r]);
+      if (extra >= limit_) continue;
+      const std::int64_t excess = used + bytes_[r] + problem_.workspace[node] - options_.budget;
+      Set removable = state.resident - deps_[r];
+      // What was computed for nothing need not have been computed.
+      if (state.node != kNone && !first_time(index)) removable.remove(state.node);
+      Step step{.from = index,
+                .rank = r,
+                .first = first,
+                .extra = extra,
+                .again = again,
+                .direct = need.direct};
+      if (excess <= 0) {
+        take(state, step, state.resident);
+        continue;
+      }
+      members_.clear();
+      removable.for_each([&](std::uint32_t m) {
+        if (bytes_[m] > 0) members_.push_back(m);
+      });
+      std::stable_sort(members_.begin(), members_.end(),
+                       [&](std::uint32_t a, std::uint32_t b) { return bytes_[a] > bytes_[b]; });
+      suffix_.assign(members_.size() + 1, 0);
+      for (std::size_t i = members_.size(); i-- > 0;)
+        suffix_[i] = suffix_[i + 1] + bytes_[members_[i]];
+      evict(state, step, state.resident, excess, 0, 0);
+    }
+  }
+
+  struct Step {
+    std::uint32_t from;
+    std::uint32_t rank;
+    bool first;
+    std::int64_t extra;
+    std::int64_t again;  // cost of what is missing before the step
+    Set direct;
+  };
+
+  bool first_time(std::uint32_t index) const {
+    const State& state = states_[index];
+    return !states_[state.parent].computed.has(state.node);
+  }
+
+  // Every smallest set of members that frees `excess` bytes: in descending order of bytes, a set is
+  // smallest when its last member is needed. `dropped`: cost of those dropped that are still read.
+  void evict(const State& state, const Step& step, const Set& kept, std::int64_t excess,
+             std::size_t from, std::int64_t dropped) {
+    if (excess <= 0) {
+      take(state, step, kept);
+      return;
+    }
+    for (std::size_t i = from; i < members_.size() && suffix_[i] >= excess; ++i) {
+      const std::uint32_t m = members_[i];
+      const std::int64_t lost = dropped + (step.direct.has(m) ? cost_[m] : 0);
+      // The step itself may compute one that was missing.
+      if (step.extra + step.again - (step.first ? 0 : cost_[step.rank]) + lost >= limit_) continue;
+      Set rest = kept;
+      rest.remove(m);
+      evict(state, step, rest, excess - bytes_[m], i + 1, lost);
+      if (states_.size() >= options_.state_limit) return;
+    }
+  }
+
+  void take(const State& state, const Step& step, const Set& kept) {
+    State to;
+    to.computed = state.computed;
+    to.resident = kept;
+    to.computed.add(step.rank);
+    to.resident.add(step.rank);
+    to.extra = step.extra;
+    to.parent = step.from;
+    to.node = step.rank;
+    if (checkmate_) to.stage_last = step.first ? 0 : node_of_[step.rank] + 1;
+    push(to);
+  }
+
+  void push(State to) {
+    Need need;
+    if (fixed_order_) {
+      need = prefix_need(to.computed);
+    } else {
+      need = need_of(to.computed);
+    }
+    to.resident = to.resident & need.useful;
+    const std::uint32_t found = look_up(to);
+    if (found != kNone && states_[found].extra <= to.extra) return;
+    if (dominated(to)) {
+      to.closed = true;  // kept, since it dominates others in turn
+      if (found == kNone) {
+        states_.push_back(to);
+        insert(static_cast<std::uint32_t>(states_.size() - 1));
+      } else {
+        states_[found] = to;
+      }
+      return;
+    }
+    const std::int64_t total = to.extra + bound(to.computed, to.resident, need.direct);
+    if (total >= limit_) return;
+    std::uint32_t index = found;
+    if (found == kNone) {
+      index = static_cast<std::uint32_t>(states_.size());
+      states_.push_back(to);
+      insert(index);
+    } else {
+      states_[found] = to;
+    }
+    open_.push({total, to.computed.count(), index, to.extra});
+  }
+
+  // Whether a known state has one value more at no more cost: all that follows from this one
+  // follows from it, too.
+  bool dominated(const State& state) {
+    const Set more = (fixed_order_ ? prefix_need(state.computed) : need_of(state.computed)).useful;
+    State other = state;
+    bool found = false;
+    ((more & state.computed) - state.resident).until([&](std::uint32_t r) {
+      other.resident = state.resident;
+      other.resident.add(r);
+      other.stage_last = state.stage_last;
+      found = known_at_most(other, state.extra);
+      if (!found && state.stage_last > 0) {
+        other.stage_last = 0;
+        found = known_at_most(other, state.extra);
+      }
+      return found;
+    });
+    return found;
+  }
+  bool known_at_most(const State& state, std::int64_t extra) const {
+    const std::uint32_t at = look_up(state);
+    return at != kNone && states_[at].extra <= extra;
+  }
+
+  // In fixed order what is needed depends on the number of computed nodes only.
+  const Need& prefix_need(const Set& computed) {
+    const std::uint32_t count = computed.count();
+    if (needs_.empty()) {
+      needs_.resize(n_ + 1);
+      for (NodeIndex k = n_; k-- > 0;) {
+        const std::uint32_t r = rank_of_[k];
+        needs_[k].direct = needs_[k + 1].direct | deps_[r];
+        needs_[k].useful = needs_[k + 1].useful | ancestors_[r];
+      }
+    }
+    return needs_[count];
+  }
+
+  static std::uint64_t hash_of(const State& s) {
+    std::uint64_t h =
+        s.computed.hash() * 31 + s.resident.hash() + s.stage_last * 0x9e3779b97f4a7c15U;
+    h *= 0xc4ceb9fe1a85ec53U;
+    return h ^ h >> 29;
+  }
+  std::uint32_t look_up(const State& s) const {
+    const std::size_t mask = table_.size() - 1;
+    const std::uint64_t hash = hash_of(s);
+    for (std::size_t slot = hash & mask;; slot = (slot + 1) & mask) {
+      const Slot& at = table_[slot];
+      if (at.state == kNone) return kNone;
+      if (at.tag != tag_of(hash)) continue;
+      const State& other = states_[at.state];
+      if (other.resident == s.resident && other.computed == s.computed &&
+          other.stage_last == s.stage_last) {
+        return at.state;
+      }
+    }
+  }
+  void insert(std::uint32_t index) {
+    if (states_.size() * 2 > table_.size()) {
+      table_.assign(table_.size() * 2, Slot{});
+      for (std::uint32_t i = 0; i < index; ++i)
+        place(i);
+    }
+    place(index);
+  }
+  void place(std::uint32_t index) {
+    const std::size_t mask = table_.size() - 1;
+    const std::uint64_t hash = hash_of(states_[index]);
+    std::size_t slot = hash & mask;
+    while (table_[slot].state != kNone)
+      slot = (slot + 1) & mask;
+    table_[slot] = {index, tag_of(hash)};
+  }
+  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+
+  Schedule trace(std::uint32_t index) const {
+    Schedule schedule;
+    for (; states_[index].node != kNone; index = states_[index].parent)
+      schedule.push_back(node_of_[states_[index].node]);
+    std::reverse(schedule.begin(), schedule.end());
+    return schedule;
+  }
+
+  const RematProblem& problem_;
+  const ExactOptions& options_;
+  NodeIndex n_;
+  bool fixed_order_;
+  bool checkmate_;
+  std::int64_t unit_;
+  std::int64_t limit_;  // of the extra cost, exclusive
+
+  // By rank, except rank_of_.
+  std::vector<NodeIndex> node_of_;
+  std::vector<std::uint32_t> rank_of_;
+  std::vector<std::int64_t> cost_, bytes_, room_;
+  std::vector<Set> deps_, ancestors_, after_;
+  Set all_;
+  std::vector<Need> needs_;  // by number of computed nodes
+
+  std::vector<State> states_;
+  std::vector<Slot> table_;  // open addressing
+  std::priority_queue<Open> open_;
+  std::vector<std::uint32_t> members_;  // of the step being expanded
+  std::vector<std::int64_t> suffix_;
+};
+
+}  // namespace
+
+ExactResult exact_search(const RematProblem& problem, const ExactOptions& options) {
+  if (problem.size() > kExactNodes) {
+    throw InternalError("the exact search was given a graph that is too large for it");
+  }
+  if (problem.size() <= 64) return Search<1>(problem, options).run();
+  return Search<2>(problem, options).run();
+}
+
+}  // namespace tidemark

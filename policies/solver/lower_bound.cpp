@@ -1,0 +1,119 @@
+#include "policies/solver/lower_bound.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tidemark {
+namespace {
+
+constexpr std::int64_t kLevels = 16384;  // of cost in the table of cheapest_cover
+
+// Descending bytes per cost; free ones first.
+void sort_by_ratio(std::vector<KnapsackItem>& items) {
+  std::stable_sort(items.begin(), items.end(), [](const KnapsackItem& a, const KnapsackItem& b) {
+    return static_cast<double>(a.cost) * static_cast<double>(b.bytes) <
+           static_cast<double>(b.cost) * static_cast<double>(a.bytes);
+  });
+}
+
+// What is dropped in the order of ratios, and less where a single one is enough at the end.
+std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t excess) {
+  std::int64_t cost = 0;
+  std::int64_t best = std::int64_t{1} << 60;
+  for (const KnapsackItem& item : items) {
+    if (item.bytes >= excess) {
+      best = std::min(best, cost + item.cost);
+    } else {
+      cost += item.cost;
+      excess -= item.bytes;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess) {
+  if (excess <= 0) return 0;
+  std::int64_t total = 0;
+  std::int64_t unit = 0;
+  std::erase_if(items, [](const KnapsackItem& item) { return item.bytes == 0; });
+  for (const KnapsackItem& item : items) {
+    total += item.bytes;
+    unit = std::gcd(unit, item.cost);
+  }
+  if (total < excess) return std::int64_t{1} << 60;
+  sort_by_ratio(items);
+  const std::int64_t enough = greedy_cover(items, excess);
+  if (enough == 0) return 0;
+  unit = std::max<std::int64_t>({unit, 1, enough / kLevels});
+  // most[c]: the most bytes that go for c units.
+  const auto levels = static_cast<std::size_t>(enough / unit);
+  std::vector<std::int64_t> most(levels + 1, 0);
+  for (const KnapsackItem& item : items) {
+    const auto cost = static_cast<std::size_t>(item.cost / unit);
+    for (std::size_t c = levels + 1; c-- > cost;)
+      most[c] = std::max(most[c], most[c - cost] + item.bytes);
+  }
+  for (std::size_t c = 0; c <= levels; ++c) {
+    if (most[c] >= excess) return static_cast<std::int64_t>(c) * unit;
+  }
+  return enough;
+}
+
+std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
+                       ScheduleClass schedule_class) {
+  const NodeIndex n = problem.size();
+  const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
+  struct Cut {
+    std::vector<KnapsackItem> items;
+    std::int64_t excess;
+    std::int64_t at_most;
+  };
+  std::vector<Cut> cuts;
+  std::vector<bool> follows(n);  // unrestricted: comes from v
+  std::vector<bool> leads(n);    // unrestricted: v comes from it
+  for (NodeIndex v = 0; v < n; ++v) {
+    if (!fixed_order) {
+      std::fill(follows.begin(), follows.end(), false);
+      std::fill(leads.begin(), leads.end(), false);
+      follows[v] = leads[v] = true;
+      for (NodeIndex i = v + 1; i < n; ++i) {
+        follows[i] = std::any_of(problem.deps[i].begin(), problem.deps[i].end(),
+                                 [&](NodeIndex dep) { return follows[dep]; });
+      }
+      for (NodeIndex i = v; i-- > 0;) {
+        leads[i] = std::any_of(problem.readers[i].begin(), problem.readers[i].end(),
+                               [&](NodeIndex reader) { return leads[reader]; });
+      }
+    }
+    Cut cut;
+    cut.excess = problem.footprint(v) - budget;
+    for (NodeIndex i = 0; i < v; ++i) {
+      if (!fixed_order && !leads[i]) continue;
+      const bool read_after = std::any_of(
+          problem.readers[i].begin(), problem.readers[i].end(),
+          [&](NodeIndex reader) { return reader > v && (fixed_order || follows[reader]); });
+      if (!read_after) continue;
+      if (std::binary_search(problem.deps[v].begin(), problem.deps[v].end(), i)) continue;
+      cut.items.push_back({problem.cost[i], problem.bytes[i]});
+      cut.excess += problem.bytes[i];
+    }
+    if (cut.excess <= 0) continue;
+    sort_by_ratio(cut.items);
+    cut.at_most = greedy_cover(cut.items, cut.excess);
+    cuts.push_back(std::move(cut));
+  }
+  // Cuts that may be the greatest first, so that most need no table.
+  std::stable_sort(cuts.begin(), cuts.end(),
+                   [](const Cut& a, const Cut& b) { return a.at_most > b.at_most; });
+  std::int64_t best = 0;
+  for (const Cut& cut : cuts) {
+    if (cut.at_most <= best) break;
+    best = std::max(best, cheapest_cover(cut.items, cut.excess));
+  }
+  const std::int64_t unit = cost_unit(problem);
+  return problem.base_cost + (best + unit - 1) / unit * unit;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,32 @@
+// What every schedule of a class costs at least.
+//
+// Knapsack at a time cut (class checkmate, fixed): when node v is computed for the first time, what
+// is read after v is either resident or has to be computed again. v, its inputs and its workspace
+// take room; of the rest, the least total cost is dropped that makes it fit.
+// In class unrestricted the order of first evaluations is open, and only what is certain counts:
+// values that v comes from and that something coming from v reads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policies/solver/problem.hpp"
+
+namespace tidemark {
+
+struct KnapsackItem {
+  std::int64_t cost = 0;
+  std::int64_t bytes = 0;
+};
+
+// The least cost of items that have at least `excess` bytes together; every number >= 0. Exact when
+// costs are multiples of few units, else rounded down by at most one part in thousands per item. A
+// value above every sum of costs when all items together have less.
+[[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
+
+// The greatest over all cuts, base cost included; a multiple of cost_unit(). Every node's footprint
+// must be within the budget.
+[[nodiscard]] std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
+                                     ScheduleClass schedule_class);
+
+}  // namespace tidemark

@@ -1,0 +1,67 @@
+#include "policies/solver/min_cut.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policies/solver/keep_set.hpp"
+#include "policies/solver/max_flow.hpp"
+
+namespace tidemark {
+
+std::vector<bool> min_cut_saved(const RematProblem& problem, double price) {
+  const auto forward = static_cast<NodeIndex>(forward_nodes(problem).size());
+  // Vertices: r_i, a_i by forward node, source, sink. Chosen, on the source's side: r_i gains
+  // price bytes_i - cost_i, a_i costs price bytes_i, and r_i takes its a's along.
+  const NodeIndex source = 2 * forward;
+  const NodeIndex sink = source + 1;
+  FlowNetwork network(sink + 1);
+  double all = 1;
+  std::vector<bool> read(forward);
+  for (NodeIndex i = 0; i < forward; ++i) {
+    all += price * static_cast<double>(problem.bytes[i]);
+    read[i] = !problem.readers[i].empty() && problem.readers[i].back() >= forward;
+  }
+  for (NodeIndex i = 0; i < forward; ++i) {
+    const double saved = price * static_cast<double>(problem.bytes[i]);
+    const double gain = saved - static_cast<double>(problem.cost[i]);
+    if (gain > 0) network.add_edge(source, i, gain);
+    network.add_edge(i, forward + i, all);
+    for (const NodeIndex dep : problem.deps[i])
+      network.add_edge(i, forward + dep, all);
+    if (!read[i]) network.add_edge(forward + i, sink, saved);
+  }
+  network.run(source, sink);
+  std::vector<bool> result(problem.size());
+  for (NodeIndex i = 0; i < forward; ++i) {
+    const bool again = network.reaches(i);
+    result[i] = (read[i] || network.reaches(forward + i)) && !again;
+  }
+  return result;
+}
+
+std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
+  constexpr int kPrices = 60;
+  double low = 0;
+  double high = 0;
+  for (const NodeIndex i : forward_nodes(problem)) {
+    if (problem.bytes[i] == 0 || problem.cost[i] == 0) continue;
+    const double ratio =
+        static_cast<double>(problem.cost[i]) / static_cast<double>(problem.bytes[i]);
+    low = low == 0 ? ratio : std::min(low, ratio);
+    high = std::max(high, ratio);
+  }
+  std::vector<std::vector<bool>> cuts{min_cut_saved(problem, 0)};
+  // A value may be dear because all it comes from has to be computed again with it.
+  high *= static_cast<double>(problem.size());
+  for (int k = 0; k <= kPrices && low > 0; ++k) {
+    const double price = low * std::pow(high / low, static_cast<double>(k) / kPrices) * (1 + 1e-9);
+    std::vector<bool> saved = min_cut_saved(problem, price);
+    if (saved != cuts.back()) cuts.push_back(std::move(saved));
+  }
+  std::vector<Schedule> schedules;
+  for (const std::vector<bool>& saved : cuts)
+    schedules.push_back(keep_schedule(problem, saved));
+  return schedules;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,23 @@
+// What crosses from forward to backward, as a minimum cut (PyTorch's min-cut partitioner).
+//
+// By forward value i: it is there in backward (a_i) because it was saved or because it is computed
+// again (r_i), for which its inputs must be there. The least of
+//   sum over i of  price bytes_i (a_i - r_i) + cost_i r_i
+//   with  a_i = 1 where backward reads i,  r_i <= a_i,  r_i <= a_d for every input d of i
+// is a closure problem, which a maximum flow solves. PyTorch weighs bytes and forbids to recompute
+// what is expensive; here each `price` of a byte gives one cut, and the budget chooses.
+#pragma once
+
+#include <vector>
+
+#include "policies/solver/problem.hpp"
+
+namespace tidemark {
+
+// By node whether its value is saved, at `price` units of cost per byte.
+[[nodiscard]] std::vector<bool> min_cut_saved(const RematProblem& problem, double price);
+
+// keep_schedule() of the cuts of prices between the least and the greatest ratio of cost to bytes.
+[[nodiscard]] std::vector<Schedule> min_cut_schedules(const RematProblem& problem);
+
+}  // namespace tidemark

@@ -1,0 +1,404 @@
+#include "policies/solver/neighbourhood_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "policies/solver/schedule_editor.hpp"
+
+namespace tidemark {
+namespace {
+
+using Occ = ScheduleEditor::Occ;
+constexpr Occ kNone = ScheduleEditor::kNone;
+
+class Search {
+ public:
+  Search(const RematProblem& problem, const Schedule& start, const NeighbourhoodOptions& options)
+      : problem_(problem),
+        options_(options),
+        rng_(options.seed),
+        list_(problem, options.budget, start) {}
+
+  std::optional<Solution> run() {
+    noise_ = 0;
+    bool fits = make_room(kInfinite);
+    list_.commit();
+    if (!fits && options_.anneal) fits = find_room();
+    if (!fits) return std::nullopt;
+    drop_all_useless();
+    list_.commit();
+    keep_best();
+    descend();
+    return replayed(problem_, *best_);
+  }
+
+ private:
+  // Of the extra cost: what is accepted on top at the beginning and at the end of a cycle.
+  static constexpr double kWarm = 0.02;
+  static constexpr double kCold = 0.0002;
+  static constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
+
+  [[nodiscard]] bool late() {
+    if ((++clock_ & 31U) != 0) return late_;
+    late_ = late_ || std::chrono::steady_clock::now() > options_.deadline;
+    return late_;
+  }
+  std::uint64_t below(std::uint64_t n) { return rng_() % n; }
+  double uniform() { return static_cast<double>(rng_() >> 11) * 0x1.0p-53; }
+
+  void keep_best() {
+    if (best_ && list_.cost() >= best_cost_) return;
+    best_ = list_.schedule();
+    best_cost_ = list_.cost();
+  }
+
+  // --- computing again ---
+
+  // Where a repeat of `node` for the reader `before` goes; kNone where the class has no place.
+  Occ place_for(NodeIndex node, Occ before) const {
+    if (!options_.checkmate) return before;
+    Occ at = before;
+    for (Occ p = list_.previous(at); p != kNone && !list_.is_first(p); p = list_.previous(p)) {
+      if (list_.node(p) == node) return kNone;
+      if (list_.node(p) < node) break;
+      at = p;
+    }
+    return at;
+  }
+
+  // Whether `bytes` more fit at every computation strictly between two.
+  bool room_between(Occ from, Occ to, std::int64_t bytes) const {
+    for (Occ p = list_.next(from); p != to && p != kNone; p = list_.next(p)) {
+      if (list_.memory(p) + bytes > options_.budget) return false;
+    }
+    return true;
+  }
+
+  // What computing `node` again right before `at` costs if what is gone is computed again, too.
+  // `full`: a computation before `at` during which memory is above the budget.
+  std::int64_t price(NodeIndex node, Occ at, Occ full) {
+    price_stack_.assign(1, node);
+    ++stamp_;
+    stamps_.resize(problem_.size(), 0);
+    std::int64_t sum = 0;
+    while (!price_stack_.empty()) {
+      const NodeIndex i = price_stack_.back();
+      price_stack_.pop_back();
+      if (stamps_[i] == stamp_) continue;
+      stamps_[i] = stamp_;
+      sum += problem_.cost[i];
+      for (const NodeIndex dep : problem_.deps[i]) {
+        const Occ copy = list_.copy_before(dep, at);
+        const Occ end = list_.end(copy);
+        if (!list_.precedes(end, at)) continue;
+        if (!list_.precedes(end, full) && room_between(end, at, problem_.bytes[dep])) continue;
+        price_stack_.push_back(dep);
+      }
+    }
+    return sum;
+  }
+
+  // Inserts `node` before `reader` with what it needs. False: there is no place or it is too much;
+  // the caller takes the changes back.
+  bool compute_again(NodeIndex node, Occ reader, int depth) {
+    if (depth > 200 || ++inserted_ > 400) return false;
+    const Occ at = place_for(node, reader);
+    if (at == kNone) return false;
+    const Occ self = list_.insert(node, at);
+    // Inputs that were gone now stay until here; where that does not fit, they are repeated, too.
+    for (const NodeIndex dep : problem_.deps[node]) {
+      const Occ copy = list_.copy_before(dep, self);
+      if (list_.end(copy) != self) continue;  // stays for a later reader anyway
+      const Occ last = last_reader_before(copy, self);
+      if (list_.next(last) == self) continue;
+      const bool tight = over_between(last, self);
+      if (tight ? uniform() < 0.02 * noise_ : uniform() >= 0.05 * noise_) continue;
+      if (!compute_again(dep, self, depth + 1)) return false;
+    }
+    return true;
+  }
+  // The last reader of `copy` before `occ`, which is its last; the copy itself if there is none.
+  Occ last_reader_before(Occ copy, Occ occ) const {
+    Occ last = copy;
+    for (const NodeIndex reader : problem_.readers[list_.node(copy)]) {
+      const Occ o = list_.copy_before(reader, occ);
+      if (o != kNone && list_.precedes(last, o)) last = o;
+    }
+    return last;
+  }
+  bool over_between(Occ from, Occ to) const {
+    for (Occ p = list_.next(from); p != to; p = list_.next(p)) {
+      if (list_.memory(p) > options_.budget) return true;
+    }
+    return false;
+  }
+
+  // --- making room ---
+
+  struct Candidate {
+    NodeIndex node;
+    Occ reader;
+    double score;
+  };
+
+  // Drops values until the schedule fits; false when nothing helps or it costs more than `limit`.
+  bool make_room(std::int64_t limit) {
+    std::size_t steps = 0;
+    while (list_.overflow() > 0) {
+      if (list_.cost() > limit || ++steps > 50 * problem_.size() || late()) return false;
+      if (!relieve(highest())) return false;
+    }
+    return list_.cost() <= limit;
+  }
+
+  Occ highest() const {
+    Occ highest = list_.head();
+    for (Occ p = highest; p != kNone; p = list_.next(p)) {
+      if (list_.memory(p) > list_.memory(highest)) highest = p;
+    }
+    return highest;
+  }
+
+  // Values that lie unread during `at`, the best first.
+  void list_candidates(Occ at) {
+    candidates_.clear();
+    const std::int64_t excess = list_.memory(at) - options_.budget;
+    const std::vector<NodeIndex>& inputs = problem_.deps[list_.node(at)];
+    for (NodeIndex i = 0; i < problem_.size(); ++i) {
+      if (problem_.bytes[i] == 0 || i == list_.node(at)) continue;
+      const Occ copy = list_.copy_before(i, at);
+      if (copy == kNone || !list_.precedes(at, list_.end(copy))) continue;
+      if (std::binary_search(inputs.begin(), inputs.end(), i)) continue;
+      const Occ reader = list_.reader_after(copy, at);
+      const double gain = static_cast<double>(std::min(problem_.bytes[i], excess)) +
+                          0.1 * static_cast<double>(problem_.bytes[i]);
+      const double cost = static_cast<double>(problem_.cost[i]) + 1e-9;
+      candidates_.push_back({i, reader, cost / gain});
+    }
+    // Own costs first, then those with their inputs for the likely ones.
+    const std::size_t looked_at = std::min<std::size_t>(candidates_.size(), 24);
+    std::partial_sort(candidates_.begin(),
+                      candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
+                      candidates_.end(), [](const Candidate& a, const Candidate& b) {
+                        return a.score != b.score ? a.score < b.score : a.node < b.node;
+                      });
+    for (std::size_t k = 0; k < looked_at; ++k) {
+      Candidate& c = candidates_[k];
+      const double full = static_cast<double>(price(c.node, c.reader, at)) + 1e-9;
+      c.score *= full / (static_cast<double>(problem_.cost[c.node]) + 1e-9);
+      if (noise_ > 0) c.score *= std::exp(noise_ * (uniform() - 0.5));
+    }
+    std::sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
+              [](const Candidate& a, const Candidate& b) {
+                return a.score != b.score ? a.score < b.score : a.node < b.node;
+              });
+  }
+
+  // Applies the best drop that lessens the overflow.
+  bool relieve(Occ at) {
+    list_candidates(at);
+    const std::vector<Candidate> candidates = candidates_;
+    for (const Candidate& c : candidates) {
+      const std::size_t mark = list_.mark();
+      const std::int64_t before = list_.overflow();
+      inserted_ = 0;
+      if (compute_again(c.node, c.reader, 0) && list_.overflow() < before) return true;
+      list_.undo_to(mark);
+    }
+    return false;
+  }
+
+  // --- taking repeats out ---
+
+  // Erases a repeat and all that then nobody reads.
+  void erase_with_sources(Occ occ) {
+    erase_stack_.assign(1, occ);
+    while (!erase_stack_.empty()) {
+      const Occ o = erase_stack_.back();
+      erase_stack_.pop_back();
+      if (!list_.exists(o) || list_.is_first(o)) continue;
+      if (o != occ && !list_.read_by_nobody(o)) continue;
+      sources_.clear();
+      for (const NodeIndex dep : problem_.deps[list_.node(o)])
+        sources_.push_back(list_.copy_before(dep, o));
+      list_.erase(o);
+      erase_stack_.insert(erase_stack_.end(), sources_.begin(), sources_.end());
+    }
+  }
+
+  void list_repeats() {
+    repeats_.clear();
+    for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
+      if (!list_.is_first(p)) repeats_.push_back(p);
+    }
+  }
+
+  // Takes out every repeat without which the schedule still fits.
+  void drop_all_useless() {
+    list_repeats();
+    std::vector<Occ> order = repeats_;
+    for (std::size_t k = order.size(); k > 1; --k)
+      std::swap(order[k - 1], order[below(k)]);
+    for (const Occ occ : order) {
+      if (!list_.exists(occ) || list_.is_first(occ)) continue;
+      try_without(occ);
+    }
+  }
+  void try_without(Occ occ) {
+    const std::size_t mark = list_.mark();
+    const std::int64_t before = list_.overflow();
+    erase_with_sources(occ);
+    if (list_.overflow() > before) list_.undo_to(mark);
+  }
+
+  // --- the search ---
+
+  void descend() {
+    std::int64_t current = list_.cost();
+    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
+      if (best_cost_ <= options_.lower_bound) return;
+      list_repeats();
+      if (repeats_.empty()) return;
+      noise_ = 0.2 + 1.3 * uniform();
+      const std::size_t begin = list_.mark();
+      ruin();
+      // Threshold accepting with reheating: cycles that grow, each from warm to cold.
+      if (k >= cycle_end) {
+        cycle_begin = k;
+        cycle_end = k + cycle;
+        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
+      }
+      const double done =
+          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
+      const double warmth = kWarm * std::pow(kCold / kWarm, done) *
+                            static_cast<double>(best_cost_ - problem_.base_cost);
+      const auto limit = current + static_cast<std::int64_t>(-std::log(1 - uniform()) * warmth);
+      bool better = make_room(limit);
+      if (better) tidy();
+      better = better && list_.cost() <= limit;
+      if (!better) {
+        list_.undo_to(begin);
+        continue;
+      }
+      list_.commit();
+      current = list_.cost();
+      if (current < best_cost_) {
+        drop_all_useless();
+        list_.commit();
+        current = list_.cost();
+        keep_best();
+      }
+    }
+  }
+
+  // A few repeats that lie near each other go.
+  void ruin() {
+    const std::size_t wanted = 1 + below(below(4) == 0 ? 12 : 4);
+    const std::size_t reach =
+        below(2) == 0 ? repeats_.size() : std::max<std::size_t>(wanted * 3, 8);
+    const std::size_t centre = below(repeats_.size());
+    const std::size_t low = centre > reach / 2 ? centre - reach / 2 : 0;
+    const std::size_t high = std::min(repeats_.size(), low + reach);
+    for (std::size_t k = 0; k < wanted; ++k) {
+      const Occ occ = repeats_[low + below(high - low)];
+      if (list_.exists(occ) && !list_.is_first(occ)) erase_with_sources(occ);
+    }
+  }
+
+  // Some of the repeats may have become useless.
+  void tidy() {
+    list_repeats();
+    const std::size_t tries = std::min<std::size_t>(repeats_.size(), 12);
+    for (std::size_t k = 0; k < tries; ++k) {
+      const Occ occ = repeats_[below(repeats_.size())];
+      if (list_.exists(occ) && !list_.is_first(occ)) try_without(occ);
+    }
+  }
+
+  // From a schedule that does not fit and that no single drop improves: annealing on the overflow,
+  // with a little weight on the cost so that useless repeats go.
+  bool find_room() {
+    const double weight = 0.05 * static_cast<double>(list_.overflow()) /
+                          static_cast<double>(std::max<std::int64_t>(problem_.base_cost, 1));
+    const auto energy = [&] {
+      return static_cast<double>(list_.overflow()) + weight * static_cast<double>(list_.cost());
+    };
+    double current = energy();
+    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
+      if (k >= cycle_end) {
+        cycle_begin = k;
+        cycle_end = k + cycle;
+        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
+      }
+      const double done =
+          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
+      const double warmth = 0.1 * std::pow(0.01, done) * static_cast<double>(list_.overflow());
+      list_repeats();
+      noise_ = 0.5 + 4 * uniform();
+      const std::size_t begin = list_.mark();
+      if (!repeats_.empty() && below(3) == 0) ruin();
+      if (list_.overflow() > 0) {
+        if (below(2) == 0) {
+          disturb();
+        } else {
+          relieve(highest());
+        }
+      }
+      if (list_.overflow() == 0) {
+        list_.commit();
+        return true;
+      }
+      const double next = energy();
+      if (next <= current - std::log(1 - uniform()) * warmth) {
+        list_.commit();
+        current = next;
+      } else {
+        list_.undo_to(begin);
+      }
+    }
+    return false;
+  }
+
+  // Computes some value again that lies unread where memory is above the budget.
+  void disturb() {
+    over_.clear();
+    for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
+      if (list_.memory(p) > options_.budget) over_.push_back(p);
+    }
+    list_candidates(over_[below(over_.size())]);
+    if (candidates_.empty()) return;
+    const Candidate c = candidates_[below(std::min<std::size_t>(candidates_.size(), 24))];
+    const std::size_t mark = list_.mark();
+    inserted_ = 0;
+    if (!compute_again(c.node, c.reader, 0)) list_.undo_to(mark);
+  }
+
+  const RematProblem& problem_;
+  const NeighbourhoodOptions& options_;
+  std::mt19937_64 rng_;
+  ScheduleEditor list_;
+  double noise_ = 0;
+  std::uint64_t clock_ = 0;
+  bool late_ = false;
+  int inserted_ = 0;
+  std::optional<Schedule> best_;
+  std::int64_t best_cost_ = 0;
+  std::vector<Candidate> candidates_;
+  std::vector<Occ> repeats_, erase_stack_, sources_, over_;
+  std::vector<NodeIndex> price_stack_;
+  std::vector<std::uint64_t> stamps_;
+  std::uint64_t stamp_ = 0;
+};
+
+}  // namespace
+
+std::optional<Solution> neighbourhood_search(const RematProblem& problem, const Schedule& start,
+                                             const NeighbourhoodOptions& options) {
+  return Search(problem, start, options).run();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,165 @@
+#include "policies/solver/optimal.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/solver/exact_search.hpp"
+#include "policies/solver/lower_bound.hpp"
+#include "policies/solver/neighbourhood_search.hpp"
+#include "policies/solver/reachability.hpp"
+
+namespace tidemark {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Planner {
+ public:
+  Planner(const RematProblem& problem, const PlanRequest& request)
+      : problem_(problem), request_(request), start_(Clock::now()) {}
+
+  PlanResult run() {
+    if (auto fault = footprint_fault(problem_, request_.budget)) {
+      return {.status = PlanStatus::kInfeasible, .reason = *std::move(fault)};
+    }
+    Schedule once(problem_.size());
+    std::iota(once.begin(), once.end(), NodeIndex{0});
+    consider(replayed(problem_, once));
+    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class);
+    if (!done()) search(once);
+    return result();
+  }
+
+ private:
+  void search(const Schedule& once) {
+    const bool small = problem_.size() <= kExactNodes;
+    // Small graphs are solved in the time that a first neighbourhood search takes.
+    const std::int64_t first = small ? 2'000 : std::int64_t{1} << 60;
+    improve(once, first, small ? 0.3 : 0.97, false);
+    if (!best_) {
+      if (!construct()) return;
+      improve(once, first, small ? 0.3 : 0.97, true);
+    }
+    if (!small || done()) return;
+    solve();
+    if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97, true);
+  }
+
+  // False when nothing is left to do: it is proven that no schedule fits.
+  bool construct() {
+    Construction found = construct_schedule(problem_, request_.budget, 200'000);
+    if (found.reach == Reach::kImpossible) {
+      impossible_ = found.node;
+      return false;
+    }
+    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
+      consider(replayed(problem_, std::move(found.schedule)));
+    }
+    return true;
+  }
+
+  void improve(const Schedule& once, std::int64_t iterations, double share, bool anneal) {
+    NeighbourhoodOptions options{.budget = request_.budget,
+                                 .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
+                                 .lower_bound = bound_,
+                                 .anneal = anneal,
+                                 .iterations = iterations,
+                                 .seed = request_.seed,
+                                 .deadline = at(share)};
+    const Schedule& from = best_ ? best_->schedule : once;
+    if (auto found = neighbourhood_search(problem_, from, options)) consider(*std::move(found));
+  }
+
+  void solve() {
+    ExactOptions options{
+        .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.9)};
+    if (best_) options.better_than = best_->replay.cost;
+    const ExactResult exact = exact_search(problem_, options);
+    complete_ = exact.complete;
+    if (exact.schedule) consider(replayed(problem_, *exact.schedule));
+    bound_ = std::max(bound_,
+                      best_ ? std::min(exact.lower_bound, best_->replay.cost) : exact.lower_bound);
+  }
+
+  [[nodiscard]] Clock::time_point at(double share) const {
+    return start_ + std::chrono::duration_cast<Clock::duration>(request_.time_limit * share);
+  }
+
+  // Every schedule passes here; only one that replays within the budget and the class is kept.
+  void consider(Solution solution) {
+    if (solution.replay.peak > request_.budget) return;
+    if (best_ && best_->replay.cost <= solution.replay.cost) return;
+    if (const auto fault = class_fault(problem_, solution.schedule, request_.schedule_class)) {
+      throw InternalError(fmt::format("a schedule is not of class {}: {}",
+                                      name_of(request_.schedule_class), *fault));
+    }
+    best_ = std::move(solution);
+  }
+  [[nodiscard]] bool done() const { return best_ && best_->replay.cost <= bound_; }
+
+  [[nodiscard]] PlanResult result() {
+    if (best_) {
+      return {.status = done() ? PlanStatus::kOptimal : PlanStatus::kFeasible,
+              .solution = std::move(best_),
+              .lower_bound = bound_};
+    }
+    if (impossible_) {
+      return {.status = PlanStatus::kInfeasible,
+              .reason = fmt::format("node {} cannot be computed within {} bytes, whatever is "
+                                    "dropped and computed again for it",
+                                    *impossible_, request_.budget)};
+    }
+    if (complete_) {
+      return {.status = PlanStatus::kInfeasible,
+              .reason = fmt::format("an exhaustive search found no schedule of class {} that fits",
+                                    name_of(request_.schedule_class))};
+    }
+    return {.status = PlanStatus::kUnknown,
+            .lower_bound = bound_,
+            .reason =
+                "no schedule that fits was found in the time given, nor a proof that there "
+                "is none"};
+  }
+
+  const RematProblem& problem_;
+  const PlanRequest& request_;
+  Clock::time_point start_;
+  std::optional<Solution> best_;
+  std::int64_t bound_ = 0;
+  bool complete_ = false;  // the exact search ended
+  std::optional<NodeIndex> impossible_;
+};
+
+}  // namespace
+
+std::string_view name_of(PlanStatus status) {
+  switch (status) {
+    case PlanStatus::kOptimal:
+      return "optimal";
+    case PlanStatus::kFeasible:
+      return "feasible";
+    case PlanStatus::kInfeasible:
+      return "infeasible";
+    case PlanStatus::kUnknown:
+      return "unknown";
+  }
+  throw InternalError("a plan status without a name");
+}
+
+PlanResult plan_optimal(const RematProblem& problem, const PlanRequest& request) {
+  return Planner(problem, request).run();
+}
+
+std::optional<std::string> footprint_fault(const RematProblem& problem, std::int64_t budget) {
+  const NodeIndex node = problem.largest_footprint();
+  if (problem.footprint(node) <= budget) return std::nullopt;
+  return fmt::format(
+      "computing node {} alone takes {} bytes (fixed bytes, inputs, output and workspace), and the "
+      "budget is {}",
+      node, problem.footprint(node), budget);
+}
+
+}  // namespace tidemark

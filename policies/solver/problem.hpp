@@ -1,0 +1,77 @@
+// Rematerialization on a cost graph: in which order to compute the nodes, with which repeats, so
+// that the bytes resident at once stay within a budget at the least total cost.
+//
+// Memory is counted as in the schema "remat-acceptance-v1":
+//   during compute(i): fixed + resident values (inputs included) + bytes[i] + workspace[i]
+//   after it the workspace is gone and the output resident; a value goes right after its last
+//   reader, at no cost; nothing has to be resident at the end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/import/cost_graph.hpp"
+
+namespace tidemark {
+
+using NodeIndex = std::uint32_t;  // position in the cost graph's list, a topological order
+
+struct RematProblem {
+  std::vector<std::int64_t> cost;       // by node, abstract units of time
+  std::vector<std::int64_t> bytes;      // of its output
+  std::vector<std::int64_t> workspace;  // bytes during compute only
+  std::vector<std::vector<NodeIndex>> deps;
+  std::vector<std::vector<NodeIndex>> readers;  // the nodes that name it as a dependency, ascending
+  std::vector<bool> backward;                   // by node
+  std::int64_t fixed = 0;                       // bytes resident all the time
+  std::int64_t base_cost = 0;                   // of computing every node once
+
+  [[nodiscard]] NodeIndex size() const { return static_cast<NodeIndex>(cost.size()); }
+  // Fixed bytes, inputs, output and workspace of one node: no schedule does with less.
+  [[nodiscard]] std::int64_t footprint(NodeIndex node) const;
+  [[nodiscard]] NodeIndex largest_footprint() const;  // the first such node; size() > 0
+};
+
+[[nodiscard]] RematProblem remat_problem(const CostGraph& graph);
+
+// Sets of schedules, each containing the one before.
+enum class ScheduleClass : std::uint8_t {
+  kCheckmate,     // between two first evaluations nodes run in ascending order, each at most once,
+                  // and nothing runs after the first evaluation of the last node
+  kFixed,         // first evaluations in the order of the list, any recomputation between them
+  kUnrestricted,  // first evaluations in any topological order
+};
+inline constexpr ScheduleClass kScheduleClasses[] = {
+    ScheduleClass::kCheckmate, ScheduleClass::kFixed, ScheduleClass::kUnrestricted};
+[[nodiscard]] std::string_view name_of(ScheduleClass schedule_class);  // "checkmate", ...
+
+using Schedule = std::vector<NodeIndex>;  // nodes as computed, repeats included
+
+struct Replay {
+  std::int64_t peak = 0;
+  std::int64_t cost = 0;
+};
+
+// What `schedule` takes. Throws InternalError if it computes a node before one of its inputs or
+// never computes some node.
+[[nodiscard]] Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule);
+// Why the schedule is not one of the class, or nothing.
+[[nodiscard]] std::optional<std::string> class_fault(const RematProblem& problem,
+                                                     std::span<const NodeIndex> schedule,
+                                                     ScheduleClass schedule_class);
+
+// A replayed schedule.
+struct Solution {
+  Schedule schedule;
+  Replay replay;
+};
+[[nodiscard]] Solution replayed(const RematProblem& problem, Schedule schedule);
+
+// The greatest common divisor of all costs: every schedule costs a multiple of it.
+[[nodiscard]] std::int64_t cost_unit(const RematProblem& problem);
+
+}  // namespace tidemark

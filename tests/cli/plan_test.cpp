@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command_runner.hpp"
+
+using namespace tidemark::testing;
+
+namespace {
+
+// a -> b -> c and back; keeping all takes 14 bytes during B_b.
+constexpr const char* kGraph = R"({"name": "three", "fixed_bytes": 1, "nodes": [
+  {"id": 0, "name": "a", "kind": "forward", "cost": 1, "bytes": 5, "workspace": 0, "deps": []},
+  {"id": 1, "name": "b", "kind": "forward", "cost": 2, "bytes": 3, "workspace": 0, "deps": [0]},
+  {"id": 2, "name": "c", "kind": "forward", "cost": 1, "bytes": 1, "workspace": 0, "deps": [1]},
+  {"id": 3, "name": "Bc", "kind": "backward", "cost": 1, "bytes": 3, "workspace": 0, "deps": [1, 2]},
+  {"id": 4, "name": "Bb", "kind": "backward", "cost": 2, "bytes": 5, "workspace": 0, "deps": [0, 3]}]})";
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("plan prints a document with the interface's fields and exits with 0") {
+    const Workspace workspace;
+    workspace.write("g.json", kGraph);
+    const Outcome outcome = workspace.run("plan g.json --policy optimal --budget 14 --json");
+    CHECK(outcome.code == 0);
+    const auto document = nlohmann::json::parse(outcome.out);
+    CHECK(document.at("status") == "optimal");
+    CHECK(document.at("policy") == "optimal");
+    CHECK(document.at("class") == "fixed");
+    CHECK(document.at("cost") == 7);
+    CHECK(document.at("lower_bound") == 7);
+    CHECK(document.at("base_cost") == 7);
+    CHECK(document.at("peak") == 14);
+    CHECK(document.at("budget") == 14);
+    CHECK(document.at("order") == nlohmann::json::parse("[0, 1, 2, 3, 4]"));
+    CHECK(document.at("solve_seconds").is_number());
+  }
+
+  TEST_CASE("what does not fit exits with 1 and gives the least budget that could") {
+    const Workspace workspace;
+    workspace.write("g.json", kGraph);
+    const Outcome outcome = workspace.run("plan g.json --budget 13 --json");
+    CHECK(outcome.code == 1);
+    const auto document = nlohmann::json::parse(outcome.out);
+    CHECK(document.at("status") == "infeasible");
+    CHECK(document.at("order").is_null());
+    CHECK(contains(document.at("reason"), "14 bytes"));
+  }
+
+  TEST_CASE("bad input exits with 2 and says where and what") {
+    const Workspace workspace;
+    workspace.write("g.json", kGraph);
+    const auto fails = [&](const std::string& arguments, const std::string& part) {
+      const Outcome outcome = workspace.run("plan " + arguments);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 2);
+      CHECK(outcome.out.empty());
+      CHECK(contains(outcome.err, part));
+    };
+    fails("g.json --budget 80G", "--budget");
+    fails("g.json --budget -5", "--budget");
+    fails("g.json --budget 20 --class fixd", "did you mean 'fixed'?");
+    fails("g.json --budget 20 --policy optimum", "did you mean 'optimal'?");
+    fails("g.json --budget 20 --policy 'checkpoint_every: {period: 0}'", "period");
+    fails("g.json --budget 20 --policy 'checkpoint_every: {perid: 2}'", "did you mean 'period'?");
+    fails("g.json --budget 20 --time-limit 10", "--time-limit");
+    fails("none.json --budget 20", "none.json");
+    fails("g.json", "--budget");
+    std::string cycle = kGraph;
+    cycle.replace(cycle.find("\"deps\": []"), 10, "\"deps\": [1]");
+    workspace.write("cycle.json", cycle);
+    fails("cycle.json --budget 20", "cycle.json:2:");
+    std::string negative = kGraph;
+    negative.replace(negative.find("\"cost\": 2"), 9, "\"cost\": -2");
+    workspace.write("negative.json", negative);
+    fails("negative.json --budget 20", "negative.json:3:");
+  }
+}

@@ -1,0 +1,277 @@
+// The exact search against a plain shortest path over single computations and single frees, and
+// what must hold of every plan.
+#include "policies/solver/optimal.hpp"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include <doctest/doctest.h>
+
+#include "policies/solver/exact_search.hpp"
+#include "policies/solver/lower_bound.hpp"
+#include "policies/solver/neighbourhood_search.hpp"
+#include "policies/solver/reachability.hpp"
+#include "tests/policies/solver/remat_cases.hpp"
+
+using namespace tidemark;
+using namespace tidemark::testing;
+
+namespace {
+
+// The rules word by word: a step computes one node or frees one value. State: computed, resident,
+// and in class checkmate the last node of the stage plus one.
+std::optional<std::int64_t> least_cost(const RematProblem& problem, std::int64_t budget,
+                                       ScheduleClass schedule_class) {
+  using State = std::tuple<unsigned, unsigned, unsigned>;
+  std::map<State, std::int64_t> known;
+  std::priority_queue<std::pair<std::int64_t, State>> queue;
+  const auto reach = [&](const State& state, std::int64_t cost) {
+    const auto [it, fresh] = known.emplace(state, cost);
+    if (!fresh && it->second <= cost) return;
+    it->second = cost;
+    queue.push({-cost, state});
+  };
+  reach({0, 0, 0}, 0);
+  const unsigned all = (1U << problem.size()) - 1;
+  while (!queue.empty()) {
+    const auto [negative, state] = queue.top();
+    queue.pop();
+    const std::int64_t cost = -negative;
+    if (known.at(state) < cost) continue;
+    const auto [computed, resident, last] = state;
+    if (computed == all) return cost;
+    std::int64_t used = problem.fixed;
+    for (NodeIndex i = 0; i < problem.size(); ++i)
+      used += (resident >> i & 1U) != 0 ? problem.bytes[i] : 0;
+    for (NodeIndex i = 0; i < problem.size(); ++i) {
+      if ((resident >> i & 1U) != 0) {
+        reach({computed, resident & ~(1U << i), last}, cost);
+        continue;
+      }
+      const bool ready = std::all_of(problem.deps[i].begin(), problem.deps[i].end(),
+                                     [&](NodeIndex dep) { return (resident >> dep & 1U) != 0; });
+      const bool first = (computed >> i & 1U) == 0;
+      if (!ready || used + problem.bytes[i] + problem.workspace[i] > budget) continue;
+      if (first && schedule_class != ScheduleClass::kUnrestricted && computed != (1U << i) - 1) {
+        continue;
+      }
+      const bool staged = schedule_class == ScheduleClass::kCheckmate;
+      if (staged && !first && i < last) continue;
+      reach({computed | 1U << i, resident | 1U << i, staged && !first ? i + 1 : 0},
+            cost + problem.cost[i]);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("the exact search finds the least cost of random graphs in every class") {
+    std::mt19937_64 rng(7);
+    int infeasible = 0;
+    int dearer = 0;
+    for (int round = 0; round < 300; ++round) {
+      const RematProblem problem =
+          random_problem(rng, 5 + static_cast<NodeIndex>(round % 5), round % 3 == 0);
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      for (std::int64_t budget = low; budget <= peak_without_repeats(problem); ++budget) {
+        for (const ScheduleClass schedule_class : kScheduleClasses) {
+          CAPTURE(round);
+          CAPTURE(budget);
+          CAPTURE(name_of(schedule_class));
+          const auto expected = least_cost(problem, budget, schedule_class);
+          const ExactResult exact =
+              exact_search(problem, {.budget = budget, .schedule_class = schedule_class});
+          REQUIRE(exact.complete);
+          REQUIRE(exact.schedule.has_value() == expected.has_value());
+          infeasible += expected ? 0 : 1;
+          if (!expected) continue;
+          const Replay replayed_cost = replay(problem, *exact.schedule);
+          CHECK(replayed_cost.cost == *expected);
+          CHECK(exact.lower_bound == *expected);
+          CHECK(replayed_cost.peak <= budget);
+          CHECK_FALSE(class_fault(problem, *exact.schedule, schedule_class));
+          CHECK(cut_bound(problem, budget, schedule_class) <= *expected);
+          dearer += *expected > problem.base_cost ? 1 : 0;
+        }
+      }
+    }
+    CHECK(infeasible > 20);  // the graphs are worth searching
+    CHECK(dearer > 100);
+  }
+
+  TEST_CASE("a search below the optimum ends without a schedule and proves it") {
+    std::mt19937_64 rng(11);
+    for (int round = 0; round < 40; ++round) {
+      const RematProblem problem = random_problem(rng, 8, false);
+      const std::int64_t budget = peak_without_repeats(problem) - 1;
+      if (budget < problem.footprint(problem.largest_footprint())) continue;
+      const ExactResult best = exact_search(problem, {.budget = budget});
+      if (!best.schedule) continue;
+      const ExactResult below =
+          exact_search(problem, {.budget = budget, .better_than = best.lower_bound});
+      CHECK(below.complete);
+      CHECK_FALSE(below.schedule);
+      CHECK(below.lower_bound == best.lower_bound);
+    }
+  }
+
+  TEST_CASE("some schedule fits exactly when every node can be computed from nothing") {
+    std::mt19937_64 rng(5);
+    int impossible = 0;
+    for (int round = 0; round < 150; ++round) {
+      const RematProblem problem = random_problem(rng, 8, round % 2 == 0);
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      for (std::int64_t budget = low; budget < low + 4; ++budget) {
+        const Construction found = construct_schedule(problem, budget, 100'000);
+        const ExactResult exact = exact_search(problem, {.budget = budget});
+        REQUIRE(found.reach != Reach::kStopped);
+        CHECK((found.reach == Reach::kReached) == exact.schedule.has_value());
+        if (found.reach == Reach::kReached) {
+          CHECK(replay(problem, found.schedule).peak <= budget);
+          CHECK_FALSE(class_fault(problem, found.schedule, ScheduleClass::kFixed));
+        } else {
+          ++impossible;
+        }
+      }
+    }
+    CHECK(impossible > 5);
+  }
+
+  TEST_CASE("neighbourhood search keeps to budget and class and is never below the optimum") {
+    std::mt19937_64 rng(3);
+    int equal = 0;
+    int found_any = 0;
+    for (int round = 0; round < 60; ++round) {
+      const RematProblem problem = random_problem(rng, 14, false);
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      const std::int64_t budget = (low + peak_without_repeats(problem)) / 2;
+      Schedule once(problem.size());
+      std::iota(once.begin(), once.end(), NodeIndex{0});
+      for (const bool checkmate : {false, true}) {
+        const ScheduleClass schedule_class =
+            checkmate ? ScheduleClass::kCheckmate : ScheduleClass::kFixed;
+        const auto found = neighbourhood_search(
+            problem, once, {.budget = budget, .checkmate = checkmate, .iterations = 300});
+        const ExactResult exact =
+            exact_search(problem, {.budget = budget, .schedule_class = schedule_class});
+        if (!found) continue;
+        ++found_any;
+        CHECK(found->replay.peak <= budget);
+        CHECK_FALSE(class_fault(problem, found->schedule, schedule_class));
+        REQUIRE(exact.schedule);
+        CHECK(found->replay.cost >= exact.lower_bound);
+        equal += found->replay.cost == exact.lower_bound ? 1 : 0;
+      }
+    }
+    CHECK(found_any > 60);
+    CHECK(equal * 10 >= found_any * 9);  // small graphs: nearly always the optimum
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("recorded optima of three classes are found and proven") {
+    for (const std::string& name : recorded_names()) {
+      const RecordedCase recorded = recorded_case(name);
+      for (const auto& one : recorded.json.at("cases")) {
+        for (const ScheduleClass schedule_class : kScheduleClasses) {
+          const char* keys[] = {"exact_checkmate_class", "exact_fixed_frontier",
+                                "exact_unrestricted"};
+          const auto& expected = one.at(keys[static_cast<std::size_t>(schedule_class)]);
+          CAPTURE(name);
+          CAPTURE(name_of(schedule_class));
+          const PlanResult plan = plan_optimal(
+              recorded.problem,
+              {.budget = one.at("budget").get<std::int64_t>(), .schedule_class = schedule_class});
+          if (expected.at("status") == "INF") {
+            CHECK(plan.status == PlanStatus::kInfeasible);
+            CHECK_FALSE(plan.solution);
+            CHECK_FALSE(plan.reason.empty());
+          } else {
+            REQUIRE(plan.solution);
+            CHECK(plan.status == PlanStatus::kOptimal);
+            CHECK(plan.solution->replay.cost == expected.at("cost").get<std::int64_t>());
+            CHECK(plan.lower_bound == plan.solution->replay.cost);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a replay counts inputs, output, workspace and fixed bytes") {
+    // a (4 B) -> b (2 B, workspace 3) -> c (1 B) reads a and b; 10 fixed bytes.
+    CostGraph graph;
+    graph.fixed_bytes = Bytes(10);
+    const CostNodeId a = graph.nodes.push_back({.name = "a", .cost = 1, .bytes = Bytes(4)});
+    const CostNodeId b = graph.nodes.push_back(
+        {.name = "b", .cost = 2, .bytes = Bytes(2), .workspace = Bytes(3), .deps = {a}});
+    graph.nodes.push_back({.name = "c", .cost = 5, .bytes = Bytes(1), .deps = {a, b}});
+    const RematProblem problem = remat_problem(graph);
+    const Replay once = replay(problem, Schedule{0, 1, 2});
+    CHECK(once.peak == 10 + 4 + 2 + 3);  // during b; c takes 4 + 2 + 1
+    CHECK(once.cost == 8);
+    // The second a makes the first go after b.
+    CHECK(replay(problem, Schedule{0, 1, 0, 2}).cost == 9);
+    CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{1, 0, 2})), InternalError);
+    CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{0, 1})), InternalError);
+    CHECK(class_fault(problem, Schedule{0, 1, 0, 0, 2}, ScheduleClass::kCheckmate));
+    CHECK_FALSE(class_fault(problem, Schedule{0, 1, 0, 0, 2}, ScheduleClass::kFixed));
+    CHECK(class_fault(problem, Schedule{0, 1, 2, 0}, ScheduleClass::kCheckmate));
+  }
+
+  TEST_CASE("the cheapest cover equals the best of all subsets") {
+    std::mt19937_64 rng(2);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<KnapsackItem> items;
+      for (int i = 0; i < 9; ++i)
+        items.push_back({.cost = static_cast<std::int64_t>(rng() % 30),
+                         .bytes = static_cast<std::int64_t>(rng() % 20)});
+      const auto excess = static_cast<std::int64_t>(rng() % 90);
+      std::int64_t best = std::int64_t{1} << 60;
+      for (unsigned set = 0; set < 512; ++set) {
+        std::int64_t cost = 0;
+        std::int64_t bytes = 0;
+        for (unsigned i = 0; i < 9; ++i) {
+          if ((set >> i & 1U) == 0) continue;
+          cost += items[i].cost;
+          bytes += items[i].bytes;
+        }
+        if (bytes >= excess) best = std::min(best, cost);
+      }
+      CHECK(cheapest_cover(items, excess) == best);
+    }
+  }
+
+  TEST_CASE("a budget below the largest footprint is infeasible and says which node") {
+    const RecordedCase recorded = recorded_case("chain_n4");
+    const NodeIndex node = recorded.problem.largest_footprint();
+    const PlanResult plan =
+        plan_optimal(recorded.problem, {.budget = recorded.problem.footprint(node) - 1});
+    CHECK(plan.status == PlanStatus::kInfeasible);
+    CHECK(plan.reason.find(std::to_string(recorded.problem.footprint(node))) != std::string::npos);
+  }
+
+  TEST_CASE("plans are the same each time and do not get dearer with the budget") {
+    std::mt19937_64 rng(21);
+    for (int round = 0; round < 6; ++round) {
+      const RematProblem problem = random_problem(rng, 20, false);
+      std::int64_t before = std::int64_t{1} << 60;
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      for (std::int64_t budget = low; budget <= peak_without_repeats(problem); ++budget) {
+        const PlanResult plan = plan_optimal(problem, {.budget = budget});
+        if (!plan.solution) continue;
+        CHECK(plan.solution->replay.cost <= before);
+        before = plan.solution->replay.cost;
+        const PlanResult again = plan_optimal(problem, {.budget = budget});
+        REQUIRE(again.solution);
+        CHECK(again.solution->schedule == plan.solution->schedule);
+      }
+      CHECK(before == problem.base_cost);
+    }
+  }
+}

@@ -1,0 +1,245 @@
+// Published policies against their closed forms and against recorded figures.
+#include "policies/solver/plan_policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/solver/chain.hpp"
+#include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/keep_set.hpp"
+#include "policies/solver/min_cut.hpp"
+#include "tests/policies/solver/remat_cases.hpp"
+
+using namespace tidemark;
+using namespace tidemark::testing;
+
+namespace {
+
+// n equal forward nodes (the last is the loss) and their backward nodes, all of cost and bytes 1.
+RematProblem unit_chain(NodeIndex n) {
+  CostGraph graph;
+  graph.name = "unit chain";
+  const auto add = [&](Phase kind, std::vector<CostNodeId> deps) {
+    graph.nodes.push_back(
+        {.name = "n", .kind = kind, .cost = 1, .bytes = Bytes(1), .deps = std::move(deps)});
+  };
+  for (NodeIndex v = 0; v < n; ++v)
+    add(Phase::kForward, v == 0 ? std::vector<CostNodeId>{} : std::vector{CostNodeId(v - 1)});
+  for (NodeIndex v = n; v-- > 0;) {
+    std::vector<CostNodeId> deps;
+    if (v > 0) deps.push_back(CostNodeId(v - 1));
+    if (v + 1 < n) deps.push_back(CostNodeId(2 * n - 2 - v));
+    add(Phase::kBackward, deps);
+  }
+  return remat_problem(graph);
+}
+
+std::int64_t binomial(std::int64_t n, std::int64_t k) {
+  std::int64_t result = 1;
+  for (std::int64_t i = 1; i <= k; ++i)
+    result = result * (n - k + i) / i;
+  return result;
+}
+
+PlanResult plan_with(std::string_view policy, const RematProblem& problem, std::int64_t budget) {
+  const PlanPolicy* entry = find_plan_policy(policy);
+  REQUIRE(entry != nullptr);
+  return entry->decode(Decoder())(problem, {.budget = budget});
+}
+
+}  // namespace
+
+TEST_SUITE("paper") {
+  TEST_CASE("revolve repeats as many forwards as Griewank and Walther's closed form says") {
+    for (const NodeIndex n : {2U, 5U, 10U, 20U, 35U}) {
+      const RematProblem problem = unit_chain(n);
+      for (int kept = 1; kept < static_cast<int>(n); ++kept) {
+        const std::int64_t c = kept + 1;
+        std::int64_t r = 0;
+        while (binomial(c + r, c) < n)
+          ++r;
+        // Every step's own forward run is one of the l; it stands beside its backward.
+        const std::int64_t repeats = r * n - (r == 0 ? 0 : binomial(c + r, c + 1));
+        const std::vector<Schedule> schedules = revolve_schedules(problem, kept);
+        REQUIRE(schedules.size() == 1);
+        CHECK(replay(problem, schedules.front()).cost - problem.base_cost == repeats);
+      }
+    }
+  }
+
+  TEST_CASE("Chen's sqrt policy repeats each forward at most once in about 2 sqrt(n) of memory") {
+    const NodeIndex n = 101;  // 100 layers and the loss
+    const RematProblem problem = unit_chain(n);
+    std::vector<bool> keep(problem.size());
+    const std::vector<NodeIndex> kept = chen_sqrt_checkpoints(forward_nodes(problem));
+    CHECK(kept.size() == 10);
+    for (const NodeIndex node : kept)
+      keep[node] = true;
+    const Replay result = replay(problem, keep_schedule(problem, keep));
+    CHECK(result.cost <= problem.base_cost + n);
+    // 10 checkpoints, a segment of 9 between two, a gradient, the node's own gradient, and the
+    // input of the segment.
+    CHECK(result.peak <= 10 + 9 + 3);
+    CHECK(peak_without_repeats(problem) >= 100);
+  }
+
+  TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
+    const RematProblem problem = unit_chain(12);
+    // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight run again.
+    const Replay result = replay(problem, segment_schedule(problem, 3));
+    CHECK(result.cost - problem.base_cost == 8);
+    CHECK(replay(problem, segment_schedule(problem, 1)).cost == problem.base_cost);
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("rotor equals the recorded values of the undiscretised recurrence on chains") {
+    int compared = 0;
+    for (const std::string& name : recorded_names()) {
+      const RecordedCase recorded = recorded_case(name);
+      for (const auto& one : recorded.json.at("cases")) {
+        if (!one.contains("rotor")) continue;
+        CAPTURE(name);
+        const auto budget = one.at("budget").get<std::int64_t>();
+        const auto plan = rotor_schedule(recorded.problem, budget);
+        REQUIRE(plan.has_value() == !one.at("rotor").is_null());
+        ++compared;
+        if (!plan) continue;
+        CHECK(plan->cost == one.at("rotor").get<std::int64_t>());
+        const Replay result = replay(recorded.problem, plan->schedule);
+        CHECK(result.cost == plan->cost);
+        CHECK(result.peak <= budget);
+      }
+    }
+    CHECK(compared == 24);
+  }
+
+  TEST_CASE("Chen's policies and keeping all replay to the recorded peaks and costs") {
+    const auto figures = [](const RematProblem& problem, const std::vector<NodeIndex>& kept) {
+      std::vector<bool> keep(problem.size());
+      for (const NodeIndex node : kept)
+        keep[node] = true;
+      const Replay result = replay(problem, keep_schedule(problem, keep));
+      return std::vector<std::int64_t>{result.peak, result.cost};
+    };
+    for (const std::string& name : recorded_names()) {
+      const RecordedCase recorded = recorded_case(name);
+      const RematProblem& problem = recorded.problem;
+      const auto& baselines = recorded.json.at("baselines");
+      CAPTURE(name);
+      CHECK(figures(problem, forward_nodes(problem)) ==
+            baselines.at("checkpoint_all").get<std::vector<std::int64_t>>());
+      for (const bool articulation : {false, true}) {
+        const std::string suffix = articulation ? "ap" : "linearized";
+        const std::vector<NodeIndex> candidates =
+            articulation ? articulation_nodes(problem) : forward_nodes(problem);
+        CHECK(figures(problem, chen_sqrt_checkpoints(candidates)) ==
+              baselines.at("chen_sqrtn_" + suffix).get<std::vector<std::int64_t>>());
+        for (const auto& one : baselines.at("chen_greedy_" + suffix)) {
+          const auto kept = chen_greedy_checkpoints(problem, candidates, one.at("b"));
+          CHECK(kept == one.at("checkpoints").get<std::vector<NodeIndex>>());
+          CHECK(figures(problem, kept) ==
+                std::vector<std::int64_t>{one.at("peak"), one.at("cost")});
+        }
+      }
+    }
+  }
+
+  TEST_CASE("Checkmate's relaxation is no looser than recorded and never above the optimum") {
+    int reached = 0;
+    for (const std::string name : {"chain_n4", "chain_n6", "chain_hom_n8", "unet_d2_n10"}) {
+      const RecordedCase recorded = recorded_case(name);
+      const auto& one = recorded.json.at("cases").at(1);
+      CAPTURE(name);
+      const CheckmateRelaxation relaxed =
+          relax_checkmate(recorded.problem, one.at("budget"), {.iterations = 20'000});
+      const double expected = one.at("lp_bound").get<double>();
+      CHECK(relaxed.lower_bound <= one.at("exact_checkmate_class").at("cost").get<double>());
+      reached += relaxed.lower_bound >= expected * (1 - 1e-3) ? 1 : 0;
+    }
+    CHECK(reached == 4);
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("every policy's plan replays within the budget and no cheaper than the optimum") {
+    std::mt19937_64 rng(17);
+    int feasible = 0;
+    for (int round = 0; round < 12; ++round) {
+      const RematProblem problem = random_problem(rng, 14, false);
+      const std::int64_t budget =
+          (problem.footprint(problem.largest_footprint()) + 2 * peak_without_repeats(problem)) / 3;
+      const PlanResult best = plan_optimal(problem, {.budget = budget});
+      for (const PlanPolicy& policy : plan_policies()) {
+        if (policy.name == "revolve" || policy.name == "rotor") continue;  // of chains
+        CAPTURE(policy.name);
+        const PlanResult plan = policy.decode(Decoder())(
+            problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
+        if (plan.status != PlanStatus::kFeasible && plan.status != PlanStatus::kOptimal) continue;
+        ++feasible;
+        REQUIRE(plan.solution);
+        REQUIRE(best.solution);
+        CHECK(plan.solution->replay.peak <= budget);
+        CHECK(plan.solution->replay.cost >= best.solution->replay.cost);
+        CHECK(*plan.lower_bound <= best.solution->replay.cost);
+      }
+    }
+    CHECK(feasible > 25);
+  }
+
+  TEST_CASE("a minimum cut weighs least of all choices of saved and recomputed values") {
+    std::mt19937_64 rng(19);
+    for (int round = 0; round < 60; ++round) {
+      const RematProblem problem = random_problem(rng, 12, false);
+      const auto forward = static_cast<NodeIndex>(forward_nodes(problem).size());
+      const double price = 0.25 + static_cast<double>(rng() % 8);
+      // Saved values determine what is recomputed: the closure of what backward reads.
+      const auto weight = [&](const std::vector<bool>& saved) {
+        std::vector<bool> needed(problem.size());
+        double sum = 0;
+        for (NodeIndex i = forward; i-- > 0;) {
+          for (const NodeIndex reader : problem.readers[i]) {
+            if (reader >= forward) needed[i] = true;
+          }
+        }
+        for (NodeIndex i = forward; i-- > 0;) {
+          if (saved[i]) sum += price * static_cast<double>(problem.bytes[i]);
+          if (saved[i] || !needed[i]) continue;
+          sum += static_cast<double>(problem.cost[i]);
+          for (const NodeIndex dep : problem.deps[i])
+            needed[dep] = true;
+        }
+        return sum;
+      };
+      double least = 1e18;
+      for (unsigned set = 0; set < 1U << forward; ++set) {
+        std::vector<bool> saved(problem.size());
+        for (NodeIndex i = 0; i < forward; ++i)
+          saved[i] = (set >> i & 1U) != 0;
+        least = std::min(least, weight(saved));
+      }
+      CHECK(weight(min_cut_saved(problem, price)) == doctest::Approx(least).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("policies of chains refuse other graphs and say why") {
+    const RecordedCase unet = recorded_case("unet_d2_n10");
+    CHECK_THROWS_AS(plan_with("revolve", unet.problem, 200), UserError);
+    CHECK_THROWS_AS(plan_with("rotor", unet.problem, 200), UserError);
+    CHECK_NOTHROW(plan_with("rotor", recorded_case("chain_n4").problem, 150));
+  }
+
+  TEST_CASE("a policy that does not fit is unknown, not infeasible, and shows its least peak") {
+    const RecordedCase chain = recorded_case("chain_n6");
+    const PlanResult plan = plan_with("keep_all", chain.problem, 200);
+    CHECK(plan.status == PlanStatus::kUnknown);
+    REQUIRE(plan.solution);
+    CHECK(plan.solution->replay.peak == chain.json.at("no_recompute_peak").get<std::int64_t>());
+    CHECK(plan.solution->replay.cost == chain.problem.base_cost);
+  }
+}

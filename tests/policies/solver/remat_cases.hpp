@@ -1,0 +1,86 @@
+// Small rematerialization problems: random ones, and those with recorded answers.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/core/document.hpp"
+#include "policies/solver/problem.hpp"
+
+namespace tidemark::testing {
+
+// A random graph of forward nodes and their backward nodes, or (`plain`) of forward nodes only.
+inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  CostGraph graph;
+  graph.name = "random";
+  graph.fixed_bytes = Bytes(pick(0, 3));
+  const NodeIndex forward = plain ? nodes : nodes / 2;
+  const auto add = [&](Phase kind, std::vector<CostNodeId> deps) {
+    graph.nodes.push_back({.name = "n",
+                           .kind = kind,
+                           .cost = pick(0, 6),
+                           .bytes = Bytes(pick(0, 5)),
+                           .workspace = Bytes(pick(0, 3) == 0 ? pick(1, 4) : 0),
+                           .deps = std::move(deps)});
+  };
+  for (NodeIndex v = 0; v < forward; ++v) {
+    std::vector<CostNodeId> deps;
+    for (NodeIndex u = 0; u < v; ++u) {
+      if (u + 1 == v ? pick(0, 5) > 0 : pick(0, 3) == 0) deps.push_back(CostNodeId(u));
+    }
+    add(Phase::kForward, deps);
+  }
+  for (NodeIndex v = forward; !plain && v-- > 0;) {
+    std::vector<CostNodeId> deps = graph.nodes[CostNodeId(v)].deps;
+    if (pick(0, 1) == 0) deps.push_back(CostNodeId(v));
+    for (NodeIndex reader = forward - 1; reader > v; --reader) {
+      const std::vector<CostNodeId>& read = graph.nodes[CostNodeId(reader)].deps;
+      if (std::find(read.begin(), read.end(), CostNodeId(v)) != read.end()) {
+        deps.push_back(CostNodeId(2 * forward - 1 - reader));
+      }
+    }
+    add(Phase::kBackward, deps);
+  }
+  return remat_problem(graph);
+}
+
+inline std::int64_t peak_without_repeats(const RematProblem& problem) {
+  Schedule once(problem.size());
+  std::iota(once.begin(), once.end(), NodeIndex{0});
+  return replay(problem, once).peak;
+}
+
+inline std::filesystem::path recorded_cases() {
+  return std::filesystem::path(TIDEMARK_TEST_DATA) / "rematerialization";
+}
+
+struct RecordedCase {
+  std::string name;
+  RematProblem problem;
+  nlohmann::json json;
+};
+
+inline RecordedCase recorded_case(const std::string& name) {
+  const std::string path = (recorded_cases() / (name + ".json")).string();
+  std::ifstream file(path);
+  return {name, remat_problem(read_cost_graph(path)), nlohmann::json::parse(file)};
+}
+
+inline const std::vector<std::string>& recorded_names() {
+  static const std::vector<std::string> names{
+      "chain_n4",       "chain_n6",       "chain_hom_n8",      "chain_mixedkeep_n10",
+      "randdag_s11_n8", "residual_b2_n9", "transformer_l1_n9", "unet_d2_n10"};
+  return names;
+}
+
+}  // namespace tidemark::testing
