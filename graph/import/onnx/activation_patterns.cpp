@@ -60,8 +60,7 @@ bool match_gelu_tanh(OnnxLowering& l) {
 // x times a function of the same x; the gate of squeeze and excitation multiplies another tensor.
 bool match_gate(OnnxLowering& l, std::string_view family) {
   OnnxMatch m(l);
-  const OnnxValueId result =
-      m.next("Mul", l.node().outputs.front(), kEither, l.node().inputs[0]);
+  const OnnxValueId result = m.next("Mul", l.node().outputs.front(), kEither, l.node().inputs[0]);
   if (!result.valid()) return false;
   m.finish(result, l.builder().add(family, {l.operand(0)}));
   return true;
@@ -116,8 +115,9 @@ bool match_rsqrt(OnnxLowering& l) {
 }
 
 constexpr OnnxPattern kPatterns[] = {
-    {"Div", match_gelu},          {"Mul", match_gelu_tanh},  {"Sigmoid", match_silu},
-    {"HardSigmoid", match_hardswish}, {"Softplus", match_mish}, {"Split", match_glu},
+    {"Div", match_gelu},      {"Mul", match_gelu_tanh},
+    {"Sigmoid", match_silu},  {"HardSigmoid", match_hardswish},
+    {"Softplus", match_mish}, {"Split", match_glu},
     {"Sqrt", match_rsqrt},
 };
 

@@ -164,13 +164,13 @@ constexpr std::array<std::string_view, 8> kArithmetic = {"Add", "Sub", "Mul", "D
                                                          "Pow", "Mod", "Min", "Max"};
 constexpr std::array<std::string_view, 8> kComparisons = {
     "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"};
-constexpr std::array<std::string_view, 13> kUnary = {"Neg",   "Sqrt", "Floor", "Ceil",       "Round",
-                                                     "Abs",   "Exp",  "Log",   "Reciprocal", "Sin",
-                                                     "Cos",   "Not",  "Sign"};
+constexpr std::array<std::string_view, 13> kUnary = {"Neg", "Sqrt", "Floor", "Ceil",       "Round",
+                                                     "Abs", "Exp",  "Log",   "Reciprocal", "Sin",
+                                                     "Cos", "Not",  "Sign"};
 constexpr std::array<std::string_view, 21> kOther = {
-    "Constant", "Cast",   "Identity",  "Shape",           "Size",  "Concat",    "Slice",
+    "Constant", "Cast",    "Identity",  "Shape",           "Size",    "Concat",    "Slice",
     "Gather",   "Squeeze", "Unsqueeze", "Reshape",         "Flatten", "Transpose", "Expand",
-    "Tile",     "Range",  "Where",     "ConstantOfShape", "Trilu", "ScatterND", "Clip"};
+    "Tile",     "Range",   "Where",     "ConstantOfShape", "Trilu",   "ScatterND", "Clip"};
 constexpr std::array<std::string_view, 5> kReductions = {"ReduceProd", "ReduceSum", "ReduceMax",
                                                          "ReduceMin", "ReduceMean"};
 
@@ -550,7 +550,8 @@ Folded fold_literal(const OnnxNode& node) {
 
 Folded fold_shape(const OnnxNode& node, const OnnxConstant& x) {
   const auto rank = static_cast<std::int64_t>(x.dims.size());
-  const SliceRange range = slice_range(rank, node.integer("start", 0), node.integer("end", rank), 1);
+  const SliceRange range =
+      slice_range(rank, node.integer("start", 0), node.integer("end", rank), 1);
   return integers_constant(
       Dims(x.dims.begin() + range.start, x.dims.begin() + range.start + range.count));
 }
@@ -615,9 +616,10 @@ SliceRange slice_range(std::int64_t extent, std::int64_t start, std::int64_t end
   const std::int64_t first = clamped(start);
   const std::int64_t last = clamped(end);
   const std::int64_t span = step > 0 ? last - first : first - last;
-  const std::int64_t stride = step > 0 ? step : (step == std::numeric_limits<std::int64_t>::min()
-                                                     ? std::numeric_limits<std::int64_t>::max()
-                                                     : -step);
+  const std::int64_t stride = step > 0 ? step
+                                       : (step == std::numeric_limits<std::int64_t>::min()
+                                              ? std::numeric_limits<std::int64_t>::max()
+                                              : -step);
   return {.start = first, .step = step, .count = span <= 0 ? 0 : (span - 1) / stride + 1};
 }
 
@@ -662,8 +664,8 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, Operands inputs) {
   if (op == "Gather") return fold_gather(node, x, *inputs[1]);
   if (op == "Reshape") {
     if (!inputs[1]->known) return std::nullopt;
-    return relabelled(
-        x, reshaped_dims(x.dims, inputs[1]->integers, node.integer("allowzero") != 0));
+    return relabelled(x,
+                      reshaped_dims(x.dims, inputs[1]->integers, node.integer("allowzero") != 0));
   }
   if (op == "Expand") return fold_expand(x, *inputs[1]);
   if (op == "Tile") return fold_tile(x, *inputs[1]);

@@ -20,8 +20,7 @@ OnnxOptions decode_onnx_options(const Decoder& model) {
   const Decoder roles = model.optional_child("roles");
   for (const auto& [name, value] : roles.entries()) {
     const std::string role = roles.required_word(name, kRoleNames);
-    options.roles.emplace_back(name,
-                               role == "buffer" ? OnnxRole::kBuffer : OnnxRole::kParameter);
+    options.roles.emplace_back(name, role == "buffer" ? OnnxRole::kBuffer : OnnxRole::kParameter);
   }
   options.output = model.optional<std::string>("output", "");
   return options;

@@ -16,7 +16,8 @@ struct Part {
   std::int64_t end = 0;
 };
 
-std::optional<std::int64_t> only_integer(OnnxLowering& l, const OnnxNode& node, std::size_t operand) {
+std::optional<std::int64_t> only_integer(OnnxLowering& l, const OnnxNode& node,
+                                         std::size_t operand) {
   if (!node.has_input(operand)) return std::nullopt;
   const OnnxConstant* value = l.constant(node.inputs[operand]);
   if (value == nullptr || !value->known || value->elements() != 1) return std::nullopt;

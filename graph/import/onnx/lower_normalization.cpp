@@ -27,7 +27,8 @@ void lower_batch_norm(OnnxLowering& l) {
   if (!l.is_initializer(mean) || !l.is_initializer(variance)) return;
   const TensorId counter =
       l.add_buffer(parent_of(l.file().names[mean]) + "num_batches_tracked", {}, DType::kInt64);
-  static_cast<void>(b.add_many("update_running_stats", {l.tensor(mean), l.tensor(variance), counter},
+  static_cast<void>(b.add_many("update_running_stats",
+                               {l.tensor(mean), l.tensor(variance), counter},
                                {{"in_place", std::int64_t{1}}}));
 }
 
@@ -36,8 +37,8 @@ void lower_instance_norm(OnnxLowering& l) {
 }
 
 void lower_layer_norm(OnnxLowering& l) {
-  l.set(l.builder().add("layer_norm", {l.operand(0), l.operand(1),
-                                       l.has(2) ? l.operand(2) : TensorId()}));
+  l.set(l.builder().add("layer_norm",
+                        {l.operand(0), l.operand(1), l.has(2) ? l.operand(2) : TensorId()}));
 }
 
 // Whether an initializer has the shape of the trailing axes that are normalised.
@@ -103,8 +104,9 @@ bool match_layer_norm(OnnxLowering& l) {
   return true;
 }
 
-// nn.GroupNorm: InstanceNormalization of x as [n, groups, -1], reshaped back, times weight plus bias
-// as [channels, 1, ...]. The kernel works on contiguous memory and keeps a copy of anything else.
+// nn.GroupNorm: InstanceNormalization of x as [n, groups, -1], reshaped back, times weight plus
+// bias as [channels, 1, ...]. The kernel works on contiguous memory and keeps a copy of anything
+// else.
 bool match_group_norm(OnnxLowering& l) {
   OnnxMatch m(l);
   const OnnxValueId normalized = m.next("InstanceNormalization", l.node().outputs.front(), 0);

@@ -48,7 +48,8 @@ void lower_matmul(OnnxLowering& l) {
     product = b.linear_with(l.operand(0), weight, bias);
   } else if (bias.valid()) {
     // The exporter transposed the weight while it folded constants.
-    product = b.add("linear", {l.operand(0), weight, bias}, {{"transposed_weight", std::int64_t{1}}});
+    product =
+        b.add("linear", {l.operand(0), weight, bias}, {{"transposed_weight", std::int64_t{1}}});
   } else {
     product = b.matmul(l.operand(0), weight);
   }
@@ -65,8 +66,7 @@ void lower_gemm(OnnxLowering& l) {
   const bool is_bias = !added.valid() || b.shape(added).rank() == 1;
   if (is_bias) {
     if (transposed) return l.set(b.linear_with(x, weight, added));
-    return l.set(
-        b.add("linear", {x, weight, added}, {{"transposed_weight", std::int64_t{1}}}));
+    return l.set(b.add("linear", {x, weight, added}, {{"transposed_weight", std::int64_t{1}}}));
   }
   if (transposed) weight = b.transpose(weight, 0, 1);
   l.set(b.add("addmm", {added, x, weight}));

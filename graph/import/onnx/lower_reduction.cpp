@@ -69,7 +69,8 @@ void lower_cumsum(OnnxLowering& l) {
 
 void require_mean(OnnxLowering& l) {
   const std::string reduction = l.node().get<std::string>("reduction", "mean");
-  if (reduction != "mean" && reduction != "sum") l.fail("a loss that is not reduced is not simulated");
+  if (reduction != "mean" && reduction != "sum")
+    l.fail("a loss that is not reduced is not simulated");
 }
 
 // F.nll_loss; the classes are axis 1.

@@ -142,8 +142,8 @@ void lower_pooling(OnnxLowering& l) {
   const bool padded =
       std::any_of(padding.before.begin(), padding.before.end(), [](auto p) { return p != 0; }) ||
       std::any_of(padding.after.begin(), padding.after.end(), [](auto p) { return p != 0; });
-  // adaptive_avg_pool onto a grid that divides the input: windows side by side, without the Pad that
-  // the exporter writes before avg_pool.
+  // adaptive_avg_pool onto a grid that divides the input: windows side by side, without the Pad
+  // that the exporter writes before avg_pool.
   const Shape& x = l.shape_of_operand(0);
   bool adaptive = !kMax && !padded && kernel == stride;
   List cells;
@@ -193,7 +193,8 @@ void lower_resize(OnnxLowering& l) {
       l.fail("its factors are not constants");
     }
     for (int axis = 2; axis < x.rank(); ++axis) {
-      const double scaled = static_cast<double>(x[axis]) * scales->number(static_cast<std::size_t>(axis));
+      const double scaled =
+          static_cast<double>(x[axis]) * scales->number(static_cast<std::size_t>(axis));
       if (!(scaled >= 1 && scaled < 1e9)) l.fail("its factors leave no element");
       size.push_back(static_cast<std::int64_t>(scaled));
     }
@@ -225,11 +226,12 @@ bool pad_of_average(OnnxLowering& l) {
   List stride = pool.list("strides");
   if (stride.empty()) stride.assign(kernel.size(), 1);
   if (kernel.size() != padding.size() || stride.size() != padding.size()) return false;
-  const TensorId result = l.builder().add(fmt::format("avg_pool{}d", padding.size()), {l.operand(0)},
-                                          {{"kernel", kernel},
-                                           {"stride", stride},
-                                           {"padding", padding},
-                                           {"ceil_mode", pool.integer("ceil_mode")}});
+  const TensorId result =
+      l.builder().add(fmt::format("avg_pool{}d", padding.size()), {l.operand(0)},
+                      {{"kernel", kernel},
+                       {"stride", stride},
+                       {"padding", padding},
+                       {"ceil_mode", pool.integer("ceil_mode")}});
   l.set_value(pool.outputs.front(), result);
   l.mark_done(reader);
   return true;

@@ -79,9 +79,8 @@ void OnnxLowering::check_operators() const {
         node.domain.empty() && (find_onnx_operator(node.op) != nullptr || is_foldable(node.op));
     if (known) continue;
     const std::string name = node.domain.empty() ? node.op : node.domain + "." + node.op;
-    unknown[name].push_back(node.name.empty() && !node.outputs.empty()
-                                ? file_.names[node.outputs.front()]
-                                : node.name);
+    unknown[name].push_back(
+        node.name.empty() && !node.outputs.empty() ? file_.names[node.outputs.front()] : node.name);
   }
   if (unknown.empty()) return;
   std::string text;
@@ -99,7 +98,8 @@ void OnnxLowering::check_operators() const {
                               text));
 }
 
-// The most frequent floating type of the weights is the model's own; training.precision replaces it.
+// The most frequent floating type of the weights is the model's own; training.precision replaces
+// it.
 DType OnnxLowering::model_type(DType file_type) const {
   return file_type == own_type_ ? options_.dtype : file_type;
 }
@@ -182,11 +182,11 @@ std::int64_t OnnxLowering::extent_of(const OnnxInput& input, std::size_t axis) {
     if (name == place || (!extent.name.empty() && name == extent.name)) return wanted;
   }
   if (extent.extent > 0) return extent.extent;
-  open_axes_.push_back(extent.name.empty()
-                           ? fmt::format("axis {} of input {}", axis,
-                                         quoted(file_.names[input.value]))
-                           : fmt::format("{} (axis {} of input {})", quoted(extent.name), axis,
-                                         quoted(file_.names[input.value])));
+  open_axes_.push_back(
+      extent.name.empty()
+          ? fmt::format("axis {} of input {}", axis, quoted(file_.names[input.value]))
+          : fmt::format("{} (axis {} of input {})", quoted(extent.name), axis,
+                        quoted(file_.names[input.value])));
   return 1;
 }
 
@@ -235,10 +235,11 @@ void OnnxLowering::check_open_axes() {
     }
   }
   if (open_axes_.empty()) return;
-  throw UserError({.file = file_.path}, "",
-                  fmt::format("extents that the file leaves open: {}; give the batch by batch_axis: 0 "
-                              "and others by axes: {{NAME: extent}} or {{INPUT.AXIS: extent}}",
-                              fmt::join(open_axes_, ", ")));
+  throw UserError(
+      {.file = file_.path}, "",
+      fmt::format("extents that the file leaves open: {}; give the batch by batch_axis: 0 "
+                  "and others by axes: {{NAME: extent}} or {{INPUT.AXIS: extent}}",
+                  fmt::join(open_axes_, ", ")));
 }
 
 bool OnnxLowering::is_initializer(OnnxValueId value) const {
@@ -246,8 +247,8 @@ bool OnnxLowering::is_initializer(OnnxValueId value) const {
 }
 
 bool OnnxLowering::is_parameter(OnnxValueId value) const {
-  return is_initializer(value) && roles_.initializers[static_cast<std::size_t>(
-                                      initializer_[value])] == OnnxRole::kParameter;
+  return is_initializer(value) &&
+         roles_.initializers[static_cast<std::size_t>(initializer_[value])] == OnnxRole::kParameter;
 }
 
 std::string OnnxLowering::module_of(OnnxNodeId id) const {
@@ -298,10 +299,11 @@ bool OnnxLowering::evaluate(OnnxNodeId id) {
       if (input == nullptr) continue;
       shapes += fmt::format("{}[{}]", shapes.empty() ? "" : ", ", fmt::join(input->dims, ", "));
     }
-    throw UserError({.file = file_.path}, "",
-                    fmt::format("{}: its result cannot be inferred from constants of the shapes {}; "
-                                "a size that depends on data cannot be simulated",
-                                file_.describe(id), shapes.empty() ? "[]" : shapes));
+    throw UserError(
+        {.file = file_.path}, "",
+        fmt::format("{}: its result cannot be inferred from constants of the shapes {}; "
+                    "a size that depends on data cannot be simulated",
+                    file_.describe(id), shapes.empty() ? "[]" : shapes));
   }
   constants_[node.outputs.front()] = std::make_unique<OnnxConstant>(std::move(*result));
   return true;
@@ -330,8 +332,8 @@ TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
     if (exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
   }
   static_cast<void>(shape(dims));
-  return builder_.add("zeros", {},
-                      {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
+  return builder_.add(
+      "zeros", {}, {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
 }
 
 TensorId OnnxLowering::tensor(OnnxValueId value) {
@@ -374,9 +376,10 @@ std::optional<std::vector<std::int64_t>> OnnxLowering::setting(std::size_t index
     found = &file_.initializers[static_cast<std::size_t>(initializer_[value])].tensor;
   }
   if (found == nullptr || !found->known) {
-    fail(fmt::format("its operand {} is computed from data or was stripped, so shapes cannot be "
-                     "inferred; export the model with fixed sizes",
-                     quoted(file_.names[value])));
+    fail(
+        fmt::format("its operand {} is computed from data or was stripped, so shapes cannot be "
+                    "inferred; export the model with fixed sizes",
+                    quoted(file_.names[value])));
   }
   std::vector<std::int64_t> values;
   for (std::size_t i = 0; i < static_cast<std::size_t>(found->elements()); ++i)
@@ -435,7 +438,8 @@ void OnnxLowering::lower(OnnxNodeId id) {
     if (!error.location().file.empty() || !error.path().empty()) throw;
     std::string problem = error.problem();
     const bool rebatched = !exported_.empty();
-    if (rebatched) problem += "; the file may hold its batch as a constant: export it at this batch";
+    if (rebatched)
+      problem += "; the file may hold its batch as a constant: export it at this batch";
     fail(problem);
   }
 }

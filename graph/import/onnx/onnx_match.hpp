@@ -31,8 +31,8 @@ class OnnxMatch {
     const OnnxNodeId reader = l_.uses().only_reader(value);
     if (!reader.valid() || !fits(reader, op, value, operand)) return {};
     const OnnxNode& node = l_.file().nodes[reader];
-    if (other.valid() && (node.inputs.size() < 2 ||
-                          node.inputs[node.inputs[0] == value ? 1 : 0] != other)) {
+    if (other.valid() &&
+        (node.inputs.size() < 2 || node.inputs[node.inputs[0] == value ? 1 : 0] != other)) {
       return {};
     }
     return node.outputs.front();
@@ -52,7 +52,8 @@ class OnnxMatch {
     return l_.file().nodes[l_.uses().producer[result]];
   }
   // A constant operand of the node that computes `result`.
-  [[nodiscard]] std::optional<double> operand_number(OnnxValueId result, std::size_t operand) const {
+  [[nodiscard]] std::optional<double> operand_number(OnnxValueId result,
+                                                     std::size_t operand) const {
     const OnnxNode& node = node_of(result);
     return operand < node.inputs.size() ? l_.number(node.inputs[operand]) : std::nullopt;
   }

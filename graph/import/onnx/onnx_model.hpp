@@ -20,8 +20,8 @@ using OnnxNodeId = Id<struct OnnxNodeTag>;
 // shapes depend on have a few elements, masks and position tables have many.
 inline constexpr std::int64_t kKnownElements = 4096;
 
-// A constant tensor. Integers and bools are in `integers`, floating numbers in `numbers`, row-major;
-// both are empty when the content is not known.
+// A constant tensor. Integers and bools are in `integers`, floating numbers in `numbers`,
+// row-major; both are empty when the content is not known.
 struct OnnxConstant {
   DType dtype = DType::kInt64;
   std::vector<std::int64_t> dims;

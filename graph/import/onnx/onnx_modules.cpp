@@ -97,10 +97,9 @@ std::string path_of_weights(const OnnxModel& model, const IdVector<OnnxValueId, 
 }  // namespace
 
 OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), kNoOnnxModule) {
-  const bool scoped =
-      std::any_of(model.nodes.begin(), model.nodes.end(), [](const OnnxNode& node) {
-        return node.name.starts_with('/') && node.name.find('/', 1) != std::string::npos;
-      });
+  const bool scoped = std::any_of(model.nodes.begin(), model.nodes.end(), [](const OnnxNode& node) {
+    return node.name.starts_with('/') && node.name.find('/', 1) != std::string::npos;
+  });
   IdVector<OnnxValueId, char> is_weight(model.names.size(), 0);
   for (const OnnxInitializer& initializer : model.initializers)
     is_weight[initializer.value] = 1;
@@ -129,7 +128,8 @@ OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), k
     OnnxModule& m = all[static_cast<std::size_t>(module)];
     const std::string_view block = block_of(tree, m.path);
     if (block.empty()) continue;
-    m.block = numbers.try_emplace(std::string(block), static_cast<int>(numbers.size())).first->second;
+    m.block =
+        numbers.try_emplace(std::string(block), static_cast<int>(numbers.size())).first->second;
   }
 }
 

@@ -28,8 +28,8 @@ bool contains(const std::array<std::string_view, N>& words, std::string_view wor
 bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId value, int depth) {
   constexpr std::array<std::string_view, 7> kDecides = {
       "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "Shape"};
-  constexpr std::array<std::string_view, 7> kPasses = {"Slice",     "Unsqueeze", "Squeeze", "Reshape",
-                                                       "Transpose", "Expand",    "Cast"};
+  constexpr std::array<std::string_view, 7> kPasses = {
+      "Slice", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Cast"};
   constexpr int kDeepest = 16;
   if (depth > kDeepest || uses.readers[value].empty() || uses.is_output[value] != 0) return false;
   return std::all_of(
@@ -55,8 +55,7 @@ OnnxRole role_by_rule(const OnnxModel& model, const OnnxUses& uses,
     return OnnxRole::kSetting;
   }
   if (!is_floating(tensor.dtype)) {
-    const bool sizes =
-        tensor.known && tensor.dims.size() <= 1 && tensor.elements() <= kMostSizes;
+    const bool sizes = tensor.known && tensor.dims.size() <= 1 && tensor.elements() <= kMostSizes;
     return sizes ? OnnxRole::kSetting : OnnxRole::kBuffer;
   }
   if (all([&](const OnnxUse& use) {
@@ -64,14 +63,14 @@ OnnxRole role_by_rule(const OnnxModel& model, const OnnxUses& uses,
       })) {
     return OnnxRole::kBuffer;
   }
-  return only_decides(model, uses, initializer.value, 0) ? OnnxRole::kBuffer
-                                                         : OnnxRole::kParameter;
+  return only_decides(model, uses, initializer.value, 0) ? OnnxRole::kBuffer : OnnxRole::kParameter;
 }
 
 [[noreturn]] void fail_metadata(const OnnxModel& model, std::string_view key,
                                 std::string_view value) {
-  throw UserError({.file = model.path}, "",
-                  fmt::format("its metadata {} = {} is not understood", quoted(key), quoted(value)));
+  throw UserError(
+      {.file = model.path}, "",
+      fmt::format("its metadata {} = {} is not understood", quoted(key), quoted(value)));
 }
 
 DType dtype_named(const OnnxModel& model, std::string_view key, std::string_view value,

@@ -22,9 +22,9 @@ OnnxUses::OnnxUses(const OnnxModel& model)
 
 bool is_setting(const OnnxNode& node, std::size_t operand) {
   constexpr std::array<std::string_view, 19> kFromSecond = {
-      "Reshape",    "Expand",    "Slice",     "Pad",        "Clip",      "Dropout",    "Resize",
-      "Tile",       "Squeeze",   "Unsqueeze", "Split",      "TopK",      "ReduceMean", "ReduceSum",
-      "ReduceProd", "ReduceMax", "ReduceMin", "CumSum",     "Trilu"};
+      "Reshape",    "Expand",    "Slice",     "Pad",    "Clip", "Dropout",    "Resize",
+      "Tile",       "Squeeze",   "Unsqueeze", "Split",  "TopK", "ReduceMean", "ReduceSum",
+      "ReduceProd", "ReduceMax", "ReduceMin", "CumSum", "Trilu"};
   constexpr std::array<std::string_view, 3> kAll = {"ConstantOfShape", "Range", "Constant"};
   const auto listed = [&](const auto& words) {
     return std::find(words.begin(), words.end(), node.op) != words.end();

@@ -14,14 +14,14 @@
 #if TIDEMARK_READS_ONNX
 #include <cmath>
 #include <cstring>
-#include <fcntl.h>
 #include <limits>
-#include <unistd.h>
 
+#include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
+#include <unistd.h>
 
 #include "graph/import/onnx/onnx.pb.h"
 #endif
@@ -75,11 +75,12 @@ DType dtype_of(int onnx, const std::string& where) {
     default:
       break;
   }
-  constexpr std::string_view kNames[] = {"undefined", "float",     "uint8",     "int8",   "uint16",
-                                         "int16",     "int32",     "int64",     "string", "bool",
-                                         "float16",   "double",    "uint32",    "uint64", "complex64",
+  constexpr std::string_view kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
+                                         "int16",      "int32",   "int64",  "string", "bool",
+                                         "float16",    "double",  "uint32", "uint64", "complex64",
                                          "complex128", "bfloat16"};
-  const std::string name = onnx >= 0 && onnx < 17 ? std::string(kNames[onnx]) : fmt::to_string(onnx);
+  const std::string name =
+      onnx >= 0 && onnx < 17 ? std::string(kNames[onnx]) : fmt::to_string(onnx);
   throw UserError(fmt::format("{} has the element type {}, which is not simulated", where, name));
 }
 
@@ -229,12 +230,14 @@ class Reader {
       return WireFormatLite::SkipField(&in_, tag);
     });
     if (!has_graph || ir_version <= 0) {
-      fail(fmt::format("this is not an ONNX model: it has no {}", has_graph ? "IR version" : "graph"));
+      fail(fmt::format("this is not an ONNX model: it has no {}",
+                       has_graph ? "IR version" : "graph"));
     }
     if (model_.opset < kOldestOpset) {
-      fail(fmt::format("it uses operator set {}; sets from {} on are read: export it again with "
-                       "opset_version=14",
-                       model_.opset, kOldestOpset));
+      fail(
+          fmt::format("it uses operator set {}; sets from {} on are read: export it again with "
+                      "opset_version=14",
+                      model_.opset, kOldestOpset));
     }
     finish();
     return std::move(model_);
@@ -245,12 +248,12 @@ class Reader {
     throw UserError({.file = model_.path}, "", problem);
   }
   [[noreturn]] void fail_damaged() const {
-    const std::string where =
-        nodes_ > 0 ? fmt::format("after {} nodes and {} initializers", nodes_,
-                                 model_.initializers.size())
-                   : "before the first node";
-    fail(fmt::format("this is not a complete ONNX model: it cannot be read any further {} (byte {})",
-                     where, in_.CurrentPosition()));
+    const std::string where = nodes_ > 0 ? fmt::format("after {} nodes and {} initializers", nodes_,
+                                                       model_.initializers.size())
+                                         : "before the first node";
+    fail(
+        fmt::format("this is not a complete ONNX model: it cannot be read any further {} (byte {})",
+                    where, in_.CurrentPosition()));
   }
 
   // Calls `read_field(number, tag)` for every field until the end of the message.
@@ -323,7 +326,8 @@ class Reader {
     onnx_file::TensorProto proto;
     if (!proto.ParseFromString(kept)) fail_damaged();
     model_.initializers.push_back(
-        {id_of(proto.name()), constant_of(proto, fmt::format("initializer {}", tidemark::quoted(proto.name())))});
+        {id_of(proto.name()),
+         constant_of(proto, fmt::format("initializer {}", tidemark::quoted(proto.name())))});
   }
 
   OnnxValueId id_of(const std::string& name) {
@@ -380,8 +384,8 @@ class Reader {
       case 3:
         return OnnxAttribute(proto.s());
       case 4:
-        return OnnxAttribute(
-            constant_of(proto.t(), fmt::format("node {} ({})", tidemark::quoted(node.name), node.op)));
+        return OnnxAttribute(constant_of(
+            proto.t(), fmt::format("node {} ({})", tidemark::quoted(node.name), node.op)));
       case 6:
         return OnnxAttribute(std::vector<double>(proto.floats().begin(), proto.floats().end()));
       case 7:
@@ -397,7 +401,8 @@ class Reader {
     for (const OnnxInitializer& initializer : model_.initializers) {
       if (!initializer.value.valid()) fail("an initializer has no name");
       if (defined[initializer.value]++ != 0) {
-        fail(fmt::format("two initializers are called {}", tidemark::quoted(model_.names[initializer.value])));
+        fail(fmt::format("two initializers are called {}",
+                         tidemark::quoted(model_.names[initializer.value])));
       }
     }
     std::vector<OnnxInput> real;
@@ -405,8 +410,9 @@ class Reader {
       OnnxInput& input = model_.inputs[i];
       if (!input.value.valid()) fail("an input has no name");
       if (defined[input.value]++ != 0) continue;
-      input.dtype = dtype_of(input_types_[i], fmt::format("{}: input {}", model_.path,
-                                                          tidemark::quoted(model_.names[input.value])));
+      input.dtype = dtype_of(
+          input_types_[i],
+          fmt::format("{}: input {}", model_.path, tidemark::quoted(model_.names[input.value])));
       real.push_back(std::move(input));
     }
     model_.inputs = std::move(real);
@@ -442,7 +448,8 @@ class Reader {
 // An open file, closed at the end.
 class File {
  public:
-  explicit File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit File(const std::string& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
@@ -487,10 +494,11 @@ OnnxModel read_onnx(const std::string& path) {
 #else
 
 OnnxModel read_onnx(const std::string& path) {
-  throw UserError({.file = path}, "",
-                  "this build of tidemark cannot read ONNX, because protobuf was not installed when "
-                  "it was made; as root: apt-get install protobuf-compiler libprotobuf-dev; then "
-                  "run cmake and build again");
+  throw UserError(
+      {.file = path}, "",
+      "this build of tidemark cannot read ONNX, because protobuf was not installed when "
+      "it was made; as root: apt-get install protobuf-compiler libprotobuf-dev; then "
+      "run cmake and build again");
 }
 
 #endif

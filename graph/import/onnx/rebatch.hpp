@@ -10,8 +10,9 @@
 namespace tidemark {
 
 // The shape for a Reshape of `dims` whose operand `wanted` holds the file's batch; nothing when the
-// batch does not change or `wanted` is right as it is. Compared with the shapes at the file's batch,
-// the axes of the input that grew are the batch; the batch goes to the axis of the target that
+// batch does not change or `wanted` is right as it is. Compared with the shapes at the file's
+// batch, the axes of the input that grew are the batch; the batch goes to the axis of the target
+// that
 //   1. stands at the same place and was the batch alone,
 //   2. is the middle one of an attention head's [length, batch * heads, width],
 //   3. was as long as the batch, if there is one such axis,
