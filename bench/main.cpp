@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
     nlohmann::ordered_json document;
     for (const auto& figures :
          {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
-          tidemark::bench::packing_figures(), tidemark::bench::allocator_figures()}) {
+          tidemark::bench::packing_figures(), tidemark::bench::allocator_figures(),
+          tidemark::bench::onnx_figures()}) {
       for (const tidemark::bench::Figure& figure : figures) {
         auto& entry = document["figures"][figure.name];
         entry["value"] = figure.value;
