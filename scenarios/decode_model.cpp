@@ -94,13 +94,17 @@ ModelReference decode_layers(const Decoder& model, const Location& location) {
   return reference;
 }
 
-ModelReference decode_onnx(const Decoder& model, const Location& location) {
+ModelReference decode_onnx(const Decoder& model, const Decoder& scenario,
+                           const Location& location) {
   ModelReference reference{.kind = ModelKind::kOnnx,
                            .name = model.required<std::string>("onnx"),
                            .onnx = decode_onnx_options(model),
                            .location = location};
   model.finish();
   require_file(model, "onnx", reference.name);
+  const Value* training = scenario.value().find("training");
+  const Value* batch = training == nullptr ? nullptr : training->find("micro_batch");
+  reference.onnx.batch_is_stated = batch != nullptr && !batch->is_null();
   return reference;
 }
 
@@ -112,7 +116,7 @@ ModelReference decode_model(const Decoder& scenario) {
   const std::string_view kind = decode_kind(model);
   const bool is_word = scenario.value().find("model")->is_scalar();
   if (kind == "preset") return decode_preset(model, mapping.location, is_word);
-  if (kind == "onnx") return decode_onnx(model, mapping.location);
+  if (kind == "onnx") return decode_onnx(model, scenario, mapping.location);
   if (kind == "layers") return decode_layers(model, mapping.location);
   const auto path = model.required<std::string>(kind);
   model.finish();

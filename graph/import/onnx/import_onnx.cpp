@@ -47,6 +47,22 @@ TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std:
                   "no output depends on a parameter, so there is nothing to train");
 }
 
+// A batch that the user states and that would be ignored.
+void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int64_t batch) {
+  if (!onnx.batch_is_stated || onnx.batch_axis || file.inputs.empty()) return;
+  for (const OnnxInput& input : file.inputs) {
+    for (const OnnxExtent& extent : input.extents) {
+      if (extent.extent == batch || extent.extent < 0) return;
+    }
+  }
+  const std::vector<OnnxExtent>& first = file.inputs.front().extents;
+  throw UserError(
+      {}, "training.micro_batch",
+      fmt::format("{} was exported with a batch of {}, not {}; write batch_axis: 0 beside "
+                  "its name to change it",
+                  file.path, first.empty() ? 1 : first.front().extent, batch));
+}
+
 }  // namespace
 
 void OnnxLowering::add_loss() {
@@ -72,6 +88,7 @@ void OnnxLowering::add_loss() {
 Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelOptions& options) {
   check_options(options);
   const OnnxModel file = read_onnx(path);
+  check_stated_batch(file, onnx, options.micro_batch);
   const OnnxUses uses(file);
   const OnnxModules modules(file);
   const OnnxRoles roles = onnx_roles(file, uses, onnx.roles);

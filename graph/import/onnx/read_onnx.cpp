@@ -64,15 +64,15 @@ class Reader {
       }
       if (field == 7) {
         has_graph = true;
-        return inside([&] { read_graph(); });
+        return inside([&] { read_graph(); }, true);
       }
       if (field == 8) {
-        const auto set = message<onnx_file::OperatorSetIdProto>("opset_import");
+        const auto set = message<onnx_file::OperatorSetIdProto>();
         if (set.domain().empty() || set.domain() == "ai.onnx") model_.opset = set.version();
         return true;
       }
       if (field == 14) {
-        const auto entry = message<onnx_file::StringStringEntryProto>("metadata_props");
+        const auto entry = message<onnx_file::StringStringEntryProto>();
         model_.metadata.emplace_back(entry.key(), entry.value());
         return true;
       }
@@ -97,12 +97,11 @@ class Reader {
     throw UserError({.file = model_.path}, "", problem);
   }
   [[noreturn]] void fail_damaged() const {
-    const std::string where = nodes_ > 0 ? fmt::format("after {} nodes and {} initializers", nodes_,
-                                                       model_.initializers.size())
-                                         : "before the first node";
+    if (nodes_ == 0 && model_.initializers.empty()) fail("this is not an ONNX model");
     fail(
-        fmt::format("this is not a complete ONNX model: it cannot be read any further {} (byte {})",
-                    where, in_.CurrentPosition()));
+        fmt::format("this is not a complete ONNX model: it cannot be read any further after {} "
+                    "nodes and {} initializers (byte {})",
+                    nodes_, model_.initializers.size(), in_.CurrentPosition()));
   }
 
   // Calls `read_field(number, tag)` for every field until the end of the message.
@@ -116,9 +115,18 @@ class Reader {
 
   // Reads a length and runs `read_content` with the stream ending there.
   template <class ReadContent>
-  bool inside(ReadContent read_content) {
+  bool inside(ReadContent read_content, bool is_graph = false) {
     int length = 0;
-    if (!in_.ReadVarintSizeAsInt(&length) || length > in_.BytesUntilLimit()) fail_damaged();
+    if (!in_.ReadVarintSizeAsInt(&length)) fail_damaged();
+    if (length > in_.BytesUntilLimit()) {
+      // A first length that is absurd is a file of another kind.
+      const bool foreign = is_graph && length / 16 > in_.CurrentPosition() + in_.BytesUntilLimit();
+      if (!is_graph || foreign) fail_damaged();
+      fail(
+          fmt::format("this is not a complete ONNX model: its graph has {} bytes, of which {} are "
+                      "there",
+                      length, in_.BytesUntilLimit()));
+    }
     const CodedInputStream::Limit outer = in_.PushLimit(length);
     read_content();
     in_.PopLimit(outer);
@@ -126,7 +134,7 @@ class Reader {
   }
 
   template <class Message>
-  Message message(std::string_view /*what*/) {
+  Message message() {
     Message result;
     inside([&] {
       if (!result.MergeFromCodedStream(&in_) || !in_.ConsumedEntireMessage()) fail_damaged();
@@ -137,11 +145,11 @@ class Reader {
   void read_graph() {
     walk([&](int field, std::uint32_t tag) {
       if (WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-        if (field == 1) return add_node(message<onnx_file::NodeProto>("node"));
+        if (field == 1) return add_node(message<onnx_file::NodeProto>());
         if (field == 5) return inside([&] { read_initializer(); });
-        if (field == 11) return add_input(message<onnx_file::ValueInfoProto>("input"));
+        if (field == 11) return add_input(message<onnx_file::ValueInfoProto>());
         if (field == 12) {
-          model_.outputs.push_back(id_of(message<onnx_file::ValueInfoProto>("output").name()));
+          model_.outputs.push_back(id_of(message<onnx_file::ValueInfoProto>().name()));
           return true;
         }
         if (field == 15) fail("it has sparse initializers, which are not read");

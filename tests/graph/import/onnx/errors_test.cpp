@@ -34,8 +34,7 @@ bool contains(const std::string& text, std::string_view part) {
 TEST_SUITE("unit") {
   TEST_CASE("a file that is not ONNX, or only the beginning of one, is an error") {
     CHECK(contains(problem_of_bytes(""), "the file is empty"));
-    CHECK(
-        contains(problem_of_bytes("version: 1\nname: not a model\n"), "not a complete ONNX model"));
+    CHECK(contains(problem_of_bytes("version: 1\nname: not a model\n"), "not an ONNX model"));
     CHECK(contains(problem_of_bytes("{\"model_type\": \"gpt2\"}"), "ONNX model"));
     CHECK(contains(probe::problem_of([] { static_cast<void>(read_onnx("/nowhere/a.onnx")); }),
                    "/nowhere/a.onnx: no such file"));
@@ -50,6 +49,18 @@ TEST_SUITE("unit") {
       CHECK_FALSE(problem_of_bytes(bytes.substr(0, length)).empty());
     }
     CHECK(problem_of_bytes(bytes).empty());
+    CHECK(contains(problem_of_bytes(bytes.substr(0, bytes.size() - 20)),
+                   "not a complete ONNX model: its graph has "));
+  }
+
+  TEST_CASE("a batch that is stated but not that of the file asks for batch_axis") {
+    OnnxOptions options;
+    options.batch_is_stated = true;
+    CHECK(contains(problem(small_model(), options),
+                   "was exported with a batch of 4, not 1; write batch_axis: 0"));
+    CHECK(problem(small_model(), options, {.micro_batch = 4}).empty());
+    options.batch_axis = 0;
+    CHECK(problem(small_model(), options).empty());
   }
 
   TEST_CASE("a flipped byte is an error or another model, never a crash") {
