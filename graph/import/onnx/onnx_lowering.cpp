@@ -256,16 +256,22 @@ std::string OnnxLowering::module_of(OnnxNodeId id) const {
   return module == kNoOnnxModule ? "" : modules_.all[static_cast<std::size_t>(module)].path;
 }
 
-// Views of parameters alone are the exporter's: transposed weights of linear layers.
+// Views and joins of parameters alone are the exporter's: transposed weights of linear layers,
+// gates of recurrent ones in another order. They are lowered only where something else reads them.
 bool OnnxLowering::waits(const OnnxNode& node) const {
-  constexpr std::array<std::string_view, 5> kViews = {"Transpose", "Unsqueeze", "Squeeze",
-                                                      "Reshape", "Identity"};
-  if (std::find(kViews.begin(), kViews.end(), node.op) == kViews.end() || !node.has_input(0)) {
+  constexpr std::array<std::string_view, 7> kViews = {
+      "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Slice", "Concat"};
+  if (std::find(kViews.begin(), kViews.end(), node.op) == kViews.end() || node.inputs.empty()) {
     return false;
   }
   if (uses_.is_output[node.outputs.front()] != 0) return false;
-  const OnnxNodeId source = uses_.producer[node.inputs[0]];
-  return is_initializer(node.inputs[0]) || (source.valid() && waiting_[source] != 0);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const OnnxValueId value = node.inputs[i];
+    if (!value.valid() || is_setting(node, i)) continue;
+    const OnnxNodeId source = uses_.producer[value];
+    if (!is_initializer(value) && !(source.valid() && waiting_[source] != 0)) return false;
+  }
+  return node.has_input(0);
 }
 
 // Whether the node's results are constants: then they are known afterwards.
