@@ -23,6 +23,7 @@ std::vector<Figure> pipeline_figures();
 std::vector<Figure> packing_figures();
 std::vector<Figure> allocator_figures();
 std::vector<Figure> plan_figures();
+std::vector<Figure> onnx_figures();  // none where protobuf is not installed
 
 // Calls of operator new so far, in the whole program.
 std::size_t allocation_count();

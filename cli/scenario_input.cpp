@@ -67,7 +67,7 @@ void ScenarioInput::add_options(CLI::App& command, bool many) {
   command
       .add_option("--gpu", gpu,
                   "run models on this GPU: SCENARIO is then a preset, a Hugging Face "
-                  "config.json or a cost graph")
+                  "config.json, an .onnx file or a cost graph")
       ->type_name("NAME");
   command
       .add_option("-s,--set", overrides,

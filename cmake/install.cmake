@@ -18,7 +18,7 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/
 
 set(TIDEMARK_INSTALL_DATA ${CMAKE_INSTALL_DATADIR}/tidemark)
 install(DIRECTORY hwprofiles scenarios DESTINATION ${TIDEMARK_INSTALL_DATA}
-        FILES_MATCHING PATTERN "*.yaml" PATTERN "*.json")
+        FILES_MATCHING PATTERN "*.yaml" PATTERN "*.json" PATTERN "*.onnx")
 
 install(EXPORT tidemark-targets NAMESPACE tidemark:: DESTINATION ${package_folder})
 configure_package_config_file(

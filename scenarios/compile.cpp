@@ -10,6 +10,7 @@
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
+#include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/decode_parts.hpp"
@@ -35,6 +36,9 @@ Graph build_model(const Scenario& scenario) {
   if (scenario.model.kind == ModelKind::kHuggingFace) {
     const Value document = read_document(scenario.model.name);
     return import_hf_config(Decoder(document), scenario.model.name, options);
+  }
+  if (scenario.model.kind == ModelKind::kOnnx) {
+    return import_onnx(scenario.model.name, scenario.model.onnx, options);
   }
   if (scenario.model.kind == ModelKind::kLayers) {
     const bool is_file = !scenario.model.name.empty();

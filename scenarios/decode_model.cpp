@@ -21,7 +21,7 @@ Value model_mapping(const Decoder& scenario) {
   if (given == nullptr || given->is_null()) {
     scenario.fail_at("model",
                      "required key is missing; expected a preset such as gpt2, {hf: config.json}, "
-                     "{graph: file.json} or {layers: file.yaml}");
+                     "{onnx: file.onnx}, {graph: file.json} or {layers: file.yaml}");
   }
   if (given->is_mapping()) return *given;
   if (!given->is_scalar() || given->scalar.empty()) {
@@ -46,7 +46,7 @@ std::string_view decode_kind(const Decoder& model) {
   }
   if (!kind.empty()) return kind;
   model.finish();  // a key that stands there may be a misspelt one
-  model.fail("expected one of the keys preset, hf, graph, layers");
+  model.fail("expected one of the keys preset, hf, onnx, graph, layers");
 }
 
 void require_file(const Decoder& model, std::string_view key, const std::string& path) {
@@ -94,6 +94,20 @@ ModelReference decode_layers(const Decoder& model, const Location& location) {
   return reference;
 }
 
+ModelReference decode_onnx(const Decoder& model, const Decoder& scenario,
+                           const Location& location) {
+  ModelReference reference{.kind = ModelKind::kOnnx,
+                           .name = model.required<std::string>("onnx"),
+                           .onnx = decode_onnx_options(model),
+                           .location = location};
+  model.finish();
+  require_file(model, "onnx", reference.name);
+  const Value* training = scenario.value().find("training");
+  const Value* batch = training == nullptr ? nullptr : training->find("micro_batch");
+  reference.onnx.batch_is_stated = batch != nullptr && !batch->is_null();
+  return reference;
+}
+
 }  // namespace
 
 ModelReference decode_model(const Decoder& scenario) {
@@ -102,10 +116,7 @@ ModelReference decode_model(const Decoder& scenario) {
   const std::string_view kind = decode_kind(model);
   const bool is_word = scenario.value().find("model")->is_scalar();
   if (kind == "preset") return decode_preset(model, mapping.location, is_word);
-  if (kind == "onnx") {
-    throw UserError(location_of_key(mapping, "onnx"), is_word ? "model" : "model.onnx",
-                    fmt::format("reading ONNX {}", kLater));
-  }
+  if (kind == "onnx") return decode_onnx(model, scenario, mapping.location);
   if (kind == "layers") return decode_layers(model, mapping.location);
   const auto path = model.required<std::string>(kind);
   model.finish();

@@ -117,6 +117,15 @@ void check_keys_apply(const Decoder& training, const ModelReference& model) {
     }
     return;
   }
+  if (model.kind == ModelKind::kOnnx) {
+    for (const std::string_view key : {"sequence", "image", "attention"}) {
+      if (!training.has(key)) continue;
+      fail_key(training, key,
+               "a model in ONNX has the sizes and the attention that were exported; open axes are "
+               "bound by model.axes");
+    }
+    return;
+  }
   const Reads reads = what_is_read(training, model);
   if (!reads.sequences && training.has("sequence")) {
     fail_key(training, "sequence", fmt::format("{} reads no sequences", model_title(model)));

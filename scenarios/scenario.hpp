@@ -8,6 +8,7 @@
 
 #include "graph/autodiff/framework.hpp"
 #include "graph/core/decoder.hpp"
+#include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/model_options.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "policies/registry.hpp"
@@ -19,13 +20,14 @@
 
 namespace tidemark {
 
-enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers };
+enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers, kOnnx };
 
 struct ModelReference {
   ModelKind kind = ModelKind::kPreset;
   std::string name;  // preset, or absolute path of the file; empty for layers that stand inline
   Value overrides;   // keys beside the name: {layers: 24}; of layers: the value of `sizes`
   Value inline_layers;
+  OnnxOptions onnx;  // keys beside `onnx`
   Location location;
 };
 

@@ -44,6 +44,11 @@ ModelBuilder::Scope ModelBuilder::block(std::string_view module) {
   return {*this, outer};
 }
 
+LayerId ModelBuilder::add_layer(std::string module, int block) {
+  graph_.blocks = std::max(graph_.blocks, block + 1);
+  return graph_.add_layer(std::move(module), block);
+}
+
 std::string ModelBuilder::qualified(std::string_view tensor_name) const {
   if (!layer_.valid()) return std::string(tensor_name);
   return fmt::format("{}.{}", graph_.layers[layer_].name, tensor_name);

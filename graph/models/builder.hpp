@@ -50,6 +50,10 @@ class ModelBuilder {
   // A function frame that is no module of its own: it only holds variables.
   [[nodiscard]] Scope frame() { return {*this, layer_}; }
   [[nodiscard]] Scope block(std::string_view module);
+  // For importers, whose nodes carry the full names of their modules: makes a layer, and makes what
+  // is added from now on belong to it (to none when invalid). `block` may be kNoBlock.
+  LayerId add_layer(std::string module, int block);
+  void enter(LayerId layer) { layer_ = layer; }
 
   // Roots. Names are prefixed by the scope: "h.3.attn.c_attn.weight".
   TensorId parameter(std::string_view tensor_name, Shape shape);
@@ -115,6 +119,7 @@ class ModelBuilder {
   [[nodiscard]] DType dtype() const { return dtype_; }
   void set_samples(std::int64_t samples, std::int64_t tokens);
   void set_output(TensorId logits) { graph_.logits = logits; }
+  void set_loss(TensorId loss) { graph_.loss = loss; }
   [[nodiscard]] Graph finish();
 
  private:

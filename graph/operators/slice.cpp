@@ -14,16 +14,19 @@ int axis_of(const NodeView& node) {
   return axis < 0 ? axis + node.input(0).shape.rank() : axis;
 }
 
-// With drop_axis the axis of length 1 disappears: x[:, 0].
+// Every `step`-th element. With drop_axis the axis of length 1 disappears: x[:, 0].
 void infer_narrow(Inference& inference) {
   const Tensor& x = inference.input(0);
   const Attributes& attributes = inference.attributes();
   const int axis = checked_axis(inference, attributes.integer("axis", 0), x.shape.rank());
   const std::int64_t start = attributes.integer("start", 0);
   const std::int64_t length = attributes.integer("length", 1);
-  inference.require(start >= 0 && length >= 1 && start + length <= x.shape[axis],
-                    fmt::format("[{}, {}) is not inside axis {} of extent {}", start,
-                                start + length, axis, x.shape[axis]));
+  const std::int64_t step = attributes.integer("step", 1);
+  inference.require(step >= 1, fmt::format("a step of {} is not simulated", step));
+  const std::int64_t end = start + (length - 1) * step + 1;
+  inference.require(
+      start >= 0 && length >= 1 && end <= x.shape[axis],
+      fmt::format("[{}, {}) is not inside axis {} of extent {}", start, end, axis, x.shape[axis]));
   const bool drop = attributes.flag("drop_axis");
   inference.require(!drop || length == 1, "only an axis of length 1 can be dropped");
   Shape shape;
@@ -31,7 +34,7 @@ void infer_narrow(Inference& inference) {
   for (int i = 0; i < x.shape.rank(); ++i) {
     if (i == axis && drop) continue;
     shape.push_back(i == axis ? length : x.shape[i]);
-    strides.push_back(x.strides[i]);
+    strides.push_back(i == axis ? x.strides[i] * step : x.strides[i]);
   }
   inference.view(0, shape, strides);
 }
@@ -127,7 +130,7 @@ void backward_cat(BackwardBuilder& b) {
 
 constexpr OperatorFamily kFamilies[] = {
     {.name = "narrow",
-     .summary = "elements start .. start + length of an axis, as a view",
+     .summary = "`length` elements of an axis from `start` on, every `step`-th, as a view",
      .infer = infer_narrow,
      .forward = no_kernel,
      .save = save_nothing,

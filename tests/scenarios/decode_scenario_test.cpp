@@ -126,7 +126,7 @@ report: {dir: out, formats: [json]}
     const std::string gpu = "hardware: h100-sxm-80gb\n";
     CHECK(refusal(gpu) ==
           "s.yaml:1:1: model: required key is missing; expected a preset such as gpt2, {hf: "
-          "config.json}, {graph: file.json} or {layers: file.yaml}");
+          "config.json}, {onnx: file.onnx}, {graph: file.json} or {layers: file.yaml}");
     CHECK(refusal(gpu + "model: gpt22\n") ==
           "s.yaml:2:8: model: no model is called 'gpt22'; did you mean 'gpt2'?");
     CHECK(refusal(gpu + "model: {preset: gpt22}\n") ==
@@ -138,15 +138,15 @@ report: {dir: out, formats: [json]}
     CHECK(refusal(gpu + "model: {prest: gpt2}\n") ==
           "s.yaml:2:9: model.prest: unknown key; did you mean 'preset'?");
     CHECK(refusal(gpu + "model: {}\n") ==
-          "s.yaml:2:8: model: expected one of the keys preset, hf, graph, layers");
+          "s.yaml:2:8: model: expected one of the keys preset, hf, onnx, graph, layers");
     CHECK(refusal(gpu + "model: {preset: gpt2, hf: a.json}\n") ==
           "s.yaml:2:23: model.hf: 'preset' is given already; a model is one of them");
     CHECK(refusal(gpu + "model: {preset: gpt2, layer: 3}\n") ==
           "s.yaml:2:23: model.layer: unknown key; did you mean 'layers'?");
     CHECK(refusal(gpu + "model: {onnx: a.onnx, batch_axis: 0}\n") ==
-          "s.yaml:2:9: model.onnx: reading ONNX comes with a later version of Tidemark");
+          "s.yaml:2:15: model.onnx: a.onnx: no such file");
     CHECK(refusal(gpu + "model: ./a.onnx\n") ==
-          "s.yaml:2:8: model: reading ONNX comes with a later version of Tidemark");
+          "s.yaml:2:8: model.onnx: ./a.onnx: no such file");
     CHECK(refusal(gpu + "model: {hf: " + kConfig + ", layers: 3}\n")
               .find("model.layers: unknown key; known keys: preset, hf, graph, onnx") !=
           std::string::npos);

@@ -175,8 +175,7 @@ TEST_SUITE("unit") {
           "model: 'gtp2' is neither a file nor a preset; did you mean 'gpt2'?");
     CHECK(of_model("/nowhere/config.json", "h100-sxm-80gb") ==
           "model: /nowhere/config.json: no such file");
-    CHECK(of_model("net.onnx", "h100-sxm-80gb") ==
-          "model.onnx: reading ONNX comes with a later version of Tidemark");
+    CHECK(of_model("net.onnx", "h100-sxm-80gb").ends_with("net.onnx: no such file"));
     CHECK(of_model("gpt2", "h10-sxm-80gb")
               .starts_with("--gpu: hardware: unknown GPU 'h10-sxm-80gb'; did you mean "
                            "'h100-sxm-80gb'?"));

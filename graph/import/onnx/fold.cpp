@@ -1,0 +1,350 @@
+// Evaluation of constants: arithmetic, comparisons, creation; the other half is fold_layout.cpp.
+#include "graph/import/onnx/fold.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "graph/import/onnx/folding.hpp"
+
+namespace tidemark {
+namespace {
+
+using namespace folding;  // NOLINT: this file is one half of it
+
+std::int64_t floor_modulo(std::int64_t a, std::int64_t b) {
+  const std::int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+// Arithmetic wraps like the int64 kernels that it stands for.
+std::int64_t wrapped(std::string_view op, std::int64_t a, std::int64_t b) {
+  const auto x = static_cast<std::uint64_t>(a);
+  const auto y = static_cast<std::uint64_t>(b);
+  return static_cast<std::int64_t>(op == "Add" ? x + y : op == "Sub" ? x - y : x * y);
+}
+
+double binary(const OnnxNode& node, double a, double b) {
+  const std::string& op = node.op;
+  if (op == "Add") return a + b;
+  if (op == "Sub") return a - b;
+  if (op == "Mul") return a * b;
+  if (op == "Div") return a / b;
+  if (op == "Pow") return std::pow(a, b);
+  if (op == "Mod") return std::fmod(a, b);
+  return op == "Min" ? std::min(a, b) : std::max(a, b);
+}
+
+// Nothing on a division by zero.
+std::optional<std::int64_t> binary(const OnnxNode& node, std::int64_t a, std::int64_t b) {
+  const std::string& op = node.op;
+  if (op == "Add" || op == "Sub" || op == "Mul") return wrapped(op, a, b);
+  if (op == "Pow") {
+    const double power = std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (!(std::abs(power) < 9e18)) return std::nullopt;
+    return static_cast<std::int64_t>(power);
+  }
+  if (op == "Div" || op == "Mod") {
+    if (b == 0 || (b == -1 && a == std::numeric_limits<std::int64_t>::min())) return std::nullopt;
+    if (op == "Div") return a / b;
+    return node.integer("fmod") != 0 ? a % b : floor_modulo(a, b);
+  }
+  return op == "Min" ? std::min(a, b) : std::max(a, b);
+}
+
+bool compare(std::string_view op, double a, double b) {
+  if (op == "Equal") return a == b;
+  if (op == "Less") return a < b;
+  if (op == "LessOrEqual") return a <= b;
+  if (op == "Greater") return a > b;
+  if (op == "GreaterOrEqual") return a >= b;
+  if (op == "And") return a != 0 && b != 0;
+  if (op == "Or") return a != 0 || b != 0;
+  return (a != 0) != (b != 0);  // Xor
+}
+
+constexpr std::array<std::string_view, 8> kArithmetic = {"Add", "Sub", "Mul", "Div",
+                                                         "Pow", "Mod", "Min", "Max"};
+constexpr std::array<std::string_view, 8> kComparisons = {
+    "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"};
+constexpr std::array<std::string_view, 13> kUnary = {"Neg", "Sqrt", "Floor", "Ceil",       "Round",
+                                                     "Abs", "Exp",  "Log",   "Reciprocal", "Sin",
+                                                     "Cos", "Not",  "Sign"};
+constexpr std::array<std::string_view, 21> kOther = {
+    "Constant", "Cast",    "Identity",  "Shape",           "Size",    "Concat",    "Slice",
+    "Gather",   "Squeeze", "Unsqueeze", "Reshape",         "Flatten", "Transpose", "Expand",
+    "Tile",     "Range",   "Where",     "ConstantOfShape", "Trilu",   "ScatterND", "Clip"};
+constexpr std::array<std::string_view, 5> kReductions = {"ReduceProd", "ReduceSum", "ReduceMax",
+                                                         "ReduceMin", "ReduceMean"};
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+Folded fold_pair(const OnnxNode& node, const OnnxConstant& a, const OnnxConstant& b) {
+  const bool compares = contains(kComparisons, node.op);
+  const auto dims = broadcast_dims(a.dims, b.dims);
+  if (!dims) return std::nullopt;
+  Folded result = shaped(compares ? DType::kBool : a.dtype, *dims);
+  if (!result || !a.known || !b.known || result->elements() > kKnownElements) return result;
+  resize(*result);
+  const Dims left = steps_towards(a.dims, *dims);
+  const Dims right = steps_towards(b.dims, *dims);
+  std::vector<std::size_t> other(static_cast<std::size_t>(result->elements()));
+  walk(*dims, right, 0, [&](std::size_t at, std::size_t offset) { other[at] = offset; });
+  walk(*dims, left, 0, [&](std::size_t at, std::size_t offset) {
+    if (compares) {
+      result->integers[at] = compare(node.op, a.number(offset), b.number(other[at])) ? 1 : 0;
+    } else if (is_floating(a.dtype)) {
+      result->numbers[at] = binary(node, a.number(offset), b.number(other[at]));
+    } else if (const auto value = binary(node, a.integer(offset), b.integer(other[at]))) {
+      result->integers[at] = *value;
+    } else {
+      result->known = false;
+    }
+  });
+  return result;
+}
+
+// Min, Max and the others of any number of operands.
+Folded fold_chain(const OnnxNode& node, Operands inputs) {
+  if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
+  Folded result = *inputs[0];
+  for (std::size_t i = 1; result && i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr) return std::nullopt;
+    result = fold_pair(node, *result, *inputs[i]);
+  }
+  return result;
+}
+
+double unary(std::string_view op, double x) {
+  if (op == "Neg") return -x;
+  if (op == "Sqrt") return std::sqrt(x);
+  if (op == "Floor") return std::floor(x);
+  if (op == "Ceil") return std::ceil(x);
+  if (op == "Round") return std::nearbyint(x);
+  if (op == "Abs") return std::abs(x);
+  if (op == "Exp") return std::exp(x);
+  if (op == "Log") return std::log(x);
+  if (op == "Reciprocal") return 1 / x;
+  if (op == "Sin") return std::sin(x);
+  if (op == "Cos") return std::cos(x);
+  if (op == "Sign") return x > 0 ? 1 : x < 0 ? -1 : 0;
+  return x == 0 ? 1 : 0;  // Not
+}
+
+Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
+  Folded result = shaped(x.dtype, x.dims);
+  if (!result || !x.known) return result;
+  resize(*result);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements()); ++i) {
+    const double value = unary(node.op, x.number(i));
+    if (is_floating(x.dtype)) {
+      result->numbers[i] = value;
+    } else {
+      result->integers[i] = static_cast<std::int64_t>(value);
+    }
+  }
+  return result;
+}
+
+DType cast_target(std::int64_t onnx) {
+  switch (onnx) {
+    case 1:
+      return DType::kFloat32;
+    case 10:
+      return DType::kFloat16;
+    case 11:
+      return DType::kFloat64;
+    case 16:
+      return DType::kBFloat16;
+    case 9:
+      return DType::kBool;
+    case 6:
+    case 12:
+      return DType::kInt32;
+    case 2:
+    case 3:
+      return DType::kInt8;
+    default:
+      return DType::kInt64;
+  }
+}
+
+Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
+  Folded result = shaped(cast_target(node.integer("to", 7)), x.dims);
+  if (!result || !x.known) return result;
+  resize(*result);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements()); ++i) {
+    if (result->dtype == DType::kBool) {
+      result->integers[i] = x.number(i) != 0 ? 1 : 0;
+    } else if (!is_floating(result->dtype) && is_floating(x.dtype) &&
+               !(std::abs(x.numbers[i]) < 9e18)) {
+      result->known = false;
+    } else {
+      copy_element(x, i, *result, i);
+    }
+  }
+  return result;
+}
+
+Folded fold_range(Operands inputs) {
+  if (inputs.size() != 3 || !all_known(inputs)) return std::nullopt;
+  for (const OnnxConstant* operand : inputs) {
+    if (operand == nullptr || operand->elements() != 1) return std::nullopt;
+  }
+  const double step = inputs[2]->number();
+  if (step == 0) return std::nullopt;
+  const double span = std::ceil((inputs[1]->number() - inputs[0]->number()) / step);
+  if (!(span < static_cast<double>(kMaxFolded))) return std::nullopt;
+  Folded result = shaped(inputs[0]->dtype, {static_cast<std::int64_t>(std::max(span, 0.0))});
+  if (!result || result->elements() > kKnownElements) return result;
+  resize(*result);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(result->elements()); ++i) {
+    if (is_floating(result->dtype)) {
+      result->numbers[i] = inputs[0]->number() + static_cast<double>(i) * step;
+    } else {
+      result->integers[i] =
+          inputs[0]->integer() + static_cast<std::int64_t>(i) * inputs[2]->integer();
+    }
+  }
+  return result;
+}
+
+Folded fold_where(Operands inputs) {
+  const auto pair = broadcast_dims(inputs[1]->dims, inputs[2]->dims);
+  const auto dims = pair ? broadcast_dims(inputs[0]->dims, *pair) : std::nullopt;
+  if (!dims) return std::nullopt;
+  Folded result = shaped(inputs[1]->dtype, *dims);
+  if (!result || !all_known(inputs) || result->elements() > kKnownElements) return result;
+  resize(*result);
+  std::vector<char> holds(static_cast<std::size_t>(result->elements()));
+  walk(*dims, steps_towards(inputs[0]->dims, *dims), 0, [&](std::size_t at, std::size_t offset) {
+    holds[at] = inputs[0]->number(offset) != 0 ? 1 : 0;
+  });
+  for (const std::size_t branch : {std::size_t{1}, std::size_t{2}}) {
+    walk(*dims, steps_towards(inputs[branch]->dims, *dims), 0,
+         [&](std::size_t at, std::size_t offset) {
+           if ((holds[at] != 0) == (branch == 1)) {
+             copy_element(*inputs[branch], offset, *result, at);
+           }
+         });
+  }
+  return result;
+}
+
+Folded fold_constant_of_shape(const OnnxNode& node, const OnnxConstant& shape) {
+  if (!shape.known) return std::nullopt;
+  const OnnxConstant* value = node.find<OnnxConstant>("value");
+  Folded result = shaped(value != nullptr ? value->dtype : DType::kFloat32, shape.integers);
+  const bool usable = value == nullptr || (value->known && value->elements() == 1);
+  if (!result || result->elements() > kKnownElements || !usable) return result;
+  resize(*result);
+  for (std::size_t i = 0; value != nullptr && i < static_cast<std::size_t>(result->elements()); ++i)
+    copy_element(*value, 0, *result, i);
+  return result;
+}
+
+Folded fold_reduction(const OnnxNode& node, Operands inputs) {
+  const OnnxConstant& x = *inputs[0];
+  const auto axes = axes_of(node, inputs, 1);
+  const bool keep = node.integer("keepdims", 1) != 0;
+  if (!axes || (!axes->empty() && !(axes->size() == 1 && x.dims.size() == 1))) return std::nullopt;
+  Folded result = shaped(x.dtype, keep ? Dims(x.dims.size(), 1) : Dims{});
+  if (!result || !x.known || x.elements() == 0) return result;
+  resize(*result);
+  double value = x.number(0);
+  for (std::size_t i = 1; i < static_cast<std::size_t>(x.elements()); ++i) {
+    const double next = x.number(i);
+    if (node.op == "ReduceProd") value *= next;
+    if (node.op == "ReduceSum" || node.op == "ReduceMean") value += next;
+    if (node.op == "ReduceMax") value = std::max(value, next);
+    if (node.op == "ReduceMin") value = std::min(value, next);
+  }
+  if (node.op == "ReduceMean") value /= static_cast<double>(x.elements());
+  OnnxConstant one{.dtype = DType::kFloat64, .numbers = {value}, .known = true};
+  copy_element(one, 0, *result, 0);
+  return result;
+}
+
+Folded fold_literal(const OnnxNode& node) {
+  if (const auto* tensor = node.find<OnnxConstant>("value")) return *tensor;
+  if (const auto* number = node.find<double>("value_float")) {
+    return OnnxConstant{.dtype = DType::kFloat32, .numbers = {*number}, .known = true};
+  }
+  if (const auto* number = node.find<std::int64_t>("value_int")) {
+    return OnnxConstant{.dtype = DType::kInt64, .integers = {*number}, .known = true};
+  }
+  if (const auto* numbers = node.find<Dims>("value_ints")) return integers_constant(*numbers);
+  if (const auto* numbers = node.find<std::vector<double>>("value_floats")) {
+    return OnnxConstant{.dtype = DType::kFloat32,
+                        .dims = {static_cast<std::int64_t>(numbers->size())},
+                        .numbers = *numbers,
+                        .known = true};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+OnnxConstant integers_constant(std::vector<std::int64_t> values) {
+  return {.dtype = DType::kInt64,
+          .dims = {static_cast<std::int64_t>(values.size())},
+          .integers = std::move(values),
+          .known = true};
+}
+
+bool is_foldable(std::string_view op) {
+  return contains(kOther, op) || contains(kArithmetic, op) || contains(kUnary, op) ||
+         contains(kComparisons, op) || contains(kReductions, op);
+}
+
+std::optional<OnnxConstant> fold(const OnnxNode& node, Operands inputs) {
+  const std::string& op = node.op;
+  if (op == "Constant") return fold_literal(node);
+  if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
+  const OnnxConstant& x = *inputs[0];
+  const bool second = inputs.size() > 1 && inputs[1] != nullptr;
+  if (contains(kArithmetic, op) || contains(kComparisons, op)) return fold_chain(node, inputs);
+  if (contains(kUnary, op)) return fold_unary(node, x);
+  if (contains(kReductions, op)) return fold_reduction(node, inputs);
+  if (op == "Cast") return fold_cast(node, x);
+  if (op == "Identity") return x;
+  if (op == "Shape") return fold_shape(node, x);
+  if (op == "Size") {
+    OnnxConstant count = integers_constant({x.elements()});
+    count.dims.clear();
+    return count;
+  }
+  if (op == "Concat") return fold_concat(node, inputs);
+  if (op == "Slice") return fold_slice(inputs);
+  if (op == "Squeeze") return fold_squeeze(node, inputs);
+  if (op == "Unsqueeze") return fold_unsqueeze(node, inputs);
+  if (op == "Transpose") return fold_transpose(node, x);
+  if (op == "Range") return fold_range(inputs);
+  if (op == "ConstantOfShape") return fold_constant_of_shape(node, x);
+  if (op == "Trilu" || op == "ScatterND" || op == "Clip") return shaped(x.dtype, x.dims);
+  if (op == "Flatten") {
+    const auto axis = node.integer("axis", 1);
+    std::int64_t rows = 1;
+    for (std::size_t i = 0; i < x.dims.size() && static_cast<std::int64_t>(i) < axis; ++i)
+      rows *= x.dims[i];
+    return relabelled(x, reshaped_dims(x.dims, {rows, -1}, true));
+  }
+  if (!second) return std::nullopt;
+  if (op == "Gather") return fold_gather(node, x, *inputs[1]);
+  if (op == "Reshape") {
+    if (!inputs[1]->known) return std::nullopt;
+    return relabelled(x,
+                      reshaped_dims(x.dims, inputs[1]->integers, node.integer("allowzero") != 0));
+  }
+  if (op == "Expand") return fold_expand(x, *inputs[1]);
+  if (op == "Tile") return fold_tile(x, *inputs[1]);
+  if (op == "Where" && inputs.size() == 3 && inputs[2] != nullptr) return fold_where(inputs);
+  return std::nullopt;
+}
+
+}  // namespace tidemark

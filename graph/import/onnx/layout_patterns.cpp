@@ -1,0 +1,112 @@
+// torch.chunk and torch.roll, which exporters write as slices.
+#include <fmt/format.h>
+
+#include "graph/import/onnx/fold.hpp"
+#include "graph/import/onnx/onnx_match.hpp"
+
+namespace tidemark {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+// A Slice of one axis with constant bounds and step 1, as the file states them.
+struct Part {
+  std::int64_t axis = 0;
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+};
+
+std::optional<std::int64_t> only_integer(OnnxLowering& l, const OnnxNode& node,
+                                         std::size_t operand) {
+  if (!node.has_input(operand)) return std::nullopt;
+  const OnnxConstant* value = l.constant(node.inputs[operand]);
+  if (value == nullptr || !value->known || value->elements() != 1) return std::nullopt;
+  return value->integer();
+}
+
+std::optional<Part> part_of(OnnxLowering& l, const OnnxNode& node, int rank) {
+  if (node.op != "Slice") return std::nullopt;
+  const auto start = only_integer(l, node, 1);
+  const auto end = only_integer(l, node, 2);
+  auto axis = only_integer(l, node, 3);
+  if (!node.has_input(3)) axis = 0;
+  if (node.has_input(4) && only_integer(l, node, 4) != 1) return std::nullopt;
+  if (!start || !end || !axis || *axis < -rank || *axis >= rank) return std::nullopt;
+  return Part{.axis = *axis < 0 ? *axis + rank : *axis, .start = *start, .end = *end};
+}
+
+// Slices of one tensor that follow each other and end where it ends, by numbers: x.chunk(n, axis).
+// A slice to the end written as x[a:] ends at the largest integer; such parts are slices there too.
+bool match_chunk(OnnxLowering& l) {
+  const OnnxValueId x = l.node().inputs[0];
+  const std::vector<OnnxUse>& readers = l.uses().readers[x];
+  if (readers.size() < 2 || !l.tensor(x).valid()) return false;
+  const Shape shape = l.builder().shape(l.tensor(x));
+  List sizes;
+  std::vector<OnnxNodeId> slices;
+  std::int64_t at = 0;
+  std::int64_t axis = 0;
+  for (const OnnxUse& use : readers) {
+    const OnnxNode& node = l.file().nodes[use.node];
+    if (node.op != "Slice") continue;
+    if (use.operand != 0) return false;
+    const auto part = part_of(l, node, shape.rank());
+    if (!part || part->start != at || part->end <= at) return false;
+    if (slices.empty()) axis = part->axis;
+    const std::int64_t extent = shape[static_cast<int>(axis)];
+    if (part->axis != axis || part->end > extent) return false;
+    sizes.push_back(part->end - at);
+    slices.push_back(use.node);
+    at = part->end;
+  }
+  if (slices.size() < 2 || slices.front() != l.id() || at != shape[static_cast<int>(axis)]) {
+    return false;
+  }
+  const std::vector<TensorId> parts =
+      l.builder().add_many("split", {l.operand(0)}, {{"sizes", sizes}, {"axis", axis}});
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const OnnxValueId result = l.file().nodes[slices[i]].outputs.front();
+    l.set_value(result, parts[i]);
+    l.mark_done(slices[i]);
+    if (axis == shape.rank() - 1 && shape.rank() == 3) l.mark_chunk(result);
+  }
+  return true;
+}
+
+// torch.roll along one axis: the end x[-k:] in front of the rest x[:-k].
+bool match_roll(OnnxLowering& l) {
+  if (l.node().inputs.size() != 2) return false;
+  const OnnxNodeId back = l.uses().producer[l.node().inputs[0]];
+  const OnnxNodeId front = l.uses().producer[l.node().inputs[1]];
+  if (!back.valid() || !front.valid()) return false;
+  const OnnxNode& end = l.file().nodes[back];
+  const OnnxNode& rest = l.file().nodes[front];
+  if (end.op != "Slice" || rest.op != "Slice" || end.inputs[0] != rest.inputs[0]) return false;
+  const TensorId x = l.tensor(end.inputs[0]);
+  if (!x.valid()) return false;
+  const Shape shape = l.builder().shape(x);
+  const auto first = part_of(l, end, shape.rank());
+  const auto second = part_of(l, rest, shape.rank());
+  if (!first || !second || first->axis != second->axis) return false;
+  const std::int64_t given = l.node().integer("axis");
+  if ((given < 0 ? given + shape.rank() : given) != first->axis) return false;
+  const std::int64_t extent = shape[static_cast<int>(first->axis)];
+  const SliceRange tail = slice_range(extent, first->start, first->end, 1);
+  const SliceRange head = slice_range(extent, second->start, second->end, 1);
+  const bool rolls = head.start == 0 && tail.start == head.count && head.count >= 1 &&
+                     tail.count >= 1 && tail.start + tail.count == extent;
+  if (!rolls) return false;
+  // x[d:], x[:d] of a half is also how rotary embeddings turn halves, but those negate one of them.
+  l.set(l.builder().add("roll", {x}));
+  return true;
+}
+
+constexpr OnnxPattern kPatterns[] = {{"Slice", match_chunk}, {"Concat", match_roll}};
+
+}  // namespace
+
+std::span<const OnnxPattern> onnx_layout_patterns() {
+  return kPatterns;
+}
+
+}  // namespace tidemark

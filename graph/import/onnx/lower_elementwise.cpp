@@ -1,0 +1,227 @@
+// Operators that work element by element.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/import/onnx/onnx_lowering.hpp"
+
+namespace tidemark {
+namespace {
+
+// The name of a family as a template argument.
+template <std::size_t Length>
+struct Family {
+  char name[Length]{};
+  // NOLINTNEXTLINE: a string literal as a template argument
+  constexpr Family(const char (&literal)[Length]) { std::copy_n(literal, Length, name); }
+};
+
+// One to one, whatever the attributes.
+template <Family kFamily>
+void unary(OnnxLowering& l) {
+  l.set(l.builder().add(kFamily.name, {l.operand(0)}));
+}
+
+// A number beside a tensor is a Python scalar.
+void lower_add(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.scalar(1)) return l.set(b.add("add_scalar", {l.operand(0)}));
+  if (l.scalar(0)) return l.set(b.add("add_scalar", {l.operand(1)}));
+  l.set(b.add_tensors(l.operand(0), l.operand(1)));
+}
+
+void lower_sub(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.scalar(1)) return l.set(b.add("add_scalar", {l.operand(0)}));
+  // rsub makes one tensor, and its backward another, as the negation does.
+  if (l.scalar(0)) return l.set(b.add("neg", {l.operand(1)}));
+  l.set(b.add("sub", {l.operand(0), l.operand(1)}));
+}
+
+void lower_mul(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.scalar(1)) return l.set(b.scale(l.operand(0)));
+  if (l.scalar(0)) return l.set(b.scale(l.operand(1)));
+  l.set(b.multiply(l.operand(0), l.operand(1)));
+}
+
+void lower_div(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.scalar(1)) return l.set(b.scale(l.operand(0)));
+  // Python's number / tensor is tensor.reciprocal() * number.
+  if (l.scalar(0)) return l.set(b.scale(b.add("reciprocal", {l.operand(1)})));
+  l.set(b.add("div", {l.operand(0), l.operand(1)}));
+}
+
+void lower_pow(OnnxLowering& l) {
+  const auto exponent = l.scalar(1);
+  if (!exponent) l.fail("only constant exponents are simulated");
+  l.set(l.builder().add("pow", {l.operand(0)}, {{"exponent", *exponent}}));
+}
+
+// Two or more operands; a number bounds like clamp.
+template <Family kFamily>
+void lower_extremum(OnnxLowering& l) {
+  if (l.scalar(1)) return l.set(l.builder().add("clamp", {l.operand(0)}));
+  TensorId result = l.operand(0);
+  for (std::size_t i = 1; i < l.node().inputs.size(); ++i)
+    result = l.builder().add(kFamily.name, {result, l.operand(i)});
+  l.set(result);
+}
+
+void lower_clip(OnnxLowering& l) {
+  const auto bound = [&](std::size_t operand, std::string_view attribute) -> std::optional<double> {
+    if (l.has(operand)) return l.scalar(operand);
+    if (const double* value = l.node().find<double>(attribute)) return *value;
+    return std::nullopt;
+  };
+  const auto low = bound(1, "min");
+  const auto high = bound(2, "max");
+  std::string_view family = "clamp";
+  if (low == 0.0 && high == 6.0) family = "relu6";
+  if (low == -1.0 && high == 1.0) family = "hardtanh";
+  l.set(l.builder().add(family, {l.operand(0)}));
+}
+
+void lower_gelu(OnnxLowering& l) {
+  const std::string approximate = l.node().get<std::string>("approximate", "none");
+  l.set(l.builder().add("gelu", {l.operand(0)}, {{"approximate", approximate}}));
+}
+
+// A slope per channel stands as [channels, 1, 1].
+void lower_prelu(OnnxLowering& l) {
+  TensorId slope = l.operand(1);
+  const std::int64_t count = element_count(l.builder().shape(slope));
+  if (l.builder().shape(slope).rank() != 1) slope = l.builder().reshape(slope, {count});
+  l.set(l.builder().add("prelu", {l.operand(0), slope}));
+}
+
+template <Family kFamily>
+void lower_comparison(OnnxLowering& l) {
+  if (l.scalar(1)) return l.set(l.builder().add(kFamily.name, {l.operand(0)}));
+  if (l.scalar(0)) return l.set(l.builder().add(kFamily.name, {l.operand(1)}));
+  l.set(l.builder().add(kFamily.name, {l.operand(0), l.operand(1)}));
+}
+
+TensorId as_mask(OnnxLowering& l, TensorId x) {
+  return l.builder().tensor(x).dtype == DType::kBool ? x : l.builder().cast(x, DType::kBool);
+}
+
+// masked_fill where the filled value is a number, else torch.where.
+void lower_where(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId mask = as_mask(l, l.operand(0));
+  if (l.scalar(1) && !l.scalar(2)) return l.set(b.add("masked_fill", {l.operand(2), mask}));
+  if (l.scalar(2)) return l.set(b.add("where", {mask, l.operand(1)}));
+  l.set(b.add("where", {mask, l.operand(1), l.operand(2)}));
+}
+
+DType cast_target(OnnxLowering& l) {
+  switch (l.node().integer("to")) {
+    case 1:
+      return l.model_type(DType::kFloat32);
+    case 10:
+      return l.model_type(DType::kFloat16);
+    case 11:
+      return l.model_type(DType::kFloat64);
+    case 16:
+      return l.model_type(DType::kBFloat16);
+    case 2:
+    case 3:
+      return DType::kInt8;
+    case 6:
+    case 12:
+      return DType::kInt32;
+    case 7:
+    case 13:
+      return DType::kInt64;
+    case 9:
+      return DType::kBool;
+    default:
+      l.fail(fmt::format("element type {} is not simulated", l.node().integer("to")));
+  }
+}
+
+// To the type that a tensor has already: nothing happens.
+void lower_cast(OnnxLowering& l) {
+  l.set(l.builder().cast(l.operand(0), cast_target(l)));
+}
+
+void lower_cast_like(OnnxLowering& l) {
+  l.set(l.builder().cast(l.operand(0), l.builder().tensor(l.operand(1)).dtype));
+}
+
+void lower_identity(OnnxLowering& l) {
+  l.set(l.operand(0));
+}
+
+// A model exported for inference is trained here all the same, so the probability counts whatever
+// training_mode says.
+void lower_dropout(OnnxLowering& l) {
+  double p = l.node().get<double>("ratio", 0.5);
+  if (l.has(1)) {
+    const auto ratio = l.scalar(1);
+    if (!ratio) l.fail("its probability is computed from data");
+    p = *ratio;
+  }
+  l.set(l.builder().dropout(l.operand(0), l.options().dropout.value_or(p)));
+}
+
+constexpr OnnxOperator kOperators[] = {
+    {"Relu", unary<"relu">},
+    {"Sigmoid", unary<"sigmoid">},
+    {"Tanh", unary<"tanh">},
+    {"Exp", unary<"exp">},
+    {"Log", unary<"log">},
+    {"Sqrt", unary<"sqrt">},
+    {"Reciprocal", unary<"reciprocal">},
+    {"Abs", unary<"abs">},
+    {"Neg", unary<"neg">},
+    {"Erf", unary<"erf">},
+    {"Sin", unary<"sin">},
+    {"Cos", unary<"cos">},
+    {"Sign", unary<"sign">},
+    {"Floor", unary<"floor">},
+    {"Ceil", unary<"ceil">},
+    {"Round", unary<"round">},
+    {"LeakyRelu", unary<"leaky_relu">},
+    {"Elu", unary<"elu">},
+    {"Selu", unary<"selu">},
+    {"Celu", unary<"celu">},
+    {"Softplus", unary<"softplus">},
+    {"Mish", unary<"mish">},
+    {"HardSwish", unary<"hardswish">},
+    {"HardSigmoid", unary<"hardsigmoid">},
+    {"ThresholdedRelu", unary<"threshold">},
+    {"Not", unary<"logical_not">},
+    {"Add", lower_add},
+    {"Sub", lower_sub},
+    {"Mul", lower_mul},
+    {"Div", lower_div},
+    {"Pow", lower_pow},
+    {"Max", lower_extremum<"maximum">},
+    {"Min", lower_extremum<"minimum">},
+    {"Clip", lower_clip},
+    {"Gelu", lower_gelu},
+    {"PRelu", lower_prelu},
+    {"Equal", lower_comparison<"eq">},
+    {"Less", lower_comparison<"lt">},
+    {"LessOrEqual", lower_comparison<"le">},
+    {"Greater", lower_comparison<"gt">},
+    {"GreaterOrEqual", lower_comparison<"ge">},
+    {"And", lower_comparison<"logical_and">},
+    {"Or", lower_comparison<"logical_or">},
+    {"Where", lower_where},
+    {"Cast", lower_cast},
+    {"CastLike", lower_cast_like},
+    {"Identity", lower_identity},
+    {"Dropout", lower_dropout},
+};
+
+}  // namespace
+
+std::span<const OnnxOperator> onnx_elementwise_operators() {
+  return kOperators;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,169 @@
+// Normalisations, whole and as exporters take them apart.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/import/onnx/onnx_match.hpp"
+
+namespace tidemark {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+std::string parent_of(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::string() : name.substr(0, dot + 1);
+}
+
+// The counter of batches is in the module but not in the file. Statistics are those of the batch
+// also where the file was exported for inference: the step that is simulated trains.
+void lower_batch_norm(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId result = b.add("batch_norm", {l.operand(0), l.operand(1), l.operand(2)});
+  l.set(result);
+  const OnnxValueId mean = l.node().inputs.at(3);
+  const OnnxValueId variance = l.node().inputs.at(4);
+  if (!l.is_initializer(mean) || !l.is_initializer(variance)) return;
+  const TensorId counter =
+      l.add_buffer(parent_of(l.file().names[mean]) + "num_batches_tracked", {}, DType::kInt64);
+  static_cast<void>(b.add_many("update_running_stats",
+                               {l.tensor(mean), l.tensor(variance), counter},
+                               {{"in_place", std::int64_t{1}}}));
+}
+
+void lower_instance_norm(OnnxLowering& l) {
+  l.set(l.builder().add("instance_norm", {l.operand(0), l.operand(1), l.operand(2)}));
+}
+
+void lower_layer_norm(OnnxLowering& l) {
+  l.set(l.builder().add("layer_norm",
+                        {l.operand(0), l.operand(1), l.has(2) ? l.operand(2) : TensorId()}));
+}
+
+// Whether an initializer has the shape of the trailing axes that are normalised.
+bool is_affine(OnnxLowering& l, OnnxValueId value, const Shape& x, std::size_t axes) {
+  if (!l.is_initializer(value)) return false;
+  const TensorId found = l.tensor(value);
+  if (!found.valid()) return false;
+  const Shape& shape = l.builder().shape(found);
+  if (static_cast<std::size_t>(shape.rank()) != axes) return false;
+  for (int axis = 1; axis <= shape.rank(); ++axis) {
+    if (shape[-axis] != x[-axis]) return false;
+  }
+  return true;
+}
+
+// The last k axes of x by ReduceMean's axes; 0 when they are others.
+std::size_t trailing_axes(OnnxLowering& l, const OnnxNode& mean, int rank) {
+  List axes = l.axes_of(mean);
+  for (std::int64_t& axis : axes)
+    axis = axis < 0 ? axis + rank : axis;
+  std::sort(axes.begin(), axes.end());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] != rank - static_cast<std::int64_t>(axes.size() - i)) return 0;
+  }
+  return axes.size();
+}
+
+// F.layer_norm: m = ReduceMean(x); d = x - m; y = d / sqrt(ReduceMean(d^2) + eps) [w + b].
+bool match_layer_norm(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId x = l.node().inputs[0];
+  const int rank = l.shape_of_operand(0).rank();
+  const std::size_t axes = trailing_axes(l, l.node(), rank);
+  if (axes == 0 || l.node().integer("keepdims", 1) == 0) return false;
+  const OnnxValueId d = m.next("Sub", l.node().outputs.front(), 1, x);
+  if (!d.valid() || l.uses().readers[d].size() != 2 || l.uses().is_output[d] != 0) return false;
+  const OnnxValueId squares = m.reader("Pow", d, 0);
+  if (!squares.valid() || m.operand_number(squares, 1) != 2.0) return false;
+  const OnnxValueId variance = m.next("ReduceMean", squares, 0);
+  if (!variance.valid() || trailing_axes(l, m.node_of(variance), rank) != axes) return false;
+  const OnnxValueId shifted = m.next("Add", variance, 0);
+  if (!shifted.valid() || !m.operand_number(shifted, 1)) return false;
+  const OnnxValueId deviation = m.next("Sqrt", shifted, 0);
+  if (!deviation.valid()) return false;
+  OnnxValueId result = m.next("Div", deviation, 1, d);
+  if (!result.valid()) return false;
+  TensorId weight;
+  TensorId bias;
+  const Shape& shape = l.shape_of_operand(0);
+  const OnnxValueId scaled = m.peek("Mul", result, 0);
+  if (scaled.valid() && is_affine(l, m.node_of(scaled).inputs[1], shape, axes)) {
+    weight = l.tensor(m.node_of(scaled).inputs[1]);
+    m.take(scaled);
+    result = scaled;
+    const OnnxValueId sum = m.peek("Add", result, 0);
+    if (sum.valid() && is_affine(l, m.node_of(sum).inputs[1], shape, axes)) {
+      bias = l.tensor(m.node_of(sum).inputs[1]);
+      m.take(sum);
+      result = sum;
+    }
+  }
+  m.finish(result, l.builder().add("layer_norm", {l.operand(0), weight, bias}));
+  return true;
+}
+
+// nn.GroupNorm: InstanceNormalization of x as [n, groups, -1], reshaped back, times weight plus
+// bias as [channels, 1, ...]. The kernel works on contiguous memory and keeps a copy of anything
+// else.
+bool match_group_norm(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId normalized = m.next("InstanceNormalization", l.node().outputs.front(), 0);
+  if (!normalized.valid()) return false;
+  const auto target = l.setting(1);
+  if (!target || target->size() != 3 || (*target)[0] != 0 || (*target)[2] != -1) return false;
+  const OnnxConstant* ones = l.constant(m.node_of(normalized).inputs.at(1));
+  if (ones == nullptr || ones->elements() != (*target)[1]) return false;
+  OnnxValueId result = m.next("Reshape", normalized, 0);
+  if (!result.valid()) return false;
+  const std::int64_t channels = l.shape_of_operand(0)[1];
+  const auto affine = [&](OnnxValueId value) -> TensorId {
+    const OnnxNodeId source = l.uses().producer[value];
+    const bool unsqueezed = source.valid() && l.file().nodes[source].op == "Unsqueeze";
+    const OnnxValueId root = unsqueezed ? l.file().nodes[source].inputs[0] : value;
+    if (!l.is_initializer(root)) return {};
+    const TensorId tensor = l.tensor(root);
+    return tensor.valid() && l.builder().shape(tensor) == Shape{channels} ? tensor : TensorId();
+  };
+  TensorId weight;
+  TensorId bias;
+  const OnnxValueId scaled = m.peek("Mul", result, 0);
+  if (scaled.valid()) weight = affine(m.node_of(scaled).inputs[1]);
+  if (weight.valid()) {
+    m.take(scaled);
+    result = scaled;
+    const OnnxValueId sum = m.peek("Add", result, 0);
+    if (sum.valid()) bias = affine(m.node_of(sum).inputs[1]);
+    if (bias.valid()) {
+      m.take(sum);
+      result = sum;
+    }
+  }
+  const TensorId x = l.builder().contiguous(l.operand(0));
+  m.finish(result, l.builder().add("group_norm", {x, weight, bias}, {{"groups", (*target)[1]}}));
+  return true;
+}
+
+constexpr OnnxOperator kOperators[] = {
+    {"BatchNormalization", lower_batch_norm},
+    {"InstanceNormalization", lower_instance_norm},
+    {"LayerNormalization", lower_layer_norm},
+};
+
+constexpr OnnxPattern kPatterns[] = {
+    {"ReduceMean", match_layer_norm},
+    {"Reshape", match_group_norm},
+};
+
+}  // namespace
+
+std::span<const OnnxOperator> onnx_normalization_operators() {
+  return kOperators;
+}
+
+std::span<const OnnxPattern> onnx_normalization_patterns() {
+  return kPatterns;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,113 @@
+// Reductions, softmax, and losses that are part of the exported module.
+#include <fmt/format.h>
+
+#include "graph/import/onnx/onnx_lowering.hpp"
+
+namespace tidemark {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+Attributes reduction_attributes(List axes, bool keep) {
+  Attributes attributes{{"keepdim", std::int64_t{keep ? 1 : 0}}};
+  if (!axes.empty()) attributes.set("axes", std::move(axes));
+  return attributes;
+}
+
+void reduce(OnnxLowering& l, std::string_view family) {
+  List axes = l.setting_or_attribute(1, "axes");
+  const bool keep = l.node().integer("keepdims", 1) != 0;
+  if (axes.empty() && l.node().integer("noop_with_empty_axes") != 0) return l.set(l.operand(0));
+  l.set(l.builder().add(family, {l.operand(0)}, reduction_attributes(std::move(axes), keep)));
+}
+
+void lower_mean(OnnxLowering& l) {
+  reduce(l, "mean");
+}
+void lower_sum(OnnxLowering& l) {
+  reduce(l, "sum");
+}
+void lower_amax(OnnxLowering& l) {
+  reduce(l, "amax");
+}
+void lower_amin(OnnxLowering& l) {
+  reduce(l, "amin");
+}
+void lower_product(OnnxLowering& l) {
+  reduce(l, "prod");
+}
+void lower_norm(OnnxLowering& l) {
+  reduce(l, "norm");
+}
+void lower_logsumexp(OnnxLowering& l) {
+  reduce(l, "logsumexp");
+}
+
+void lower_argmax(OnnxLowering& l) {
+  const bool keep = l.node().integer("keepdims", 1) != 0;
+  l.set(l.builder().add("argmax", {l.operand(0)},
+                        reduction_attributes({l.node().integer("axis")}, keep)));
+}
+
+// Sets before 13 take axis 1 unless told otherwise.
+void softmax(OnnxLowering& l, std::string_view family) {
+  const std::int64_t axis = l.node().integer("axis", l.opset() < 13 ? 1 : -1);
+  l.set(l.builder().add(family, {l.operand(0)}, {{"axis", axis}}));
+}
+
+void lower_softmax(OnnxLowering& l) {
+  softmax(l, "softmax");
+}
+void lower_log_softmax(OnnxLowering& l) {
+  softmax(l, "log_softmax");
+}
+
+void lower_cumsum(OnnxLowering& l) {
+  const auto axis = l.setting(1);
+  l.set(l.builder().add("cumsum", {l.operand(0)}, {{"axis", axis ? axis->at(0) : 0}}));
+}
+
+void require_mean(OnnxLowering& l) {
+  const std::string reduction = l.node().get<std::string>("reduction", "mean");
+  if (reduction != "mean" && reduction != "sum")
+    l.fail("a loss that is not reduced is not simulated");
+}
+
+// F.nll_loss; the classes are axis 1.
+void lower_nll_loss(OnnxLowering& l) {
+  require_mean(l);
+  l.set(l.builder().add("nll_loss", {l.operand(0), l.operand(1)}));
+}
+
+// F.cross_entropy is log_softmax and nll_loss.
+void lower_cross_entropy(OnnxLowering& l) {
+  require_mean(l);
+  const TensorId scores =
+      l.builder().add("log_softmax", {l.operand(0)}, {{"axis", std::int64_t{1}}});
+  l.set(l.builder().add("nll_loss", {scores, l.operand(1)}));
+  l.set(scores, 1);
+}
+
+constexpr OnnxOperator kOperators[] = {
+    {"ReduceMean", lower_mean},
+    {"ReduceSum", lower_sum},
+    {"ReduceMax", lower_amax},
+    {"ReduceMin", lower_amin},
+    {"ReduceProd", lower_product},
+    {"ReduceL2", lower_norm},
+    {"ReduceLogSumExp", lower_logsumexp},
+    {"ArgMax", lower_argmax},
+    {"Softmax", lower_softmax},
+    {"LogSoftmax", lower_log_softmax},
+    {"CumSum", lower_cumsum},
+    {"NegativeLogLikelihoodLoss", lower_nll_loss},
+    {"SoftmaxCrossEntropyLoss", lower_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const OnnxOperator> onnx_reduction_operators() {
+  return kOperators;
+}
+
+}  // namespace tidemark

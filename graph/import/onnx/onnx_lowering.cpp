@@ -1,0 +1,483 @@
+#include "graph/import/onnx/onnx_lowering.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/import/onnx/fold.hpp"
+#include "graph/models/model_limits.hpp"
+
+namespace tidemark {
+namespace {
+
+std::string_view module_of_tensor(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string_view name_in_module(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+Shape shape_of(const OnnxConstant& constant, const std::string& what) {
+  Shape shape;
+  if (constant.dims.size() > static_cast<std::size_t>(kMaxRank)) {
+    throw UserError(fmt::format("{} has {} axes; at most {} are simulated", what,
+                                constant.dims.size(), kMaxRank));
+  }
+  for (std::int64_t extent : constant.dims)
+    shape.push_back(extent);
+  return shape;
+}
+
+}  // namespace
+
+OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const OnnxModules& modules,
+                           const OnnxRoles& roles, const OnnxOptions& onnx,
+                           const ModelOptions& options, const OnnxShapes& exported)
+    : file_(file),
+      uses_(uses),
+      modules_(modules),
+      roles_(roles),
+      onnx_(onnx),
+      options_(options),
+      exported_(exported),
+      builder_("", options.dtype),
+      tensors_(file.names.size()),
+      constants_(),
+      initializer_(file.names.size(), -1),
+      is_chunk_(file.names.size(), 0),
+      done_(file.nodes.size(), 0),
+      waiting_(file.nodes.size(), 0) {
+  for (std::size_t i = 0; i < file.names.size(); ++i)
+    constants_.push_back(nullptr);
+}
+
+void OnnxLowering::run() {
+  check_operators();
+  add_roots();
+  check_open_axes();
+  for (OnnxNodeId id : ids_of(file_.nodes)) {
+    if (done_[id] != 0) continue;
+    if (fold_node(id)) continue;
+    if (waits(file_.nodes[id])) {
+      waiting_[id] = 1;
+    } else {
+      lower(id);
+    }
+  }
+}
+
+void OnnxLowering::check_operators() const {
+  std::map<std::string, std::vector<std::string>> unknown;
+  for (const OnnxNode& node : file_.nodes) {
+    const bool known =
+        node.domain.empty() && (find_onnx_operator(node.op) != nullptr || is_foldable(node.op));
+    if (known) continue;
+    const std::string name = node.domain.empty() ? node.op : node.domain + "." + node.op;
+    unknown[name].push_back(
+        node.name.empty() && !node.outputs.empty() ? file_.names[node.outputs.front()] : node.name);
+  }
+  if (unknown.empty()) return;
+  std::string text;
+  constexpr std::size_t kShown = 3;
+  for (const auto& [name, nodes] : unknown) {
+    text += fmt::format("{}{} (", text.empty() ? "" : "; ", excerpt(name));
+    for (std::size_t i = 0; i < nodes.size() && i < kShown; ++i)
+      text += fmt::format("{}{}", i == 0 ? "node " : ", ", quoted(nodes[i]));
+    if (nodes.size() > kShown) text += fmt::format(" and {} more", nodes.size() - kShown);
+    text += ")";
+  }
+  throw UserError({.file = file_.path}, "",
+                  fmt::format("operators that are not known: {}; export the model without them, or "
+                              "describe it by its layers",
+                              text));
+}
+
+// The most frequent floating type of the weights is the model's own; training.precision replaces
+// it.
+DType OnnxLowering::model_type(DType file_type) const {
+  return file_type == own_type_ ? options_.dtype : file_type;
+}
+
+void OnnxLowering::enter_module(std::string_view path, int block) {
+  if (path.empty()) {
+    builder_.enter({});
+    return;
+  }
+  const auto found = std::lower_bound(
+      layers_.begin(), layers_.end(), path,
+      [](const auto& known, std::string_view wanted) { return known.first < wanted; });
+  if (found != layers_.end() && found->first == path) {
+    builder_.enter(found->second);
+    return;
+  }
+  const LayerId layer = builder_.add_layer(std::string(path), block);
+  layers_.insert(found, {std::string(path), layer});
+  builder_.enter(layer);
+}
+
+void OnnxLowering::add_roots() {
+  std::map<std::string, int, std::less<>> blocks;
+  for (const OnnxModule& module : modules_.all)
+    blocks.emplace(module.path, module.block);
+  // A parameter belongs to the module that its name tells; the module's block is that of its nodes.
+  const auto enter = [&](std::string_view module) {
+    int block = -1;
+    for (std::string_view at = module; !at.empty() && block < 0; at = module_of_tensor(at)) {
+      const auto found = blocks.find(at);
+      if (found != blocks.end()) block = found->second;
+    }
+    enter_module(module, block);
+  };
+  std::array<std::int64_t, 10> elements{};
+  for (std::size_t i = 0; i < file_.initializers.size(); ++i) {
+    const OnnxConstant& tensor = file_.initializers[i].tensor;
+    if (roles_.initializers[i] == OnnxRole::kParameter && is_floating(tensor.dtype)) {
+      elements[static_cast<std::size_t>(tensor.dtype)] += tensor.elements();
+    }
+  }
+  const auto most = std::max_element(elements.begin(), elements.end());
+  if (*most > 0) own_type_ = static_cast<DType>(most - elements.begin());
+
+  for (std::size_t i = 0; i < file_.initializers.size(); ++i) {
+    const OnnxInitializer& initializer = file_.initializers[i];
+    const std::string& name = file_.names[initializer.value];
+    initializer_[initializer.value] = static_cast<int>(i);
+    if (roles_.initializers[i] == OnnxRole::kSetting) {
+      constants_[initializer.value] = std::make_unique<OnnxConstant>(initializer.tensor);
+      continue;
+    }
+    const Shape shape = shape_of(initializer.tensor, fmt::format("initializer {}", quoted(name)));
+    enter(module_of_tensor(name));
+    tensors_[initializer.value] =
+        roles_.initializers[i] == OnnxRole::kParameter
+            ? builder_.parameter(name_in_module(name), shape)
+            : builder_.buffer(name_in_module(name), shape, model_type(initializer.tensor.dtype));
+  }
+  for (const OnnxAbsent& absent : roles_.absent) {
+    enter(module_of_tensor(absent.name));
+    if (absent.is_parameter) {
+      static_cast<void>(builder_.parameter(name_in_module(absent.name), absent.shape));
+    } else if (name_in_module(absent.name) != "num_batches_tracked") {
+      // Those of batch norms are made with the batch norm that counts.
+      static_cast<void>(
+          builder_.buffer(name_in_module(absent.name), absent.shape, model_type(absent.dtype)));
+    }
+  }
+  builder_.enter({});
+  for (const OnnxInput& input : file_.inputs)
+    add_input(input);
+}
+
+std::int64_t OnnxLowering::extent_of(const OnnxInput& input, std::size_t axis) {
+  const OnnxExtent& extent = input.extents[axis];
+  if (onnx_.batch_axis == static_cast<std::int64_t>(axis)) return options_.micro_batch;
+  const std::string place = fmt::format("{}.{}", file_.names[input.value], axis);
+  for (const auto& [name, wanted] : onnx_.axes) {
+    if (name == place || (!extent.name.empty() && name == extent.name)) return wanted;
+  }
+  if (extent.extent > 0) return extent.extent;
+  open_axes_.push_back(
+      extent.name.empty()
+          ? fmt::format("axis {} of input {}", axis, quoted(file_.names[input.value]))
+          : fmt::format("{} (axis {} of input {})", quoted(extent.name), axis,
+                        quoted(file_.names[input.value])));
+  return 1;
+}
+
+void OnnxLowering::add_input(const OnnxInput& input) {
+  const std::string what = fmt::format("input {}", quoted(file_.names[input.value]));
+  OnnxConstant extents{.dtype = input.dtype};
+  for (std::size_t axis = 0; axis < input.extents.size(); ++axis)
+    extents.dims.push_back(extent_of(input, axis));
+  const Shape shape = shape_of(extents, what);
+  const DType dtype = model_type(input.dtype);
+  tensors_[input.value] = builder_.input(file_.names[input.value], shape, dtype);
+  const bool first = &input == &file_.inputs.front();
+  const auto axis = static_cast<int>(onnx_.batch_axis.value_or(0));
+  if (!first || axis >= shape.rank()) return;
+  batch_ = shape[axis];
+  // Token ids are [batch, length].
+  const bool tokens = !is_floating(dtype) && shape.rank() == 2;
+  builder_.set_samples(batch_, tokens ? element_count(shape) : 0);
+}
+
+void OnnxLowering::check_open_axes() {
+  if (file_.inputs.empty()) {
+    throw UserError({.file = file_.path}, "", "the graph has no input");
+  }
+  if (onnx_.batch_axis &&
+      std::all_of(file_.inputs.begin(), file_.inputs.end(), [&](const OnnxInput& input) {
+        return *onnx_.batch_axis >= static_cast<std::int64_t>(input.extents.size());
+      })) {
+    throw UserError({}, "model.batch_axis",
+                    fmt::format("no input of {} has an axis {}", file_.path, *onnx_.batch_axis));
+  }
+  for (const auto& [name, extent] : onnx_.axes) {
+    const bool known = std::any_of(
+        file_.inputs.begin(), file_.inputs.end(), [&, &name = name](const OnnxInput& input) {
+          for (std::size_t axis = 0; axis < input.extents.size(); ++axis) {
+            if (input.extents[axis].name == name && !name.empty()) return true;
+            if (fmt::format("{}.{}", file_.names[input.value], axis) == name) return true;
+          }
+          return false;
+        });
+    if (!known) {
+      throw UserError({}, fmt::format("model.axes.{}", name),
+                      fmt::format("{} has no axis of this name; an axis without a name is written "
+                                  "INPUT.NUMBER, such as {}.0",
+                                  file_.path, file_.names[file_.inputs.front().value]));
+    }
+  }
+  if (open_axes_.empty()) return;
+  throw UserError(
+      {.file = file_.path}, "",
+      fmt::format("extents that the file leaves open: {}; give the batch by batch_axis: 0 "
+                  "and others by axes: {{NAME: extent}} or {{INPUT.AXIS: extent}}",
+                  fmt::join(open_axes_, ", ")));
+}
+
+bool OnnxLowering::is_initializer(OnnxValueId value) const {
+  return value.valid() && initializer_[value] >= 0;
+}
+
+bool OnnxLowering::is_parameter(OnnxValueId value) const {
+  return is_initializer(value) &&
+         roles_.initializers[static_cast<std::size_t>(initializer_[value])] == OnnxRole::kParameter;
+}
+
+std::string OnnxLowering::module_of(OnnxNodeId id) const {
+  const int module = modules_.of_node[id];
+  return module == kNoOnnxModule ? "" : modules_.all[static_cast<std::size_t>(module)].path;
+}
+
+// Views and joins of parameters alone are the exporter's: transposed weights of linear layers,
+// gates of recurrent ones in another order. They are lowered only where something else reads them.
+bool OnnxLowering::waits(const OnnxNode& node) const {
+  constexpr std::array<std::string_view, 7> kViews = {
+      "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Slice", "Concat"};
+  if (std::find(kViews.begin(), kViews.end(), node.op) == kViews.end() || node.inputs.empty()) {
+    return false;
+  }
+  if (uses_.is_output[node.outputs.front()] != 0) return false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const OnnxValueId value = node.inputs[i];
+    if (!value.valid() || is_setting(node, i)) continue;
+    const OnnxNodeId source = uses_.producer[value];
+    if (!is_initializer(value) && !(source.valid() && waiting_[source] != 0)) return false;
+  }
+  return node.has_input(0);
+}
+
+// Whether the node's results are constants: then they are known afterwards.
+bool OnnxLowering::fold_node(OnnxNodeId id) {
+  const OnnxNode& node = file_.nodes[id];
+  if (!node.domain.empty() || node.outputs.empty() || !node.outputs.front().valid()) return false;
+  if (constants_[node.outputs.front()]) return true;
+  return evaluate(id);
+}
+
+bool OnnxLowering::evaluate(OnnxNodeId id) {
+  const OnnxNode& node = file_.nodes[id];
+  if (!is_foldable(node.op) || !node.domain.empty()) return false;
+  std::vector<const OnnxConstant*> inputs;
+  OnnxConstant measured;
+  const bool measures = node.op == "Shape" || node.op == "Size";
+  for (OnnxValueId input : node.inputs) {
+    const OnnxConstant* value = input.valid() ? constant(input) : nullptr;
+    if (input.valid() && value == nullptr) {
+      if (!measures || !tensors_[input].valid()) return false;
+      const Shape& shape = builder_.shape(tensors_[input]);
+      measured.dims.assign(shape.begin(), shape.end());
+      value = &measured;
+    }
+    inputs.push_back(value);
+  }
+  std::optional<OnnxConstant> result = fold(node, inputs);
+  if (!result) {
+    std::string shapes;
+    for (const OnnxConstant* input : inputs) {
+      if (input == nullptr) continue;
+      shapes += fmt::format("{}[{}]", shapes.empty() ? "" : ", ", fmt::join(input->dims, ", "));
+    }
+    throw UserError(
+        {.file = file_.path}, "",
+        fmt::format("{}: its result cannot be inferred from constants of the shapes {}; "
+                    "a size that depends on data cannot be simulated",
+                    file_.describe(id), shapes.empty() ? "[]" : shapes));
+  }
+  constants_[node.outputs.front()] = std::make_unique<OnnxConstant>(std::move(*result));
+  return true;
+}
+
+const OnnxConstant* OnnxLowering::constant(OnnxValueId value) {
+  if (!value.valid()) return nullptr;
+  if (constants_[value]) return constants_[value].get();
+  const OnnxNodeId source = uses_.producer[value];
+  if (!source.valid() || tensors_[value].valid() || done_[source] != 0) return nullptr;
+  if (file_.nodes[source].outputs.front() != value) return nullptr;
+  return evaluate(source) ? constants_[value].get() : nullptr;
+}
+
+std::optional<double> OnnxLowering::number(OnnxValueId value) {
+  const OnnxConstant* found = constant(value);
+  if (found == nullptr || !found->known || found->elements() != 1) return std::nullopt;
+  return found->number();
+}
+
+TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
+  std::vector<std::int64_t> dims = constant.dims;
+  // What an exporter froze at the file's batch (zeros_like of the input) follows the new one.
+  const bool rebatched = !exported_.empty() && dims.size() >= 2;
+  if (rebatched) {
+    if (exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
+  }
+  static_cast<void>(shape(dims));
+  return builder_.add(
+      "zeros", {}, {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
+}
+
+TensorId OnnxLowering::tensor(OnnxValueId value) {
+  if (!value.valid()) return {};
+  if (tensors_[value].valid()) return tensors_[value];
+  const OnnxNodeId source = uses_.producer[value];
+  if (source.valid() && waiting_[source] != 0) {
+    waiting_[source] = 0;
+    const OnnxNodeId outer = current_;
+    lower(source);
+    current_ = outer;
+    return tensors_[value];
+  }
+  if (const OnnxConstant* known = constant(value)) tensors_[value] = materialised(*known);
+  return tensors_[value];
+}
+
+TensorId OnnxLowering::operand(std::size_t index) {
+  if (!has(index)) fail(fmt::format("operand {} is missing", index));
+  const TensorId found = tensor(node().inputs[index]);
+  if (!found.valid()) {
+    fail(fmt::format("its operand {} is an output that is not simulated",
+                     quoted(file_.names[node().inputs[index]])));
+  }
+  return found;
+}
+
+std::optional<double> OnnxLowering::scalar(std::size_t index) {
+  if (!has(index)) return std::nullopt;
+  const OnnxConstant* value = constant(node().inputs[index]);
+  if (value == nullptr || value->elements() != 1 || value->dims.size() > 1) return std::nullopt;
+  return value->known ? value->number() : 0.0;
+}
+
+std::optional<std::vector<std::int64_t>> OnnxLowering::setting(std::size_t index) {
+  if (!has(index)) return std::nullopt;
+  const OnnxValueId value = node().inputs[index];
+  const OnnxConstant* found = constant(value);
+  if (found == nullptr && is_initializer(value)) {
+    found = &file_.initializers[static_cast<std::size_t>(initializer_[value])].tensor;
+  }
+  if (found == nullptr || !found->known) {
+    fail(
+        fmt::format("its operand {} is computed from data or was stripped, so shapes cannot be "
+                    "inferred; export the model with fixed sizes",
+                    quoted(file_.names[value])));
+  }
+  std::vector<std::int64_t> values;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(found->elements()); ++i)
+    values.push_back(found->integer(i));
+  return values;
+}
+
+std::vector<std::int64_t> OnnxLowering::setting_or_attribute(std::size_t index,
+                                                             std::string_view attribute) {
+  if (const auto values = setting(index)) return *values;
+  return node().list(attribute);
+}
+
+void OnnxLowering::set(TensorId result, std::size_t output) {
+  if (output < node().outputs.size() && node().outputs[output].valid()) {
+    tensors_[node().outputs[output]] = result;
+  }
+}
+
+void OnnxLowering::fail(const std::string& problem) const {
+  throw UserError({.file = file_.path}, "",
+                  fmt::format("{}: {}", file_.describe(current_), problem));
+}
+
+Shape OnnxLowering::shape(const std::vector<std::int64_t>& extents) const {
+  if (extents.size() > static_cast<std::size_t>(kMaxRank)) {
+    fail(fmt::format("its result has {} axes; at most {} are simulated", extents.size(), kMaxRank));
+  }
+  Shape result;
+  for (std::int64_t extent : extents) {
+    if (extent < 1) {
+      fail(fmt::format("its result would have the shape [{}]", fmt::join(extents, ", ")));
+    }
+    result.push_back(extent);
+  }
+  return result;
+}
+
+void OnnxLowering::lower(OnnxNodeId id) {
+  current_ = id;
+  const int module = modules_.of_node[id];
+  if (module == kNoOnnxModule) {
+    enter_module("", -1);
+  } else {
+    const OnnxModule& m = modules_.all[static_cast<std::size_t>(module)];
+    enter_module(m.path, m.block);
+  }
+  try {
+    for (const OnnxPattern& pattern : onnx_patterns()) {
+      if (pattern.first == node().op && pattern.lower(*this)) return;
+    }
+    const OnnxOperator* op = find_onnx_operator(node().op);
+    if (op == nullptr) fail("this operator is understood on constants only");
+    op->lower(*this);
+  } catch (const UserError& error) {
+    if (!error.location().file.empty() || !error.path().empty()) throw;
+    std::string problem = error.problem();
+    const bool rebatched = !exported_.empty();
+    if (rebatched)
+      problem += "; the file may hold its batch as a constant: export it at this batch";
+    fail(problem);
+  }
+}
+
+std::vector<std::int64_t> OnnxLowering::axes_of(const OnnxNode& reduction) {
+  if (!reduction.has_input(1)) return reduction.list("axes");
+  const OnnxConstant* axes = constant(reduction.inputs[1]);
+  return axes != nullptr && axes->known ? axes->integers : std::vector<std::int64_t>();
+}
+
+TensorId OnnxLowering::add_buffer(std::string_view name, const Shape& shape, DType dtype) {
+  const int module = modules_.of_node[current_];
+  enter_module(module_of_tensor(name),
+               module == kNoOnnxModule ? -1 : modules_.all[static_cast<std::size_t>(module)].block);
+  const TensorId buffer = builder_.buffer(name_in_module(name), shape, dtype);
+  enter_module(module_of(current_),
+               module == kNoOnnxModule ? -1 : modules_.all[static_cast<std::size_t>(module)].block);
+  return buffer;
+}
+
+std::int64_t OnnxLowering::exported_batch() const {
+  const auto& shape = exported_[file_.inputs.front().value];
+  const auto axis = static_cast<int>(onnx_.batch_axis.value_or(0));
+  return shape && axis < shape->rank() ? (*shape)[axis] : batch_;
+}
+
+OnnxShapes OnnxLowering::shapes() const {
+  OnnxShapes result(file_.names.size());
+  for (OnnxValueId value : ids_of(tensors_)) {
+    if (tensors_[value].valid()) result[value] = builder_.shape(tensors_[value]);
+  }
+  return result;
+}
+
+}  // namespace tidemark

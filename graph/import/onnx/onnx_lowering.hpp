@@ -1,0 +1,149 @@
+// Turns the nodes of an ONNX file, in their order, into nodes of the forward graph.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/import/onnx/import_onnx.hpp"
+#include "graph/import/onnx/onnx_modules.hpp"
+#include "graph/import/onnx/onnx_uses.hpp"
+#include "graph/models/builder.hpp"
+
+namespace tidemark {
+
+// Shapes of all values at the batch of the file; empty unless the batch changes.
+using OnnxShapes = IdVector<OnnxValueId, std::optional<Shape>>;
+
+// The state of a lowering, and what the function for one operator sees of its node.
+class OnnxLowering {
+ public:
+  OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const OnnxModules& modules,
+               const OnnxRoles& roles, const OnnxOptions& onnx, const ModelOptions& options,
+               const OnnxShapes& exported);
+
+  // Everything but the loss.
+  void run();
+  void add_loss();
+  [[nodiscard]] Graph finish() { return builder_.finish(); }
+  [[nodiscard]] OnnxShapes shapes() const;
+  // The batch that the inputs have now.
+  [[nodiscard]] std::int64_t batch() const { return batch_; }
+  // The batch of the file, where it is another.
+  [[nodiscard]] std::int64_t exported_batch() const;
+
+  // --- The node that is lowered ---
+  [[nodiscard]] const OnnxNode& node() const { return file_.nodes[current_]; }
+  [[nodiscard]] OnnxNodeId id() const { return current_; }
+  [[nodiscard]] ModelBuilder& builder() { return builder_; }
+  [[nodiscard]] const ModelOptions& options() const { return options_; }
+  [[nodiscard]] std::int64_t opset() const { return file_.opset; }
+  [[nodiscard]] bool has(std::size_t operand) const { return node().has_input(operand); }
+  // An operand as a tensor; a constant is made by the forward pass, as module code makes it.
+  [[nodiscard]] TensorId operand(std::size_t index);
+  [[nodiscard]] const Shape& shape_of_operand(std::size_t index) {
+    return builder_.shape(operand(index));
+  }
+  // An operand that is one number: a Python scalar in module code.
+  [[nodiscard]] std::optional<double> scalar(std::size_t index);
+  // An operand that sets sizes or axes. Nothing when it is absent; fails when it is not constant.
+  [[nodiscard]] std::optional<std::vector<std::int64_t>> setting(std::size_t index);
+  // Axes and the like, which older sets have as an attribute and newer ones as an operand.
+  [[nodiscard]] std::vector<std::int64_t> setting_or_attribute(std::size_t index,
+                                                               std::string_view attribute);
+  void set(TensorId result, std::size_t output = 0);
+  // Throws UserError at the node.
+  [[noreturn]] void fail(const std::string& problem) const;
+  // Throws unless the extents make a tensor that can be simulated.
+  [[nodiscard]] Shape shape(const std::vector<std::int64_t>& extents) const;
+  [[nodiscard]] DType model_type(DType file_type) const;
+  // A buffer of the module that the file does not hold.
+  TensorId add_buffer(std::string_view name, const Shape& shape, DType dtype);
+
+  // --- The nodes around it, for what one operator of PyTorch was taken apart into ---
+  [[nodiscard]] const OnnxModel& file() const { return file_; }
+  [[nodiscard]] const OnnxUses& uses() const { return uses_; }
+  // A value as a tensor or a constant; null when it is not (yet) one.
+  [[nodiscard]] TensorId tensor(OnnxValueId value);
+  [[nodiscard]] const OnnxConstant* constant(OnnxValueId value);
+  [[nodiscard]] std::optional<double> number(OnnxValueId value);
+  [[nodiscard]] bool is_parameter(OnnxValueId value) const;
+  [[nodiscard]] bool is_initializer(OnnxValueId value) const;
+  void set_value(OnnxValueId value, TensorId result) { tensors_[value] = result; }
+  // These nodes are part of what has been lowered already.
+  void mark_done(OnnxNodeId id) { done_[id] = 1; }
+  // The parts of one tensor's split along its last axis, for MultiheadAttention.
+  void mark_chunk(OnnxValueId value) { is_chunk_[value] = 1; }
+  [[nodiscard]] bool is_chunk(OnnxValueId value) const { return is_chunk_[value] != 0; }
+  [[nodiscard]] const OnnxShapes& exported_shapes() const { return exported_; }
+  [[nodiscard]] std::string module_of(OnnxNodeId id) const;
+  // ReduceMean's axes, by whichever operand or attribute; empty for all.
+  [[nodiscard]] std::vector<std::int64_t> axes_of(const OnnxNode& reduction);
+
+ private:
+  void add_roots();
+  void add_input(const OnnxInput& input);
+  std::int64_t extent_of(const OnnxInput& input, std::size_t axis);
+  void lower(OnnxNodeId id);
+  bool fold_node(OnnxNodeId id);
+  bool evaluate(OnnxNodeId id);
+  [[nodiscard]] bool waits(const OnnxNode& node) const;
+  [[nodiscard]] TensorId materialised(const OnnxConstant& constant);
+  void enter_module(std::string_view path, int block);
+  void check_operators() const;
+  void check_open_axes();
+
+  const OnnxModel& file_;
+  const OnnxUses& uses_;
+  const OnnxModules& modules_;
+  const OnnxRoles& roles_;
+  const OnnxOptions& onnx_;
+  const ModelOptions& options_;
+  const OnnxShapes& exported_;
+  ModelBuilder builder_;
+  DType own_type_ = DType::kFloat32;  // of the file's parameters; becomes that of training
+  OnnxNodeId current_;
+  std::int64_t batch_ = 1;
+  IdVector<OnnxValueId, TensorId> tensors_;
+  IdVector<OnnxValueId, std::unique_ptr<OnnxConstant>> constants_;
+  IdVector<OnnxValueId, int> initializer_;  // index into the file's, -1 for other values
+  IdVector<OnnxValueId, char> is_chunk_;
+  IdVector<OnnxNodeId, char> done_;
+  IdVector<OnnxNodeId, char> waiting_;  // views of parameters, made where they are used
+  std::vector<std::pair<std::string, LayerId>> layers_;
+  std::vector<std::string> open_axes_;
+};
+
+// One operator: how a node of that name is lowered.
+struct OnnxOperator {
+  std::string_view name;
+  void (*lower)(OnnxLowering&);
+};
+// What begins with an operator of this name. Lowers the whole pattern, marks its nodes done and
+// returns true, or does nothing.
+struct OnnxPattern {
+  std::string_view first;
+  bool (*lower)(OnnxLowering&);
+};
+
+[[nodiscard]] const OnnxOperator* find_onnx_operator(std::string_view name);
+[[nodiscard]] std::span<const OnnxPattern> onnx_patterns();
+
+// The files of this folder.
+[[nodiscard]] std::span<const OnnxOperator> onnx_elementwise_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_window_operators();
+[[nodiscard]] std::span<const OnnxPattern> onnx_window_patterns();
+[[nodiscard]] std::span<const OnnxOperator> onnx_product_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_layout_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_index_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_reduction_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_normalization_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_recurrent_operators();
+[[nodiscard]] std::span<const OnnxPattern> onnx_normalization_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_activation_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_layout_patterns();
+
+}  // namespace tidemark

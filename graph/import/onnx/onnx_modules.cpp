@@ -1,0 +1,136 @@
+#include "graph/import/onnx/onnx_modules.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+namespace tidemark {
+namespace {
+
+// "/enc/layers.0/self_attn/MatMul" is enc.layers.0.self_attn; a part that begins with the one
+// before it (mlp/mlp.0) is already qualified.
+std::string path_of(std::string_view name) {
+  if (!name.starts_with('/')) return {};
+  std::string path;
+  std::string_view previous;
+  std::size_t start = 1;
+  for (std::size_t slash = name.find('/', start); slash != std::string_view::npos;
+       slash = name.find('/', start)) {
+    std::string_view part = name.substr(start, slash - start);
+    const std::string_view whole = part;
+    start = slash + 1;
+    if (!previous.empty() && part.starts_with(previous) && part.size() > previous.size() &&
+        part[previous.size()] == '.') {
+      part.remove_prefix(previous.size() + 1);
+    }
+    if (!path.empty()) path += '.';
+    path += part;
+    previous = whole;
+  }
+  return path;
+}
+
+std::string_view parent_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
+}
+
+std::string_view last_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? path : path.substr(dot + 1);
+}
+
+// The name without the number that it ends in; the whole name when it has none.
+std::string_view stem_of(std::string_view name) {
+  const std::size_t last = name.find_last_not_of("0123456789");
+  return last == std::string_view::npos ? std::string_view() : name.substr(0, last + 1);
+}
+
+bool is_numbered(std::string_view name) {
+  return !name.empty() && stem_of(name).size() < name.size();
+}
+
+using Tree = std::map<std::string, std::set<std::string>, std::less<>>;  // module to its children
+
+const std::set<std::string>& children_of(const Tree& tree, std::string_view path) {
+  static const std::set<std::string> kNone;
+  const auto found = tree.find(path);
+  return found == tree.end() ? kNone : found->second;
+}
+
+// A list of modules: all its children are numbered alike and one of them has children itself.
+bool is_list(const Tree& tree, std::string_view path) {
+  const std::set<std::string>& children = children_of(tree, path);
+  bool nested = false;
+  for (const std::string& child : children) {
+    const std::string_view name = last_of(child);
+    if (!is_numbered(name) || stem_of(name) != stem_of(last_of(*children.begin()))) return false;
+    nested = nested || !children_of(tree, child).empty();
+  }
+  return nested;
+}
+
+bool is_block(const Tree& tree, std::string_view path) {
+  return is_numbered(last_of(path)) && !children_of(tree, path).empty() && !is_list(tree, path);
+}
+
+// The outermost block that a module is or is inside of; empty when there is none.
+std::string_view block_of(const Tree& tree, std::string_view path) {
+  std::string_view outermost;
+  for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
+    if (is_block(tree, at)) outermost = at;
+  }
+  return outermost;
+}
+
+// The module of the parameters that a node reads, for files whose nodes have no paths.
+std::string path_of_weights(const OnnxModel& model, const IdVector<OnnxValueId, char>& is_weight,
+                            const OnnxNode& node) {
+  for (OnnxValueId input : node.inputs) {
+    if (input.valid() && is_weight[input] != 0) return std::string(parent_of(model.names[input]));
+  }
+  return {};
+}
+
+}  // namespace
+
+OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), kNoOnnxModule) {
+  const bool scoped = std::any_of(model.nodes.begin(), model.nodes.end(), [](const OnnxNode& node) {
+    return node.name.starts_with('/') && node.name.find('/', 1) != std::string::npos;
+  });
+  IdVector<OnnxValueId, char> is_weight(model.names.size(), 0);
+  for (const OnnxInitializer& initializer : model.initializers)
+    is_weight[initializer.value] = 1;
+
+  std::unordered_map<std::string, int> index;
+  std::string previous;
+  Tree tree;
+  for (OnnxNodeId id : ids_of(model.nodes)) {
+    const OnnxNode& node = model.nodes[id];
+    std::string path = scoped ? path_of(node.name) : path_of_weights(model, is_weight, node);
+    if (!scoped) {
+      if (path.empty()) path = previous;
+      previous = path;
+    }
+    if (path.empty()) continue;
+    const auto [entry, fresh] = index.try_emplace(path, static_cast<int>(all.size()));
+    of_node[id] = entry->second;
+    if (!fresh) continue;
+    all.push_back({.path = path});
+    for (std::string_view at = path; !parent_of(at).empty(); at = parent_of(at))
+      tree[std::string(parent_of(at))].insert(std::string(at));
+  }
+  std::map<std::string, int, std::less<>> numbers;
+  for (int module : of_node) {
+    if (module == kNoOnnxModule) continue;
+    OnnxModule& m = all[static_cast<std::size_t>(module)];
+    const std::string_view block = block_of(tree, m.path);
+    if (block.empty()) continue;
+    m.block =
+        numbers.try_emplace(std::string(block), static_cast<int>(numbers.size())).first->second;
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,33 @@
+// Who computes and who reads each value of an ONNX file.
+#pragma once
+
+#include <vector>
+
+#include "graph/import/onnx/onnx_model.hpp"
+
+namespace tidemark {
+
+struct OnnxUse {
+  OnnxNodeId node;
+  std::size_t operand = 0;
+};
+
+struct OnnxUses {
+  explicit OnnxUses(const OnnxModel& model);
+
+  IdVector<OnnxValueId, OnnxNodeId> producer;  // invalid for inputs and initializers
+  IdVector<OnnxValueId, std::vector<OnnxUse>> readers;
+  IdVector<OnnxValueId, char> is_output;  // of the whole graph
+
+  // The node that alone reads `value`, as long as the graph does not return it; else invalid.
+  [[nodiscard]] OnnxNodeId only_reader(OnnxValueId value) const {
+    const std::vector<OnnxUse>& all = readers[value];
+    return all.size() == 1 && is_output[value] == 0 ? all.front().node : OnnxNodeId();
+  }
+};
+
+// Whether an operand is a setting of the operator (a shape, axes, bounds, a probability) rather
+// than a tensor that it computes with.
+[[nodiscard]] bool is_setting(const OnnxNode& node, std::size_t operand);
+
+}  // namespace tidemark

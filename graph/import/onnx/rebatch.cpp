@@ -1,0 +1,97 @@
+#include "graph/import/onnx/rebatch.hpp"
+
+#include <algorithm>
+
+#include "graph/import/onnx/fold.hpp"
+
+namespace tidemark {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+std::optional<Shape> exported_shape(const OnnxLowering& l, OnnxValueId value) {
+  return l.exported_shapes().empty() ? std::nullopt : l.exported_shapes()[value];
+}
+
+std::int64_t inner_elements(const List& dims, std::size_t axis) {
+  std::int64_t inner = 1;
+  for (std::size_t i = axis + 1; i < dims.size(); ++i)
+    inner *= dims[i];
+  return inner;
+}
+
+bool reads_as_attention_head(const OnnxLowering& l) {
+  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
+  if (!reader.valid() || l.file().nodes[reader].op != "Transpose") return false;
+  const List permutation = l.file().nodes[reader].list("perm");
+  return l.is_chunk(l.node().inputs[0]) &&
+         (permutation == List{1, 0, 2} || permutation == List{1, 2, 0});
+}
+
+// The axis of `target` that holds the batch; target.size() when none can.
+std::size_t batch_axis_of(const OnnxLowering& l, const List& old_dims, std::size_t axis,
+                          const List& target, std::int64_t batch) {
+  const std::int64_t inner = inner_elements(old_dims, axis);
+  if (axis < target.size() && old_dims[axis] == batch && target[axis] == batch &&
+      inner_elements(target, axis) == inner) {
+    return axis;
+  }
+  if (target.size() == 3 && reads_as_attention_head(l) && target[1] % batch == 0) return 1;
+  const auto alone = std::count(target.begin(), target.end(), batch);
+  if (alone == 1) {
+    return static_cast<std::size_t>(std::find(target.begin(), target.end(), batch) -
+                                    target.begin());
+  }
+  for (std::size_t j = 0; j < target.size(); ++j) {
+    const std::int64_t below = inner_elements(target, j);
+    if (target[j] % batch == 0 && below <= inner * (old_dims[axis] / batch) &&
+        below * target[j] >= inner * batch) {
+      return j;
+    }
+  }
+  return target.size();
+}
+
+}  // namespace
+
+std::optional<List> rebatched_reshape(OnnxLowering& l, const List& dims, const List& wanted,
+                                      bool allow_zero) {
+  const auto old_input = exported_shape(l, l.node().inputs[0]);
+  const auto old_output = exported_shape(l, l.node().outputs.front());
+  const auto old_batch = exported_shape(l, l.file().inputs.front().value);
+  if (!old_input || !old_output || !old_batch) return std::nullopt;
+  const List old_dims(old_input->begin(), old_input->end());
+  const List target(old_output->begin(), old_output->end());
+  if (old_dims.size() != dims.size() || target.size() != wanted.size()) return std::nullopt;
+  const std::int64_t batch = l.exported_batch();
+  std::size_t axis = 0;
+  while (axis < dims.size() && dims[axis] == old_dims[axis])
+    ++axis;
+  if (axis == dims.size() || old_dims[axis] % batch != 0) return std::nullopt;
+  // Right already: what was computed from the new shape differs from what the file's batch gave,
+  // and one -1 at the place of the batch absorbs it.
+  const std::size_t place = batch_axis_of(l, old_dims, axis, target, batch);
+  if (place == target.size()) return std::nullopt;
+  List result = target;
+  result[place] = target[place] / batch * l.batch();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const bool explicit_extent = wanted[i] > 0;
+    if (explicit_extent && wanted[i] != target[i]) return std::nullopt;  // computed
+  }
+  return reshaped_dims(dims, result, allow_zero);
+}
+
+List rebatched_expand(OnnxLowering& l, const List& dims, List wanted) {
+  const auto old_output = exported_shape(l, l.node().outputs.front());
+  if (!old_output || wanted.size() < 2 || wanted.size() != dims.size() || dims[0] != 1) {
+    return wanted;
+  }
+  const List target(old_output->begin(), old_output->end());
+  const std::int64_t batch = l.exported_batch();
+  // Where nothing else is expanded, the batch is what Expand is for.
+  const bool only_batch = std::equal(target.begin() + 1, target.end(), dims.begin() + 1);
+  if (wanted[0] == batch && target[0] == batch && (batch > 1 || only_batch)) wanted[0] = l.batch();
+  return wanted;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,187 @@
+// What a user reads when a file cannot be simulated.
+#if TIDEMARK_READS_ONNX
+#include "graph/core/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include "graph/core/document.hpp"
+#include "tests/graph/import/onnx/onnx_probe.hpp"
+
+namespace tidemark::test {
+namespace {
+
+std::string problem_of_bytes(const std::string& bytes) {
+  const OnnxFile file(bytes);
+  return probe::problem_of([&] { static_cast<void>(read_onnx(file.path())); });
+}
+
+OnnxWriter small_model() {
+  OnnxWriter w;
+  const std::string x = w.input("x", {4, 8});
+  w.output(w.node("Gemm", {x, w.parameter("fc.weight", {3, 8}), w.parameter("fc.bias", {3})},
+                  {{"transB", std::int64_t{1}}}, "/fc/Gemm"));
+  return w;
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a file that is not ONNX, or only the beginning of one, is an error") {
+    CHECK(contains(problem_of_bytes(""), "the file is empty"));
+    CHECK(contains(problem_of_bytes("version: 1\nname: not a model\n"), "not an ONNX model"));
+    CHECK(contains(problem_of_bytes("{\"model_type\": \"gpt2\"}"), "ONNX model"));
+    CHECK(contains(probe::problem_of([] { static_cast<void>(read_onnx("/nowhere/a.onnx")); }),
+                   "/nowhere/a.onnx: no such file"));
+    CHECK(contains(probe::problem_of([] { static_cast<void>(read_onnx("/")); }),
+                   "not a regular file"));
+  }
+
+  TEST_CASE("every truncation is an error, never a smaller model or a crash") {
+    const std::string bytes = small_model().bytes();
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      CAPTURE(length);
+      CHECK_FALSE(problem_of_bytes(bytes.substr(0, length)).empty());
+    }
+    CHECK(problem_of_bytes(bytes).empty());
+    CHECK(contains(problem_of_bytes(bytes.substr(0, bytes.size() - 20)),
+                   "not a complete ONNX model: its graph has "));
+  }
+
+  TEST_CASE("a batch that is stated but not that of the file asks for batch_axis") {
+    OnnxOptions options;
+    options.batch_is_stated = true;
+    CHECK(contains(problem(small_model(), options),
+                   "was exported with a batch of 4, not 1; write batch_axis: 0"));
+    CHECK(problem(small_model(), options, {.micro_batch = 4}).empty());
+    options.batch_axis = 0;
+    CHECK(problem(small_model(), options).empty());
+  }
+
+  TEST_CASE("a flipped byte is an error or another model, never a crash") {
+    const std::string bytes = small_model().bytes();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      for (const int bit : {0, 3, 7}) {
+        std::string damaged = bytes;
+        damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+        const OnnxFile file(damaged);
+        try {
+          static_cast<void>(import_onnx(file.path(), {}, {}));
+        } catch (const UserError& error) {
+          CHECK(std::string(error.what()).find(file.path()) != std::string::npos);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("unknown operators are named all at once, with their nodes") {
+    OnnxWriter w = small_model();
+    const std::string x = w.model().graph().node(0).output(0);
+    const std::string a = w.node("NonMaxSuppression", {x}, {}, "/head/NMS");
+    const std::string b = w.node("FancyOp", {a}, {}, "/head/Fancy");
+    w.model().mutable_graph()->mutable_node(2)->set_domain("com.example");
+    w.output(w.node("NonMaxSuppression", {b}, {}, "/head/NMS_1"));
+    const std::string text = problem(w);
+    CHECK(contains(text, "operators that are not known"));
+    CHECK(contains(text, "NonMaxSuppression (node '/head/NMS', '/head/NMS_1')"));
+    CHECK(contains(text, "com.example.FancyOp (node '/head/Fancy')"));
+  }
+
+  TEST_CASE("open axes are named, and bound by batch_axis or a key") {
+    OnnxWriter w;
+    const std::string x = w.input("x", {-1, -1, 8});
+    auto* shape =
+        w.model().mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+    shape->mutable_shape()->mutable_dim(1)->set_dim_param("length");
+    w.output(w.linear(x, "fc", 8, 4));
+    const std::string text = problem(w);
+    CHECK(contains(text, "axis 0 of input 'x'"));
+    CHECK(contains(text, "'length' (axis 1 of input 'x')"));
+    CHECK(contains(text, "batch_axis: 0"));
+    ModelOptions options;
+    options.micro_batch = 3;
+    const Graph graph = imported(w, {.batch_axis = 0, .axes = {{"length", 5}}}, options);
+    CHECK(graph.tensors[graph.logits].shape == Shape{3, 5, 4});
+    CHECK(graph.samples == 3);
+    const Graph same = imported(w, {.axes = {{"x.0", 3}, {"x.1", 5}}}, options);
+    CHECK(same.tensors[same.logits].shape == Shape{3, 5, 4});
+    CHECK(contains(problem(w, {.batch_axis = 0, .axes = {{"lenght", 5}}}), "model.axes.lenght"));
+    CHECK(contains(problem(w, {.batch_axis = 7}), "model.batch_axis"));
+  }
+
+  TEST_CASE("shapes that do not fit are told at their node") {
+    OnnxWriter w;
+    const std::string x = w.input("x", {4, 8});
+    const std::string y = w.node("Gemm", {x, w.parameter("fc.weight", {3, 9})},
+                                 {{"transB", std::int64_t{1}}}, "/fc/Gemm");
+    w.output(y);
+    CHECK(contains(problem(w), "node '/fc/Gemm' (Gemm): "));
+    CHECK(contains(problem(w), "the input's last axis is 8, but the weight takes 9 features"));
+
+    OnnxProbe probe({2, 8});
+    probe.w.output(probe.w.reshape(probe.x, {3, -1}));
+    CHECK(contains(problem(probe.w), "16 elements do not fill the shape [3, -1]"));
+  }
+
+  TEST_CASE("a size that depends on data cannot be inferred") {
+    OnnxProbe probe({2, 8});
+    const std::string shape = probe.w.input("shape", {2}, kOnnxInt64);
+    probe.w.output(probe.w.node("Reshape", {probe.x, shape}, {}, "/Reshape"));
+    CHECK(contains(problem(probe.w),
+                   "node '/Reshape' (Reshape): its operand 'shape' is computed "
+                   "from data or was stripped"));
+  }
+
+  TEST_CASE("old operator sets, missing inputs and values that nothing computes are errors") {
+    OnnxWriter old(9);
+    old.output(old.input("x", {1, 2}));
+    CHECK(contains(problem(old), "operator set 9; sets from 11 on are read"));
+    OnnxWriter dangling;
+    dangling.input("x", {1, 2});
+    dangling.output(dangling.node("Relu", {"ghost"}, {}, "/act/Relu"));
+    CHECK(contains(problem(dangling), "node '/act/Relu' (Relu) reads 'ghost', which nothing"));
+    OnnxWriter twice = small_model();
+    twice.parameter("fc.weight", {3, 8});
+    CHECK(contains(problem(twice), "two initializers are called 'fc.weight'"));
+    OnnxWriter none;
+    none.output(none.node("Relu", {none.input("x", {1, 2})}));
+    CHECK(contains(problem(none), "no output depends on a parameter"));
+  }
+
+  TEST_CASE("roles and outputs that do not exist are told with the nearest name") {
+    OnnxOptions roles;
+    roles.roles = {{"fc.wieght", OnnxRole::kBuffer}};
+    CHECK(contains(problem(small_model(), roles), "did you mean 'fc.weight'?"));
+    OnnxOptions output;
+    output.output = "Gemm_0_output";
+    CHECK(contains(problem(small_model(), output), "did you mean 'Gemm_0_output_0'?"));
+  }
+
+  TEST_CASE("the keys of a model in ONNX are read and checked") {
+    const auto decode = [](const std::string& text) {
+      const Value document = parse_document(text, "s.yaml");
+      const Decoder decoder(document);
+      const OnnxOptions options = decode_onnx_options(decoder);
+      decoder.finish();
+      return options;
+    };
+    const OnnxOptions options =
+        decode("batch_axis: 0\naxes: {length: 128}\nroles: {cos: buffer, w: parameter}\n");
+    CHECK(options.batch_axis == 0);
+    CHECK(options.axes.front().second == 128);
+    CHECK(options.roles[0].second == OnnxRole::kBuffer);
+    CHECK(options.roles[1].second == OnnxRole::kParameter);
+    CHECK_THROWS_AS(decode("roles: {cos: bufer}\n"), UserError);
+    CHECK_THROWS_AS(decode("axes: {length: 0}\n"), UserError);
+    CHECK_THROWS_AS(decode("batch_axis: -1\n"), UserError);
+    CHECK_THROWS_AS(decode("batch: 1\n"), UserError);
+  }
+}
+
+}  // namespace tidemark::test
+#endif

@@ -1,0 +1,114 @@
+// The arithmetic of shapes.
+#include "graph/import/onnx/fold.hpp"
+
+#include <limits>
+
+#include <doctest/doctest.h>
+
+namespace tidemark {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+
+OnnxConstant table(Dims dims, Dims values) {
+  return {.dims = std::move(dims), .integers = std::move(values), .known = true};
+}
+
+OnnxConstant folded(const std::string& op, const std::vector<OnnxConstant>& inputs,
+                    std::vector<std::pair<std::string, OnnxAttribute>> attributes = {}) {
+  const OnnxNode node{.op = op, .attributes = std::move(attributes)};
+  std::vector<const OnnxConstant*> pointers;
+  for (const OnnxConstant& input : inputs)
+    pointers.push_back(&input);
+  const auto result = fold(node, pointers);
+  REQUIRE(result);
+  return *result;
+}
+
+bool refuses(const std::string& op, const std::vector<OnnxConstant>& inputs) {
+  const OnnxNode node{.op = op};
+  std::vector<const OnnxConstant*> pointers;
+  for (const OnnxConstant& input : inputs)
+    pointers.push_back(&input);
+  return !fold(node, pointers);
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a slice clamps its bounds and walks backwards as NumPy does") {
+    const OnnxConstant x = integers_constant({0, 1, 2, 3, 4});
+    const auto slice = [&](std::int64_t start, std::int64_t end, std::int64_t step) {
+      return folded("Slice", {x, integers_constant({start}), integers_constant({end}),
+                              integers_constant({0}), integers_constant({step})})
+          .integers;
+    };
+    CHECK(slice(1, 3, 1) == Dims{1, 2});
+    CHECK(slice(-2, kEnd, 1) == Dims{3, 4});
+    CHECK(slice(0, -2, 1) == Dims{0, 1, 2});
+    CHECK(slice(0, kEnd, 2) == Dims{0, 2, 4});
+    CHECK(slice(-1, -kEnd, -1) == Dims{4, 3, 2, 1, 0});  // how exporters reverse pads
+    CHECK(slice(3, 0, -2) == Dims{3, 1});
+    CHECK(slice(4, 2, 1).empty());
+    CHECK(slice(-100, 100, 1) == Dims{0, 1, 2, 3, 4});
+  }
+
+  TEST_CASE("integer division truncates, modulo has the sign of the divisor unless fmod") {
+    const OnnxConstant a = integers_constant({7, -7});
+    const OnnxConstant b = integers_constant({2, 2});
+    CHECK(folded("Div", {a, b}).integers == Dims{3, -3});
+    CHECK(folded("Mod", {a, b}).integers == Dims{1, 1});
+    CHECK(folded("Mod", {a, b}, {{"fmod", std::int64_t{1}}}).integers == Dims{1, -1});
+    CHECK_FALSE(folded("Div", {a, integers_constant({0, 0})}).known);
+  }
+
+  TEST_CASE("operands broadcast") {
+    const OnnxConstant column = table({2, 1}, {10, 20});
+    const OnnxConstant row = table({3}, {1, 2, 3});
+    const OnnxConstant sum = folded("Add", {column, row});
+    CHECK(sum.dims == Dims{2, 3});
+    CHECK(sum.integers == Dims{11, 12, 13, 21, 22, 23});
+    CHECK(folded("Equal", {row, table({}, {2})}).integers == Dims{0, 1, 0});
+    CHECK(folded("Where", {table({2, 1}, {1, 0}), row, table({}, {9})}).integers ==
+          Dims{1, 2, 3, 9, 9, 9});
+    CHECK(folded("Expand", {column, integers_constant({1, 2})}).integers == Dims{10, 10, 20, 20});
+    CHECK(refuses("Add", {table({2}, {1, 2}), row}));
+  }
+
+  TEST_CASE("parts are joined and chosen along any axis") {
+    const OnnxConstant a = table({2, 1}, {1, 2});
+    const OnnxConstant b = table({2, 2}, {3, 4, 5, 6});
+    CHECK(folded("Concat", {a, b}, {{"axis", std::int64_t{1}}}).integers == Dims{1, 3, 4, 2, 5, 6});
+    CHECK(folded("Gather", {b, integers_constant({-1})}, {{"axis", std::int64_t{1}}}).integers ==
+          Dims{4, 6});
+    CHECK(folded("Gather", {b, table({}, {0})}).dims == Dims{2});
+    CHECK(folded("Transpose", {b}).integers == Dims{3, 5, 4, 6});
+    CHECK(folded("Range", {table({}, {2}), table({}, {9}), table({}, {3})}).integers ==
+          Dims{2, 5, 8});
+  }
+
+  TEST_CASE("a reshape copies extents by 0 and infers one by -1") {
+    CHECK(reshaped_dims({2, 3, 4}, {0, -1}, false) == Dims{2, 12});
+    CHECK(reshaped_dims({2, 3, 4}, {4, 6}, false) == Dims{4, 6});
+    CHECK_FALSE(reshaped_dims({2, 3, 4}, {5, -1}, false));
+    CHECK_FALSE(reshaped_dims({2, 3, 4}, {-1, -1}, false));
+    CHECK_FALSE(reshaped_dims({2, 3}, {0, 0, 0}, false));
+  }
+
+  TEST_CASE("what is too large to look at still has a shape") {
+    const OnnxConstant large =
+        folded("ConstantOfShape", {integers_constant({100, 100})},
+               {{"value", OnnxConstant{.dims = {1}, .integers = {7}, .known = true}}});
+    CHECK_FALSE(large.known);
+    CHECK(large.dims == Dims{100, 100});
+    CHECK(folded("Transpose", {folded("Slice", {large, integers_constant({0}),
+                                                integers_constant({3}), integers_constant({1})})})
+              .dims == Dims{3, 100});
+    CHECK(refuses("Range", {table({}, {0}), table({}, {kEnd}), table({}, {1})}));
+    CHECK(refuses("ConstantOfShape", {integers_constant({kEnd, kEnd})}));
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,28 @@
+// The model of scenarios/models/onnx.yaml. To make it again:
+//   TIDEMARK_WRITE_ONNX=1 ./bootstrap test -tc="*of the scenario*"
+#if TIDEMARK_READS_ONNX
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/onnx_models.hpp"
+
+namespace tidemark::test {
+
+TEST_SUITE("unit") {
+  TEST_CASE("the ONNX model of the scenario is the one that this test writes") {
+    const std::string path = TIDEMARK_SOURCE_DIR "/scenarios/models/feed_forward.onnx";
+    const std::string wanted = feed_forward_model(80).bytes();
+    if (std::getenv("TIDEMARK_WRITE_ONNX") != nullptr) {
+      std::ofstream(path, std::ios::binary) << wanted;
+    }
+    std::ifstream in(path, std::ios::binary);
+    const std::string found{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    CHECK(found == wanted);
+  }
+}
+
+}  // namespace tidemark::test
+#endif
