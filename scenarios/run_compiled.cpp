@@ -1,6 +1,7 @@
 #include "scenarios/run_compiled.hpp"
 
 #include <algorithm>
+#include <variant>
 
 #include "graph/core/errors.hpp"
 
@@ -20,6 +21,17 @@ RunOptions options_of(const Scenario& scenario, const Compiled& compiled, bool l
   return {.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
           .eviction = limited ? compiled.eviction : nullptr,
           .record_events = record};
+}
+
+// Instructions of a run that only looks for convergence: about a second to build.
+constexpr std::size_t kLongestRun = 1'000'000;
+
+// Policies that order the computation may take long to find an order, which more steps would ask
+// for again.
+bool may_run_longer(const Scenario& scenario) {
+  return std::none_of(scenario.policies.begin(), scenario.policies.end(), [](const AnyPolicy& p) {
+    return std::holds_alternative<std::unique_ptr<SequencePolicy>>(p);
+  });
 }
 
 }  // namespace
@@ -108,13 +120,21 @@ Convergence find_convergence(const Scenario& scenario, const TrainedModel& model
     // Replays of the graph that the last step captures allocate nothing.
     found.step = scenario.training.steps - 1;
   }
-  for (int steps = 2 * scenario.training.steps; !found.step && steps <= limit; steps *= 2) {
+  const auto size = [&](int steps) {
+    return compiled.program.size() * static_cast<std::size_t>(steps) /
+           static_cast<std::size_t>(scenario.training.steps);
+  };
+  for (int steps = 2 * scenario.training.steps;
+       !found.step && steps <= limit && may_run_longer(scenario) && size(steps) <= kLongestRun;
+       steps *= 2) {
     const Compiled longer = compile(scenario, model, steps);
     Scratch other;
     const RunResult run = run_compiled(scenario, longer, other, capacity, true);
     found.steps = reserved_by_step(longer.program, longer.order, other);
     if (run.status != RunStatus::kCompleted) {
-      found.fails_in = static_cast<int>(found.steps.size()) - 1;
+      const std::size_t last = longer.program.size() - 1;
+      const auto at = std::min<std::size_t>(run.failed_instruction, last);
+      found.fails_in = static_cast<int>(longer.order.at[longer.program.position[at]].step);
       return found;
     }
     found.step = converged_step(found.steps);

@@ -44,7 +44,8 @@ struct Convergence {
   std::optional<int> fails_in;      // a later step that runs out of memory where earlier ones fit
 };
 // From the configured steps where they show it (`scratch` is that of their run, with events), else
-// from runs of more and more steps, up to `limit`, of the same model.
+// from runs of more and more steps, up to `limit`, of the same model. Long programs, and orders
+// that a policy has computed, are not repeated.
 [[nodiscard]] Convergence find_convergence(const Scenario& scenario, const TrainedModel& model,
                                            const Compiled& compiled, const Scratch& scratch,
                                            Bytes capacity, int limit);

@@ -231,9 +231,13 @@ void fill_throughput(PointResult& point, const Scenario& scenario, const Trained
 
 PointResult simulate(const Scenario& scenario, const TrainedModel& model,
                      const SimulateOptions& options, PointDetail* detail) {
+  return simulate(scenario, model, compile(scenario, model), options, detail);
+}
+
+PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compiled compiled,
+                     const SimulateOptions& options, PointDetail* detail) {
   PointResult point;
   fill_model(point, scenario, model);
-  Compiled compiled = compile(scenario, model);
   point.policies = compiled.policies;
   point.saved_activations = sum_of(model.training, compiled.saved);
   point.passes = model.passes;

@@ -144,6 +144,11 @@ inline constexpr int kConvergenceLimit = 8;
 // Runs one point. `detail`, if given, is filled for charts.
 [[nodiscard]] PointResult simulate(const Scenario& scenario, const TrainedModel& model,
                                    const SimulateOptions& options, PointDetail* detail = nullptr);
+// The same with a program that is compiled already, for this scenario or for one that differs in
+// its allocator only.
+[[nodiscard]] PointResult simulate(const Scenario& scenario, const TrainedModel& model,
+                                   Compiled compiled, const SimulateOptions& options,
+                                   PointDetail* detail = nullptr);
 
 // All points of a document, on `threads` threads over shared models; a point that fails is a row
 // with its reason. The order of the result does not depend on the threads. `progress`, if given, is

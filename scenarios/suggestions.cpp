@@ -1,6 +1,7 @@
 #include "scenarios/suggestions.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,8 @@ struct Candidate {
 
 struct Group {
   std::vector<Candidate> candidates;
-  bool shows_all = false;  // also those behind the first that fits
+  bool shows_all = false;     // also those behind the first that fits
+  bool same_program = false;  // the changes leave the compiled program as it is
 };
 
 constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
@@ -55,7 +57,7 @@ class Candidates {
 Group Candidates::allocator_options() const {
   if (scenario_.allocator != AllocatorKind::kTorch) return {};
   const TorchAllocatorOptions& options = scenario_.allocator_options.torch;
-  Group group;
+  Group group{.candidates = {}, .same_program = true};
   const auto add = [&](const std::string& change, std::vector<std::string> settings) {
     group.candidates.push_back({change, std::move(settings)});
   };
@@ -149,30 +151,46 @@ Group Candidates::micro_batches() const {
   return group;
 }
 
-// The point that a candidate makes. A change that is not legal here is no suggestion.
-bool try_change(const Candidate& candidate, const Value& document, const Scenario& scenario,
-                const TrainedModel& model, const Environment& environment, Suggestion& result) {
+// What candidates are tried on.
+struct Original {
+  const Value& document;
+  const Scenario& scenario;
+  const TrainedModel& model;
+  const Environment& environment;
+};
+
+PointResult simulate_changed(const Value& document, const Scenario& changed,
+                             const Original& original, const Compiled* compiled) {
+  const SimulateOptions options{.smallest_capacity = false, .largest_tensors = 0};
+  if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
+  const bool same_model =
+      training_key(document, changed) == training_key(original.document, original.scenario);
+  return same_model ? simulate(changed, original.model, options)
+                    : simulate(changed, build_training(changed), options);
+}
+
+// The point that a candidate makes; none for a change that is not legal here. `compiled`, if given,
+// is the program of both.
+std::optional<Suggestion> try_change(const Candidate& candidate, const Original& original,
+                                     const Compiled* compiled) {
   try {
-    Value changed = document;
+    Suggestion result{.change = candidate.change, .overrides = {}};
+    Value document = original.document;
     for (const std::string& setting : candidate.settings) {
       const Override change = parse_override(setting);
-      apply_override(changed, change);
+      apply_override(document, change);
       result.overrides.emplace_back(change.key, as_json(change.value));
     }
-    const Scenario other = decode_scenario(changed, environment);
-    const bool same_model = training_key(changed, other) == training_key(document, scenario);
-    const SimulateOptions options{.smallest_capacity = false, .largest_tensors = 0};
-    const PointResult point = same_model ? simulate(other, model, options)
-                                         : simulate(other, build_training(other), options);
-    result.change = candidate.change;
+    const Scenario changed = decode_scenario(document, original.environment);
+    const PointResult point = simulate_changed(document, changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
     result.device_used = point.context.count + point.run.reserved.bytes;
     result.peak_live = point.run.live.bytes;
     result.peak_reserved = point.run.reserved.bytes;
     result.step = point.run.step;
-    return true;
+    return result;
   } catch (const UserError&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -185,18 +203,22 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
   if (point.run.status != RunStatus::kOutOfMemory) return tried;
   const Candidates candidates(document, scenario, model);
   std::vector<Group> groups;
+  const Original original{document, scenario, model, environment};
   const bool live_fits = point.run.most_live + point.context.count <= point.capacity.count;
   if (live_fits) groups.push_back(candidates.allocator_options());
   groups.push_back(candidates.details());
   groups.push_back(candidates.policies());
   groups.push_back(candidates.micro_batches());
   for (const Group& group : groups) {
+    std::optional<Compiled> compiled;
+    if (group.same_program && !group.candidates.empty()) compiled = compile(scenario, model);
     bool found = false;
     for (const Candidate& candidate : group.candidates) {
-      Suggestion suggestion;
-      if (!try_change(candidate, document, scenario, model, environment, suggestion)) continue;
-      found = found || suggestion.fits;
-      tried.push_back(std::move(suggestion));
+      std::optional<Suggestion> suggestion =
+          try_change(candidate, original, compiled ? &*compiled : nullptr);
+      if (!suggestion) continue;
+      found = found || suggestion->fits;
+      tried.push_back(std::move(*suggestion));
       if (found && !group.shows_all) return tried;
     }
     if (found) return tried;
