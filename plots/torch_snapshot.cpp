@@ -51,7 +51,7 @@ class SnapshotWriter {
   void block(const TorchBlock& block);
   void trace();
   void entry(const TorchTraceEntry& entry, std::int64_t microseconds);
-  void frames(BlockId block);
+  void frames(BlockId id);
   void frame(std::string_view name, std::string_view file, std::int64_t line);
   void text_entry(std::string_view key, std::string_view value) {
     pickle_.key(key);

@@ -131,8 +131,7 @@ struct PointDetail {
 
 struct SimulateOptions {
   bool smallest_capacity = true;
-  // Steps to run at most until what is reserved repeats; fewer than those of the scenario: no more
-  // than these are looked at.
+  // Steps to run at most until what is reserved repeats; 0: the scenario's own must show it.
   int convergence_limit = 0;
   bool suggestions = false;  // of changes; for callers that have the document
   std::size_t largest_tensors = 10;

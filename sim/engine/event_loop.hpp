@@ -111,7 +111,7 @@ class Engine {
   bool evict_one(std::int64_t requested);
   void pin_next_launch(bool pinned);
   void restore_inputs(std::uint32_t launch);
-  bool restore(std::uint32_t launch);
+  bool restore(std::uint32_t first);
   void drop(BlockId block);
 
   const StepProgram& program_;

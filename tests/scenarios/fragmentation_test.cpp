@@ -218,6 +218,28 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a later step that runs out of memory is told where the configured ones fit") {
+    const std::string file =
+        std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/basics/fragmentation.yaml";
+    Value document = load_scenario(file);
+    std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+    const Scenario two = decode_scenario(document, environment());
+    const PointResult failing = simulate(two, build_training(two), {});
+    REQUIRE(failing.status == PointStatus::kOutOfMemory);
+    CHECK(failing.failure.front().step == 1);
+    apply_override(document, parse_override("training.steps=1"));
+    const Scenario one = decode_scenario(document, environment());
+    const PointResult point = simulate(one, build_training(one), {.convergence_limit = 8});
+    CHECK(point.status == PointStatus::kFits);
+    CHECK(point.convergence.step == std::nullopt);
+    CHECK(point.convergence.fails_in == 1);
+    // Expandable segments are what is suggested.
+    const std::vector<Suggestion> tried =
+        suggest_changes(document, two, build_training(two), environment(), failing);
+    REQUIRE_FALSE(tried.empty());
+    CHECK(tried.front().change == "expandable_segments");
+  }
+
   TEST_CASE("a step captured as a CUDA graph cannot use what earlier steps have cached") {
     const PointResult eager = simulate_text(scenario_with("torch"), 8);
     const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
