@@ -124,7 +124,7 @@ class Explanation {
                                std::int64_t{0})) {}
 
   [[nodiscard]] std::string text() const {
-    return heading() + roles() + layers() + tensors() + phases() + device();
+    return heading() + roles() + layers() + tensors() + saved() + phases() + device();
   }
 
  private:
@@ -137,6 +137,7 @@ class Explanation {
   [[nodiscard]] std::string roles() const;
   [[nodiscard]] std::string layers() const;
   [[nodiscard]] std::string tensors() const;
+  [[nodiscard]] std::string saved() const;
   [[nodiscard]] std::string phases() const;
   [[nodiscard]] std::string device() const;
   [[nodiscard]] std::string reserved_terms() const;
@@ -245,6 +246,78 @@ std::string Explanation::tensors() const {
       {{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
   return title(all_ ? "All tensors" : "Largest tensors, those alike together") +
          table.text(colour_);
+}
+
+// Saved tensors that repeated layers have alike: what made them, and for which backward.
+struct SavedGroup {
+  std::string made_by;
+  std::string needed_by;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+};
+
+std::vector<SavedGroup> group_saved(const TrainingGraph& graph,
+                                    const std::vector<SavedTensor>& saved, bool each) {
+  constexpr std::size_t kReaders = 3;
+  const auto text = [&](OperatorId id) {
+    const Operator& op = graph.operators[id];
+    const std::string layer(graph.layer_name(op.layer));
+    return layer.empty() ? op.name : (each ? layer : pattern_of(layer)) + ": " + op.name;
+  };
+  std::map<std::pair<std::string, std::string>, SavedGroup> groups;
+  for (const SavedTensor& tensor : saved) {
+    SavedGroup group{.made_by = text(tensor.made_by), .needed_by = {}};
+    std::vector<std::string> readers;
+    for (OperatorId id : tensor.needed_by) {
+      const std::string reader = text(id);
+      if (std::find(readers.begin(), readers.end(), reader) == readers.end()) {
+        readers.push_back(reader);
+      }
+    }
+    const std::size_t shown = each ? readers.size() : std::min(readers.size(), kReaders);
+    group.needed_by = tensor.by_recomputation ? "computed again from it: " : "";
+    for (std::size_t i = 0; i < shown; ++i)
+      group.needed_by += (i > 0 ? ", " : "") + readers[i];
+    if (shown < readers.size()) {
+      group.needed_by += fmt::format(" and {} more", readers.size() - shown);
+    }
+    SavedGroup& known = groups.try_emplace({group.made_by, group.needed_by}, group).first->second;
+    ++known.count;
+    known.bytes += graph.storages[tensor.storage].bytes.count;
+  }
+  std::vector<SavedGroup> list;
+  for (auto& [key, group] : groups)
+    list.push_back(std::move(group));
+  std::stable_sort(list.begin(), list.end(),
+                   [](const SavedGroup& a, const SavedGroup& b) { return a.bytes > b.bytes; });
+  return list;
+}
+
+std::string Explanation::saved() const {
+  const std::vector<SavedGroup> groups =
+      group_saved(detail_.model->training, detail_.compiled.saved, all_);
+  if (groups.empty()) return {};
+  const std::int64_t sum = point_.saved_activations.count;
+  const BytesColumn unit(sum);
+  Table table({{"bytes", Align::kRight},
+               {"", Align::kRight},
+               {"tensors", Align::kRight},
+               {"made by"},
+               {"needed by"}},
+              kIndent);
+  std::int64_t rest = sum;
+  const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    rest -= groups[i].bytes;
+    table.add_row({{grouped(groups[i].bytes)},
+                   {unit.text(groups[i].bytes)},
+                   {grouped(groups[i].count)},
+                   {groups[i].made_by},
+                   {groups[i].needed_by}});
+  }
+  if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
+  table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
+  return title("Saved for backward by one micro-batch, and what needs it") + table.text(colour_);
 }
 
 std::string Explanation::phases() const {

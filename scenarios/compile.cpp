@@ -211,8 +211,11 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   });
   add_outcomes(movement);
 
-  result.program = run_pass(passes, "lower",
-                            [&] { return lower(graph, result.order, live, movement.decisions()); });
+  result.program = run_pass(passes, "lower", [&] {
+    const bool cublas = scenario.training.framework->cublas_workspace;
+    return lower(graph, result.order, live, movement.decisions(),
+                 cublas ? scenario.device.framework.cublas_workspace : Bytes(0));
+  });
   const std::vector<std::string> problems = run_pass(
       passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });
   if (!problems.empty()) {

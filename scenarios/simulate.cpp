@@ -35,9 +35,11 @@ class Reporter {
   // The operator for which a block was allocated; invalid for memory that exists from the start.
   [[nodiscard]] IdVector<BlockId, std::uint32_t> births() const;
   [[nodiscard]] LayerId layer_of(BlockId block, OperatorId born) const;
-  // Memory without a storage belongs to a kernel, or to the code that checkpoints.
-  [[nodiscard]] std::string tensor_of(const Block& block) const {
+  // Memory without a storage belongs to a kernel, to cuBLAS or to the code that checkpoints.
+  [[nodiscard]] std::string tensor_of(BlockId id) const {
+    const Block& block = compiled_.program.blocks[id];
     if (block.storage.valid()) return graph_.storages[block.storage].name;
+    if (id == compiled_.program.matmul_workspace) return "cuBLAS workspace";
     return block.role == Role::kWorkspace ? "workspace" : "random state";
   }
   [[nodiscard]] std::string reason(const RunResult& run, const Failure& failure) const;
@@ -89,7 +91,7 @@ PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration beg
     layers[layer] += b.bytes.count;
     if (report.largest.size() == largest) continue;
     const bool initial = b.storage.valid() && graph_.storages[b.storage].initial;
-    report.largest.push_back({.tensor = tensor_of(b),
+    report.largest.push_back({.tensor = tensor_of(block),
                               .bytes = b.bytes.count,
                               .role = b.role,
                               .op = initial ? std::string() : graph_.operators[op].name,
@@ -120,7 +122,7 @@ std::vector<PartlyFreeSegment> Reporter::named(const std::vector<PinnedSegment>&
     for (BlockId pin : pins) {
       const Block& block = compiled_.program.blocks[pin];
       const LayerId layer = layer_of(pin, place(born[pin]).op);
-      named.pins.push_back({.tensor = tensor_of(block),
+      named.pins.push_back({.tensor = tensor_of(pin),
                             .bytes = block.bytes.count,
                             .role = block.role,
                             .layer = std::string(graph_.layer_name(layer))});
@@ -159,8 +161,9 @@ Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const
 
 std::string Reporter::reason(const RunResult& run, const Failure& failure) const {
   const Block& block = compiled_.program.blocks[run.failed_block];
-  const std::string what = block.storage.valid() ? fmt::format("'{}'", tensor_of(block))
-                                                 : fmt::format("the {}", tensor_of(block));
+  const std::string what = block.storage.valid()
+                               ? fmt::format("'{}'", tensor_of(run.failed_block))
+                               : fmt::format("the {}", tensor_of(run.failed_block));
   if (failure.op.empty()) {
     return fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
                        format_bytes(Bytes(run.requested)), what, name_of(block.role),

@@ -37,11 +37,12 @@ class GapsAt {
 class Lowering {
  public:
   Lowering(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-           const IdVector<GapId, Decision>& decisions)
+           const IdVector<GapId, Decision>& decisions, Bytes matmul_workspace)
       : graph_(graph),
         order_(order),
         live_(live),
         decisions_(decisions),
+        matmul_workspace_(matmul_workspace),
         resident_(graph.storages.size()),
         on_host_(graph.storages.size()),
         releases_(order.at.size()),
@@ -83,6 +84,7 @@ class Lowering {
   const ProgramOrder& order_;
   const Liveness& live_;
   const IdVector<GapId, Decision>& decisions_;
+  Bytes matmul_workspace_;
   StepProgram program_;
   IdVector<StorageId, Role> role_;
   IdVector<StorageId, BlockId> resident_;
@@ -288,6 +290,10 @@ void Lowering::emit_operator(Position p) {
       resident_[touches[i].storage] = block;
     }
   }
+  if (op.work.op_class == OperatorClass::kMatmul && matmul_workspace_ > Bytes(0) &&
+      !program_.matmul_workspace.valid()) {
+    program_.matmul_workspace = allocate(matmul_workspace_, {}, Role::kWorkspace, Tier::kDevice, p);
+  }
   BlockId workspace;
   if (op.workspace > Bytes(0)) {
     workspace = allocate(op.workspace, {}, Role::kWorkspace, Tier::kDevice, p);
@@ -383,8 +389,8 @@ StepProgram Lowering::run() {
 }  // namespace
 
 StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-                  const IdVector<GapId, Decision>& decisions) {
-  return Lowering(graph, order, live, decisions).run();
+                  const IdVector<GapId, Decision>& decisions, Bytes matmul_workspace) {
+  return Lowering(graph, order, live, decisions, matmul_workspace).run();
 }
 
 std::size_t StepProgram::memory_bytes() const {

@@ -21,8 +21,10 @@ namespace tidemark {
                                                 ResidencyPlan& plan);
 
 // Instructions of `order`. Decisions other than Offload are ignored here: recomputation is in the
-// order already. Work on the compute stream; copies on their own streams.
+// order already. Work on the compute stream; copies on their own streams. `matmul_workspace`: what
+// the library of matrix products takes from the allocator at its first product, and keeps.
 [[nodiscard]] StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order,
-                                const Liveness& live, const IdVector<GapId, Decision>& decisions);
+                                const Liveness& live, const IdVector<GapId, Decision>& decisions,
+                                Bytes matmul_workspace = Bytes(0));
 
 }  // namespace tidemark

@@ -73,6 +73,7 @@ struct StepProgram {
   std::vector<std::uint32_t> first_use;   // one more than instructions
   std::vector<BlockUse> uses;             // of launches and copies: in the order of the touches
   IdVector<BlockId, Block> blocks;
+  BlockId matmul_workspace;     // of the library of matrix products, never freed; often invalid
   std::size_t allocations = 0;  // kAllocate instructions
   std::vector<Slot> slot;       // by position
 

@@ -266,8 +266,9 @@ void Verifier::check_content(std::size_t i) {
 void Verifier::check_end() {
   for (BlockId block : ids_of(program_.blocks)) {
     const Block& b = program_.blocks[block];
-    const bool stays = b.storage.valid() && (graph_.storages[b.storage].persistent ||
-                                             graph_.storages[b.storage].initial);
+    const bool stays = block == program_.matmul_workspace ||
+                       (b.storage.valid() && (graph_.storages[b.storage].persistent ||
+                                              graph_.storages[b.storage].initial));
     if (state_[block] == State::kLive && !stays) report(name(block) + " is never freed");
   }
   for (const Occurrence& occurrence : plain_.at) {

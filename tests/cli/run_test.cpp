@@ -191,6 +191,8 @@ TEST_SUITE("golden") {
     CHECK(contains(o.out, "By layer"));
     CHECK(contains(o.out, "Largest tensors"));
     CHECK(contains(o.out, "there from the start"));
+    CHECK(contains(o.out, "Saved for backward by one micro-batch, and what needs it"));
+    CHECK(contains(o.out, "log_softmax.backward"));
     CHECK(contains(o.out, "On the device"));
     const Json peak =
         Json::parse(w.run("explain s.yaml --json").out)["points"][0]["memory"]["peak"];
