@@ -239,17 +239,22 @@ class Search {
         take(state, step, state.resident);
         continue;
       }
-      members_.clear();
-      removable.for_each([&](std::uint32_t m) {
-        if (bytes_[m] > 0) members_.push_back(m);
-      });
-      std::stable_sort(members_.begin(), members_.end(),
-                       [&](std::uint32_t a, std::uint32_t b) { return bytes_[a] > bytes_[b]; });
-      suffix_.assign(members_.size() + 1, 0);
-      for (std::size_t i = members_.size(); i-- > 0;)
-        suffix_[i] = suffix_[i + 1] + bytes_[members_[i]];
+      list_members(removable);
       evict(state, step, state.resident, excess, 0, 0);
     }
+  }
+
+  // What may go, in descending order of bytes.
+  void list_members(const Set& removable) {
+    members_.clear();
+    removable.for_each([&](std::uint32_t m) {
+      if (bytes_[m] > 0) members_.push_back(m);
+    });
+    std::stable_sort(members_.begin(), members_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return bytes_[a] > bytes_[b]; });
+    suffix_.assign(members_.size() + 1, 0);
+    for (std::size_t i = members_.size(); i-- > 0;)
+      suffix_[i] = suffix_[i + 1] + bytes_[members_[i]];
   }
 
   struct Step {

@@ -31,6 +31,53 @@ std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t e
   return best;
 }
 
+// What is certain about the order of first computations, seen from one node v.
+struct Order {
+  std::vector<bool> before;  // v comes from it, or the list has it before v
+  std::vector<bool> after;   // it comes from v, or the list has it after v
+};
+
+Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
+  const NodeIndex n = problem.size();
+  Order order{.before = std::vector<bool>(n), .after = std::vector<bool>(n)};
+  const auto any = [](const std::vector<NodeIndex>& nodes, const std::vector<bool>& in,
+                      NodeIndex v0) {
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](NodeIndex node) { return node == v0 || in[node]; });
+  };
+  for (NodeIndex i = v + 1; i < n; ++i)
+    order.after[i] = fixed_order || any(problem.deps[i], order.after, v);
+  for (NodeIndex i = v; i-- > 0;)
+    order.before[i] = fixed_order || any(problem.readers[i], order.before, v);
+  return order;
+}
+
+// Of what must be in memory or computed again when v is computed: what could go.
+struct Cut {
+  std::vector<KnapsackItem> items;
+  std::int64_t excess = 0;   // bytes that have to go
+  std::int64_t at_most = 0;  // cost of some choice
+};
+
+Cut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool fixed_order) {
+  const Order order = order_around(problem, v, fixed_order);
+  Cut cut;
+  cut.excess = problem.footprint(v) - budget;
+  for (NodeIndex i = 0; i < v; ++i) {
+    const std::vector<NodeIndex>& readers = problem.readers[i];
+    const bool read_after = std::any_of(readers.begin(), readers.end(),
+                                        [&](NodeIndex reader) { return order.after[reader]; });
+    if (!order.before[i] || !read_after) continue;
+    if (std::binary_search(problem.deps[v].begin(), problem.deps[v].end(), i)) continue;
+    cut.items.push_back({problem.cost[i], problem.bytes[i]});
+    cut.excess += problem.bytes[i];
+  }
+  if (cut.excess <= 0) return cut;
+  sort_by_ratio(cut.items);
+  cut.at_most = greedy_cover(cut.items, cut.excess);
+  return cut;
+}
+
 }  // namespace
 
 std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess) {
@@ -63,46 +110,11 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                        ScheduleClass schedule_class) {
-  const NodeIndex n = problem.size();
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
-  struct Cut {
-    std::vector<KnapsackItem> items;
-    std::int64_t excess;
-    std::int64_t at_most;
-  };
   std::vector<Cut> cuts;
-  std::vector<bool> follows(n);  // unrestricted: comes from v
-  std::vector<bool> leads(n);    // unrestricted: v comes from it
-  for (NodeIndex v = 0; v < n; ++v) {
-    if (!fixed_order) {
-      std::fill(follows.begin(), follows.end(), false);
-      std::fill(leads.begin(), leads.end(), false);
-      follows[v] = leads[v] = true;
-      for (NodeIndex i = v + 1; i < n; ++i) {
-        follows[i] = std::any_of(problem.deps[i].begin(), problem.deps[i].end(),
-                                 [&](NodeIndex dep) { return follows[dep]; });
-      }
-      for (NodeIndex i = v; i-- > 0;) {
-        leads[i] = std::any_of(problem.readers[i].begin(), problem.readers[i].end(),
-                               [&](NodeIndex reader) { return leads[reader]; });
-      }
-    }
-    Cut cut;
-    cut.excess = problem.footprint(v) - budget;
-    for (NodeIndex i = 0; i < v; ++i) {
-      if (!fixed_order && !leads[i]) continue;
-      const bool read_after = std::any_of(
-          problem.readers[i].begin(), problem.readers[i].end(),
-          [&](NodeIndex reader) { return reader > v && (fixed_order || follows[reader]); });
-      if (!read_after) continue;
-      if (std::binary_search(problem.deps[v].begin(), problem.deps[v].end(), i)) continue;
-      cut.items.push_back({problem.cost[i], problem.bytes[i]});
-      cut.excess += problem.bytes[i];
-    }
-    if (cut.excess <= 0) continue;
-    sort_by_ratio(cut.items);
-    cut.at_most = greedy_cover(cut.items, cut.excess);
-    cuts.push_back(std::move(cut));
+  for (NodeIndex v = 0; v < problem.size(); ++v) {
+    Cut cut = cut_at(problem, v, budget, fixed_order);
+    if (cut.excess > 0) cuts.push_back(std::move(cut));
   }
   // Cuts that may be the greatest first, so that most need no table.
   std::stable_sort(cuts.begin(), cuts.end(),

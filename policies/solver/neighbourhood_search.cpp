@@ -68,14 +68,6 @@ class Search {
     return at;
   }
 
-  // Whether `bytes` more fit at every computation strictly between two.
-  bool room_between(Occ from, Occ to, std::int64_t bytes) const {
-    for (Occ p = list_.next(from); p != to && p != kNone; p = list_.next(p)) {
-      if (list_.memory(p) + bytes > options_.budget) return false;
-    }
-    return true;
-  }
-
   // What computing `node` again right before `at` costs if what is gone is computed again, too.
   // `full`: a computation before `at` during which memory is above the budget.
   std::int64_t price(NodeIndex node, Occ at, Occ full) {
@@ -93,7 +85,8 @@ class Search {
         const Occ copy = list_.copy_before(dep, at);
         const Occ end = list_.end(copy);
         if (!list_.precedes(end, at)) continue;
-        if (!list_.precedes(end, full) && room_between(end, at, problem_.bytes[dep])) continue;
+        if (!list_.precedes(end, full) && list_.fits_between(end, at, problem_.bytes[dep]))
+          continue;
         price_stack_.push_back(dep);
       }
     }
@@ -113,7 +106,7 @@ class Search {
       if (list_.end(copy) != self) continue;  // stays for a later reader anyway
       const Occ last = last_reader_before(copy, self);
       if (list_.next(last) == self) continue;
-      const bool tight = over_between(last, self);
+      const bool tight = !list_.fits_between(last, self, 0);
       if (tight ? uniform() < 0.02 * noise_ : uniform() >= 0.05 * noise_) continue;
       if (!compute_again(dep, self, depth + 1)) return false;
     }
@@ -128,13 +121,6 @@ class Search {
     }
     return last;
   }
-  bool over_between(Occ from, Occ to) const {
-    for (Occ p = list_.next(from); p != to; p = list_.next(p)) {
-      if (list_.memory(p) > options_.budget) return true;
-    }
-    return false;
-  }
-
   // --- making room ---
 
   struct Candidate {
@@ -147,18 +133,11 @@ class Search {
   bool make_room(std::int64_t limit) {
     std::size_t steps = 0;
     while (list_.overflow() > 0) {
-      if (list_.cost() > limit || ++steps > 50 * problem_.size() || late()) return false;
-      if (!relieve(highest())) return false;
+      if (list_.cost() > limit || ++steps > std::size_t{50} * problem_.size() || late())
+        return false;
+      if (!relieve(list_.highest())) return false;
     }
     return list_.cost() <= limit;
-  }
-
-  Occ highest() const {
-    Occ highest = list_.head();
-    for (Occ p = highest; p != kNone; p = list_.next(p)) {
-      if (list_.memory(p) > list_.memory(highest)) highest = p;
-    }
-    return highest;
   }
 
   // Values that lie unread during `at`, the best first.
@@ -345,7 +324,7 @@ class Search {
         if (below(2) == 0) {
           disturb();
         } else {
-          relieve(highest());
+          relieve(list_.highest());
         }
       }
       if (list_.overflow() == 0) {

@@ -7,7 +7,8 @@
 //
 // Every computation reads the newest copies of its inputs, and a copy goes right after its last
 // reader, so that any list in which each node's first computation follows its inputs is a schedule;
-// only memory can be wrong. A change costs time in proportion to the lifetimes that it changes.
+// only memory can be wrong. A change costs time in proportion to the lifetimes that it changes and,
+// with a small constant, to the length of the list.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +36,26 @@ class ScheduleEditor {
   [[nodiscard]] std::int64_t overflow() const { return overflow_; }
   [[nodiscard]] Schedule schedule() const;
 
-  [[nodiscard]] Occ head() const { return head_; }
-  [[nodiscard]] Occ next(Occ occ) const { return occs_[occ].next; }
-  [[nodiscard]] Occ previous(Occ occ) const { return occs_[occ].previous; }
+  [[nodiscard]] Occ head() const { return order_.front(); }
+  [[nodiscard]] Occ next(Occ occ) const {
+    const std::size_t after = position_[occ] + std::size_t{1};
+    return after < order_.size() ? order_[after] : kNone;
+  }
+  [[nodiscard]] Occ previous(Occ occ) const {
+    return position_[occ] > 0 ? order_[position_[occ] - 1] : kNone;
+  }
   [[nodiscard]] NodeIndex node(Occ occ) const { return occs_[occ].node; }
-  [[nodiscard]] std::int64_t memory(Occ occ) const { return occs_[occ].memory; }
+  [[nodiscard]] std::int64_t memory(Occ occ) const { return memory_[position_[occ]]; }
   [[nodiscard]] Occ end(Occ occ) const { return occs_[occ].end; }  // last reader of this copy
-  [[nodiscard]] bool precedes(Occ a, Occ b) const { return occs_[a].label < occs_[b].label; }
+  [[nodiscard]] bool precedes(Occ a, Occ b) const { return position_[a] < position_[b]; }
+  // The first computation of those with the most memory.
+  [[nodiscard]] Occ highest() const;
+  // Whether `bytes` more fit during every computation strictly between two.
+  [[nodiscard]] bool fits_between(Occ from, Occ to, std::int64_t bytes) const;
   [[nodiscard]] bool is_first(Occ occ) const { return copies_[occs_[occ].node].front() == occ; }
   [[nodiscard]] bool exists(Occ occ) const { return occs_[occ].alive; }
   [[nodiscard]] bool read_by_nobody(Occ occ) const { return occs_[occ].end == occ; }
-  [[nodiscard]] std::size_t length() const { return length_; }
+  [[nodiscard]] std::size_t length() const { return order_.size(); }
   // The newest copy of `node` before `occ`; kNone where there is none.
   [[nodiscard]] Occ copy_before(NodeIndex node, Occ occ) const;
   // The copies of a node in order.
@@ -63,37 +73,37 @@ class ScheduleEditor {
  private:
   struct Item {
     NodeIndex node = 0;
-    Occ previous = kNone;
-    Occ next = kNone;
     Occ end = kNone;
-    std::int64_t label = 0;   // ascending along the list
-    std::int64_t memory = 0;  // bytes during this computation
     bool alive = false;
+    bool free = false;  // may be used again
   };
   struct Change {
     Occ occ;
     Occ before;  // of an erased one; kNone: it was inserted
   };
 
-  void link(Occ occ, Occ before);
+  using Position = std::uint32_t;
+
   void apply_insert(Occ occ, NodeIndex node, Occ before);
   void apply_erase(Occ occ);
-  void relabel();
-  void add(Occ from, Occ to, std::int64_t bytes);  // both included
+  void renumber(Position from);
+  void add(Position from, Position to, std::int64_t bytes);  // `to` excluded
   [[nodiscard]] std::int64_t over(std::int64_t memory) const {
     return memory > budget_ ? 1 + ((memory - budget_) >> shift_) : 0;
   }
   [[nodiscard]] std::int64_t live_after(Occ occ) const;
-  [[nodiscard]] Occ last_reader(Occ copy, std::int64_t next_copy_label) const;
-  [[nodiscard]] Occ before_label(NodeIndex node, std::int64_t label) const;
+  // The last reader before position `until` of a copy.
+  [[nodiscard]] Occ last_reader(Occ copy, Position until) const;
+  [[nodiscard]] Occ before_position(NodeIndex node, Position position) const;
 
   const RematProblem& problem_;
   std::int64_t budget_;
   int shift_ = 0;  // keeps sums of overflows within 63 bits
   std::vector<Item> occs_;
+  std::vector<Position> position_;        // by occurrence
+  std::vector<Occ> order_;                // by position
+  std::vector<std::int64_t> memory_;      // by position: bytes during the computation
   std::vector<std::vector<Occ>> copies_;  // by node, in order
-  Occ head_ = kNone;
-  std::size_t length_ = 0;
   std::int64_t cost_ = 0;
   std::int64_t overflow_ = 0;
   std::vector<Change> trail_;
