@@ -405,7 +405,7 @@ std::string Explanation::reserved_terms() const {
   return text;
 }
 
-// The result document with every layer, for scripts.
+// The result document with every layer and every saved tensor, for scripts.
 std::string explain_json(const DetailedPoint& point) {
   nlohmann::ordered_json document = result_document(std::span(&point.result, 1));
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
@@ -413,6 +413,19 @@ std::string explain_json(const DetailedPoint& point) {
     layers.push_back({{"layer", layer}, {"bytes", bytes}});
   }
   document["points"][0]["memory"]["peak"]["by_layer"] = std::move(layers);
+  const TrainingGraph& graph = point.detail.model->training;
+  nlohmann::ordered_json saved = nlohmann::ordered_json::array();
+  for (const SavedTensor& tensor : point.detail.compiled.saved) {
+    nlohmann::ordered_json readers = nlohmann::ordered_json::array();
+    for (OperatorId id : tensor.needed_by)
+      readers.push_back(graph.describe(id));
+    saved.push_back({{"tensor", graph.storages[tensor.storage].name},
+                     {"bytes", graph.storages[tensor.storage].bytes.count},
+                     {"made_by", graph.describe(tensor.made_by)},
+                     {"needed_by", std::move(readers)},
+                     {"recomputation", tensor.by_recomputation}});
+  }
+  document["points"][0]["memory"]["saved"] = std::move(saved);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 

@@ -207,6 +207,13 @@ TEST_SUITE("golden") {
       tensors += tensor["bytes"].get<std::int64_t>();
     CHECK(roles == layers);
     CHECK(roles == tensors);
+    const Json memory = Json::parse(w.run("explain s.yaml --json").out)["points"][0]["memory"];
+    std::int64_t saved = 0;
+    for (const Json& tensor : memory["saved"]) {
+      saved += tensor["bytes"].get<std::int64_t>();
+      CHECK_FALSE(tensor["needed_by"].empty());
+    }
+    CHECK(memory["saved_activations"] == saved);
   }
 
   TEST_CASE("output that is not a terminal has no colour, with NO_COLOR or without") {
