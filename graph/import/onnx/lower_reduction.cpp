@@ -64,7 +64,8 @@ void lower_log_softmax(OnnxLowering& l) {
 
 void lower_cumsum(OnnxLowering& l) {
   const auto axis = l.setting(1);
-  l.set(l.builder().add("cumsum", {l.operand(0)}, {{"axis", axis ? axis->at(0) : 0}}));
+  if (!axis || axis->size() != 1) l.fail("its axis is not one number");
+  l.set(l.builder().add("cumsum", {l.operand(0)}, {{"axis", axis->front()}}));
 }
 
 void require_mean(OnnxLowering& l) {

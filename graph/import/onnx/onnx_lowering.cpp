@@ -62,6 +62,14 @@ void OnnxLowering::run() {
   add_roots();
   check_open_axes();
   for (OnnxNodeId id : ids_of(file_.nodes)) {
+    const OnnxNode& node = file_.nodes[id];
+    current_ = id;
+    if (node.outputs.empty() || !node.outputs.front().valid()) fail("it has no output");
+    for (std::size_t i = 0; i < least_operands(node); ++i) {
+      if (!node.has_input(i)) fail(fmt::format("operand {} is missing", i));
+    }
+  }
+  for (OnnxNodeId id : ids_of(file_.nodes)) {
     if (done_[id] != 0) continue;
     if (fold_node(id)) continue;
     if (waits(file_.nodes[id])) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 namespace tidemark {
 
@@ -30,6 +32,25 @@ bool is_setting(const OnnxNode& node, std::size_t operand) {
     return std::find(words.begin(), words.end(), node.op) != words.end();
   };
   return listed(kAll) || (operand >= 1 && listed(kFromSecond));
+}
+
+std::size_t least_operands(const OnnxNode& node) {
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 20> kMore = {{
+      {"Constant", 0}, {"Add", 2},
+      {"Sub", 2},      {"Mul", 2},
+      {"Div", 2},      {"Pow", 2},
+      {"MatMul", 2},   {"Gemm", 2},
+      {"Conv", 2},     {"ConvTranspose", 2},
+      {"Gather", 2},   {"GatherElements", 2},
+      {"Equal", 2},    {"Less", 2},
+      {"Greater", 2},  {"Where", 3},
+      {"LSTM", 3},     {"InstanceNormalization", 3},
+      {"GRU", 3},      {"BatchNormalization", 5},
+  }};
+  for (const auto& [op, count] : kMore) {
+    if (op == node.op) return count;
+  }
+  return 1;
 }
 
 }  // namespace tidemark

@@ -30,4 +30,7 @@ struct OnnxUses {
 // than a tensor that it computes with.
 [[nodiscard]] bool is_setting(const OnnxNode& node, std::size_t operand);
 
+// Operands without which a node means nothing: one for most operators.
+[[nodiscard]] std::size_t least_operands(const OnnxNode& node);
+
 }  // namespace tidemark

@@ -128,6 +128,25 @@ TEST_SUITE("unit") {
     CHECK(contains(problem(probe.w), "16 elements do not fill the shape [3, -1]"));
   }
 
+  TEST_CASE("nodes without operands or results are errors") {
+    for (const std::string op : {"Sigmoid", "Mul", "BatchNormalization", "Concat", "Where", "Split",
+                                 "Sqrt", "Reshape", "Transpose", "LSTM", "ReduceMean", "Conv"}) {
+      CAPTURE(op);
+      OnnxWriter none = small_model();
+      none.output(none.node(op, {}, {}, "/odd"));
+      CHECK(contains(problem(none), "node '/odd' (" + op + "): operand 0 is missing"));
+      OnnxWriter empty = small_model();
+      empty.output(empty.node(op, {""}, {}, "/odd"));
+      CHECK(contains(problem(empty), "operand 0 is missing"));
+      OnnxWriter silent = small_model();
+      silent.nodes(op, {"x"}, 0, {}, "/odd");
+      CHECK(contains(problem(silent), "it has no output"));
+    }
+    OnnxWriter half = small_model();
+    half.output(half.node("Mul", {"x"}, {}, "/odd"));
+    CHECK(contains(problem(half), "operand 1 is missing"));
+  }
+
   TEST_CASE("a size that depends on data cannot be inferred") {
     OnnxProbe probe({2, 8});
     const std::string shape = probe.w.input("shape", {2}, kOnnxInt64);
