@@ -119,23 +119,29 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                        ScheduleClass schedule_class) {
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
-  std::vector<Cut> cuts;
+  struct Tight {
+    NodeIndex node;
+    std::int64_t at_most;
+  };
+  std::vector<Tight> tight;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
-    Cut cut = cut_at(problem, v, budget, fixed_order);
-    if (cut.excess > 0) cuts.push_back(std::move(cut));
+    const Cut cut = cut_at(problem, v, budget, fixed_order);
+    if (cut.excess > 0) tight.push_back({v, cut.at_most});
   }
   // Cuts that may be the greatest first, so that most need no table.
-  std::stable_sort(cuts.begin(), cuts.end(),
-                   [](const Cut& a, const Cut& b) { return a.at_most > b.at_most; });
+  std::stable_sort(tight.begin(), tight.end(),
+                   [](const Tight& a, const Tight& b) { return a.at_most > b.at_most; });
   std::int64_t best = 0;
-  for (const Cut& cut : cuts) {
-    if (cut.at_most <= best) break;
+  for (const Tight& one : tight) {
+    if (one.at_most <= best) break;
+    const Cut cut = cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
   const std::int64_t unit = cost_unit(problem);
   // The cuts at which most has to be dropped, also with what dropping brings along.
-  for (std::size_t k = 0; k < std::min(cuts.size(), kClosures); ++k) {
-    const double least = closure_bound(problem, cuts[k].closure);
+  for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
+    const double least =
+        closure_bound(problem, cut_at(problem, tight[k].node, budget, fixed_order).closure);
     const double units = std::ceil(least / static_cast<double>(unit) - 1e-6);
     best = std::max(best, static_cast<std::int64_t>(units) * unit);
   }
