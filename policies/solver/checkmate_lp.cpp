@@ -121,12 +121,7 @@ class Relaxation {
       if (k < t) row.add(evaluated_[t][k], -share(problem_.bytes[k]));
       for (const auto& [variable, bytes] : freed)
         row.add(variable, bytes);
-      if (problem_.workspace[k] > 0) {
-        const double workspace = share(problem_.workspace[k]);
-        const Program::Row room = program_.at_least(-1 + (k == t ? workspace : 0));
-        room.add(used, -1);
-        if (k < t) room.add(evaluated_[t][k], -workspace);
-      }
+      add_workspace(t, k, used);
       before = used;
       freed.clear();
       if (k == t) break;  // what goes after the stage's end does not enter the next
@@ -134,7 +129,19 @@ class Relaxation {
         add_free(t, i, k, freed);
       add_free(t, k, k, freed);
     }
-    // What is there goes once or enters the next stage.
+    add_exits(t);
+  }
+
+  void add_workspace(NodeIndex t, NodeIndex k, Index used) {
+    if (problem_.workspace[k] == 0) return;
+    const double workspace = share(problem_.workspace[k]);
+    const Program::Row room = program_.at_least(-1 + (k == t ? workspace : 0));
+    room.add(used, -1);
+    if (k < t) room.add(evaluated_[t][k], -workspace);
+  }
+
+  // What is there goes once or enters the next stage.
+  void add_exits(NodeIndex t) {
     for (NodeIndex i = 0; i < t; ++i) {
       const Program::Row row = program_.at_least(0);
       row.add(resident_[t][i], 1);

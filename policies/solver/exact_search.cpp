@@ -64,7 +64,6 @@ class Search {
     ExactResult result;
     push(State{});
     std::int64_t proven = 0;
-    std::size_t rounds = 0;
     while (!open_.empty()) {
       const Open top = open_.top();
       open_.pop();
@@ -76,15 +75,10 @@ class Search {
         result.complete = true;
         break;
       }
-      const bool late =
-          (++rounds & 255U) == 0 && std::chrono::steady_clock::now() > options_.deadline;
-      if (late || states_.size() >= options_.state_limit) {
-        result.lower_bound = problem_.base_cost + proven;
-        result.states = states_.size();
-        return result;
-      }
       state.closed = true;
       if (!dominated(state)) expand(top.state);
+      // Its steps may be incomplete then, and so the bound stays what it was before them.
+      if (late() || states_.size() >= options_.state_limit) return stopped(proven);
     }
     if (!result.schedule) {
       result.complete = true;
@@ -97,6 +91,17 @@ class Search {
   }
 
  private:
+  ExactResult stopped(std::int64_t proven) const {
+    return {.lower_bound = problem_.base_cost + proven, .states = states_.size()};
+  }
+  // Asked for every step, since one state may have very many.
+  bool late() {
+    if (!late_ && (++clock_ & 1023U) == 0) {
+      late_ = std::chrono::steady_clock::now() > options_.deadline;
+    }
+    return late_;
+  }
+
   void rank_nodes() {
     node_of_.resize(n_);
     std::iota(node_of_.begin(), node_of_.end(), 0U);
@@ -287,7 +292,7 @@ class Search {
       Set rest = kept;
       rest.remove(m);
       evict(state, step, rest, excess - bytes_[m], i + 1, lost);
-      if (states_.size() >= options_.state_limit) return;
+      if (late() || states_.size() >= options_.state_limit) return;
     }
   }
 
@@ -428,6 +433,8 @@ class Search {
   bool checkmate_;
   std::int64_t unit_;
   std::int64_t limit_;  // of the extra cost, exclusive
+  std::uint64_t clock_ = 0;
+  bool late_ = false;
 
   // By rank, except rank_of_.
   std::vector<NodeIndex> node_of_;

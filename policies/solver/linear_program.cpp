@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <Eigen/Core>
 #include <Eigen/SparseCore>
@@ -95,19 +96,9 @@ class PrimalDual {
     columns_ = Vector::Ones(a_.cols());
     for (int round = 0; round < 11; ++round) {
       const bool last = round == 10;  // Pock-Chambolle: by sums instead of maxima
-      Vector row = Vector::Zero(a_.rows());
-      Vector column = Vector::Zero(a_.cols());
-      for (Eigen::Index i = 0; i < a_.outerSize(); ++i) {
-        for (Matrix::InnerIterator it(a_, i); it; ++it) {
-          const double v = std::abs(it.value());
-          row[i] = last ? row[i] + v : std::max(row[i], v);
-          column[it.col()] = last ? column[it.col()] + v : std::max(column[it.col()], v);
-        }
-      }
-      for (Eigen::Index i = 0; i < row.size(); ++i)
-        row[i] = row[i] > 0 ? 1 / std::sqrt(row[i]) : 1;
-      for (Eigen::Index j = 0; j < column.size(); ++j)
-        column[j] = column[j] > 0 ? 1 / std::sqrt(column[j]) : 1;
+      auto [row, column] = magnitudes(last);
+      row = row.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
+      column = column.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
       for (Eigen::Index i = 0; i < a_.outerSize(); ++i) {
         for (Matrix::InnerIterator it(a_, i); it; ++it)
           it.valueRef() *= row[i] * column[it.col()];
@@ -118,6 +109,20 @@ class PrimalDual {
     b_ = b_.cwiseProduct(rows_).eval();
     c_ = c_.cwiseProduct(columns_).eval();
     upper_ = upper_.cwiseQuotient(columns_).eval();
+  }
+
+  // By row and by column: the greatest absolute value, or the sum of absolute values.
+  [[nodiscard]] std::pair<Vector, Vector> magnitudes(bool sums) const {
+    Vector row = Vector::Zero(a_.rows());
+    Vector column = Vector::Zero(a_.cols());
+    for (Eigen::Index i = 0; i < a_.outerSize(); ++i) {
+      for (Matrix::InnerIterator it(a_, i); it; ++it) {
+        const double v = std::abs(it.value());
+        row[i] = sums ? row[i] + v : std::max(row[i], v);
+        column[it.col()] = sums ? column[it.col()] + v : std::max(column[it.col()], v);
+      }
+    }
+    return {row, column};
   }
 
   double spectral_norm() const {

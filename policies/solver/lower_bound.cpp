@@ -1,11 +1,15 @@
 #include "policies/solver/lower_bound.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "policies/solver/closure_bound.hpp"
 
 namespace tidemark {
 namespace {
 
+constexpr std::size_t kClosures = 80;    // cuts
 constexpr std::int64_t kLevels = 16384;  // of cost in the table of cheapest_cover
 
 // Descending bytes per cost; free ones first.
@@ -54,6 +58,7 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
 
 // Of what must be in memory or computed again when v is computed: what could go.
 struct Cut {
+  ClosureCut closure;
   std::vector<KnapsackItem> items;
   std::int64_t excess = 0;   // bytes that have to go
   std::int64_t at_most = 0;  // cost of some choice
@@ -63,6 +68,8 @@ Cut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool f
   const Order order = order_around(problem, v, fixed_order);
   Cut cut;
   cut.excess = problem.footprint(v) - budget;
+  cut.closure.node = v;
+  cut.closure.room = -cut.excess;
   for (NodeIndex i = 0; i < v; ++i) {
     const std::vector<NodeIndex>& readers = problem.readers[i];
     const bool read_after = std::any_of(readers.begin(), readers.end(),
@@ -70,6 +77,7 @@ Cut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool f
     if (!order.before[i] || !read_after) continue;
     if (std::binary_search(problem.deps[v].begin(), problem.deps[v].end(), i)) continue;
     cut.items.push_back({problem.cost[i], problem.bytes[i]});
+    cut.closure.needed.push_back(i);
     cut.excess += problem.bytes[i];
   }
   if (cut.excess <= 0) return cut;
@@ -111,20 +119,32 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                        ScheduleClass schedule_class) {
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
-  std::vector<Cut> cuts;
+  struct Tight {
+    NodeIndex node;
+    std::int64_t at_most;
+  };
+  std::vector<Tight> tight;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
-    Cut cut = cut_at(problem, v, budget, fixed_order);
-    if (cut.excess > 0) cuts.push_back(std::move(cut));
+    const Cut cut = cut_at(problem, v, budget, fixed_order);
+    if (cut.excess > 0) tight.push_back({v, cut.at_most});
   }
   // Cuts that may be the greatest first, so that most need no table.
-  std::stable_sort(cuts.begin(), cuts.end(),
-                   [](const Cut& a, const Cut& b) { return a.at_most > b.at_most; });
+  std::stable_sort(tight.begin(), tight.end(),
+                   [](const Tight& a, const Tight& b) { return a.at_most > b.at_most; });
   std::int64_t best = 0;
-  for (const Cut& cut : cuts) {
-    if (cut.at_most <= best) break;
+  for (const Tight& one : tight) {
+    if (one.at_most <= best) break;
+    const Cut cut = cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
   const std::int64_t unit = cost_unit(problem);
+  // The cuts at which most has to be dropped, also with what dropping brings along.
+  for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
+    const double least =
+        closure_bound(problem, cut_at(problem, tight[k].node, budget, fixed_order).closure);
+    const double units = std::ceil(least / static_cast<double>(unit) - 1e-6);
+    best = std::max(best, static_cast<std::int64_t>(units) * unit);
+  }
   return problem.base_cost + (best + unit - 1) / unit * unit;
 }
 

@@ -24,8 +24,8 @@ struct KnapsackItem {
 // value above every sum of costs when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
-// The greatest over all cuts, base cost included; a multiple of cost_unit(). Every node's footprint
-// must be within the budget.
+// The greatest over all cuts, for the tightest also that of closure_bound(), base cost included; a
+// multiple of cost_unit(). Every node's footprint must be within the budget.
 [[nodiscard]] std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                                      ScheduleClass schedule_class);
 

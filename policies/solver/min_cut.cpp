@@ -59,6 +59,7 @@ std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
     if (saved != cuts.back()) cuts.push_back(std::move(saved));
   }
   std::vector<Schedule> schedules;
+  schedules.reserve(cuts.size());
   for (const std::vector<bool>& saved : cuts)
     schedules.push_back(keep_schedule(problem, saved));
   return schedules;

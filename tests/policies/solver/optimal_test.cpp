@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "policies/solver/closure_bound.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
@@ -245,6 +246,48 @@ TEST_SUITE("unit") {
       }
       CHECK(cheapest_cover(items, excess) == best);
     }
+  }
+
+  TEST_CASE("the closure bound of a cut is just below the best choice of what to keep") {
+    std::mt19937_64 rng(23);
+    int close = 0;
+    int positive = 0;
+    for (int round = 0; round < 80; ++round) {
+      const RematProblem problem = random_problem(rng, 10, true);
+      ClosureCut cut{.node = 9, .room = static_cast<std::int64_t>(rng() % 12), .needed = {}};
+      const std::vector<NodeIndex>& inputs = problem.deps[9];
+      const auto is_input = [&](NodeIndex i) {
+        return std::binary_search(inputs.begin(), inputs.end(), i);
+      };
+      for (NodeIndex i = 0; i < 9; ++i) {
+        if (!is_input(i) && rng() % 2 == 0) cut.needed.push_back(i);
+      }
+      // For every set that is kept, what has to be computed again.
+      std::int64_t least = std::int64_t{1} << 60;
+      for (unsigned kept = 0; kept < 512; ++kept) {
+        std::int64_t bytes = 0;
+        std::int64_t cost = 0;
+        std::vector<bool> wanted(9);
+        for (const NodeIndex i : cut.needed)
+          wanted[i] = true;
+        for (NodeIndex i = 9; i-- > 0;) {
+          if ((kept >> i & 1U) != 0 && !is_input(i)) {
+            bytes += problem.bytes[i];
+          } else if (wanted[i] && !is_input(i)) {
+            cost += problem.cost[i];
+            for (const NodeIndex dep : problem.deps[i])
+              wanted[dep] = true;
+          }
+        }
+        if (bytes <= cut.room) least = std::min(least, cost);
+      }
+      const double bound = closure_bound(problem, cut);
+      CHECK(bound <= static_cast<double>(least) + 1e-6);
+      positive += least > 0 ? 1 : 0;
+      close += least > 0 && bound >= 0.6 * static_cast<double>(least) ? 1 : 0;
+    }
+    CHECK(positive > 40);
+    CHECK(close * 10 >= positive * 8);
   }
 
   TEST_CASE("a budget below the largest footprint is infeasible and says which node") {

@@ -1,0 +1,29 @@
+// The knapsack of a time cut with what dropping brings along: what is computed again needs its
+// inputs, and those are resident at the cut or computed again as well.
+//
+//   at the first computation of v, for i before v and not an input of v:
+//   minimise sum cost_i r_i   with   kept_i + r_i >= 1 where i is read after v,
+//                                    r_i <= kept_d + r_d for every input d of i,
+//                                    sum bytes_i kept_i <= room beside v, its inputs and workspace
+//
+// Priced at p per byte of room, what remains is a closure problem, which a minimum cut solves; the
+// best p gives the bound of the linear relaxation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policies/solver/problem.hpp"
+
+namespace tidemark {
+
+struct ClosureCut {
+  NodeIndex node = 0;             // v
+  std::int64_t room = 0;          // bytes left beside v, its inputs and its workspace, >= 0
+  std::vector<NodeIndex> needed;  // read after v, neither v nor its inputs; all before v
+};
+
+// A number that sum cost_i r_i is not below, as a real number less the guard for rounding.
+[[nodiscard]] double closure_bound(const RematProblem& problem, const ClosureCut& cut);
+
+}  // namespace tidemark
