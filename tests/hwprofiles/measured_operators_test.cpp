@@ -2,7 +2,6 @@
 // outside the repository: $TIDEMARK_SHARED/cases/measured/operators, by default beside it.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -12,16 +11,14 @@
 #include <doctest/doctest.h>
 
 #include "hwprofiles/cost_model.hpp"
+#include "tests/support/shared_data.hpp"
 
 using namespace tidemark;
 
 namespace {
 
 std::string tables() {
-  const char* shared = std::getenv("TIDEMARK_SHARED");
-  const std::string root =
-      shared != nullptr ? shared : std::string(TIDEMARK_SOURCE_DIR) + "/../shared";
-  return root + "/cases/measured/operators/";
+  return shared_path("cases/measured/operators").string() + '/';
 }
 
 CostModel model_of(const std::string& name) {

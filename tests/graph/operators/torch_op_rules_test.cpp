@@ -1,7 +1,6 @@
 // Every operator that was probed on PyTorch 1.13.1. What each keeps is written beside its probe;
 // the allocations are read from reference/torch-op-rules.json, third-party figures that stay
 // outside the repository: $TIDEMARK_SHARED, by default beside it.
-#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/graph/operators/operator_figures.hpp"
+#include "tests/support/shared_data.hpp"
 
 namespace tidemark::probe {
 namespace {
@@ -25,10 +25,7 @@ std::vector<OperatorProbe> all_probes() {
 }
 
 nlohmann::json reference() {
-  const char* shared = std::getenv("TIDEMARK_SHARED");
-  const std::string root =
-      shared != nullptr ? shared : std::string(TIDEMARK_SOURCE_DIR) + "/../shared";
-  std::ifstream file(root + "/reference/torch-op-rules.json");
+  std::ifstream file(shared_path("reference/torch-op-rules.json"));
   return file ? nlohmann::json::parse(file) : nlohmann::json();
 }
 

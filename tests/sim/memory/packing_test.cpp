@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -16,6 +15,7 @@
 #include "sim/memory/packing/pack.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/memory/packing/time_sections.hpp"
+#include "tests/support/shared_data.hpp"
 
 using namespace tidemark;
 
@@ -95,10 +95,7 @@ PackOptions by_nodes(std::int64_t nodes) {
 
 // The benchmark is third-party data and not part of the repository.
 std::filesystem::path benchmark_folder() {
-  const char* given = std::getenv("TIDEMARK_SHARED");
-  const std::filesystem::path shared =
-      given != nullptr ? given : std::filesystem::path(TIDEMARK_SOURCE_DIR) / "../shared";
-  return shared / "cases/packing";
+  return shared_path("cases/packing");
 }
 
 std::string error_of(std::string_view text) {

@@ -1,7 +1,6 @@
 // Exported models against the memory of the same PyTorch training step, byte by byte; the files and
 // the recordings are third-party data and not part of the repository.
 #if TIDEMARK_READS_ONNX
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,16 +11,12 @@
 
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/shared_data.hpp"
 
 namespace tidemark::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path shared_folder() {
-  const char* given = std::getenv("TIDEMARK_SHARED");
-  return given != nullptr ? fs::path(given) : fs::path(TIDEMARK_SOURCE_DIR) / "../shared";
-}
 
 using Row = std::map<std::string, std::string>;
 
@@ -73,7 +68,7 @@ bool absent(const fs::path& path) {
 
 TEST_SUITE("golden") {
   TEST_CASE("exports of PyTorch keep and peak as the recorded step does") {
-    const fs::path cases = shared_folder() / "cases/torch";
+    const fs::path cases = shared_path("cases/torch");
     if (absent(cases / "pairs.csv")) return;
     for (const Row& row : rows_of(cases / "pairs.csv")) {
       CAPTURE(row.at("name"));
@@ -83,15 +78,13 @@ TEST_SUITE("golden") {
       CHECK(point.buffers.count == std::stoll(row.at("buffer_bytes")));
       CHECK(point.inputs.count == std::stoll(row.at("input_bytes")));
       CHECK(point.saved_activations.count == std::stoll(row.at("saved_unique_activation_bytes")));
-      // Peaks in the optimizer belong to its temporaries, not to the model.
-      if (row.at("peak_phase") != "bwd") continue;
       CHECK(point.run.live_without_workspace.bytes ==
             std::stoll(row.at("peak_excluding_kernel_workspace")));
     }
   }
 
   TEST_CASE("files exported at a batch of 2 give the recorded step at a batch of 1") {
-    const fs::path models = shared_folder() / "models/onnx";
+    const fs::path models = shared_path("models/onnx");
     if (absent(models)) return;
     struct Recorded {
       std::string_view file;
@@ -109,7 +102,7 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("a batch that the exporter froze into shapes and zeros is changed as well") {
-    const fs::path models = shared_folder() / "models/onnx";
+    const fs::path models = shared_path("models/onnx");
     if (absent(models)) return;
     // What does not grow: one scalar of 8 bytes per layer and 4 of the loss; BERT's 128 positions.
     for (const auto& [file, fixed] : {std::pair{"bert_L4C256.onnx", 4 * 8 + 4 + 128 * 8},
@@ -125,7 +118,7 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("ConvNeXt differs from the recorded step by the noise of stochastic depth alone") {
-    const fs::path models = shared_folder() / "models/onnx";
+    const fs::path models = shared_path("models/onnx");
     if (absent(models)) return;
     // Exported without stochastic depth, which keeps one number per sample for 17 of 18 blocks.
     const PointResult point =
@@ -134,7 +127,7 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("every torchvision model is imported, differentiated, lowered and verified") {
-    const fs::path models = shared_folder() / "models/onnx/torchvision";
+    const fs::path models = shared_path("models/onnx/torchvision");
     if (absent(models)) return;
     std::size_t count = 0;
     for (const auto& entry : fs::directory_iterator(models)) {
