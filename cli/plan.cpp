@@ -1,6 +1,6 @@
 #include "cli/plan.hpp"
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -162,10 +162,12 @@ Examples:
 }
 
 int PlanCommand::execute(const Console& /*console*/) const {
-  const PlanRequest request{.budget = parse_option("--budget", budget, parse_bytes).count,
-                            .schedule_class = parse_class(schedule_class),
-                            .time_limit = parse_option("--time-limit", time_limit, parse_duration),
-                            .seed = seed};
+  const PlanRequest request{
+      .budget = parse_option("--budget", budget, parse_bytes).count,
+      .schedule_class = parse_class(schedule_class),
+      .time_limit = std::min<Duration>(parse_option("--time-limit", time_limit, parse_duration),
+                                       std::chrono::hours(24 * 365)),
+      .seed = seed};
   std::string policy_name;
   const PlanFunction solve_with = parse_policy(policy, policy_name);
   const CostGraph costs = read_cost_graph(graph);

@@ -13,6 +13,9 @@ namespace tidemark {
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
+// Up to this many nodes states are looked up when they are made, beyond when they are expanded: a
+// look-up for every value costs more than the bound saves.
+constexpr NodeIndex kEagerNodes = 40;
 constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
 // Bits are ranks: nodes by ascending cost per byte, so that members of a set come in the order in
@@ -319,7 +322,7 @@ class Search {
     to.resident = to.resident & need.useful;
     const std::uint32_t found = look_up(to);
     if (found != kNone && states_[found].extra <= to.extra) return;
-    if (dominated(to)) {
+    if (n_ <= kEagerNodes && dominated(to)) {
       to.closed = true;  // kept, since it dominates others in turn
       if (found == kNone) {
         states_.push_back(to);

@@ -117,7 +117,8 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 }
 
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
-                       ScheduleClass schedule_class) {
+                       ScheduleClass schedule_class,
+                       std::chrono::steady_clock::time_point deadline) {
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
   struct Tight {
     NodeIndex node;
@@ -133,13 +134,14 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                    [](const Tight& a, const Tight& b) { return a.at_most > b.at_most; });
   std::int64_t best = 0;
   for (const Tight& one : tight) {
-    if (one.at_most <= best) break;
+    if (one.at_most <= best || std::chrono::steady_clock::now() > deadline) break;
     const Cut cut = cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
   const std::int64_t unit = cost_unit(problem);
   // The cuts at which most has to be dropped, also with what dropping brings along.
   for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
+    if (std::chrono::steady_clock::now() > deadline) break;
     const double least =
         closure_bound(problem, cut_at(problem, tight[k].node, budget, fixed_order).closure);
     const double units = std::ceil(least / static_cast<double>(unit) - 1e-6);

@@ -7,6 +7,7 @@
 // values that v comes from and that something coming from v reads.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -24,9 +25,11 @@ struct KnapsackItem {
 // value above every sum of costs when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
-// The greatest over all cuts, for the tightest also that of closure_bound(), base cost included; a
-// multiple of cost_unit(). Every node's footprint must be within the budget.
-[[nodiscard]] std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
-                                     ScheduleClass schedule_class);
+// The greatest over all cuts, for the tightest also that of closure_bound(), base cost included
+// (after `deadline` no further cut is looked at); a multiple of cost_unit(). Every node's footprint
+// must be within the budget.
+[[nodiscard]] std::int64_t cut_bound(
+    const RematProblem& problem, std::int64_t budget, ScheduleClass schedule_class,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 }  // namespace tidemark

@@ -41,7 +41,7 @@ class Search {
   static constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
   [[nodiscard]] bool late() {
-    if ((++clock_ & 31U) != 0) return late_;
+    if ((++clock_ & 7U) != 0) return late_;
     late_ = late_ || std::chrono::steady_clock::now() > options_.deadline;
     return late_;
   }
@@ -180,6 +180,7 @@ class Search {
     list_candidates(at);
     const std::vector<Candidate> candidates = candidates_;
     for (const Candidate& c : candidates) {
+      if (late()) return false;
       const std::size_t mark = list_.mark();
       const std::int64_t before = list_.overflow();
       inserted_ = 0;

@@ -28,7 +28,7 @@ class Planner {
     Schedule once(problem_.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
     consider(replayed(problem_, once));
-    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class);
+    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2));
     if (!done()) search(once);
     return result();
   }
@@ -37,7 +37,9 @@ class Planner {
   void search(const Schedule& once) {
     const bool small = problem_.size() <= kExactNodes;
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    const std::int64_t first = small ? 2'000 : std::int64_t{1} << 60;
+    const std::int64_t first = problem_.size() <= 40 ? 2'000
+                               : small               ? 20'000
+                                                     : std::int64_t{1} << 60;
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
@@ -50,7 +52,7 @@ class Planner {
 
   // False when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
-    Construction found = construct_schedule(problem_, request_.budget, 200'000);
+    Construction found = construct_schedule(problem_, request_.budget, 200'000, at(0.6));
     if (found.reach == Reach::kImpossible) {
       impossible_ = found.node;
       return false;
@@ -75,7 +77,7 @@ class Planner {
 
   void solve() {
     ExactOptions options{
-        .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.9)};
+        .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.7)};
     if (best_) options.better_than = best_->replay.cost;
     const ExactResult exact = exact_search(problem_, options);
     complete_ = exact.complete;

@@ -202,15 +202,17 @@ ReachResult reach_node(const RematProblem& problem, std::int64_t budget, NodeInd
 }
 
 Construction construct_schedule(const RematProblem& problem, std::int64_t budget,
-                                std::size_t state_limit_per_node) {
+                                std::size_t state_limit_per_node,
+                                std::chrono::steady_clock::time_point deadline) {
   Construction result;
   Residents residents(problem, budget);
   for (NodeIndex node = 0; node < problem.size(); ++node) {
     const ReachResult found =
         reach_node(problem, budget, node, residents.resident(), state_limit_per_node);
-    result.reach = found.reach;
+    const bool late = std::chrono::steady_clock::now() > deadline;
+    result.reach = late && found.reach == Reach::kReached ? Reach::kStopped : found.reach;
     result.node = node;
-    if (found.reach != Reach::kReached) return result;
+    if (result.reach != Reach::kReached) return result;
     residents.run(found.schedule, node);
     result.schedule.insert(result.schedule.end(), found.schedule.begin(), found.schedule.end());
   }

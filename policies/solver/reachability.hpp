@@ -7,6 +7,7 @@
 // every node passes, since each node may be computed from nothing in turn.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -35,8 +36,9 @@ struct Construction {
   NodeIndex node = 0;  // kImpossible: the first that no schedule can compute
 };
 
-// One node after the other, each from what happens to be resident.
-[[nodiscard]] Construction construct_schedule(const RematProblem& problem, std::int64_t budget,
-                                              std::size_t state_limit_per_node);
+// One node after the other, each from what happens to be resident. Stops after `deadline`.
+[[nodiscard]] Construction construct_schedule(
+    const RematProblem& problem, std::int64_t budget, std::size_t state_limit_per_node,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 }  // namespace tidemark
