@@ -15,15 +15,16 @@ namespace {
 std::atomic<std::size_t> allocations{0};
 }
 
-void* operator new(std::size_t size) {
+// Not inlined: g++ 12 would see malloc and free on one side only and warn of a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
     for (const auto& figures :
          {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
           tidemark::bench::packing_figures(), tidemark::bench::allocator_figures(),
-           tidemark::bench::plan_figures(), tidemark::bench::onnx_figures()}) {
+          tidemark::bench::plan_figures(), tidemark::bench::onnx_figures()}) {
       for (const tidemark::bench::Figure& figure : figures) {
         auto& entry = document["figures"][figure.name];
         entry["value"] = figure.value;
