@@ -34,9 +34,9 @@ void check_scenario_name(const std::string& name) {
                     excerpt(name), excerpt(name)));
   }
   if (is_yaml(name) || std::filesystem::exists(name)) {
-    if (!name.ends_with(".json") || !std::filesystem::exists(name)) return;
-    const Value document = read_document(name);
-    if (document.find("model") != nullptr) return;
+    const bool onnx = name.ends_with(".onnx");
+    if ((!name.ends_with(".json") && !onnx) || !std::filesystem::exists(name)) return;
+    if (!onnx && read_document(name).find("model") != nullptr) return;
     throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
   }
   if (is_preset(name)) {

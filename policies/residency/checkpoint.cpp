@@ -5,6 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -46,12 +50,26 @@ class Checkpoint final : public ResidencyPolicy {
   [[nodiscard]] std::string_view name() const override { return "checkpoint"; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
+    check(context.graph.blocks);
     for (const BlockRegion& block : block_segments(context, 1)) {
       if (is_chosen(block.first_block)) recompute_segment(context, block, plan, code_);
     }
   }
 
  private:
+  void check(int blocks) const {
+    if (choice_.layers.empty() && choice_.first == 0 && choice_.every_other == 0) {
+      throw UserError({}, "policies.checkpoint",
+                      "chooses no layer; give layers: [0, 5], first: k or every_other: k");
+    }
+    for (std::int64_t layer : choice_.layers) {
+      if (layer < blocks) continue;
+      throw UserError(
+          {}, "policies.checkpoint.layers",
+          fmt::format("the model has {} repeated blocks, counted from 0; there is no {}", blocks,
+                      layer));
+    }
+  }
   [[nodiscard]] bool is_chosen(int block) const {
     if (choice_.every_other > 0) return block % choice_.every_other == 0;
     return block < choice_.first ||
@@ -70,7 +88,11 @@ class CheckpointSequential final : public ResidencyPolicy {
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int size = context.graph.blocks / segments_;
-    if (size == 0) return;  // more segments than blocks: PyTorch refuses as well
+    if (size == 0) {
+      throw UserError({}, "policies.checkpoint_sequential.segments",
+                      fmt::format("{} segments are more than the model has repeated blocks, {}",
+                                  segments_, context.graph.blocks));
+    }
     for (const BlockRegion& segment : block_segments(context, size)) {
       if (segment.first_block < size * (segments_ - 1)) {
         recompute_segment(context, segment, plan, code_);

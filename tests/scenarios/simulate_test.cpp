@@ -256,7 +256,9 @@ TEST_SUITE("unit") {
     const std::int64_t pairs = saved("[checkpoint_every: {period: 2}]");
     CHECK(saved("[checkpoint_sequential: {segments: 3}]") == pairs + (none - pairs) / 3);
     CHECK(saved("[checkpoint_sequential: {segments: 1}]") == none);
-    CHECK(saved("[checkpoint_sequential: {segments: 7}]") == none);
+    CHECK_THROWS_AS(saved("[checkpoint_sequential: {segments: 7}]"), UserError);
+    CHECK_THROWS_AS(saved("[checkpoint: {layers: [0, 6]}]"), UserError);
+    CHECK_THROWS_AS(saved("[checkpoint: {}]"), UserError);
     // The inputs of segments are variables of the hooks.
     CHECK(saved("[checkpoint_every: {period: 1, reentrant: false}]") < all);
   }
