@@ -8,6 +8,7 @@
 #include "cli/output_folder.hpp"
 #include "plots/timeline_csv.hpp"
 #include "plots/torch_snapshot.hpp"
+#include "scenarios/located_error.hpp"
 #include "scenarios/result_document.hpp"
 #include "scenarios/results_csv.hpp"
 #include "scenarios/suggestions.hpp"
@@ -46,8 +47,12 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   for (const Override& change : points.at(index))
     apply_override(point, change);
   DetailedPoint result{.scenario = decode_scenario(point, environment)};
-  result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
-  result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
+  try {
+    result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
+    result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
+  } catch (const UserError& error) {
+    throw located(error, point);
+  }
   if (options.suggestions && !result.result.failure.empty()) {
     result.result.failure.front().tried =
         suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);

@@ -8,6 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "scenarios/document_json.hpp"
+#include "scenarios/located_error.hpp"
 #include "scenarios/simulate.hpp"
 #include "scenarios/suggestions.hpp"
 
@@ -37,6 +38,14 @@ PointResult error_row(const Value& document, const std::string& error) {
   return row;
 }
 
+// The document as this point has it.
+Value changed_document(const Value& document, const Point& point) {
+  Value changed = document;
+  for (const Override& change : point.overrides)
+    apply_override(changed, change);
+  return changed;
+}
+
 PointResult run_point(Point& point, const Value& document, const Environment& environment,
                       const SimulateOptions& options) {
   if (!point.scenario) return error_row(document, point.error);
@@ -45,7 +54,7 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
     try {
       shared.model = std::make_unique<const TrainedModel>(build_training(*point.scenario));
     } catch (const UserError& error) {
-      shared.error = error.what();
+      shared.error = located(error, changed_document(document, point)).what();
     }
   });
   PointResult row;
@@ -55,14 +64,11 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
     try {
       row = simulate(*point.scenario, *shared.model, options);
       if (options.suggestions && !row.failure.empty()) {
-        Value changed = document;
-        for (const Override& change : point.overrides)
-          apply_override(changed, change);
-        row.failure.front().tried =
-            suggest_changes(changed, *point.scenario, *shared.model, environment, row);
+        row.failure.front().tried = suggest_changes(
+            changed_document(document, point), *point.scenario, *shared.model, environment, row);
       }
     } catch (const UserError& error) {
-      row = error_row(document, error.what());
+      row = error_row(document, located(error, changed_document(document, point)).what());
     }
   }
   if (--shared.users == 0) shared.model.reset();

@@ -1,0 +1,14 @@
+// Where in a scenario a mistake stands that only a model or a policy can see.
+#pragma once
+
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+
+// The error at the key that its path names, "training.image" or "policies.checkpoint.layers", or at
+// the nearest key around it that the document has; as it is when it has a location, or no path that
+// begins with a key of the document.
+[[nodiscard]] UserError located(const UserError& error, const Value& document);
+
+}  // namespace tidemark
