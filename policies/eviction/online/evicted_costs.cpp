@@ -71,10 +71,13 @@ void EvictedCosts::leave(std::uint32_t s) {
   watched_[s] = {};
 }
 
-void EvictedCosts::next_mark() {
-  if (++last_mark_ != 0) return;
-  std::fill(mark_.begin(), mark_.end(), 0);
-  last_mark_ = 1;
+// Two marks for an evaluation: one for each direction.
+void EvictedCosts::begin_marks() {
+  if (last_mark_ >= std::numeric_limits<std::uint32_t>::max() - 3) {
+    std::fill(mark_.begin(), mark_.end(), 0);
+    last_mark_ = 0;
+  }
+  last_mark_ += 2;
 }
 
 // Adds the evicted storages reached along `edges`. False when the walk was stopped.
@@ -88,9 +91,11 @@ bool EvictedCosts::walk(const Rows<StorageEdge>& edges, std::uint32_t from, Walk
       const std::uint32_t other = edge.storage;
       if (!evicted(other) || mark_[other] == last_mark_) continue;
       if (walk.found.cost > walk.limit || counted_.size() >= walk.most) return false;
+      // Views make an ancestor that is a descendant too possible; a set has it once.
+      const bool again = kind_ == Neighbourhood::kSet && mark_[other] + 1 == last_mark_;
       mark_[other] = last_mark_;
       counted_.push_back(other);
-      walk.found.cost += cost_[other];
+      if (!again) walk.found.cost += cost_[other];
       walk.found.last_access = std::max(walk.found.last_access, last_access_[other]);
       stack_.push_back(other);
     }
@@ -117,14 +122,14 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
   Walk w{.limit = limit, .most = most, .found = {cost_[s], last_access_[s], true}};
   if (kind_ == Neighbourhood::kNone) return w.found;
   counted_.clear();
-  next_mark();
+  begin_marks();
   bool whole = true;
   if (kind_ == Neighbourhood::kClasses) {
     whole = sum_classes(log_.producers, s, w) && sum_classes(log_.consumers, s, w);
   } else {
     whole = walk(log_.producers, s, w);
     if (whole && kind_ != Neighbourhood::kAncestors) {
-      if (kind_ == Neighbourhood::kBoth) next_mark();
+      ++last_mark_;
       whole = walk(log_.consumers, s, w);
     }
     if (kind_ != Neighbourhood::kSet) w.found.last_access = last_access_[s];

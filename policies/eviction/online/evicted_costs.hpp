@@ -78,7 +78,7 @@ class EvictedCosts {
   [[nodiscard]] bool evicted(std::uint32_t s) const { return state_[s] == StorageState::kEvicted; }
   bool walk(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk);
   bool sum_classes(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk);
-  void next_mark();
+  void begin_marks();
   void set_bound(std::uint32_t s, std::int64_t bound);
   void forget(std::uint32_t s) { set_bound(s, cost_[s]); }
   void watch(std::uint32_t subject, std::uint32_t s);

@@ -1,9 +1,9 @@
 #include "policies/eviction/online/log_reader.hpp"
 
-#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
+#include <system_error>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -63,7 +63,7 @@ std::uint32_t LogParser::tensor_called(std::string_view name) const {
     lines_.fail(
         fmt::format("{} has not been defined before; a CONSTANT, a CALL or a COPY must "
                     "come first",
-                    quoted(name)));
+                    tidemark::quoted(name)));
   }
   return variables_[found->second].tensor;
 }
@@ -236,7 +236,7 @@ void LogParser::instruction() {
   lines_.fail(
       fmt::format("there is no instruction {}; known are CONSTANT, MEMORY, CALL, ALIAS, "
                   "MUTATE, COPY, COPY_FROM, RELEASE, ANNOTATE",
-                  quoted(kind)));
+                  tidemark::quoted(kind)));
 }
 
 EvictionLog LogParser::parse() {
@@ -268,9 +268,12 @@ EvictionLog parse_eviction_log(std::string_view text, const std::string& file) {
 }
 
 EvictionLog read_eviction_log(const std::string& file) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(file, error);
   std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in || in.bad()) {
+  std::string text;
+  if (in && !folder) text.assign(std::istreambuf_iterator<char>(in), {});
+  if (!in || folder) {
     throw UserError({.file = file}, {},
                     "cannot be read; name a file with one JSON object per line");
   }
