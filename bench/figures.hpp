@@ -22,6 +22,7 @@ std::vector<Figure> engine_figures();
 std::vector<Figure> pipeline_figures();
 std::vector<Figure> packing_figures();
 std::vector<Figure> allocator_figures();
+std::vector<Figure> eviction_figures();
 std::vector<Figure> plan_figures();
 std::vector<Figure> onnx_figures();  // none where protobuf is not installed
 

@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
     for (const auto& figures :
          {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
           tidemark::bench::packing_figures(), tidemark::bench::allocator_figures(),
-          tidemark::bench::plan_figures(), tidemark::bench::onnx_figures()}) {
+          tidemark::bench::plan_figures(), tidemark::bench::onnx_figures(),
+          tidemark::bench::eviction_figures()}) {
       for (const tidemark::bench::Figure& figure : figures) {
         auto& entry = document["figures"][figure.name];
         entry["value"] = figure.value;

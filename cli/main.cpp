@@ -15,6 +15,7 @@
 #include "cli/console.hpp"
 #include "cli/plan.hpp"
 #include "cli/replay_allocator.hpp"
+#include "cli/replay_eviction.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "tidemark/version.hpp"
@@ -22,9 +23,9 @@
 namespace tidemark {
 namespace {
 
-using Commands =
-    std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand, DescribeCommand,
-               GraphCommand, InitCommand, PackCommand, PlanCommand, ReplayAllocatorCommand>;
+using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
+                            DescribeCommand, GraphCommand, InitCommand, PackCommand, PlanCommand,
+                            ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

@@ -43,7 +43,7 @@ TEST_SUITE("unit") {
       CHECK(contains(outcome.err, text));
     };
     const Workspace space;
-    fails(space.run("replay"), "tidemark replay needs one of its commands: allocator");
+    fails(space.run("replay"), "tidemark replay needs one of its commands: allocator, eviction");
     fails(space.run("replay alocator"), "unknown command 'alocator'; did you mean 'allocator'?");
     fails(space.run("replay allocator snapshot.pickle --capacity 1GiB"),
           "snapshot.pickle: cannot be read");

@@ -1,0 +1,76 @@
+// A log of the operators that a framework executed, as online rematerialization (DTR, Kirisame et
+// al. 2021) sees them: which tensors each reads and produces, and when references to them end.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tidemark {
+
+// One instruction of the schedule. `id` is an operator for kConstant and kCompute, else a tensor.
+enum class LogStepKind : std::uint8_t { kConstant, kCompute, kRetain, kRelease, kPin };
+struct LogStep {
+  LogStepKind kind = LogStepKind::kCompute;
+  std::uint32_t id = 0;
+};
+
+// An operator through which two storages are adjacent; the edge exists once the operator does.
+struct StorageEdge {
+  std::uint32_t op = 0;
+  std::uint32_t storage = 0;
+};
+
+// Rows of a table of changing length: row i is values[begin[i] .. begin[i + 1]).
+template <class T>
+struct Rows {
+  std::vector<std::uint32_t> begin{0};
+  std::vector<T> values;
+  [[nodiscard]] std::span<const T> operator[](std::size_t row) const {
+    return {values.data() + begin[row], values.data() + begin[row + 1]};
+  }
+  void close_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
+};
+
+// Ids are dense and in the order of definition: an operator's outputs are neighbours.
+struct EvictionLog {
+  struct Operator {
+    std::int64_t cost = 0;   // of one execution, in the log's unit of time
+    std::int64_t bytes = 0;  // of all outputs that are no views
+    std::uint32_t first_output = 0;
+    std::uint32_t outputs = 0;
+  };
+  struct Tensor {
+    std::int64_t bytes = 0;  // 0 for a view
+    std::uint32_t op = 0;
+    std::uint32_t storage = 0;
+  };
+  struct Storage {
+    std::int64_t bytes = 0;
+    std::uint32_t root = 0;  // the tensor that owns it
+    std::uint32_t name_begin = 0;
+    std::uint32_t name_end = 0;
+  };
+
+  std::vector<Operator> operators;
+  std::vector<Tensor> tensors;
+  std::vector<Storage> storages;
+  Rows<std::uint32_t> inputs;           // tensors read, by operator, in order, with duplicates
+  Rows<std::uint32_t> storage_tensors;  // root and views, by storage
+  Rows<StorageEdge> producers;          // storages read to produce a storage, by operator
+  Rows<StorageEdge> consumers;          // storages produced from a storage, by operator
+  std::vector<LogStep> steps;
+  std::string names;  // of the storages' roots, one after the other
+
+  [[nodiscard]] std::string_view name(std::uint32_t storage) const {
+    const Storage& s = storages[storage];
+    return std::string_view(names).substr(s.name_begin, s.name_end - s.name_begin);
+  }
+};
+
+// Fills storage_tensors, producers and consumers from the other tables.
+void connect_storages(EvictionLog& log);
+
+}  // namespace tidemark

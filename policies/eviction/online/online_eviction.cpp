@@ -1,0 +1,430 @@
+#include "policies/eviction/online/online_eviction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "policies/eviction/online/evicted_costs.hpp"
+#include "policies/eviction/online/eviction_pool.hpp"
+#include "policies/eviction/online/exact_ratio.hpp"
+#include "policies/eviction/online/sha1.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+Neighbourhood neighbourhood_of(EvictionHeuristic heuristic) {
+  switch (heuristic) {
+    case EvictionHeuristic::kMsps:
+      return Neighbourhood::kAncestors;
+    case EvictionHeuristic::kDtr:
+      return Neighbourhood::kBoth;
+    case EvictionHeuristic::kDtrEq:
+      return Neighbourhood::kClasses;
+    case EvictionHeuristic::kDtrFull:
+      return Neighbourhood::kSet;
+    default:
+      return Neighbourhood::kNone;
+  }
+}
+
+// One replay. An execution locks its inputs, makes room, and appends what it produced and then its
+// inputs to the pool; the order of the pool decides between equal scores.
+class Replay {
+ public:
+  Replay(const EvictionLog& log, const EvictionOptions& options);
+  EvictionResult run();
+
+ private:
+  // A tensor that is being computed; its missing inputs are missing_[next .. end).
+  struct Frame {
+    std::uint32_t tensor = 0;
+    bool first = false;  // the operator's first execution
+    std::size_t begin = 0;
+    std::size_t next = 0;
+    std::size_t end = 0;
+  };
+
+  void define(std::uint32_t op);
+  bool step(const LogStep& step);
+  bool materialize(std::uint32_t tensor, bool first);
+  void open(std::uint32_t tensor, bool first);
+  bool close(const Frame& frame);
+  bool fail(EvictionStatus status) {
+    result_.status = status;
+    return false;
+  }
+  void lock(std::uint32_t s);
+  void unlock(std::uint32_t s);
+  void pin(std::uint32_t s);
+  bool evictable(std::uint32_t s) const { return locks_[s] == 0 && costs_.material(s); }
+
+  bool make_room(std::int64_t bytes);
+  std::uint32_t choose();
+  void consider(std::uint32_t s, std::size_t most);
+  void evict(std::uint32_t s);
+  void release(std::uint32_t tensor);
+  bool banish(std::uint32_t s);
+  [[nodiscard]] bool has_evicted_dependents(std::uint32_t s) const;
+
+  void append(std::uint32_t s) { pool_.append(s, key(s), slope(s)); }
+  [[nodiscard]] std::int64_t key(std::uint32_t s) const;
+  [[nodiscard]] double slope(std::uint32_t s) const;
+  [[nodiscard]] std::int64_t staleness(std::int64_t last_access) const {
+    return options_.heuristic == EvictionHeuristic::kMsps ? 1 : clock_ - last_access;
+  }
+  void refile();
+
+  const EvictionLog& log_;
+  EvictionOptions options_;
+  bool ranked_;  // by cost, size and staleness: the order changes with the clock
+  EvictedCosts costs_;
+  EvictionPool pool_;
+  std::vector<std::uint8_t> defined_;     // by tensor
+  std::vector<std::uint32_t> locks_;      // by storage; a pin is a lock for ever
+  std::vector<std::int32_t> references_;  // by storage
+  std::vector<std::uint8_t> pinned_;
+  std::vector<Frame> frames_;
+  std::vector<std::uint32_t> missing_;
+  std::int64_t clock_ = 1;
+  std::int64_t memory_ = 0;
+  double limit_ = 0;  // of recomputation
+  EvictionResult result_;
+  Sha1 victims_;
+  std::uint64_t random_ = 0x9E3779B97F4A7C15;
+
+  // The search for a victim.
+  double best_ = kInfinity;
+  std::uint32_t victim_ = EvictionPool::kOut;
+  std::vector<std::uint32_t> postponed_;
+};
+
+Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
+    : log_(log),
+      options_(options),
+      ranked_(options.heuristic != EvictionHeuristic::kLru &&
+              options.heuristic != EvictionHeuristic::kSize &&
+              options.heuristic != EvictionHeuristic::kRandom),
+      costs_(log, neighbourhood_of(options.heuristic)),
+      pool_(log.storages.size()),
+      defined_(log.tensors.size()),
+      locks_(log.storages.size()),
+      references_(log.storages.size()),
+      pinned_(log.storages.size()) {
+  std::int64_t compute = 0;  // of the program without a budget: each operator once
+  for (const EvictionLog::Operator& op : log.operators) {
+    if (op.outputs > 0) compute += op.cost;
+  }
+  // Bounded so that the clock stays exact.
+  limit_ = std::min(static_cast<double>(compute) * (options.thrash_factor - 1), 0x1p62);
+}
+
+std::int64_t Replay::key(std::uint32_t s) const {
+  switch (options_.heuristic) {
+    case EvictionHeuristic::kSize:
+      return -log_.storages[s].bytes;
+    case EvictionHeuristic::kMsps:
+    case EvictionHeuristic::kRandom:
+      return 0;
+    default:
+      return costs_.last_access(s);
+  }
+}
+
+double Replay::slope(std::uint32_t s) const {
+  if (!ranked_) return 1;
+  const std::int64_t bytes = log_.storages[s].bytes;
+  if (bytes == 0) return 0;
+  return static_cast<double>(bytes) / static_cast<double>(costs_.lower_bound(s));
+}
+
+void Replay::refile() {
+  for (const std::uint32_t s : costs_.changed()) {
+    if (pool_.contains(s)) pool_.change_slope(s, slope(s));
+  }
+  costs_.changed().clear();
+}
+
+void Replay::lock(std::uint32_t s) {
+  if (locks_[s]++ == 0 && pool_.contains(s)) pool_.remove(s);
+}
+
+void Replay::unlock(std::uint32_t s) {
+  if (--locks_[s] == 0 && costs_.material(s)) append(s);
+}
+
+void Replay::pin(std::uint32_t s) {
+  if (pinned_[s] != 0) return;
+  pinned_[s] = 1;
+  lock(s);
+}
+
+// Tensors and their costs exist from here on, their contents do not.
+void Replay::define(std::uint32_t op) {
+  const EvictionLog::Operator& o = log_.operators[op];
+  costs_.define_operators(op + 1);
+  for (std::uint32_t t = o.first_output; t < o.first_output + o.outputs; ++t) {
+    const std::uint32_t s = log_.tensors[t].storage;
+    ++references_[s];
+    bool counted = false;  // several outputs in one storage are one operator
+    for (std::uint32_t u = o.first_output; u < t && !counted; ++u)
+      counted = log_.tensors[u].storage == s;
+    if (!counted) costs_.add_cost(s, o.cost);
+  }
+}
+
+bool Replay::step(const LogStep& step) {
+  switch (step.kind) {
+    case LogStepKind::kConstant:
+    case LogStepKind::kCompute: {
+      define(step.id);
+      const std::uint32_t first = log_.operators[step.id].first_output;
+      if (!materialize(first, true)) return false;
+      if (step.kind == LogStepKind::kConstant) pin(log_.tensors[first].storage);
+      return true;
+    }
+    case LogStepKind::kRetain:
+      ++references_[log_.tensors[step.id].storage];
+      return true;
+    case LogStepKind::kRelease:
+      if (options_.mode != DeallocationMode::kIgnore) release(step.id);
+      return true;
+    case LogStepKind::kPin:
+      if (defined_[step.id] == 0 && !materialize(step.id, false)) return false;
+      pin(log_.tensors[step.id].storage);
+      return true;
+  }
+  return true;
+}
+
+void Replay::open(std::uint32_t tensor, bool first) {
+  const std::size_t begin = missing_.size();
+  const std::span<const std::uint32_t> inputs = log_.inputs[log_.tensors[tensor].op];
+  const bool banish = options_.mode == DeallocationMode::kBanish;
+  for (const std::uint32_t input : inputs) {
+    const std::uint32_t s = log_.tensors[input].storage;
+    if (!banish || references_[s] > 0) costs_.access(s, clock_);
+  }
+  for (const std::uint32_t input : inputs) {
+    const std::uint32_t s = log_.tensors[input].storage;
+    if (defined_[input] != 0) {
+      lock(s);
+    } else {
+      missing_.push_back(input);
+    }
+  }
+  // A view is missing, its storage is not: it stays evictable until the view is recomputed.
+  for (std::size_t i = begin; i < missing_.size(); ++i) {
+    const std::uint32_t s = log_.tensors[missing_[i]].storage;
+    if (pool_.contains(s) && pool_.key(s) != key(s)) pool_.change_key(s, key(s), slope(s));
+  }
+  frames_.push_back({tensor, first, begin, begin, missing_.size()});
+}
+
+// Depth first without recursion: chains of missing inputs are as long as the program.
+bool Replay::materialize(std::uint32_t tensor, bool first) {
+  open(tensor, first);
+  while (!frames_.empty()) {
+    Frame& frame = frames_.back();
+    if (frame.next < frame.end) {
+      const std::uint32_t input = missing_[frame.next];
+      if (defined_[input] == 0) {
+        open(input, false);  // `frame` is no longer valid
+      } else {
+        lock(log_.tensors[input].storage);
+        ++frame.next;
+      }
+      continue;
+    }
+    const Frame ready = frame;
+    if (!close(ready)) return false;
+    missing_.resize(ready.begin);
+    frames_.pop_back();
+  }
+  return true;
+}
+
+// Executes the operator, whose inputs are all there and locked.
+bool Replay::close(const Frame& frame) {
+  const std::uint32_t id = log_.tensors[frame.tensor].op;
+  const EvictionLog::Operator& op = log_.operators[id];
+  if (!make_room(op.bytes)) return fail(EvictionStatus::kOutOfMemory);
+  clock_ += op.cost;
+  memory_ += op.bytes;
+  result_.peak = std::max(result_.peak, memory_);
+  ++result_.events;
+  (frame.first ? result_.model_compute : result_.remat_compute) += op.cost;
+  if (!frame.first) ++result_.remat_operators;
+
+  const std::uint32_t end = op.first_output + op.outputs;
+  std::int64_t duplicates = 0;
+  const auto produce = [&](std::uint32_t t) {
+    const std::uint32_t s = log_.tensors[t].storage;
+    if (frame.first) costs_.access(s, clock_);
+    if (defined_[t] != 0) {
+      duplicates += log_.tensors[t].bytes;
+      return;
+    }
+    defined_[t] = 1;
+    if (costs_.material(s)) return;
+    costs_.materialize(s);
+    if (locks_[s] == 0) append(s);
+  };
+  for (std::uint32_t t = op.first_output; t < end; ++t) {
+    if (t != frame.tensor) produce(t);
+  }
+  produce(frame.tensor);
+  memory_ -= duplicates;
+  const std::span<const std::uint32_t> inputs = log_.inputs[id];
+  for (const std::uint32_t input : inputs)
+    unlock(log_.tensors[input].storage);
+  refile();
+  if (static_cast<double>(result_.remat_compute) > limit_) return fail(EvictionStatus::kThrash);
+  if (options_.mode == DeallocationMode::kBanish) {
+    for (const std::uint32_t input : inputs) {
+      const std::uint32_t s = log_.tensors[input].storage;
+      if (references_[s] == 0) banish(s);
+    }
+  }
+  return true;
+}
+
+bool Replay::make_room(std::int64_t bytes) {
+  while (memory_ + bytes > options_.budget) {
+    if (pool_.size() == 0) return false;
+    const std::uint32_t s = choose();
+    if (result_.policy_evictions++ > 0) victims_.update(",");
+    victims_.update(log_.name(s));
+    evict(s);
+  }
+  return true;
+}
+
+std::uint32_t Replay::choose() {
+  if (options_.heuristic == EvictionHeuristic::kRandom) {
+    // Xorshift64 (Marsaglia 2003).
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 7;
+    random_ ^= random_ << 17;
+    return pool_.members(1)[random_ % pool_.size()];
+  }
+  if (!ranked_) return pool_.top(1);
+  constexpr std::size_t kFirstWalk = 64;
+  refile();
+  best_ = kInfinity;
+  victim_ = EvictionPool::kOut;
+  postponed_.clear();
+  const std::int64_t now = options_.heuristic == EvictionHeuristic::kMsps ? 1 : clock_;
+  pool_.search(now, [this](std::uint32_t s, double) {
+    consider(s,
+             victim_ == EvictionPool::kOut ? kFirstWalk : std::numeric_limits<std::size_t>::max());
+    return best_;
+  });
+  // Long walks wait until there is a score that can cut them short.
+  for (const std::uint32_t s : postponed_)
+    consider(s, std::numeric_limits<std::size_t>::max());
+  refile();
+  return victim_ == EvictionPool::kOut ? pool_.last() : victim_;
+}
+
+void Replay::consider(std::uint32_t s, std::size_t most) {
+  const std::int64_t bytes = log_.storages[s].bytes;
+  const double unit = static_cast<double>(bytes) * static_cast<double>(staleness(pool_.key(s)));
+  constexpr double kMargin = 1 + 1e-9;          // far above the rounding of the products
+  const double reach = best_ * unit * kMargin;  // costs above this cannot win
+  if (static_cast<double>(costs_.lower_bound(s)) > reach) return;
+  const std::int64_t limit = reach < 0x1p62 ? static_cast<std::int64_t>(reach) + 1 : kNoLimit;
+  const EvictedCosts::Evaluation found = costs_.evaluate(s, limit, most);
+  if (!found.exact) {
+    if (found.cost <= limit) postponed_.push_back(s);
+    return;
+  }
+  const double score = exact_ratio(
+      found.cost, static_cast<Wide>(bytes) * static_cast<Wide>(staleness(found.last_access)));
+  if (score == kInfinity) return;
+  const bool first = victim_ == EvictionPool::kOut;
+  const bool later = first || pool_.sequence(s) > pool_.sequence(victim_);
+  // The scan of the reference keeps the last of equal scores, and ends at the first score of 0.
+  if (first || score < best_ || (score == best_ && (score == 0 ? !later : later))) {
+    best_ = score;
+    victim_ = s;
+  }
+}
+
+void Replay::evict(std::uint32_t s) {
+  costs_.evict(s);
+  memory_ -= log_.storages[s].bytes;
+  if (pool_.contains(s)) pool_.remove(s);
+  for (const std::uint32_t t : log_.storage_tensors[s])
+    defined_[t] = 0;
+}
+
+void Replay::release(std::uint32_t tensor) {
+  const std::uint32_t s = log_.tensors[tensor].storage;
+  if (--references_[s] != 0) return;
+  if (options_.mode == DeallocationMode::kBanish && banish(s)) return;
+  if (!costs_.material(s) || pinned_[s] != 0) return;
+  evict(s);
+  ++result_.deallocations;
+}
+
+// A tensor that was computed from `s` and could have to be computed again.
+bool Replay::has_evicted_dependents(std::uint32_t s) const {
+  for (const StorageEdge& edge : log_.consumers[s]) {
+    if (edge.op > costs_.newest_operator()) break;
+    if (costs_.state(edge.storage) == StorageState::kBanished) continue;
+    const EvictionLog::Operator& op = log_.operators[edge.op];
+    for (std::uint32_t t = op.first_output; t < op.first_output + op.outputs; ++t) {
+      if (log_.tensors[t].storage == edge.storage && defined_[t] == 0) return true;
+    }
+  }
+  return false;
+}
+
+// Frees `s` for ever, if nothing evicted depends on it. Its children cannot be recomputed any more.
+bool Replay::banish(std::uint32_t s) {
+  if (costs_.state(s) == StorageState::kBanished || has_evicted_dependents(s)) return false;
+  if (costs_.material(s)) {
+    evict(s);
+    ++result_.deallocations;
+  }
+  costs_.banish(s);
+  for (const StorageEdge& edge : log_.consumers[s]) {
+    if (edge.op > costs_.newest_operator()) break;
+    if (costs_.state(edge.storage) != StorageState::kBanished) pin(edge.storage);
+  }
+  refile();
+  return true;
+}
+
+EvictionResult Replay::run() {
+  for (const LogStep& each : log_.steps) {
+    if (!step(each)) break;
+  }
+  result_.victims_sha1 = victims_.hex().substr(0, 16);
+  return std::move(result_);
+}
+
+constexpr std::array<std::string_view, 8> kHeuristics{"lru", "size",   "dtr_local", "msps",
+                                                      "dtr", "dtr_eq", "dtr_full",  "random"};
+constexpr std::array<std::string_view, 3> kModes{"eager", "ignore", "banish"};
+
+}  // namespace
+
+std::span<const std::string_view> eviction_heuristic_names() {
+  return kHeuristics;
+}
+
+std::span<const std::string_view> deallocation_mode_names() {
+  return kModes;
+}
+
+EvictionResult replay_eviction(const EvictionLog& log, const EvictionOptions& options) {
+  return Replay(log, options).run();
+}
+
+}  // namespace tidemark
