@@ -16,7 +16,9 @@ namespace {
 // four backward (one per gradient), released as autograd releases.
 std::string training_log(int blocks, unsigned seed) {
   std::mt19937 random(seed);
-  const auto between = [&](unsigned low, unsigned high) { return low + random() % (high - low); };
+  const auto between = [&](unsigned low, unsigned high) {
+    return low + static_cast<unsigned>(random()) % (high - low);
+  };
   std::string text = R"({"INSTRUCTION":"ANNOTATE","ANNOTATION":"START"})"
                      "\n";
   const auto memory = [&](const std::string& name, unsigned bytes) {
