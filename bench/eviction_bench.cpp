@@ -17,7 +17,7 @@ namespace {
 std::string training_log(int blocks, unsigned seed) {
   std::mt19937 random(seed);
   const auto between = [&](unsigned low, unsigned high) {
-    return low + static_cast<unsigned>(random() % (high - low));
+    return low + static_cast<unsigned>(random()) % (high - low);
   };
   std::string text = R"({"INSTRUCTION":"ANNOTATE","ANNOTATION":"START"})"
                      "\n";

@@ -41,9 +41,10 @@ class EvictionPool {
   void change_slope(std::uint32_t x, double slope);
 
   // The first of the only bucket in use, where all slopes are equal.
-  [[nodiscard]] std::uint32_t top(double slope) const { return buckets_[index(slope)].heap[0]; }
-  [[nodiscard]] const std::vector<std::uint32_t>& members(double slope) const {
-    return buckets_[index(slope)].heap;
+  [[nodiscard]] std::uint32_t top(double slope) const { return member(slope, 0); }
+  // The members of that bucket are numbered from 0, in no order that means anything.
+  [[nodiscard]] std::uint32_t member(double slope, std::size_t at) const {
+    return buckets_[index(slope)].heap[at].storage;
   }
   [[nodiscard]] std::uint32_t last() const;  // of the pool; linear in its size
 
@@ -58,8 +59,14 @@ class EvictionPool {
   static constexpr std::size_t kWords = (kBuckets + 63) / 64;
   static constexpr double kMargin = 1 - 1e-9;  // far above the rounding of bounds in double
 
+  // What is compared lies side by side.
+  struct Entry {
+    std::int64_t key = 0;
+    double slope = 0;
+    std::uint32_t storage = 0;
+  };
   struct Bucket {
-    std::vector<std::uint32_t> heap;
+    std::vector<Entry> heap;
     double largest_slope = 0;
   };
 
@@ -70,13 +77,13 @@ class EvictionPool {
     constexpr std::uint64_t kLeast = std::uint64_t{1023 - 64} << 3;
     return bits <= kLeast ? 1 : static_cast<std::size_t>(bits - kLeast) + 1;
   }
-  [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const {
-    return key_[a] != key_[b] ? key_[a] < key_[b] : sequence_[a] > sequence_[b];
+  [[nodiscard]] bool before(const Entry& a, const Entry& b) const {
+    return a.key != b.key ? a.key < b.key : sequence_[a.storage] > sequence_[b.storage];
   }
   void insert(std::uint32_t x, double slope);
   void take_out(std::uint32_t x);
-  void rise(std::vector<std::uint32_t>& heap, std::uint32_t at);
-  void sink(std::vector<std::uint32_t>& heap, std::uint32_t at);
+  void rise(std::vector<Entry>& heap, std::uint32_t at);
+  void sink(std::vector<Entry>& heap, std::uint32_t at);
   template <class F>
   void search_bucket(const Bucket& bucket, std::int64_t clock, double& best, F& look);
 
@@ -105,7 +112,7 @@ void EvictionPool::search(std::int64_t clock, F&& look) {
   };
   each([&](std::size_t i) {
     const Bucket& bucket = buckets_[i];
-    const auto stale = static_cast<double>(clock - key_[bucket.heap[0]]);
+    const auto stale = static_cast<double>(clock - bucket.heap[0].key);
     const double bound = stale > 0 ? bucket.largest_slope * stale : 0;
     if (bound > first_bound) {
       first_bound = bound;
@@ -125,13 +132,13 @@ void EvictionPool::search_bucket(const Bucket& bucket, std::int64_t clock, doubl
   while (!stack_.empty()) {
     const std::uint32_t at = stack_.back();
     stack_.pop_back();
-    const std::uint32_t x = bucket.heap[at];
-    const std::int64_t stale = clock - key_[x];
+    const Entry& entry = bucket.heap[at];
     // An entry without staleness scores infinity, and so do those below it. inf * 0 is no number:
     // what may cost nothing is looked at even when the best score is 0.
-    if (stale <= 0) continue;
-    if (bucket.largest_slope * static_cast<double>(stale) * best < kMargin) continue;
-    best = look(x, best);
+    if (entry.key >= clock) continue;
+    const auto stale = static_cast<double>(clock - entry.key);
+    if (bucket.largest_slope * stale * best < kMargin) continue;
+    if (!(entry.slope * stale * best < kMargin)) best = look(entry.storage, best);
     const std::size_t child = 2 * std::size_t{at} + 1;
     if (child + 1 < bucket.heap.size()) stack_.push_back(static_cast<std::uint32_t>(child + 1));
     if (child < bucket.heap.size()) stack_.push_back(static_cast<std::uint32_t>(child));

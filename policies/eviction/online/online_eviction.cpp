@@ -310,7 +310,7 @@ std::uint32_t Replay::choose() {
     random_ ^= random_ << 13;
     random_ ^= random_ >> 7;
     random_ ^= random_ << 17;
-    return pool_.members(1)[random_ % pool_.size()];
+    return pool_.member(1, random_ % pool_.size());
   }
   if (!ranked_) return pool_.top(1);
   constexpr std::size_t kFirstWalk = 64;
