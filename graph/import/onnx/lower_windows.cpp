@@ -103,6 +103,13 @@ List kernel_of_weight(OnnxLowering& l, std::size_t axes) {
   return {weight.begin() + 2, weight.end()};
 }
 
+std::int64_t groups_of(OnnxLowering& l) {
+  const std::int64_t groups = l.node().integer("group", 1);
+  if (groups < 1 || groups > kLongestAxis)
+    l.fail(fmt::format("{} groups are not possible", groups));
+  return groups;
+}
+
 void lower_convolution(OnnxLowering& l) {
   const auto axes = static_cast<std::size_t>(spatial_axes(l));
   const List kernel = kernel_of_weight(l, axes);
@@ -116,7 +123,7 @@ void lower_convolution(OnnxLowering& l) {
                         {{"stride", stride},
                          {"padding", padding.before},
                          {"dilation", dilation},
-                         {"groups", l.node().integer("group", 1)}}));
+                         {"groups", groups_of(l)}}));
 }
 
 void lower_transposed_convolution(OnnxLowering& l) {
@@ -136,7 +143,7 @@ void lower_transposed_convolution(OnnxLowering& l) {
                          {"padding", before},
                          {"dilation", dilation},
                          {"output_padding", per_axis(l, "output_padding", axes, 0)},
-                         {"groups", l.node().integer("group", 1)}}));
+                         {"groups", groups_of(l)}}));
 }
 
 TensorId pooled(OnnxLowering& l, std::string_view family, TensorId x, const List& padding) {

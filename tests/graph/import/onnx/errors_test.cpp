@@ -146,6 +146,8 @@ TEST_SUITE("unit") {
     fails("Conv", {{"dilations", OnnxDims{kHuge, kHuge}}}, "its attribute dilations has");
     fails("Conv", {{"dilations", OnnxDims{1 << 30, 1}}}, "a kernel of 3 with a dilation of");
     fails("Conv", {{"strides", OnnxDims{kHuge, kHuge}}}, "its attribute strides has");
+    for (const std::int64_t groups : {std::int64_t{0}, std::int64_t{-1}, kHuge})
+      fails("Conv", {{"group", groups}}, std::to_string(groups) + " groups are not possible");
     fails("DepthToSpace", {{"blocksize", kHuge}}, "a block of");
     fails("Flatten", {{"axis", std::int64_t{9}}}, "axis 9 does not exist");
     fails("Cast", {{"to", std::int64_t{99}}}, "element type 99 is not simulated");
