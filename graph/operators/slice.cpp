@@ -23,10 +23,11 @@ void infer_narrow(Inference& inference) {
   const std::int64_t length = attributes.integer("length", 1);
   const std::int64_t step = attributes.integer("step", 1);
   inference.require(step >= 1, fmt::format("a step of {} is not simulated", step));
-  const std::int64_t end = start + (length - 1) * step + 1;
-  inference.require(
-      start >= 0 && length >= 1 && end <= x.shape[axis],
-      fmt::format("[{}, {}) is not inside axis {} of extent {}", start, end, axis, x.shape[axis]));
+  const bool inside = start >= 0 && start < x.shape[axis] && length >= 1 &&
+                      (length == 1 || length - 1 <= (x.shape[axis] - 1 - start) / step);
+  inference.require(inside, fmt::format("{} elements from {} on, in steps of {}, are not inside "
+                                        "axis {} of extent {}",
+                                        length, start, step, axis, x.shape[axis]));
   const bool drop = attributes.flag("drop_axis");
   inference.require(!drop || length == 1, "only an axis of length 1 can be dropped");
   Shape shape;
@@ -63,8 +64,12 @@ void infer_split(Inference& inference) {
     }
   }
   std::int64_t total = 0;
-  for (std::int64_t size : sizes)
+  for (std::int64_t size : sizes) {
+    inference.require(
+        size >= 1 && size <= x.shape[axis],
+        fmt::format("a part of {} is not possible, axis {} has {}", size, axis, x.shape[axis]));
     total += size;
+  }
   inference.require(total == x.shape[axis],
                     fmt::format("the parts sum to {}, axis {} has {}", total, axis, x.shape[axis]));
   for (std::int64_t size : sizes) {

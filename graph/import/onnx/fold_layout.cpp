@@ -290,8 +290,10 @@ Folded fold_transpose(const OnnxNode& node, const OnnxConstant& x) {
   const Dims old = steps_towards(x.dims, x.dims);
   Dims dims;
   Dims steps;
+  std::vector<char> named(x.dims.size(), 0);
   for (std::int64_t axis : permutation) {
     if (axis < 0 || axis >= static_cast<std::int64_t>(x.dims.size())) return std::nullopt;
+    if (named[static_cast<std::size_t>(axis)]++ != 0) return std::nullopt;
     dims.push_back(x.dims[static_cast<std::size_t>(axis)]);
     steps.push_back(old[static_cast<std::size_t>(axis)]);
   }
@@ -308,8 +310,11 @@ Folded fold_expand(const OnnxConstant& x, const OnnxConstant& shape) {
 Folded fold_tile(const OnnxConstant& x, const OnnxConstant& counts) {
   if (!counts.known || counts.integers.size() != x.dims.size()) return std::nullopt;
   Dims dims = x.dims;
-  for (std::size_t i = 0; i < dims.size(); ++i)
-    dims[i] *= counts.integers[i];
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::int64_t count = counts.integers[i];
+    if (count < 0 || (count > 0 && dims[i] > kMaxFolded / count)) return std::nullopt;
+    dims[i] *= count;
+  }
   return shaped(x.dtype, dims);
 }
 

@@ -13,9 +13,9 @@ namespace tidemark {
 OnnxOptions decode_onnx_options(const Decoder& model) {
   OnnxOptions options;
   options.batch_axis = model.maybe<std::int64_t>("batch_axis", between(0, kMaxRank - 1));
-  constexpr double kLongestAxis = 1 << 30;
   for (const auto& [name, extent] : model.optional_child("axes").entries())
-    options.axes.emplace_back(name, extent.as<std::int64_t>(between(1, kLongestAxis)));
+    options.axes.emplace_back(
+        name, extent.as<std::int64_t>(between(1, static_cast<double>(kLongestAxis))));
   constexpr std::string_view kRoleNames[] = {"parameter", "buffer"};
   const Decoder roles = model.optional_child("roles");
   for (const auto& [name, value] : roles.entries()) {
@@ -41,26 +41,56 @@ TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std:
   if (!wanted.empty()) {
     throw UserError({}, "model.output",
                     fmt::format("{} has no output {}{}", file.path, tidemark::quoted(wanted),
-                                did_you_mean(wanted, names)));
+                                known_names(wanted, names)));
   }
   throw UserError({.file = file.path}, "",
                   "no output depends on a parameter, so there is nothing to train");
 }
 
-// A batch that the user states and that would be ignored.
-void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int64_t batch) {
-  if (!onnx.batch_is_stated || onnx.batch_axis || file.inputs.empty()) return;
-  for (const OnnxInput& input : file.inputs) {
-    for (const OnnxExtent& extent : input.extents) {
-      if (extent.extent == batch || extent.extent < 0) return;
-    }
+// What model.axes says of an axis of an input; null when it says nothing.
+const std::pair<std::string, std::int64_t>* stated_extent(const OnnxModel& file,
+                                                          const OnnxOptions& onnx,
+                                                          const OnnxInput& input,
+                                                          std::size_t axis) {
+  const std::string place = fmt::format("{}.{}", file.names[input.value], axis);
+  const std::string& own_name = input.extents[axis].name;
+  for (const auto& stated : onnx.axes) {
+    if (stated.first == place || (!own_name.empty() && stated.first == own_name)) return &stated;
   }
-  const std::vector<OnnxExtent>& first = file.inputs.front().extents;
+  return nullptr;
+}
+
+// A batch that the user states twice, differently, or that would be ignored. The batch is axis
+// batch_axis of every input, or else axis 0 of the first.
+void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int64_t batch) {
+  const auto axis = static_cast<std::size_t>(onnx.batch_axis.value_or(0));
+  for (const OnnxInput& input : file.inputs) {
+    if (&input != &file.inputs.front() && !onnx.batch_axis) break;
+    if (axis >= input.extents.size()) continue;
+    const auto* stated = stated_extent(file, onnx, input, axis);
+    if (stated == nullptr || stated->second == batch) continue;
+    if (!onnx.batch_is_stated && !onnx.batch_axis) continue;
+    throw UserError(
+        {}, fmt::format("model.axes.{}", stated->first),
+        fmt::format("axis {} of input {} is the batch, which is {} here but {} by "
+                    "training.micro_batch; write batch_axis: {} and the batch as "
+                    "training.micro_batch only",
+                    axis, tidemark::quoted(file.names[input.value]), stated->second, batch, axis));
+  }
+  if (!onnx.batch_is_stated || onnx.batch_axis || file.inputs.empty()) return;
+  const OnnxInput& first = file.inputs.front();
+  if (!first.extents.empty() &&
+      (first.extents.front().extent < 0 || stated_extent(file, onnx, first, 0) != nullptr)) {
+    return;
+  }
+  const std::int64_t exported = first.extents.empty() ? 1 : first.extents.front().extent;
+  if (exported == batch) return;
   throw UserError(
       {}, "training.micro_batch",
-      fmt::format("{} was exported with a batch of {}, not {}; write batch_axis: 0 beside "
-                  "its name to change it",
-                  file.path, first.empty() ? 1 : first.front().extent, batch));
+      fmt::format("{} was exported with a batch of {} (axis 0 of input {}), not {}; write "
+                  "batch_axis: 0 beside its name to change it, or the number of another axis "
+                  "if that is the batch",
+                  file.path, exported, tidemark::quoted(file.names[first.value]), batch));
 }
 
 }  // namespace

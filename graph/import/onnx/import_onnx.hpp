@@ -20,7 +20,8 @@ struct OnnxOptions {
   // Axis of every input that is the batch: its extent becomes training.micro_batch. Without it the
   // batch is that of the file.
   std::optional<std::int64_t> batch_axis;
-  // The user has written training.micro_batch: without batch_axis some axis must have this extent.
+  // The user has written training.micro_batch: without batch_axis, axis 0 of the first input must
+  // have this extent.
   bool batch_is_stated = false;
   // Extents of axes that the file leaves open, by their names or as INPUT.AXIS.
   std::vector<std::pair<std::string, std::int64_t>> axes;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/import/onnx/fold.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
@@ -83,6 +84,28 @@ void lower_clip(OnnxLowering& l) {
   l.set(l.builder().add(family, {l.operand(0)}));
 }
 
+// ONNX's Sum and Mean of any number of operands, and F.softsign: x / (|x| + 1).
+TensorId sum_of_operands(OnnxLowering& l) {
+  TensorId result = l.operand(0);
+  for (std::size_t i = 1; i < l.node().inputs.size(); ++i)
+    result = l.builder().add_tensors(result, l.operand(i));
+  return result;
+}
+
+void lower_sum(OnnxLowering& l) {
+  l.set(sum_of_operands(l));
+}
+
+void lower_mean(OnnxLowering& l) {
+  l.set(l.builder().scale(sum_of_operands(l)));
+}
+
+void lower_softsign(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId x = l.operand(0);
+  l.set(b.add("div", {x, b.add("add_scalar", {b.add("abs", {x})})}));
+}
+
 void lower_gelu(OnnxLowering& l) {
   const std::string approximate = l.node().get<std::string>("approximate", "none");
   l.set(l.builder().add("gelu", {l.operand(0)}, {{"approximate", approximate}}));
@@ -116,35 +139,12 @@ void lower_where(OnnxLowering& l) {
   l.set(b.add("where", {mask, l.operand(1), l.operand(2)}));
 }
 
-DType cast_target(OnnxLowering& l) {
-  switch (l.node().integer("to")) {
-    case 1:
-      return l.model_type(DType::kFloat32);
-    case 10:
-      return l.model_type(DType::kFloat16);
-    case 11:
-      return l.model_type(DType::kFloat64);
-    case 16:
-      return l.model_type(DType::kBFloat16);
-    case 2:
-    case 3:
-      return DType::kInt8;
-    case 6:
-    case 12:
-      return DType::kInt32;
-    case 7:
-    case 13:
-      return DType::kInt64;
-    case 9:
-      return DType::kBool;
-    default:
-      l.fail(fmt::format("element type {} is not simulated", l.node().integer("to")));
-  }
-}
-
 // To the type that a tensor has already: nothing happens.
 void lower_cast(OnnxLowering& l) {
-  l.set(l.builder().cast(l.operand(0), cast_target(l)));
+  const std::int64_t to = l.node().integer("to");
+  const auto target = cast_target(to);
+  if (!target) l.fail(fmt::format("element type {} is not simulated", to));
+  l.set(l.builder().cast(l.operand(0), is_floating(*target) ? l.model_type(*target) : *target));
 }
 
 void lower_cast_like(OnnxLowering& l) {
@@ -202,6 +202,9 @@ constexpr OnnxOperator kOperators[] = {
     {"Max", lower_extremum<"maximum">},
     {"Min", lower_extremum<"minimum">},
     {"Clip", lower_clip},
+    {"Sum", lower_sum},
+    {"Mean", lower_mean},
+    {"Softsign", lower_softsign},
     {"Gelu", lower_gelu},
     {"PRelu", lower_prelu},
     {"Equal", lower_comparison<"eq">},

@@ -53,6 +53,7 @@ void lower_flatten(OnnxLowering& l) {
   const Shape x = l.shape_of_operand(0);
   const std::int64_t given = l.node().integer("axis", 1);
   const std::int64_t axis = given < 0 ? given + x.rank() : given;
+  if (axis < 0 || axis > x.rank()) l.fail(fmt::format("axis {} does not exist", given));
   std::int64_t rows = 1;
   for (int i = 0; i < x.rank() && i < axis; ++i)
     rows *= x[i];
@@ -139,6 +140,9 @@ void lower_split(OnnxLowering& l) {
   const Shape x = l.shape_of_operand(0);
   const auto axis = static_cast<int>(checked_axis(l, l.node().integer("axis"), x.rank()));
   List sizes = l.setting_or_attribute(1, "split");
+  if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 1; })) {
+    l.fail(fmt::format("its parts [{}] are not all at least 1", fmt::join(sizes, ", ")));
+  }
   const auto parts = static_cast<std::int64_t>(l.node().outputs.size());
   if (sizes.empty() && parts > 0) {
     const std::int64_t size = (x[axis] + parts - 1) / parts;
@@ -176,7 +180,18 @@ void lower_expand(OnnxLowering& l) {
 }
 
 void lower_tile(OnnxLowering& l) {
-  l.set(l.builder().add("repeat", {l.operand(0)}, {{"counts", l.setting(1).value_or(List{})}}));
+  const List counts = l.setting(1).value_or(List{});
+  const Shape& x = l.shape_of_operand(0);
+  if (static_cast<int>(counts.size()) != x.rank()) {
+    l.fail(fmt::format("{} repeats do not fit {} axes", counts.size(), x.rank()));
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const std::int64_t count = counts[static_cast<std::size_t>(axis)];
+    if (count < 1 || count > kLongestAxis || x[axis] > kLongestAxis) {
+      l.fail(fmt::format("axis {} cannot be repeated {} times", axis, count));
+    }
+  }
+  l.set(l.builder().add("repeat", {l.operand(0)}, {{"counts", counts}}));
 }
 
 // F.pad copies, also where it pads nothing.
@@ -186,6 +201,11 @@ void lower_pad(OnnxLowering& l) {
   if (l.has(3)) l.fail("axes of Pad are not simulated: give pads for all axes");
   if (pads.size() != 2 * rank) l.fail(fmt::format("{} pads do not fit {} axes", pads.size(), rank));
   List pairs;  // of the last axis first
+  for (std::int64_t pad : pads) {
+    if (pad < -kLongestAxis || pad > kLongestAxis) {
+      l.fail(fmt::format("a pad of {} is beyond every tensor", pad));
+    }
+  }
   for (std::size_t axis = rank; axis-- > 0;) {
     pairs.push_back(pads[axis]);
     pairs.push_back(pads[rank + axis]);
@@ -195,14 +215,20 @@ void lower_pad(OnnxLowering& l) {
   l.set(l.builder().add("pad", {l.operand(0)}, {{"pads", pairs}, {"mode", mode}}));
 }
 
+// Its square divides the channels or multiplies them.
+std::int64_t block_size(OnnxLowering& l) {
+  constexpr std::int64_t kLargestBlock = 1 << 12;
+  const std::int64_t size = l.node().integer("blocksize", 1);
+  if (size < 1 || size > kLargestBlock) l.fail(fmt::format("a block of {} is not possible", size));
+  return size;
+}
+
 void lower_depth_to_space(OnnxLowering& l) {
-  l.set(l.builder().add("pixel_shuffle", {l.operand(0)},
-                        {{"factor", l.node().integer("blocksize", 1)}}));
+  l.set(l.builder().add("pixel_shuffle", {l.operand(0)}, {{"factor", block_size(l)}}));
 }
 
 void lower_space_to_depth(OnnxLowering& l) {
-  l.set(l.builder().add("pixel_unshuffle", {l.operand(0)},
-                        {{"factor", l.node().integer("blocksize", 1)}}));
+  l.set(l.builder().add("pixel_unshuffle", {l.operand(0)}, {{"factor", block_size(l)}}));
 }
 
 void lower_triangle(OnnxLowering& l) {

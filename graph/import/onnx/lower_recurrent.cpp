@@ -1,6 +1,6 @@
 // nn.LSTM, nn.GRU and nn.RNN of one layer and direction. The exporter reorders the gates of every
 // weight by slices and joins, which the real step does not do: the parameters behind them count.
-#include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -10,25 +10,33 @@ namespace tidemark {
 namespace {
 
 // The initializers that `value` is put together from, each once, in order.
-void collect_roots(const OnnxLowering& l, OnnxValueId value, std::vector<OnnxValueId>& roots) {
-  if (l.is_initializer(value)) {
-    if (std::find(roots.begin(), roots.end(), value) == roots.end()) roots.push_back(value);
-    return;
+std::vector<OnnxValueId> roots_of(const OnnxLowering& l, OnnxValueId value) {
+  std::vector<OnnxValueId> roots;
+  std::set<OnnxValueId> seen;
+  std::vector<OnnxValueId> pending{value};
+  while (!pending.empty()) {
+    const OnnxValueId at = pending.back();
+    pending.pop_back();
+    if (!at.valid() || !seen.insert(at).second) continue;
+    if (l.is_initializer(at)) {
+      roots.push_back(at);
+      continue;
+    }
+    const OnnxNodeId source = l.uses().producer[at];
+    if (!source.valid()) continue;
+    const OnnxNode& node = l.file().nodes[source];
+    const bool joins = node.op == "Concat";
+    const bool passes = node.op == "Unsqueeze" || node.op == "Squeeze" || node.op == "Slice" ||
+                        node.op == "Transpose" || node.op == "Identity" || node.op == "Reshape";
+    if (passes && !node.inputs.empty()) pending.push_back(node.inputs.front());
+    if (joins) pending.insert(pending.end(), node.inputs.rbegin(), node.inputs.rend());
   }
-  const OnnxNodeId source = l.uses().producer[value];
-  if (!source.valid()) return;
-  const OnnxNode& node = l.file().nodes[source];
-  const bool joins = node.op == "Concat";
-  const bool passes = node.op == "Unsqueeze" || node.op == "Squeeze" || node.op == "Slice" ||
-                      node.op == "Transpose" || node.op == "Identity" || node.op == "Reshape";
-  for (std::size_t i = 0; (joins || (passes && i == 0)) && i < node.inputs.size(); ++i) {
-    if (node.inputs[i].valid()) collect_roots(l, node.inputs[i], roots);
-  }
+  return roots;
 }
 
 std::vector<TensorId> parameters_behind(OnnxLowering& l, std::size_t operand) {
   std::vector<OnnxValueId> roots;
-  if (l.has(operand)) collect_roots(l, l.node().inputs[operand], roots);
+  if (l.has(operand)) roots = roots_of(l, l.node().inputs[operand]);
   std::vector<TensorId> tensors;
   for (OnnxValueId root : roots)
     tensors.push_back(l.tensor(root));

@@ -26,6 +26,11 @@ List per_axis(OnnxLowering& l, std::string_view name, std::size_t axes, std::int
   if (values.size() != axes) {
     l.fail(fmt::format("its attribute {} has {} numbers for {} axes", name, values.size(), axes));
   }
+  for (std::int64_t value : values) {
+    if (value < -kLongestAxis || value > kLongestAxis) {
+      l.fail(fmt::format("its attribute {} has the number {}, beyond every tensor", name, value));
+    }
+  }
   return values;
 }
 
@@ -43,6 +48,7 @@ Padding padding_of(OnnxLowering& l, const List& kernel, const List& stride, cons
     Padding padding;
     for (std::size_t i = 0; i < axes; ++i) {
       const std::int64_t extent = l.shape_of_operand(0)[static_cast<int>(i) + 2];
+      if (extent > kLongestAxis) l.fail("its input is beyond every tensor that can be padded");
       const std::int64_t out = (extent + stride[i] - 1) / stride[i];
       const std::int64_t total = std::max<std::int64_t>(
           0, (out - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - extent);
@@ -72,24 +78,44 @@ TensorId evenly_padded(OnnxLowering& l, TensorId x, Padding& padding) {
   return even ? x : l.builder().add("pad", {x}, {{"pads", extra}});
 }
 
-void require_window(OnnxLowering& l, const List& stride, const List& dilation) {
+// A window spans no more than an axis can have.
+void require_window(OnnxLowering& l, const List& kernel, const List& stride, const List& dilation) {
   const auto positive = [](std::int64_t value) { return value >= 1; };
-  if (!std::all_of(stride.begin(), stride.end(), positive) ||
-      !std::all_of(dilation.begin(), dilation.end(), positive)) {
-    l.fail("strides and dilations start at 1");
+  for (const List* sizes : {&kernel, &stride, &dilation}) {
+    if (!std::all_of(sizes->begin(), sizes->end(), positive)) {
+      l.fail("kernels, strides and dilations start at 1");
+    }
   }
+  for (std::size_t i = 0; i < kernel.size(); ++i) {
+    if (kernel[i] > kLongestAxis || dilation[i] > kLongestAxis / kernel[i]) {
+      l.fail(fmt::format("a kernel of {} with a dilation of {} is beyond every tensor", kernel[i],
+                         dilation[i]));
+    }
+  }
+}
+
+// The extents of a convolution's weight along the spatial axes.
+List kernel_of_weight(OnnxLowering& l, std::size_t axes) {
+  const Shape& weight = l.shape_of_operand(1);
+  if (weight.rank() != static_cast<int>(axes) + 2) {
+    l.fail(fmt::format("its weight has the shape {}", to_string(weight)));
+  }
+  return {weight.begin() + 2, weight.end()};
+}
+
+std::int64_t groups_of(OnnxLowering& l) {
+  const std::int64_t groups = l.node().integer("group", 1);
+  if (groups < 1 || groups > kLongestAxis)
+    l.fail(fmt::format("{} groups are not possible", groups));
+  return groups;
 }
 
 void lower_convolution(OnnxLowering& l) {
   const auto axes = static_cast<std::size_t>(spatial_axes(l));
-  const Shape& weight = l.shape_of_operand(1);
-  List kernel;
-  for (int axis = 2; axis < weight.rank(); ++axis)
-    kernel.push_back(weight[axis]);
-  if (kernel.size() != axes) l.fail(fmt::format("its weight has the shape {}", to_string(weight)));
+  const List kernel = kernel_of_weight(l, axes);
   const List stride = per_axis(l, "strides", axes, 1);
   const List dilation = per_axis(l, "dilations", axes, 1);
-  require_window(l, stride, dilation);
+  require_window(l, kernel, stride, dilation);
   Padding padding = padding_of(l, kernel, stride, dilation);
   const TensorId x = evenly_padded(l, l.operand(0), padding);
   l.set(l.builder().add(fmt::format("conv{}d", axes),
@@ -97,7 +123,7 @@ void lower_convolution(OnnxLowering& l) {
                         {{"stride", stride},
                          {"padding", padding.before},
                          {"dilation", dilation},
-                         {"groups", l.node().integer("group", 1)}}));
+                         {"groups", groups_of(l)}}));
 }
 
 void lower_transposed_convolution(OnnxLowering& l) {
@@ -110,14 +136,14 @@ void lower_transposed_convolution(OnnxLowering& l) {
   }
   const List stride = per_axis(l, "strides", axes, 1);
   const List dilation = per_axis(l, "dilations", axes, 1);
-  require_window(l, stride, dilation);
+  require_window(l, kernel_of_weight(l, axes), stride, dilation);
   l.set(l.builder().add(fmt::format("conv_transpose{}d", axes),
                         {l.operand(0), l.operand(1), l.has(2) ? l.operand(2) : TensorId()},
                         {{"stride", stride},
                          {"padding", before},
                          {"dilation", dilation},
                          {"output_padding", per_axis(l, "output_padding", axes, 0)},
-                         {"groups", l.node().integer("group", 1)}}));
+                         {"groups", groups_of(l)}}));
 }
 
 TensorId pooled(OnnxLowering& l, std::string_view family, TensorId x, const List& padding) {
@@ -137,7 +163,7 @@ void lower_pooling(OnnxLowering& l) {
   const List kernel = per_axis(l, "kernel_shape", axes, 1);
   const List stride = per_axis(l, "strides", axes, 1);
   const List dilation = per_axis(l, "dilations", axes, 1);
-  require_window(l, stride, dilation);
+  require_window(l, kernel, stride, dilation);
   Padding padding = padding_of(l, kernel, stride, dilation);
   const bool padded =
       std::any_of(padding.before.begin(), padding.before.end(), [](auto p) { return p != 0; }) ||
@@ -220,12 +246,18 @@ bool pad_of_average(OnnxLowering& l) {
   if (!pads || pads->size() != 2 * rank || rank < 3) return false;
   for (std::size_t i = 0; i < rank; ++i) {
     if ((*pads)[i] != (*pads)[rank + i] || (i < 2 && (*pads)[i] != 0)) return false;
+    if ((*pads)[i] < 0 || (*pads)[i] > kLongestAxis) return false;
   }
   const List padding(pads->begin() + 2, pads->begin() + static_cast<std::ptrdiff_t>(rank));
   List kernel = pool.list("kernel_shape");
   List stride = pool.list("strides");
   if (stride.empty()) stride.assign(kernel.size(), 1);
   if (kernel.size() != padding.size() || stride.size() != padding.size()) return false;
+  const auto usable = [](std::int64_t size) { return size >= 1 && size <= kLongestAxis; };
+  if (!std::all_of(kernel.begin(), kernel.end(), usable) ||
+      !std::all_of(stride.begin(), stride.end(), usable)) {
+    return false;
+  }
   const TensorId result =
       l.builder().add(fmt::format("avg_pool{}d", padding.size()), {l.operand(0)},
                       {{"kernel", kernel},

@@ -34,6 +34,17 @@ Shape shape_of(const OnnxConstant& constant, const std::string& what) {
   return shape;
 }
 
+std::vector<std::string> axis_names(const OnnxModel& file) {
+  std::vector<std::string> names;
+  for (const OnnxInput& input : file.inputs) {
+    for (const OnnxExtent& extent : input.extents) {
+      const bool fresh = std::find(names.begin(), names.end(), extent.name) == names.end();
+      if (!extent.name.empty() && fresh) names.push_back(extent.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const OnnxModules& modules,
@@ -50,6 +61,7 @@ OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const On
       tensors_(file.names.size()),
       constants_(),
       initializer_(file.names.size(), -1),
+      never_constant_(file.names.size(), 0),
       is_chunk_(file.names.size(), 0),
       done_(file.nodes.size(), 0),
       waiting_(file.nodes.size(), 0) {
@@ -237,9 +249,10 @@ void OnnxLowering::check_open_axes() {
         });
     if (!known) {
       throw UserError({}, fmt::format("model.axes.{}", name),
-                      fmt::format("{} has no axis of this name; an axis without a name is written "
-                                  "INPUT.NUMBER, such as {}.0",
-                                  file_.path, file_.names[file_.inputs.front().value]));
+                      fmt::format("{} has no axis of this name{}; an axis without a name is "
+                                  "written INPUT.NUMBER, such as {}.0",
+                                  file_.path, known_names(name, axis_names(file_)),
+                                  file_.names[file_.inputs.front().value]));
     }
   }
   if (open_axes_.empty()) return;
@@ -262,107 +275,6 @@ bool OnnxLowering::is_parameter(OnnxValueId value) const {
 std::string OnnxLowering::module_of(OnnxNodeId id) const {
   const int module = modules_.of_node[id];
   return module == kNoOnnxModule ? "" : modules_.all[static_cast<std::size_t>(module)].path;
-}
-
-// Views and joins of parameters alone are the exporter's: transposed weights of linear layers,
-// gates of recurrent ones in another order. They are lowered only where something else reads them.
-bool OnnxLowering::waits(const OnnxNode& node) const {
-  constexpr std::array<std::string_view, 7> kViews = {
-      "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Slice", "Concat"};
-  if (std::find(kViews.begin(), kViews.end(), node.op) == kViews.end() || node.inputs.empty()) {
-    return false;
-  }
-  if (uses_.is_output[node.outputs.front()] != 0) return false;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const OnnxValueId value = node.inputs[i];
-    if (!value.valid() || is_setting(node, i)) continue;
-    const OnnxNodeId source = uses_.producer[value];
-    if (!is_initializer(value) && !(source.valid() && waiting_[source] != 0)) return false;
-  }
-  return node.has_input(0);
-}
-
-// Whether the node's results are constants: then they are known afterwards.
-bool OnnxLowering::fold_node(OnnxNodeId id) {
-  const OnnxNode& node = file_.nodes[id];
-  if (!node.domain.empty() || node.outputs.empty() || !node.outputs.front().valid()) return false;
-  if (constants_[node.outputs.front()]) return true;
-  return evaluate(id);
-}
-
-bool OnnxLowering::evaluate(OnnxNodeId id) {
-  const OnnxNode& node = file_.nodes[id];
-  if (!is_foldable(node.op) || !node.domain.empty()) return false;
-  std::vector<const OnnxConstant*> inputs;
-  OnnxConstant measured;
-  const bool measures = node.op == "Shape" || node.op == "Size";
-  for (OnnxValueId input : node.inputs) {
-    const OnnxConstant* value = input.valid() ? constant(input) : nullptr;
-    if (input.valid() && value == nullptr) {
-      if (!measures || !tensors_[input].valid()) return false;
-      const Shape& shape = builder_.shape(tensors_[input]);
-      measured.dims.assign(shape.begin(), shape.end());
-      value = &measured;
-    }
-    inputs.push_back(value);
-  }
-  std::optional<OnnxConstant> result = fold(node, inputs);
-  if (!result) {
-    std::string shapes;
-    for (const OnnxConstant* input : inputs) {
-      if (input == nullptr) continue;
-      shapes += fmt::format("{}[{}]", shapes.empty() ? "" : ", ", fmt::join(input->dims, ", "));
-    }
-    throw UserError(
-        {.file = file_.path}, "",
-        fmt::format("{}: its result cannot be inferred from constants of the shapes {}; "
-                    "a size that depends on data cannot be simulated",
-                    file_.describe(id), shapes.empty() ? "[]" : shapes));
-  }
-  constants_[node.outputs.front()] = std::make_unique<OnnxConstant>(std::move(*result));
-  return true;
-}
-
-const OnnxConstant* OnnxLowering::constant(OnnxValueId value) {
-  if (!value.valid()) return nullptr;
-  if (constants_[value]) return constants_[value].get();
-  const OnnxNodeId source = uses_.producer[value];
-  if (!source.valid() || tensors_[value].valid() || done_[source] != 0) return nullptr;
-  if (file_.nodes[source].outputs.front() != value) return nullptr;
-  return evaluate(source) ? constants_[value].get() : nullptr;
-}
-
-std::optional<double> OnnxLowering::number(OnnxValueId value) {
-  const OnnxConstant* found = constant(value);
-  if (found == nullptr || !found->known || found->elements() != 1) return std::nullopt;
-  return found->number();
-}
-
-TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
-  std::vector<std::int64_t> dims = constant.dims;
-  // What an exporter froze at the file's batch (zeros_like of the input) follows the new one.
-  const bool rebatched = !exported_.empty() && dims.size() >= 2;
-  if (rebatched) {
-    if (exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
-  }
-  static_cast<void>(shape(dims));
-  return builder_.add(
-      "zeros", {}, {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
-}
-
-TensorId OnnxLowering::tensor(OnnxValueId value) {
-  if (!value.valid()) return {};
-  if (tensors_[value].valid()) return tensors_[value];
-  const OnnxNodeId source = uses_.producer[value];
-  if (source.valid() && waiting_[source] != 0) {
-    waiting_[source] = 0;
-    const OnnxNodeId outer = current_;
-    lower(source);
-    current_ = outer;
-    return tensors_[value];
-  }
-  if (const OnnxConstant* known = constant(value)) tensors_[value] = materialised(*known);
-  return tensors_[value];
 }
 
 TensorId OnnxLowering::operand(std::size_t index) {
@@ -451,6 +363,7 @@ void OnnxLowering::lower(OnnxNodeId id) {
   } catch (const UserError& error) {
     if (!error.location().file.empty() || !error.path().empty()) throw;
     std::string problem = error.problem();
+    if (problem.starts_with(": ")) problem.erase(0, 2);  // of no module
     const bool rebatched = !exported_.empty();
     if (rebatched)
       problem += "; the file may hold its batch as a constant: export it at this batch";

@@ -18,6 +18,9 @@ namespace tidemark {
 // Shapes of all values at the batch of the file; empty unless the batch changes.
 using OnnxShapes = IdVector<OnnxValueId, std::optional<Shape>>;
 
+// Extents, pads and steps beyond this are refused before anything is computed from them.
+inline constexpr std::int64_t kLongestAxis = std::int64_t{1} << 30;
+
 // The state of a lowering, and what the function for one operator sees of its node.
 class OnnxLowering {
  public:
@@ -90,6 +93,8 @@ class OnnxLowering {
   void lower(OnnxNodeId id);
   bool fold_node(OnnxNodeId id);
   bool evaluate(OnnxNodeId id);
+  [[nodiscard]] bool is_never_constant(OnnxValueId value) const;
+  void lower_waiting(OnnxNodeId id);
   [[nodiscard]] bool waits(const OnnxNode& node) const;
   [[nodiscard]] TensorId materialised(const OnnxConstant& constant);
   void enter_module(std::string_view path, int block);
@@ -110,6 +115,7 @@ class OnnxLowering {
   IdVector<OnnxValueId, TensorId> tensors_;
   IdVector<OnnxValueId, std::unique_ptr<OnnxConstant>> constants_;
   IdVector<OnnxValueId, int> initializer_;  // index into the file's, -1 for other values
+  IdVector<OnnxValueId, char> never_constant_;
   IdVector<OnnxValueId, char> is_chunk_;
   IdVector<OnnxNodeId, char> done_;
   IdVector<OnnxNodeId, char> waiting_;  // views of parameters, made where they are used
@@ -137,6 +143,7 @@ struct OnnxPattern {
 [[nodiscard]] std::span<const OnnxOperator> onnx_window_operators();
 [[nodiscard]] std::span<const OnnxPattern> onnx_window_patterns();
 [[nodiscard]] std::span<const OnnxOperator> onnx_product_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_einsum_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_layout_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_index_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_reduction_operators();

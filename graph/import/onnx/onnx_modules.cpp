@@ -2,22 +2,26 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace tidemark {
 namespace {
 
+constexpr int kDeepest = 64;
+
 // "/enc/layers.0/self_attn/MatMul" is enc.layers.0.self_attn; a part that begins with the one
-// before it (mlp/mlp.0) is already qualified.
+// before it (mlp/mlp.0) is already qualified. Parts beyond kDeepest belong to the module above.
 std::string path_of(std::string_view name) {
   if (!name.starts_with('/')) return {};
   std::string path;
   std::string_view previous;
   std::size_t start = 1;
-  for (std::size_t slash = name.find('/', start); slash != std::string_view::npos;
-       slash = name.find('/', start)) {
+  int depth = 0;
+  for (std::size_t slash = name.find('/', start);
+       slash != std::string_view::npos && depth < kDeepest; slash = name.find('/', start)) {
+    ++depth;
     std::string_view part = name.substr(start, slash - start);
     const std::string_view whole = part;
     start = slash + 1;
@@ -52,38 +56,55 @@ bool is_numbered(std::string_view name) {
   return !name.empty() && stem_of(name).size() < name.size();
 }
 
-using Tree = std::map<std::string, std::set<std::string>, std::less<>>;  // module to its children
-
-const std::set<std::string>& children_of(const Tree& tree, std::string_view path) {
-  static const std::set<std::string> kNone;
-  const auto found = tree.find(path);
-  return found == tree.end() ? kNone : found->second;
-}
-
-// A list of modules: all its children are numbered alike and one of them has children itself.
-bool is_list(const Tree& tree, std::string_view path) {
-  const std::set<std::string>& children = children_of(tree, path);
-  bool nested = false;
-  for (const std::string& child : children) {
-    const std::string_view name = last_of(child);
-    if (!is_numbered(name) || stem_of(name) != stem_of(last_of(*children.begin()))) return false;
-    nested = nested || !children_of(tree, child).empty();
+// Modules by their paths, with the children of each.
+class Tree {
+ public:
+  // A module and all that it is inside of.
+  void add(std::string_view path) {
+    std::string_view child;  // new, and not yet listed by the module that it is inside of
+    for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
+      const auto [entry, fresh] = modules_.try_emplace(std::string(at));
+      if (!child.empty()) entry->second.children.emplace_back(child);
+      if (!fresh) return;
+      child = at;
+    }
   }
-  return nested;
-}
-
-bool is_block(const Tree& tree, std::string_view path) {
-  return is_numbered(last_of(path)) && !children_of(tree, path).empty() && !is_list(tree, path);
-}
-
-// The outermost block that a module is or is inside of; empty when there is none.
-std::string_view block_of(const Tree& tree, std::string_view path) {
-  std::string_view outermost;
-  for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
-    if (is_block(tree, at)) outermost = at;
+  // Decides, once for every module, which are lists. Nothing is added afterwards.
+  void finish() {
+    for (auto& [path, module] : modules_)
+      module.is_list = is_list(module);
   }
-  return outermost;
-}
+  // The outermost block that a module is or is inside of; empty when there is none.
+  [[nodiscard]] std::string_view block_of(std::string_view path) const {
+    std::string_view outermost;
+    for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
+      const Module& module = modules_.find(at)->second;
+      if (is_numbered(last_of(at)) && !module.children.empty() && !module.is_list) outermost = at;
+    }
+    return outermost;
+  }
+
+ private:
+  struct Module {
+    std::vector<std::string> children;
+    bool is_list = false;
+  };
+
+  // A list of modules: all its children are numbered alike and one of them has children itself.
+  [[nodiscard]] bool is_list(const Module& module) const {
+    bool nested = false;
+    for (const std::string& child : module.children) {
+      const std::string_view name = last_of(child);
+      if (!is_numbered(name) || stem_of(name) != stem_of(last_of(module.children.front()))) {
+        return false;
+      }
+      nested = nested || !modules_.find(child)->second.children.empty();
+    }
+    return nested;
+  }
+
+  std::map<std::string, Module, std::less<>> modules_;
+};
 
 // The module of the parameters that a node reads, for files whose nodes have no paths.
 std::string path_of_weights(const OnnxModel& model, const IdVector<OnnxValueId, char>& is_weight,
@@ -119,16 +140,14 @@ OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), k
     of_node[id] = entry->second;
     if (!fresh) continue;
     all.push_back({.path = path});
-    for (std::string_view at = path; !parent_of(at).empty(); at = parent_of(at))
-      tree[std::string(parent_of(at))].insert(std::string(at));
+    tree.add(path);
   }
+  tree.finish();
   std::map<std::string, int, std::less<>> numbers;
-  for (int module : of_node) {
-    if (module == kNoOnnxModule) continue;
-    OnnxModule& m = all[static_cast<std::size_t>(module)];
-    const std::string_view block = block_of(tree, m.path);
+  for (OnnxModule& module : all) {  // in the order in which nodes name them first
+    const std::string_view block = tree.block_of(module.path);
     if (block.empty()) continue;
-    m.block =
+    module.block =
         numbers.try_emplace(std::string(block), static_cast<int>(numbers.size())).first->second;
   }
 }

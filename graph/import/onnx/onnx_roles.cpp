@@ -129,6 +129,17 @@ OnnxAbsent absent_tensor(const OnnxModel& model, std::string_view key, std::stri
 
 }  // namespace
 
+std::string known_names(std::string_view name, const std::vector<std::string>& known) {
+  const std::string nearest = did_you_mean(name, known);
+  if (!nearest.empty() || known.empty()) return nearest;
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < known.size() && i < kShown; ++i)
+    text += fmt::format("{}{}", i == 0 ? "; known: " : ", ", tidemark::quoted(known[i]));
+  if (known.size() > kShown) text += fmt::format(" and {} more", known.size() - kShown);
+  return text;
+}
+
 OnnxRoles onnx_roles(const OnnxModel& model, const OnnxUses& uses,
                      const std::vector<std::pair<std::string, OnnxRole>>& wanted) {
   OnnxRoles roles;
@@ -154,7 +165,7 @@ OnnxRoles onnx_roles(const OnnxModel& model, const OnnxUses& uses,
         known.push_back(model.names[initializer.value]);
       throw UserError({}, fmt::format("model.roles.{}", name),
                       fmt::format("{} has no initializer of this name{}", model.path,
-                                  did_you_mean(name, known)));
+                                  known_names(name, known)));
     }
     roles.initializers[found->second] = role;
   }

@@ -24,6 +24,9 @@ struct OnnxAbsent {
   Shape shape;
 };
 
+// "; did you mean 'NAME'?", or the first few of `known`; "" when there is none.
+[[nodiscard]] std::string known_names(std::string_view name, const std::vector<std::string>& known);
+
 struct OnnxRoles {
   std::vector<OnnxRole> initializers;  // in the file's order
   std::vector<OnnxAbsent> absent;

@@ -30,7 +30,10 @@ namespace tidemark {
 std::string OnnxModel::describe(OnnxNodeId node) const {
   const OnnxNode& n = nodes[node];
   if (!n.name.empty()) return fmt::format("node {} ({})", tidemark::quoted(n.name), n.op);
-  const std::string made = n.outputs.empty() ? "" : names[n.outputs.front()];
+  if (n.outputs.empty() || !n.outputs.front().valid()) {
+    return fmt::format("node {} of the file ({})", node.index(), n.op);
+  }
+  const std::string& made = names[n.outputs.front()];
   return fmt::format("the node that makes {} ({})", tidemark::quoted(made), n.op);
 }
 
@@ -47,16 +50,18 @@ constexpr std::int64_t kOldestOpset = 11;
 
 class Reader {
  public:
-  Reader(const std::string& path, CodedInputStream& in) : in_(in) { model_.path = path; }
+  // `size`: bytes of the file.
+  Reader(const std::string& path, CodedInputStream& in, std::int64_t size) : in_(in), size_(size) {
+    model_.path = path;
+  }
 
   OnnxModel read() {
     bool has_graph = false;
-    std::int64_t ir_version = 0;
     walk([&](int field, std::uint32_t tag) {
       if (field == 1 && WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_VARINT) {
         std::uint64_t version = 0;
         if (!in_.ReadVarint64(&version)) return false;
-        ir_version = static_cast<std::int64_t>(version);
+        ir_version_ = static_cast<std::int64_t>(version);
         return true;
       }
       if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
@@ -78,7 +83,7 @@ class Reader {
       }
       return WireFormatLite::SkipField(&in_, tag);
     });
-    if (!has_graph || ir_version <= 0) {
+    if (!has_graph || ir_version_ <= 0) {
       fail(fmt::format("this is not an ONNX model: it has no {}",
                        has_graph ? "IR version" : "graph"));
     }
@@ -97,12 +102,16 @@ class Reader {
     throw UserError({.file = model_.path}, "", problem);
   }
   [[noreturn]] void fail_damaged() const {
-    if (nodes_ == 0 && model_.initializers.empty()) fail("this is not an ONNX model");
+    if (!begins_as_model() && nodes_ == 0 && model_.initializers.empty()) {
+      fail("this is not an ONNX model");
+    }
     fail(
         fmt::format("this is not a complete ONNX model: it cannot be read any further after {} "
-                    "nodes and {} initializers (byte {})",
-                    nodes_, model_.initializers.size(), in_.CurrentPosition()));
+                    "nodes and {} initializers (byte {} of {})",
+                    nodes_, model_.initializers.size(), in_.CurrentPosition(), size_));
   }
+  // An IR version is the first thing that exporters write; there have been about ten.
+  [[nodiscard]] bool begins_as_model() const { return ir_version_ >= 1 && ir_version_ <= 64; }
 
   // Calls `read_field(number, tag)` for every field until the end of the message.
   template <class ReadField>
@@ -120,11 +129,11 @@ class Reader {
     if (!in_.ReadVarintSizeAsInt(&length)) fail_damaged();
     if (length > in_.BytesUntilLimit()) {
       // A first length that is absurd is a file of another kind.
-      const bool foreign = is_graph && length / 16 > in_.CurrentPosition() + in_.BytesUntilLimit();
+      const bool foreign = is_graph && !begins_as_model() && length / 16 > size_;
       if (!is_graph || foreign) fail_damaged();
       fail(
           fmt::format("this is not a complete ONNX model: its graph has {} bytes, of which {} are "
-                      "there",
+                      "there; copy or export the file again",
                       length, in_.BytesUntilLimit()));
     }
     const CodedInputStream::Limit outer = in_.PushLimit(length);
@@ -300,6 +309,8 @@ class Reader {
   std::unordered_map<std::string, OnnxValueId> ids_;
   std::vector<int> input_types_;
   std::size_t nodes_ = 0;
+  std::int64_t size_;
+  std::int64_t ir_version_ = 0;
 };
 
 // An open file, closed at the end.
@@ -341,7 +352,7 @@ OnnxModel read_onnx(const std::string& path) {
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
   static_cast<void>(in.PushLimit(static_cast<int>(size)));
   try {
-    return Reader(path, in).read();
+    return Reader(path, in, static_cast<std::int64_t>(size)).read();
   } catch (const UserError& problem) {
     if (!problem.location().file.empty()) throw;
     throw UserError({.file = path}, "", problem.problem());

@@ -56,11 +56,124 @@ TEST_SUITE("unit") {
   TEST_CASE("a batch that is stated but not that of the file asks for batch_axis") {
     OnnxOptions options;
     options.batch_is_stated = true;
-    CHECK(contains(problem(small_model(), options),
-                   "was exported with a batch of 4, not 1; write batch_axis: 0"));
+    CHECK(contains(
+        problem(small_model(), options),
+        "was exported with a batch of 4 (axis 0 of input 'x'), not 1; write batch_axis: 0"));
     CHECK(problem(small_model(), options, {.micro_batch = 4}).empty());
+    // The other axis has this extent, but the batch is 4.
+    CHECK(contains(problem(small_model(), options, {.micro_batch = 8}), "a batch of 4"));
     options.batch_axis = 0;
     CHECK(problem(small_model(), options).empty());
+  }
+
+  TEST_CASE("a batch that is stated twice must be the same") {
+    OnnxWriter w;
+    const std::string x = w.input("x", {-1, 8});
+    w.model()
+        .mutable_graph()
+        ->mutable_input(0)
+        ->mutable_type()
+        ->mutable_tensor_type()
+        ->mutable_shape()
+        ->mutable_dim(0)
+        ->set_dim_param("N");
+    w.output(w.linear(x, "fc", 8, 4));
+    OnnxOptions options{.batch_is_stated = true, .axes = {{"N", 8}}};
+    CHECK(problem(w, options, {.micro_batch = 8}).empty());
+    for (const std::optional<std::int64_t> axis :
+         {std::optional<std::int64_t>(), std::optional<std::int64_t>(0)}) {
+      for (const std::string name : {"N", "x.0"}) {
+        options.batch_axis = axis;
+        options.axes = {{name, 8}};
+        const std::string text = problem(w, options, {.micro_batch = 4});
+        CHECK(contains(text, "model.axes." + name));
+        CHECK(contains(text, "8 here but 4 by training.micro_batch; write batch_axis: 0"));
+      }
+    }
+    options = {.axes = {{"N", 8}}};
+    CHECK(imported(w, options).samples == 8);
+  }
+
+  TEST_CASE("a file cut after its beginning is incomplete, not of another kind") {
+    OnnxWriter w = small_model();
+    for (const std::size_t kept : {3U, 6U, 12U, 24U}) {
+      CAPTURE(kept);
+      CHECK(contains(problem_of_bytes(w.bytes().substr(0, kept)), "not a complete ONNX model"));
+    }
+    std::string name(1 << 20, 'a');  // a graph of 1 MiB, of which a few bytes are there
+    w.model().mutable_graph()->mutable_node(0)->set_name(name);
+    const std::string text = problem_of_bytes(w.bytes().substr(0, 100));
+    CHECK(contains(text, "its graph has 10"));
+  }
+
+  TEST_CASE("chains of any length are walked without recursion") {
+    constexpr int kLong = 60'000;
+    OnnxWriter constants;
+    const std::string root = constants.node(
+        "Sqrt",
+        {constants.node("Add", {constants.input("x", {4, 8}), constants.parameter("p", {4, 8})})});
+    std::string one = constants.number(1);
+    for (int i = 0; i < kLong; ++i)
+      one = constants.node("Identity", {one});
+    constants.output(constants.node("Div", {one, root}));
+    CHECK(problem(constants).empty());
+
+    OnnxWriter views;
+    std::string weight = views.parameter("w", {8, 8});
+    for (int i = 0; i < kLong / 10; ++i)
+      weight = views.node("Transpose", {weight}, {{"perm", OnnxDims{1, 0}}});
+    views.output(views.node("MatMul", {views.input("x", {4, 8}), weight}));
+    CHECK(problem(views).empty());
+  }
+
+  TEST_CASE("sizes beyond every tensor and windows without extent are errors at their node") {
+    constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+    const auto fails = [](const std::string& op, const OnnxAttributes& attributes,
+                          std::string_view text) {
+      OnnxProbe probe({1, 2, 8, 8});
+      std::vector<std::string> inputs{probe.x};
+      if (op == "Conv") inputs.push_back(probe.w.parameter("w", {2, 2, 3, 3}));
+      probe.w.output(probe.w.node(op, inputs, attributes, "/odd"));
+      CAPTURE(op);
+      CHECK(contains(problem(probe.w), "node '/odd' (" + op + "): " + std::string(text)));
+    };
+    for (const std::string op : {"MaxPool", "AveragePool"}) {
+      fails(op, {{"kernel_shape", OnnxDims{0, 0}}}, "kernels, strides and dilations start at 1");
+      fails(op, {{"kernel_shape", OnnxDims{2, 2}}, {"strides", OnnxDims{0, 1}}}, "kernels, str");
+      fails(op, {{"kernel_shape", OnnxDims{kHuge, 2}}}, "its attribute kernel_shape has");
+    }
+    fails("Conv", {{"pads", OnnxDims{kHuge, kHuge, kHuge, kHuge}}}, "its attribute pads has");
+    fails("Conv", {{"dilations", OnnxDims{kHuge, kHuge}}}, "its attribute dilations has");
+    fails("Conv", {{"dilations", OnnxDims{1 << 30, 1}}}, "a kernel of 3 with a dilation of");
+    fails("Conv", {{"strides", OnnxDims{kHuge, kHuge}}}, "its attribute strides has");
+    for (const std::int64_t groups : {std::int64_t{0}, std::int64_t{-1}, kHuge})
+      fails("Conv", {{"group", groups}}, std::to_string(groups) + " groups are not possible");
+    fails("DepthToSpace", {{"blocksize", kHuge}}, "a block of");
+    fails("Flatten", {{"axis", std::int64_t{9}}}, "axis 9 does not exist");
+    fails("Cast", {{"to", std::int64_t{99}}}, "element type 99 is not simulated");
+
+    for (const OnnxDims& parts : {OnnxDims{-4, 12}, OnnxDims{0, 8}}) {
+      OnnxProbe probe({1, 8});
+      const auto split = probe.w.nodes("Split", {probe.x, probe.w.integers(parts)}, 2,
+                                       {{"axis", std::int64_t{1}}}, "/odd");
+      probe.w.output(probe.w.node("Concat", split, {{"axis", std::int64_t{1}}}));
+      CHECK(contains(problem(probe.w), "node '/odd' (Split): its parts ["));
+    }
+  }
+
+  TEST_CASE("a node without a module is told without a colon too many") {
+    OnnxProbe probe({1, 3, 8, 8});
+    probe.w.output(probe.w.node("Conv", {probe.x, probe.w.parameter("w", {2, 2, 3, 3})}));
+    CHECK(contains(problem(probe.w), "(Conv): conv2d: 3 input channels"));
+  }
+
+  TEST_CASE("names that nothing resembles are told with what there is") {
+    OnnxOptions roles;
+    roles.roles = {{"completely.different", OnnxRole::kBuffer}};
+    CHECK(contains(problem(small_model(), roles), "; known: 'fc.weight', 'fc.bias'"));
+    OnnxOptions output;
+    output.output = "completely.different";
+    CHECK(contains(problem(small_model(), output), "; known: 'Gemm_0_output_0'"));
   }
 
   TEST_CASE("a flipped byte is an error or another model, never a crash") {
@@ -138,6 +251,12 @@ TEST_SUITE("unit") {
       OnnxWriter empty = small_model();
       empty.output(empty.node(op, {""}, {}, "/odd"));
       CHECK(contains(problem(empty), "operand 0 is missing"));
+      OnnxWriter nameless = small_model();
+      nameless.node(op, {"x"});
+      auto& last = *nameless.model().mutable_graph()->mutable_node(1);
+      last.clear_name();
+      last.set_output(0, "");
+      CHECK(contains(problem(nameless), "node 1 of the file (" + op + "): it has no output"));
       OnnxWriter silent = small_model();
       silent.nodes(op, {"x"}, 0, {}, "/odd");
       CHECK(contains(problem(silent), "it has no output"));

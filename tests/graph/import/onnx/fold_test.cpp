@@ -27,8 +27,9 @@ OnnxConstant folded(const std::string& op, const std::vector<OnnxConstant>& inpu
   return *result;
 }
 
-bool refuses(const std::string& op, const std::vector<OnnxConstant>& inputs) {
-  const OnnxNode node{.op = op};
+bool refuses(const std::string& op, const std::vector<OnnxConstant>& inputs,
+             std::vector<std::pair<std::string, OnnxAttribute>> attributes = {}) {
+  const OnnxNode node{.op = op, .attributes = std::move(attributes)};
   std::vector<const OnnxConstant*> pointers;
   for (const OnnxConstant& input : inputs)
     pointers.push_back(&input);
@@ -53,6 +54,19 @@ TEST_SUITE("unit") {
     CHECK(slice(3, 0, -2) == Dims{3, 1});
     CHECK(slice(4, 2, 1).empty());
     CHECK(slice(-100, 100, 1) == Dims{0, 1, 2, 3, 4});
+  }
+
+  TEST_CASE("a permutation that names an axis twice and types that are not simulated are refused") {
+    const OnnxConstant x = table({2, 3}, {0, 1, 2, 3, 4, 5});
+    using Attributes = std::vector<std::pair<std::string, OnnxAttribute>>;
+    CHECK(folded("Transpose", {x}, {{"perm", Dims{1, 0}}}).dims == Dims{3, 2});
+    for (const Dims& axes : {Dims{0, 0}, Dims{1, 1}, Dims{0, 2}, Dims{0}}) {
+      CHECK(refuses("Transpose", {x}, Attributes{{"perm", axes}}));
+    }
+    CHECK(folded("Cast", {x}, {{"to", std::int64_t{6}}}).dtype == DType::kInt32);
+    for (const std::int64_t type : {0, 8, 14, 99}) {
+      CHECK(refuses("Cast", {x}, Attributes{{"to", type}}));
+    }
   }
 
   TEST_CASE("integer division truncates, modulo has the sign of the divisor unless fmod") {

@@ -126,6 +126,23 @@ TEST_SUITE("golden") {
     CHECK(point.saved_activations.count == 108'708'296 - 17 * 4);
   }
 
+  TEST_CASE("what a torchvision model keeps grows by the same bytes with every further sample") {
+    const fs::path models = shared_path("models/onnx/torchvision");
+    if (absent(models)) return;
+    for (const auto& entry : fs::directory_iterator(models)) {
+      if (entry.path().extension() != ".onnx") continue;
+      CAPTURE(entry.path().string());
+      const auto saved = [&](const std::string& batch) {
+        return simulated(entry.path(), ", batch_axis: 0", "sgd", batch).saved_activations.count;
+      };
+      const std::int64_t two = saved("2");
+      const std::int64_t three = saved("3");
+      CHECK(three > two);
+      CHECK(saved("4") - three == three - two);
+      CHECK(saved("7") - three == 4 * (three - two));
+    }
+  }
+
   TEST_CASE("every torchvision model is imported, differentiated, lowered and verified") {
     const fs::path models = shared_path("models/onnx/torchvision");
     if (absent(models)) return;

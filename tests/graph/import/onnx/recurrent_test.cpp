@@ -48,6 +48,17 @@ std::string layer(OnnxWriter& w, const std::string& x, const std::string& op,
 }  // namespace
 
 TEST_SUITE("unit") {
+  TEST_CASE("weights joined with themselves over and over are searched once") {
+    OnnxWriter w;
+    std::string joined = w.parameter("m", {1, 1, 8});
+    for (int i = 0; i < 40; ++i)  // 2^40 ways to the parameter
+      joined = w.node("Concat", {joined, joined}, {{"axis", std::int64_t{0}}});
+    const std::string x = w.node("Add", {w.input("x", {4, 2, 8}), w.parameter("p", {4, 2, 8})});
+    w.output(w.nodes("LSTM", {x, joined, w.parameter("r", {1, 32, 8})}, 3,
+                     {{"hidden_size", std::int64_t{8}}})[0]);
+    CHECK_FALSE(problem(w).empty());  // one row is not the four gates of eight
+  }
+
   TEST_CASE("recurrent layers keep their input and seven numbers per step and unit") {
     struct Cell {
       std::string op;
