@@ -134,7 +134,9 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
         {"entries", snapshot->entries},
         {"ignored_entries", snapshot->ignored},
         {"live_at_start", {{"blocks", snapshot->live_blocks}, {"bytes", snapshot->live_bytes}}},
-        {"contradicting_blocks", snapshot->contradicting_blocks}};
+        {"contradicting_blocks", snapshot->contradicting_blocks},
+        {"retry_releases", snapshot->retry_releases},
+        {"empty_caches", snapshot->empty_caches}};
   }
   Json steps = Json::array();
   for (const ReplayStep& step : result.steps) {
@@ -205,6 +207,12 @@ std::string table_of(const ReplayResult& result) {
           "{} blocks ({}) were live before the recording and are allocated first, by address\n",
           snapshot->live_blocks, format_bytes(Bytes(snapshot->live_bytes)));
     }
+    if (snapshot->retry_releases + snapshot->empty_caches > 0) {
+      text += fmt::format(
+          "segments were freed {} times for an allocation that found no memory (left to the "
+          "allocator), {} times otherwise (replayed as empty_cache)\n",
+          snapshot->retry_releases, snapshot->empty_caches);
+    }
     if (snapshot->contradicting_blocks > 0) {
       text += fmt::format("{} blocks of the final segments contradict the trace and are left out\n",
                           snapshot->contradicting_blocks);
@@ -231,13 +239,15 @@ void ReplayAllocatorCommand::attach(CLI::App& parent) {
   app->footer(R"(The trace is CSV with the columns op,id,bytes,stream, gzip or not:
   a allocate   f free   r record_stream(id, stream)   e empty_cache   m a step begins
 or a snapshot of torch.cuda.memory._dump_snapshot() with a recorded history.
+--capacity is what the allocator may take: of a real device what the CUDA context (about 0.5 GiB)
+and other processes leave.
 
 Examples:
   tidemark replay allocator trace.csv.gz --capacity 80GiB --conf expandable_segments:True
   tidemark replay allocator snapshot.pickle --capacity 40GiB)");
   app->add_option("TRACE", trace, "the trace")->required()->type_name("FILE");
   app->add_option("--allocator", allocator, "torch, bfc or ideal [torch]")->type_name("NAME");
-  app->add_option("--capacity", capacity, "memory of the device: 80GiB")
+  app->add_option("--capacity", capacity, "memory that the allocator may take: 79.5GiB")
       ->required()
       ->type_name("BYTES");
   app->add_option("--conf", conf, "as in PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128")

@@ -1,7 +1,10 @@
 #include "sim/memory/trace/pickle_reader.hpp"
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -85,6 +88,12 @@ constexpr std::array kUnused{Refused{'F', "FLOAT"},
 std::string unpacked(const std::string& path, std::size_t limit) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (file == nullptr) throw UserError({.file = path}, {}, "cannot be read");
+  std::error_code unknown;
+  const std::uintmax_t packed = std::filesystem::file_size(path, unknown);
+  const bool is_packed = gzdirect(file.get()) == 0 && !unknown;
+  if (is_packed && packed < limit / Pickle::kMostUnpacked) {
+    limit = std::min(limit, Pickle::kFreeBytes + Pickle::kMostUnpacked * packed);
+  }
   std::string bytes;
   std::array<char, 1U << 16U> piece;
   while (true) {
@@ -97,7 +106,13 @@ std::string unpacked(const std::string& path, std::size_t limit) {
     if (count == 0) return bytes;
     bytes.append(piece.data(), static_cast<std::size_t>(count));
     if (bytes.size() > limit) {
-      throw UserError({.file = path}, {}, fmt::format("is larger than {} bytes", limit));
+      const std::string hint =
+          limit < Pickle::kLargestFile
+              ? fmt::format(
+                    " unpacked, much for the {} that it has; if it is meant, unpack it first",
+                    packed)
+              : std::string();
+      throw UserError({.file = path}, {}, fmt::format("is larger than {} bytes{}", limit, hint));
     }
   }
 }
@@ -126,6 +141,7 @@ class PickleParser {
   std::string_view take(std::uint64_t count);
   void push(PickleKind kind, std::int64_t payload = 0);
   void push_list(std::vector<PickleValue> items);
+  void count_container();
   PickleValue pop();
   void need(std::size_t count);  // values above the last mark
   std::size_t pop_mark();
@@ -165,7 +181,16 @@ void PickleParser::push(PickleKind kind, std::int64_t payload) {
   stack_.emplace_back(kind, at_, payload);
 }
 
+void PickleParser::count_container() {
+  const std::size_t most = Pickle::kFreeContainers + bytes_.size() / Pickle::kContainerBytes;
+  if (pickle_.lists_.size() + pickle_.dicts_.size() >= most) {
+    fail(fmt::format("there are more than {} lists and dicts; no snapshot of {} bytes has so many",
+                     most, bytes_.size()));
+  }
+}
+
 void PickleParser::push_list(std::vector<PickleValue> items) {
+  count_container();
   push(PickleKind::kList, static_cast<std::int64_t>(pickle_.lists_.size()));
   pickle_.lists_.push_back(std::move(items));
 }
@@ -303,6 +328,7 @@ void PickleParser::read_container(std::uint8_t opcode) {
     }
     case kEmptyDict:
     case kDict: {
+      count_container();
       const std::size_t first = opcode == kDict ? pop_mark() : stack_.size();
       push(PickleKind::kDict, static_cast<std::int64_t>(pickle_.dicts_.size()));
       pickle_.dicts_.emplace_back();
@@ -461,33 +487,6 @@ void PickleParser::run() {
 
 Pickle::Pickle(const std::string& path) : path_(path), bytes_(unpacked(path, kLargestFile)) {
   PickleParser(*this).run();
-}
-
-void Pickle::fail(std::size_t offset, const std::string& problem) const {
-  throw UserError({.file = path_}, {}, fmt::format("byte {}: {}", offset, problem));
-}
-
-std::string_view Pickle::text(const PickleValue& value) const {
-  const auto payload = static_cast<std::uint64_t>(value.payload_);
-  return std::string_view(bytes_).substr(payload >> 32U, payload & 0xffffffffU);
-}
-
-// Of a key that was set twice, the last value.
-const PickleValue* Pickle::find(const PickleValue& dict, std::string_view key) const {
-  const auto& entries = dicts_[static_cast<std::size_t>(dict.payload_)];
-  for (std::size_t i = entries.size(); i-- > 0;) {
-    if (entries[i].first.kind() == PickleKind::kText && text(entries[i].first) == key) {
-      return &entries[i].second;
-    }
-  }
-  return nullptr;
-}
-
-std::string_view name_of(PickleKind kind) {
-  constexpr std::string_view kNames[] = {"None",           "a boolean", "an integer",
-                                         "a huge integer", "a real",    "a text",
-                                         "bytes",          "a list",    "a dict"};
-  return kNames[static_cast<int>(kind)];
 }
 
 }  // namespace tidemark

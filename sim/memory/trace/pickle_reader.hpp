@@ -52,16 +52,25 @@ class Pickle {
  public:
   static constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // bytes, unpacked
   static constexpr std::size_t kMostValues = std::size_t{1} << 27;
+  // What a snapshot of a size cannot exceed, so that a small file costs little. A dict of a stack
+  // frame, the densest there is, takes 16 bytes for 8 values. The first ones are free.
+  static constexpr std::size_t kFreeBytes = std::size_t{1} << 24;  // unpacked
+  static constexpr std::size_t kMostUnpacked = 100;                // bytes for each packed one
+  static constexpr std::size_t kFreeContainers = std::size_t{1} << 20;
+  static constexpr std::size_t kContainerBytes = 8;
+  static constexpr std::size_t kFreeLooks = std::size_t{1} << 20;
+  static constexpr std::size_t kLooksPerByte = 32;  // at keys, by find()
 
   // Reads a file of protocol 2 to 5, gzip or not. Throws UserError with the byte at which it cannot
   // be read and why.
   explicit Pickle(const std::string& path);
 
   [[nodiscard]] const PickleValue& top() const { return top_; }
-  [[nodiscard]] std::span<const PickleValue> items(const PickleValue& list) const {
-    return lists_[static_cast<std::size_t>(list.payload_)];
-  }
-  // The value of a key; null when it is absent.
+  [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }  // unpacked
+  // Each throws a UserError with the byte of the value when it is of another kind.
+  [[nodiscard]] std::span<const PickleValue> items(const PickleValue& list) const;
+  // The value of a key; null when it is absent. Throws also once more keys have been looked at than
+  // a file of this size has without containers that are shared.
   [[nodiscard]] const PickleValue* find(const PickleValue& dict, std::string_view key) const;
   [[nodiscard]] std::string_view text(const PickleValue& value) const;
 
@@ -71,11 +80,14 @@ class Pickle {
  private:
   friend class PickleParser;
 
+  void expect(const PickleValue& value, PickleKind kind) const;
+
   std::string path_;
   std::string bytes_;
   PickleValue top_;
   std::vector<std::vector<PickleValue>> lists_;
   std::vector<std::vector<std::pair<PickleValue, PickleValue>>> dicts_;
+  mutable std::size_t looks_ = 0;
 };
 
 }  // namespace tidemark

@@ -20,6 +20,10 @@ bool is_pickle(const std::string& path) {
   return file != nullptr && gzgetc(file.get()) == kProto;
 }
 
+// A block of its own takes more bytes in a snapshot; the first ones are free.
+constexpr std::size_t kFreeBlocks = 1024;
+constexpr std::size_t kBlockBytes = 8;
+
 // Makes the rows of one device.
 class SnapshotRows {
  public:
@@ -50,7 +54,10 @@ class SnapshotRows {
   void request_free(const PickleValue& entry);
   void complete_free(const PickleValue& entry);
   void fail_to_allocate(const PickleValue& entry);
-  void end_segment_frees(bool belongs_to_allocation, std::size_t offset);
+  void read_reserved(const PickleValue& trace);
+  [[nodiscard]] std::int64_t changed_reserved(const PickleValue& entry, std::string_view action,
+                                              std::int64_t before) const;
+  void end_segment_frees(const PickleValue& entry, std::string_view action);
   void read_segments(const PickleValue& segments, int device);
   Initial& add_initial(std::int64_t address, std::int64_t bytes, std::int64_t stream,
                        std::size_t offset);
@@ -65,7 +72,12 @@ class SnapshotRows {
   IdMap<Place> places_;  // by address
   std::vector<Initial> initial_;
   std::int64_t next_id_ = 0;
+  std::size_t blocks_ = 0;  // of the final segments
+  // Bytes of segments beyond those at the beginning of the trace, which it does not tell.
+  std::int64_t reserved_ = 0;
+  std::int64_t most_reserved_ = 0;  // in the whole trace
   bool frees_segments_ = false;
+  std::int64_t reserved_before_frees_ = 0;
 };
 
 const PickleValue& SnapshotRows::field(const PickleValue& dict, std::string_view key,
@@ -84,7 +96,7 @@ const PickleValue& SnapshotRows::field(const PickleValue& dict, std::string_view
 }
 
 std::int64_t SnapshotRows::number(const PickleValue& dict, std::string_view key) const {
-  const PickleValue* huge = pickle_.find(dict, key);
+  const PickleValue* huge = dict.kind() == PickleKind::kDict ? pickle_.find(dict, key) : nullptr;
   if (huge != nullptr && huge->kind() == PickleKind::kHugeInteger) {
     pickle_.fail(huge->offset(), fmt::format("'{}' does not fit into 63 bits", key));
   }
@@ -140,16 +152,41 @@ void SnapshotRows::read(std::optional<int> device) {
   put_initial_first();
 }
 
+std::int64_t SnapshotRows::changed_reserved(const PickleValue& entry, std::string_view action,
+                                            std::int64_t before) const {
+  const bool takes = action == "segment_alloc" || action == "segment_map";
+  const bool returns = action == "segment_free" || action == "segment_unmap";
+  if (!takes && !returns) return before;
+  const std::int64_t size = number(entry, "size");
+  std::int64_t after = 0;
+  if (!checked_add(before, takes ? size : -size, after)) {
+    pickle_.fail(entry.offset(), "the segments are more than 2^63 bytes together");
+  }
+  return after;
+}
+
+void SnapshotRows::read_reserved(const PickleValue& trace) {
+  std::int64_t reserved = 0;
+  for (const PickleValue& entry : pickle_.items(trace)) {
+    const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
+    reserved = changed_reserved(entry, action, reserved);
+    most_reserved_ = std::max(most_reserved_, reserved);
+  }
+}
+
 void SnapshotRows::read_entries(const PickleValue& trace) {
+  read_reserved(trace);
   for (const PickleValue& entry : pickle_.items(trace)) {
     const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
     ++reader_.summary_.entries;
+    const std::int64_t before = reserved_;
+    reserved_ = changed_reserved(entry, action, before);
     if (action == "segment_free" || action == "segment_unmap") {
+      if (!frees_segments_) reserved_before_frees_ = before;
       frees_segments_ = true;
       continue;
     }
-    end_segment_frees(action == "segment_alloc" || action == "segment_map" || action == "oom",
-                      entry.offset());
+    end_segment_frees(entry, action);
     if (action == "alloc") {
       allocate(entry);
     } else if (action == "free_requested") {
@@ -162,13 +199,24 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
       ++reader_.summary_.ignored;
     }
   }
-  end_segment_frees(false, trace.offset());
+  end_segment_frees(trace, {});
 }
 
-// Segments go back before an allocation that found no memory; otherwise the program has asked.
-void SnapshotRows::end_segment_frees(bool belongs_to_allocation, std::size_t offset) {
-  if (frees_segments_ && !belongs_to_allocation) add(TraceOp::kEmptyCache, 0, 0, 0, offset);
+// Segments go back before an allocation that found no memory; otherwise the program has asked. What
+// fits beside them, since the trace has as much at another time, would have found memory.
+void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view action) {
+  if (!frees_segments_) return;
   frees_segments_ = false;
+  bool retry = action == "oom";
+  if (action == "segment_alloc" || action == "segment_map") {
+    retry = number(entry, "size") > most_reserved_ - reserved_before_frees_;
+  }
+  if (retry) {
+    ++reader_.summary_.retry_releases;
+  } else {
+    ++reader_.summary_.empty_caches;
+    add(TraceOp::kEmptyCache, 0, 0, 0, entry.offset());
+  }
 }
 
 void SnapshotRows::allocate(const PickleValue& entry) {
@@ -255,6 +303,12 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
     std::int64_t address = number(segment, "address");
     const std::int64_t stream = number(segment, "stream");
     for (const PickleValue& block : pickle_.items(field(segment, "blocks", PickleKind::kList))) {
+      if (++blocks_ > kFreeBlocks + pickle_.bytes() / kBlockBytes) {
+        pickle_.fail(block.offset(),
+                     fmt::format("the segments have more than {} blocks; a file of {} bytes has so "
+                                 "many only if they are the same again and again",
+                                 blocks_ - 1, pickle_.bytes()));
+      }
       const std::int64_t size = number(block, "size");
       const std::string_view state = pickle_.text(field(block, "state", PickleKind::kText));
       const bool waits = state == "active_pending_free" || state == "active_awaiting_free";

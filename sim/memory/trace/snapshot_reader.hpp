@@ -2,7 +2,8 @@
 //
 // What the program asked for is replayed: alloc, free_requested, free_completed, oom. What the
 // allocator did about it (segment_alloc and its kin) is the replayed allocator's own business, but
-// segments that were freed without an allocation behind them tell of an empty_cache().
+// segments that were freed tell of an empty_cache(), unless a failed allocation or a new segment
+// follows that may not have fitted beside them: more than the trace has reserved at any time.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct SnapshotSummary {
   std::int64_t live_bytes = 0;
   // Final blocks in use where the trace says that nothing is; left out.
   std::int64_t contradicting_blocks = 0;
+  // Runs of freed segments that were taken as an allocator's retry, and as an empty_cache().
+  std::int64_t retry_releases = 0;
+  std::int64_t empty_caches = 0;
 };
 
 // Whether a file is to be read as a pickle: by its name, or by how it begins.

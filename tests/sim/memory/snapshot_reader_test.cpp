@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "graph/core/errors.hpp"
 #include "plots/pickle_writer.hpp"
 #include "sim/memory/trace/replay.hpp"
 
@@ -124,9 +126,205 @@ std::string problem_of(const std::vector<std::vector<Entry>>& traces,
   }
 }
 
+// What a snapshot is made of, to be damaged.
+struct Node {
+  char kind = 'N';  // none, integer, text, list, dict
+  std::int64_t integer = 0;
+  std::string text;
+  std::vector<std::string> keys;  // of a dict
+  std::vector<Node> items;
+};
+Node whole(std::int64_t integer) {
+  return {.kind = 'I', .integer = integer};
+}
+Node word(const std::string& text) {
+  return {.kind = 'T', .text = text};
+}
+Node list(std::vector<Node> items) {
+  return {.kind = 'L', .items = std::move(items)};
+}
+Node dict(std::vector<std::string> keys, std::vector<Node> items) {
+  return {.kind = 'D', .keys = std::move(keys), .items = std::move(items)};
+}
+
+void write_little_endian(std::string& out, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i)
+    out += static_cast<char>(value >> static_cast<unsigned>(8 * i));
+}
+void write_text(std::string& out, const std::string& text) {
+  out += 'X';
+  write_little_endian(out, text.size(), 4);
+  out += text;
+}
+void write_node(std::string& out, const Node& node) {
+  if (node.kind == 'N') {
+    out += 'N';
+  } else if (node.kind == 'I') {
+    out += "\x8a\x08";
+    write_little_endian(out, static_cast<std::uint64_t>(node.integer), 8);
+  } else if (node.kind == 'T') {
+    write_text(out, node.text);
+  } else {
+    out += node.kind == 'L' ? "](" : "}(";
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      if (node.kind == 'D') write_text(out, node.keys[i]);
+      write_node(out, node.items[i]);
+    }
+    out += node.kind == 'L' ? 'e' : 'u';
+  }
+}
+std::string pickle_of(const Node& node) {
+  std::string out = "\x80\x02";
+  write_node(out, node);
+  return out + '.';
+}
+
+// "rows", or the problem.
+std::string outcome_of(const std::string& pickle) {
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            fmt::format("tidemark-snapshot-fuzz-{}.pickle", getpid()))
+                               .string();
+  std::ofstream(path, std::ios::binary) << pickle;
+  std::string outcome = "rows";
+  try {
+    const ReplayResult result = replay_snapshot(path, std::nullopt, {.capacity = kGiB});
+    CHECK(result.snapshot.has_value());
+  } catch (const UserError& error) {
+    outcome = error.problem();
+  }
+  std::filesystem::remove(path);
+  return outcome;
+}
+
+Node sound_snapshot() {
+  const auto entry = [](const std::string& action, std::int64_t address, std::int64_t size) {
+    return dict({"action", action == "oom" ? "device_free" : "addr", "size", "stream"},
+                {word(action), whole(address), whole(size), whole(0)});
+  };
+  const auto block = [](const std::string& state, std::int64_t size) {
+    return dict({"size", "state", "requested_size"}, {whole(size), word(state), whole(size - 1)});
+  };
+  return dict({"segments", "device_traces"},
+              {list({dict({"device", "address", "stream", "blocks"},
+                          {whole(0), whole(1 << 20), whole(0),
+                           list({block("active_allocated", 512), block("active_pending_free", 512),
+                                 block("inactive", 4096)})})}),
+               list({list({entry("segment_alloc", 1 << 20, 2 << 20), entry("alloc", 1 << 20, 511),
+                           entry("free_requested", (1 << 20) + 512, 511),
+                           entry("segment_unmap", 7 << 20, 2 << 20), entry("oom", 5, 100),
+                           entry("free_completed", (1 << 20) + 2048, 99)})})});
+}
+
 }  // namespace
 
+TEST_SUITE("property") {
+  TEST_CASE("a snapshot with parts of other kinds, other numbers or without them is told") {
+    REQUIRE(outcome_of(pickle_of(sound_snapshot())) == "rows");
+    const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+    const std::vector<Node> others{Node(),
+                                   whole(-1),
+                                   whole(3),
+                                   whole(huge),
+                                   word("x"),
+                                   list({}),
+                                   list({whole(1)}),
+                                   dict({}, {}),
+                                   whole(1),
+                                   whole(0),
+                                   dict({"size"}, {whole(1)})};
+    // Every part in turn: each of the others in its place, and left out.
+    std::size_t told = 0;
+    std::size_t tried = 0;
+    const auto attempt = [&](const Node& top) {
+      ++tried;
+      if (outcome_of(pickle_of(top)) != "rows") ++told;
+    };
+    Node top = sound_snapshot();
+    const std::function<void(Node&)> damage = [&](Node& node) {
+      for (std::size_t i = 0; i < node.items.size(); ++i) {
+        const Node sound = node.items[i];
+        for (const Node& other : others) {
+          node.items[i] = other;
+          attempt(top);
+        }
+        node.items[i] = sound;
+        const Node complete = node;
+        node.items.erase(node.items.begin() + static_cast<std::ptrdiff_t>(i));
+        if (node.kind == 'D') node.keys.erase(node.keys.begin() + static_cast<std::ptrdiff_t>(i));
+        attempt(top);
+        node = complete;
+        damage(node.items[i]);
+      }
+    };
+    for (const Node& other : others)
+      attempt(other);
+    damage(top);
+    CHECK(tried > 500);
+    CHECK(told > tried / 2);
+    CHECK(told < tried);
+  }
+}
+
 TEST_SUITE("unit") {
+  TEST_CASE("a small file that is the same parts again and again is refused, not unrolled") {
+    const auto lacks = [](const std::string& pickle, const std::string& text) {
+      const std::string problem = outcome_of(pickle);
+      CAPTURE(problem);
+      CHECK(problem.find(text) != std::string::npos);
+    };
+    // A list of one segment, 20000 times; the segment has 2000 blocks.
+    std::vector<Node> blocks(2000, dict({"size", "state"}, {whole(512), word("inactive")}));
+    const Node segment = dict({"device", "address", "stream", "blocks"},
+                              {whole(0), whole(0), whole(0), list(blocks)});
+    std::string many = "\x80\x02}(";
+    write_text(many, "segments");
+    many += "](";
+    write_node(many, segment);
+    many += std::string("q\0", 2);
+    for (int i = 0; i < 20000; ++i)
+      many += std::string("h\0", 2);
+    many += 'e';
+    write_text(many, "device_traces");
+    write_node(many, sound_snapshot().items[1]);
+    lacks(many + "u.", "the same again and again");
+    // A dict with 10000 keys, 10000 times an entry.
+    std::string wide = "\x80\x02}(";
+    write_text(wide, "device_traces");
+    wide += "](](";
+    Node entry = dict({"action"}, {word("none")});
+    for (int i = 0; i < 10000; ++i) {
+      entry.keys.push_back("k");
+      entry.items.emplace_back();
+    }
+    write_node(wide, entry);
+    wide += std::string("q\0", 2);
+    for (int i = 0; i < 10000; ++i)
+      wide += std::string("h\0", 2);
+    lacks(wide + "eeu.", "shared so often");
+    lacks("\x80\x02" + std::string(3'000'000, ']') + ".", "lists and dicts; no snapshot");
+  }
+
+  TEST_CASE("segments freed before one that the trace has room for are an empty_cache") {
+    const std::vector<std::vector<Entry>> fits{{{"segment_alloc", 0, 60},
+                                                {"alloc", 0, 60},
+                                                {"free_requested", 0, 60},
+                                                {"free_completed", 0, 60},
+                                                {"segment_free", 0, 60},
+                                                {"segment_alloc", 100, 20},
+                                                {"alloc", 100, 20},
+                                                {"free_requested", 100, 20},
+                                                {"free_completed", 100, 20},
+                                                {"segment_free", 100, 20},
+                                                {"segment_alloc", 200, 40},
+                                                {"alloc", 200, 40}}};
+    // The first is a retry for all that is known (60 + 20 > 60); the second is not: 20 + 40 = 60.
+    CHECK(rows_of(fits) == "a0:60 f0 a1:20 f1 e a2:40");
+    const SnapshotFile file(fits, {});
+    const SnapshotReader reader(file.path(), std::nullopt);
+    CHECK(reader.summary().retry_releases == 1);
+    CHECK(reader.summary().empty_caches == 1);
+  }
+
   TEST_CASE("allocations and frees of a snapshot become rows; addresses may be used again") {
     CHECK(rows_of({{{"segment_alloc", 0, 2 << 20},
                     {"alloc", 0, 512},
