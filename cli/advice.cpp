@@ -32,15 +32,33 @@ std::string pins_of(const PartlyFreeSegment& segment) {
 }
 
 // What the device's allocator had when it refused, and which tensors keep what is free from it.
-std::string memory_at_failure(const Failure& failure, bool colour, std::size_t width) {
+std::string memory_at_failure(const PointResult& point, bool colour, std::size_t width) {
+  const Failure& failure = point.failure.front();
   std::string text;
   const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
-  const std::string sentence = fmt::format(
-      "The allocator asked the device for {} ({} rounded) and the device had {}; {} were free "
-      "inside "
-      "segments, the largest block {}.",
-      bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free),
-      bytes(failure.free_in_segments), bytes(failure.largest_free));
+  if (point.allocator == AllocatorKind::kIdeal || point.allocator == AllocatorKind::kPacked) {
+    const std::string sentence = fmt::format("Of {} that the {} allocator may use {} were left.",
+                                             bytes(point.capacity.count - point.context.count),
+                                             name_of(point.allocator), bytes(failure.device_free));
+    for (const std::string& line : wrap(sentence, width - 2))
+      text += "  " + line + '\n';
+    return text;
+  }
+  const std::string inside =
+      fmt::format("{} were free inside segments, the largest block {}.",
+                  bytes(failure.free_in_segments), bytes(failure.largest_free));
+  const bool limited = failure.allowed && failure.segment <= failure.device_free;
+  const std::string sentence =
+      limited
+          ? fmt::format(
+                "The allocator needed {} ({} rounded) from the device, which had {}, "
+                "but may reserve no more than {}, allowed by memory_fraction; {}",
+                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free),
+                bytes(*failure.allowed), inside)
+          : fmt::format(
+                "The allocator asked the device for {} ({} rounded) and the device had "
+                "{}; {}",
+                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free), inside);
   for (const std::string& line : wrap(sentence, width - 2))
     text += "  " + line + '\n';
   if (failure.partly_free.empty()) return text;
@@ -86,8 +104,11 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   };
   if (!point.failure.empty()) {
     paragraph(point.failure.front().reason + ".");
-    if (point.run.status == RunStatus::kOutOfMemory)
-      text += memory_at_failure(point.failure.front(), colour, width);
+    if (point.run.status == RunStatus::kOutOfMemory && point.context <= point.capacity) {
+      text += memory_at_failure(point, colour, width);
+      if (point.failure.front().message != point.failure.front().reason)
+        paragraph("PyTorch says: " + point.failure.front().message);
+    }
   }
   const std::int64_t needed =
       point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);

@@ -363,7 +363,9 @@ std::string Explanation::device() const {
   add("+ CUDA context", point_.context.count, "of the process");
   add("device memory used", device_used(point_), "", true);
   add("capacity", capacity, scenario_.device.name);
-  const std::int64_t left = capacity - device_used(point_);
+  const std::int64_t needed = device_needed(point_);
+  if (needed != device_used(point_)) add("needed", needed, "regions double without a limit");
+  const std::int64_t left = capacity - needed;
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
   std::string text = title("On the device") + table.text(colour_) + reserved_terms();
   if (point_.smallest_capacity > 0) {

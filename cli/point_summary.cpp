@@ -39,7 +39,7 @@ class Summary {
 
 std::string Summary::memory() const {
   const bool fits = point_.status == PointStatus::kFits;
-  const std::int64_t used = device_used(point_);
+  const std::int64_t used = device_needed(point_);
   const BytesColumn unit(point_.capacity.count);
   std::string rest =
       fmt::format("{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
@@ -54,13 +54,15 @@ std::string Summary::memory() const {
     rest += " would be used if there were enough";
   }
   std::string text = line("device memory", rest);
-  text += line(
-      "",
-      fmt::format(
-          "= {} reserved by the {} allocator{}", format_bytes(Bytes(point_.run.reserved.bytes)),
-          name_of(point_.allocator),
-          point_.context.count > 0 ? " + " + format_bytes(point_.context) + " CUDA context" : ""));
-  text += reserved();
+  if (used == device_used(point_)) {
+    text += line(
+        "", fmt::format("= {} reserved by the {} allocator{}",
+                        format_bytes(Bytes(point_.run.reserved.bytes)), name_of(point_.allocator),
+                        point_.context.count > 0
+                            ? " + " + format_bytes(point_.context) + " CUDA context"
+                            : ""));
+    text += reserved();
+  }
   if (fits && point_.run.retries > 0) {
     text +=
         line("", paint(fmt::format("tight: {} allocation{} succeeded only after cached memory "

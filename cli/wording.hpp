@@ -41,4 +41,12 @@ class BytesColumn {
   return point.context.count + point.run.reserved.bytes;
 }
 
+// What a point needs of the device. Of one that does not fit, run without a limit: bfc takes
+// regions that double then, which says nothing of the device that would do.
+[[nodiscard]] inline std::int64_t device_needed(const PointResult& point) {
+  const bool doubles = point.allocator == AllocatorKind::kBfc &&
+                       point.status == PointStatus::kOutOfMemory && point.smallest_capacity > 0;
+  return doubles ? point.smallest_capacity : device_used(point);
+}
+
 }  // namespace tidemark

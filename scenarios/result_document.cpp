@@ -107,6 +107,7 @@ Json memory_of(const PointResult& point) {
           {"saved_activations", point.saved_activations.count},
           {"peak_live", run.live.bytes},
           {"peak_allocated", run.allocated.bytes},
+          {"peak_active", run.active.bytes},
           {"peak_reserved", run.reserved.bytes},
           {"device_used", point.context.count + run.reserved.bytes},
           {"smallest_capacity", point.smallest_capacity},
@@ -203,6 +204,7 @@ Json failure_of(const PointResult& point) {
           {"rounded", failure.rounded},
           {"segment", failure.segment},
           {"device_free", failure.device_free},
+          {"allowed", failure.allowed ? Json(*failure.allowed) : Json(nullptr)},
           {"largest_free_block", failure.largest_free},
           {"free_in_segments", failure.free_in_segments},
           {"partly_free_segments", segments_of(failure)},
@@ -232,8 +234,9 @@ Json point_of(const PointResult& point) {
 }  // namespace
 
 double fragmentation(const RunResult& run) {
-  if (run.reserved.bytes <= 0) return 0;
-  return 1 - static_cast<double>(run.allocated.bytes) / static_cast<double>(run.reserved.bytes);
+  const Fragmentation& f = run.fragmentation;
+  if (f.reserved <= 0) return 0;
+  return 1 - static_cast<double>(f.live + f.rounding) / static_cast<double>(f.reserved);
 }
 
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {

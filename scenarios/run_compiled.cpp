@@ -49,18 +49,20 @@ RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scrat
     }
     return result;
   };
+  // Where the context takes more than the device has, nothing is left.
+  const Bytes left(std::max<std::int64_t>(capacity.count, 0));
   switch (scenario.allocator) {
     case AllocatorKind::kIdeal:
-      return go(IdealAllocator(capacity));
+      return go(IdealAllocator(left));
     case AllocatorKind::kTorch:
       return go(TorchAllocator(capacity, scenario.allocator_options.torch,
                                scenario.device.framework.context));
     case AllocatorKind::kPacked:
-      return go(PackedAllocator(compiled.placement, capacity));
+      return go(PackedAllocator(compiled.placement, left));
     case AllocatorKind::kBfc: {
       BfcOptions bfc = scenario.allocator_options.bfc;
       bfc.allow_growth = bfc.allow_growth || !limited;  // there is no whole to take
-      return go(BfcAllocator(capacity, bfc));
+      return go(BfcAllocator(left, bfc));
     }
   }
   throw InternalError("an allocator that the engine does not know");

@@ -148,6 +148,7 @@ Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const
   // Parameters, inputs and buffers are there before the first operator runs.
   const Block& block = compiled_.program.blocks[run.failed_block];
   if (block.storage.valid() && graph_.storages[block.storage].initial) failure.op.clear();
+  failure.allowed = memory.allowed;
   failure.reason = reason(run, failure);
   failure.message = memory.message.empty() ? failure.reason : memory.message;
   failure.rounded = memory.rounded;
@@ -164,17 +165,22 @@ std::string Reporter::reason(const RunResult& run, const Failure& failure) const
   const std::string what = block.storage.valid()
                                ? fmt::format("'{}'", tensor_of(run.failed_block))
                                : fmt::format("the {}", tensor_of(run.failed_block));
+  const std::string limit =
+      failure.allowed && run.status == RunStatus::kOutOfMemory
+          ? fmt::format(", {} allowed by memory_fraction", format_bytes(Bytes(*failure.allowed)))
+          : std::string();
   if (failure.op.empty()) {
-    return fmt::format("out of device memory before the first step: {} for {} ({}); {} are placed",
-                       format_bytes(Bytes(run.requested)), what, name_of(block.role),
-                       format_bytes(Bytes(run.live_at_failure)));
+    return fmt::format(
+        "out of device memory before the first step: {} for {} ({}); {} are placed{}",
+        format_bytes(Bytes(run.requested)), what, name_of(block.role),
+        format_bytes(Bytes(run.live_at_failure)), limit);
   }
   const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
   return fmt::format(
-      "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved", where,
+      "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved{}", where,
       failure.step, name_of(failure.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
       failure.layer.empty() ? "" : ": ", failure.op, format_bytes(Bytes(run.live_at_failure)),
-      format_bytes(Bytes(run.reserved_at_failure)));
+      format_bytes(Bytes(run.reserved_at_failure)), limit);
 }
 
 PointStatus status_of(RunStatus status) {
@@ -263,6 +269,13 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     fill_throughput(point, scenario, model);
   } else {
     point.failure.push_back(Reporter(model, compiled, scratch).failure(point.run, memory));
+    if (point.context > point.capacity) {
+      Failure& failure = point.failure.front();
+      failure.reason = fmt::format(
+          "the context of the framework alone, {}, does not fit into the {} of the device",
+          format_bytes(point.context), format_bytes(point.capacity));
+      failure.message = failure.reason;
+    }
     // What it would need: the same program with memory without end.
     const RunResult failed = point.run;
     point.run = run_compiled(scenario, compiled, scratch, kUnlimited, true);

@@ -76,6 +76,7 @@ struct Failure {
   std::int64_t rounded = 0;
   std::int64_t segment = 0;  // bytes asked of the device for it
   std::int64_t device_free = 0;
+  std::optional<std::int64_t> allowed;  // to be reserved, by memory_fraction
   std::int64_t largest_free = 0;
   std::int64_t free_in_segments = 0;
   std::vector<PartlyFreeSegment> partly_free;  // most free bytes first

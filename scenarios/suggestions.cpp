@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -26,26 +27,54 @@ struct Group {
 };
 
 constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
+constexpr std::int64_t kLargestSearched = 1 << 20;  // micro-batch
 constexpr const char* kOffload = "offload_activations: {}";
+
+double memory_fraction_of(const Scenario& scenario) {
+  switch (scenario.allocator) {
+    case AllocatorKind::kTorch:
+      return scenario.allocator_options.torch.memory_fraction.value_or(1);
+    case AllocatorKind::kBfc:
+      return scenario.allocator_options.bfc.memory_fraction;
+    default:
+      return 1;
+  }
+}
+
+// Bytes that the allocator may reserve. PyTorch's fraction is of the whole device, TensorFlow's of
+// what the context leaves.
+std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
+  const std::int64_t left = point.capacity.count - point.context.count;
+  const bool of_device = scenario.allocator == AllocatorKind::kTorch;
+  const auto whole = static_cast<double>(of_device ? point.capacity.count : left);
+  const double allowed = memory_fraction_of(scenario) * whole;
+  return std::min(left, static_cast<std::int64_t>(allowed));
+}
 
 class Candidates {
  public:
   Candidates(const Value& document, const Scenario& scenario, const TrainedModel& model)
       : document_(document), scenario_(scenario), model_(model) {}
 
+  [[nodiscard]] Group memory_fraction() const;
   [[nodiscard]] Group allocator_options() const;
   [[nodiscard]] Group details() const;
   [[nodiscard]] Group policies() const;
-  [[nodiscard]] Group micro_batches() const;
+  [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
+  [[nodiscard]] Candidate micro_batch(std::int64_t size, bool recomputes) const;
+  // Policies that order the computation themselves do not take checkpointing beside them.
+  [[nodiscard]] bool may_recompute() const {
+    const bool orders = std::any_of(
+        scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
+          return std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+        });
+    return model_.training.blocks > 0 && !orders && !has_policy("checkpoint_every");
+  }
 
  private:
   [[nodiscard]] bool has_policy(std::string_view name) const {
     const auto& names = scenario_.policy_names;
     return std::find(names.begin(), names.end(), name) != names.end();
-  }
-  // Policies that order the computation themselves do not take checkpointing beside them.
-  [[nodiscard]] bool may_recompute() const {
-    return model_.training.blocks > 0 && scenario_.policy_names.empty();
   }
   [[nodiscard]] std::string with_policies(const std::vector<std::string>& added) const;
 
@@ -53,6 +82,14 @@ class Candidates {
   const Scenario& scenario_;
   const TrainedModel& model_;
 };
+
+Group Candidates::memory_fraction() const {
+  Group group{.candidates = {}, .same_program = true};
+  if (memory_fraction_of(scenario_) < 1) {
+    group.candidates.push_back({"memory_fraction 1", {"allocator.memory_fraction=1.0"}});
+  }
+  return group;
+}
 
 Group Candidates::allocator_options() const {
   if (scenario_.allocator != AllocatorKind::kTorch) return {};
@@ -123,32 +160,28 @@ Group Candidates::policies() const {
   return group;
 }
 
-Group Candidates::micro_batches() const {
-  Group group;
-  if (scenario_.model.kind == ModelKind::kCostGraph) return group;
+// Divisors of the samples that a step accumulates, below the present micro-batch; ascending.
+std::vector<std::int64_t> Candidates::smaller_micro_batches() const {
+  std::vector<std::int64_t> sizes;
+  if (scenario_.model.kind == ModelKind::kCostGraph) return sizes;
   const std::int64_t batch = scenario_.training.model.micro_batch;
-  std::int64_t smallest = batch;
-  const auto settings = [&](std::int64_t smaller) {
-    return std::vector<std::string>{
-        fmt::format("training.micro_batch={}", smaller),
-        fmt::format("training.accumulate={}", scenario_.training.accumulate * batch / smaller)};
-  };
-  const auto words = [&](std::int64_t smaller) {
-    return fmt::format("micro_batch {}, accumulate {}", smaller,
-                       scenario_.training.accumulate * batch / smaller);
-  };
-  for (std::int64_t smaller = batch; smaller % 2 == 0;) {
-    smaller /= 2;
-    smallest = smaller;
-    group.candidates.push_back({words(smaller), settings(smaller)});
+  const std::int64_t samples = batch * scenario_.training.accumulate;
+  for (std::int64_t size = 1; size < batch && size <= kLargestSearched; ++size) {
+    if (samples % size == 0) sizes.push_back(size);
   }
-  if (may_recompute() && batch > 1) {
-    smallest = smallest == batch ? 1 : smallest;
-    Candidate both{"checkpoint_every(period 1), " + words(smallest), settings(smallest)};
-    both.settings.push_back(with_policies({kRecompute}));
-    group.candidates.push_back(std::move(both));
-  }
-  return group;
+  return sizes;
+}
+
+Candidate Candidates::micro_batch(std::int64_t size, bool recomputes) const {
+  const std::int64_t accumulate =
+      scenario_.training.accumulate * scenario_.training.model.micro_batch / size;
+  Candidate candidate{
+      fmt::format("{}micro_batch {}, accumulate {}",
+                  recomputes ? "checkpoint_every(period 1), " : "", size, accumulate),
+      {fmt::format("training.micro_batch={}", size),
+       fmt::format("training.accumulate={}", accumulate)}};
+  if (recomputes) candidate.settings.push_back(with_policies({kRecompute}));
+  return candidate;
 }
 
 // What candidates are tried on.
@@ -161,7 +194,8 @@ struct Original {
 
 PointResult simulate_changed(const Value& document, const Scenario& changed,
                              const Original& original, const Compiled* compiled) {
-  const SimulateOptions options{.smallest_capacity = false, .largest_tensors = 0};
+  const SimulateOptions options{.smallest_capacity = changed.allocator == AllocatorKind::kBfc,
+                                .largest_tensors = 0};
   if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
   const bool same_model =
       training_key(document, changed) == training_key(original.document, original.scenario);
@@ -185,6 +219,8 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
     const PointResult point = simulate_changed(document, changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
     result.device_used = point.context.count + point.run.reserved.bytes;
+    // Without a limit it would have taken regions that double.
+    if (!result.fits && point.smallest_capacity > 0) result.device_used = point.smallest_capacity;
     result.peak_live = point.run.live.bytes;
     result.peak_reserved = point.run.reserved.bytes;
     result.step = point.run.step;
@@ -194,6 +230,48 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
   }
 }
 
+// The largest micro-batch that fits, by bisection; those that were tried, largest first. Where even
+// the smallest does not fit, that one alone.
+std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const Original& original,
+                                             bool recomputes) {
+  const std::vector<std::int64_t> sizes = candidates.smaller_micro_batches();
+  std::vector<std::pair<std::int64_t, Suggestion>> tried;
+  const auto fits = [&](std::size_t i) {
+    std::optional<Suggestion> suggestion =
+        try_change(candidates.micro_batch(sizes[i], recomputes), original, nullptr);
+    if (!suggestion) return false;
+    const bool result = suggestion->fits;
+    tried.emplace_back(sizes[i], std::move(*suggestion));
+    return result;
+  };
+  std::int64_t best = 0;
+  if (!sizes.empty() && fits(0)) {
+    std::size_t low = 0;
+    std::size_t high = sizes.size();
+    while (high - low > 1) {
+      const std::size_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    best = sizes[low];
+  }
+  std::sort(tried.begin(), tried.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Suggestion> result;
+  for (auto& [size, suggestion] : tried) {
+    if (size >= best) result.push_back(std::move(suggestion));
+  }
+  return result;
+}
+
+// What stays on the device in every step, whatever is done about activations.
+bool model_fits(const Scenario& scenario, const PointResult& point) {
+  // Policies may move or divide it.
+  if (!scenario.policy_names.empty()) return true;
+  const std::int64_t stays =
+      point.parameters.count + point.gradients.count + point.optimizer_state.count;
+  return stays + point.context.count <= point.capacity.count;
+}
+
 }  // namespace
 
 std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& scenario,
@@ -201,14 +279,16 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
                                         const PointResult& point) {
   std::vector<Suggestion> tried;
   if (point.run.status != RunStatus::kOutOfMemory) return tried;
+  if (point.context > point.capacity || !model_fits(scenario, point)) return tried;
   const Candidates candidates(document, scenario, model);
   std::vector<Group> groups;
   const Original original{document, scenario, model, environment};
-  const bool live_fits = point.run.most_live + point.context.count <= point.capacity.count;
-  if (live_fits) groups.push_back(candidates.allocator_options());
+  const std::int64_t live = point.run.most_live;
+  if (live + point.context.count <= point.capacity.count)
+    groups.push_back(candidates.memory_fraction());
+  if (live <= allowed_bytes(scenario, point)) groups.push_back(candidates.allocator_options());
   groups.push_back(candidates.details());
   groups.push_back(candidates.policies());
-  groups.push_back(candidates.micro_batches());
   for (const Group& group : groups) {
     std::optional<Compiled> compiled;
     if (group.same_program && !group.candidates.empty()) compiled = compile(scenario, model);
@@ -222,6 +302,12 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
       if (found && !group.shows_all) return tried;
     }
     if (found) return tried;
+  }
+  for (const bool recomputes : {false, true}) {
+    if (recomputes && !candidates.may_recompute()) continue;
+    for (Suggestion& suggestion : search_micro_batches(candidates, original, recomputes))
+      tried.push_back(std::move(suggestion));
+    if (!tried.empty() && tried.back().fits) return tried;
   }
   return tried;
 }

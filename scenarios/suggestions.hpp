@@ -8,13 +8,16 @@
 namespace tidemark {
 
 // Simulates changes to a scenario that has run out of device memory, the least intrusive first:
-//   1 options of the torch allocator, where the live bytes would fit
+//   0 the whole device instead of a memory_fraction of it, where the live bytes would fit into it
+//   1 options of the torch allocator, where the live bytes would fit into what it may reserve
 //   2 what changes no result and hardly the time: zero_grad none, other optimizer kernels
 //   3 policies: recomputation, offloading, both
-//   4 a smaller micro_batch that is accumulated to the same samples per step, alone and with 3
-// Stops after the first group in which something fits; of groups 1, 2 and 4 at the first that does.
-// What is in force already or makes no sense for the model is left out. `document` is `scenario`,
-// `point` its result. Empty where the host has run out.
+//   4 the largest smaller micro_batch that can be accumulated to the same samples per step, found
+//     by bisection, alone and with recomputation
+// Stops after the first group in which something fits; of groups 0, 1, 2 and 4 at the first that
+// does. What is in force already or makes no sense for the model is left out. `document` is
+// `scenario`, `point` its result. Empty where the host has run out and where
+// the context, or parameters, gradients and optimizer state alone, do not fit.
 [[nodiscard]] std::vector<Suggestion> suggest_changes(const Value& document,
                                                       const Scenario& scenario,
                                                       const TrainedModel& model,

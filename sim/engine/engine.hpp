@@ -61,11 +61,12 @@ struct RunResult {
   BlockId failed_block;        // whose allocation failed
   std::int64_t requested = 0;  // by the allocation that failed
 
-  // Of the last step. live: bytes of blocks as requested; allocated: as the allocator rounds,
-  // blocks that wait for events included; reserved: taken from the device.
+  // Of the last step. live: bytes of blocks as requested; allocated: the same as the allocator
+  // rounds; active: with blocks that wait for events; reserved: taken from the device.
   Peak live;
   Peak live_without_workspace;
   Peak allocated;
+  Peak active;
   Peak reserved;
   // At the peak of `reserved`; of all moments with as much, that with the most live bytes.
   Fragmentation fragmentation;

@@ -73,7 +73,8 @@ void Engine<A>::note_peaks() {
   if (!at.last_step) return;
   raise(result_.live, live_);
   raise(result_.live_without_workspace, live_ - workspace_);
-  raise(result_.allocated, allocator_.active());
+  raise(result_.allocated, allocator_.allocated());
+  raise(result_.active, allocator_.active());
   raise(result_.reserved, allocator_.reserved());
   const std::int64_t reserved = allocator_.reserved();
   const Fragmentation& most = result_.fragmentation;
@@ -139,9 +140,13 @@ void Engine<A>::allocate(BlockId block) {
   note_peaks();
 }
 
+// torch.cuda.graph empties the cache before it captures.
 template <class A>
 void Engine<A>::begin_last_step() {
   in_last_step_ = true;
+  if constexpr (requires { allocator_.captures(); }) {
+    if (allocator_.captures()) release_cached();
+  }
   if constexpr (requires { allocator_.begin_last_step(); }) allocator_.begin_last_step();
 }
 

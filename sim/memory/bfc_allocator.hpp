@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,12 @@ class BfcAllocator {
   }
   [[nodiscard]] static std::int64_t rounded(std::int64_t bytes);
   [[nodiscard]] std::int64_t limit() const { return limit_; }
+  [[nodiscard]] std::int64_t device_free() const { return device_.available(); }
+  // The limit, where the memory fraction makes it smaller than the device.
+  [[nodiscard]] std::optional<std::int64_t> allowed() const {
+    if (options_.memory_fraction >= 1) return std::nullopt;
+    return limit_;
+  }
   [[nodiscard]] std::int64_t largest_free() const {
     return free_.empty() ? 0 : free_.rbegin()->size;
   }

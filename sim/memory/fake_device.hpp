@@ -2,6 +2,7 @@
 // Addresses grow and are never used again, so that a replay gives the same ones everywhere.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph/core/units.hpp"
@@ -13,9 +14,11 @@ class FakeDevice {
   static constexpr std::int64_t kFailed = -1;
   static constexpr std::int64_t kAlignment = std::int64_t{2} << 20;  // of addresses
 
-  // `taken` of the capacity belong to others: the context, other processes.
+  // `taken` of the capacity belong to others: the context, other processes. Nothing is left where
+  // they have more.
   explicit FakeDevice(Bytes capacity, Bytes taken = {})
-      : capacity_(capacity.count), available_(capacity.count - taken.count) {}
+      : capacity_(capacity.count),
+        available_(std::max<std::int64_t>(capacity.count - taken.count, 0)) {}
 
   // cudaMalloc: an address, or kFailed when the memory does not suffice.
   std::int64_t allocate(std::int64_t bytes) {

@@ -48,6 +48,7 @@ class TorchAllocator {
   void begin_last_step() {
     if (captures_) stream_ = core_.begin_capture(stream_);
   }
+  [[nodiscard]] bool captures() const { return captures_; }
   // Neither a retry nor a look at events while a CUDA graph is captured.
   [[nodiscard]] bool is_capturing() const { return core_.is_capturing(); }
   int release_cached() {

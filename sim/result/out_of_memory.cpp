@@ -54,6 +54,7 @@ OutOfMemory out_of_memory(const TorchAllocator& allocator, std::int64_t requeste
                      .rounded = core.rounded(requested),
                      .segment = TorchCachingAllocator::segment_size(core.rounded(requested)),
                      .device_free = core.out_of_memory().device_free,
+                     .allowed = core.out_of_memory().allowed,
                      .largest_free = core.largest_free(requested, allocator.stream())};
   const auto owners = owners_of(allocator, blocks);
   for (const TorchSegment& segment : core.segments()) {
@@ -77,7 +78,8 @@ OutOfMemory out_of_memory(const BfcAllocator& allocator, std::int64_t requested,
   OutOfMemory report{.requested = requested,
                      .rounded = BfcAllocator::rounded(requested),
                      .segment = BfcAllocator::rounded(requested),
-                     .device_free = allocator.limit() - allocator.reserved(),
+                     .device_free = allocator.device_free(),
+                     .allowed = allocator.allowed(),
                      .largest_free = allocator.largest_free()};
   const auto owners = owners_of(allocator, blocks);
   std::vector<const BfcChunk*> regions;
@@ -107,6 +109,7 @@ OutOfMemory out_of_memory(const IdealAllocator& allocator, std::int64_t requeste
           .rounded = requested,
           .segment = requested,
           .device_free = allocator.capacity() - allocator.reserved(),
+          .allowed = std::nullopt,
           .partly_free = {},
           .message = {}};
 }
@@ -119,6 +122,7 @@ OutOfMemory out_of_memory(const PackedAllocator& allocator, std::int64_t request
           .rounded = rounded,
           .segment = rounded,
           .device_free = allocator.capacity() - allocator.reserved(),
+          .allowed = std::nullopt,
           .free_in_segments = allocator.reserved() - allocator.active(),
           .partly_free = {},
           .message = {}};

@@ -30,6 +30,7 @@ struct OutOfMemory {
   std::int64_t rounded = 0;                // as the allocator rounds
   std::int64_t segment = 0;                // bytes that it asked of the device
   std::int64_t device_free = 0;            // that the device could still give
+  std::optional<std::int64_t> allowed;     // to be reserved, by memory_fraction
   std::int64_t largest_free = 0;           // block that the request could have had
   std::int64_t free_in_segments = 0;       // reserved, but neither in use nor waiting for events
   std::vector<PinnedSegment> partly_free;  // those with most free bytes first

@@ -240,11 +240,13 @@ TEST_SUITE("unit") {
     CHECK(tried.front().change == "expandable_segments");
   }
 
-  TEST_CASE("a step captured as a CUDA graph cannot use what earlier steps have cached") {
+  TEST_CASE("what earlier steps have cached goes back before a step is captured as a CUDA graph") {
     const PointResult eager = simulate_text(scenario_with("torch"), 8);
     const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
     CHECK(graph.run.live.bytes == eager.run.live.bytes);
-    CHECK(graph.run.reserved.bytes > eager.run.reserved.bytes);
+    // Whole free segments are gone; what is left of others a private pool cannot use.
+    CHECK(graph.run.reserved.bytes < 2 * eager.run.reserved.bytes);
+    CHECK(graph.run.reserved.bytes >= graph.run.active.bytes);
     CHECK(graph.convergence.step == 1);  // which is replayed from then on
     CHECK(terms_of(graph.run.fragmentation) ==
           graph.run.reserved.bytes - graph.run.fragmentation.live);
@@ -253,6 +255,73 @@ TEST_SUITE("unit") {
         simulate_text(scenario_with("{kind: torch, cuda_graph: true}", "79GiB", "[]", 1));
     CHECK(alone.run.reserved.bytes ==
           simulate_text(scenario_with("torch", "79GiB", "[]", 1)).run.reserved.bytes);
+  }
+
+  TEST_CASE("a step that is captured takes again what the step before it has given back") {
+    StepProgram program;
+    for (int i = 0; i < 2; ++i) {
+      Block block;
+      block.bytes = Bytes(22 * kMiB.count);
+      program.blocks.push_back(block);
+    }
+    const auto add = [&](Opcode opcode, std::uint32_t subject) {
+      program.opcode.push_back(opcode);
+      program.stream.push_back(0);
+      program.subject.push_back(subject);
+      program.position.push_back(Position(subject));
+      program.first_edge.push_back(0);
+      program.first_use.push_back(0);
+      if (opcode == Opcode::kAllocate) ++program.allocations;
+    };
+    for (const std::uint32_t step : {0U, 1U}) {
+      add(Opcode::kAllocate, step);
+      add(Opcode::kFree, step);
+      program.slot.push_back({.phase = Phase::kForward, .last_step = step == 1});
+    }
+    program.first_edge.push_back(0);
+    program.first_use.push_back(0);
+    TorchAllocatorOptions options;
+    options.cuda_graph = true;
+    TorchAllocator allocator{Bytes(64 * kMiB.count), options};
+    allocator.reserve(program.blocks.size());
+    Scratch scratch;
+    scratch.prepare(program, true);
+    const RunResult result = run(program, CostTable(), allocator, scratch, {.host_capacity = kGiB});
+    CHECK(result.status == RunStatus::kCompleted);
+    CHECK(result.reserved.bytes == 22 * kMiB.count);
+    CHECK(allocator.core().statistics().num_device_alloc == 2);
+  }
+
+  TEST_CASE("where a memory fraction is the limit it is named, and lifting it comes first") {
+    for (const std::string_view kind : {"torch", "bfc"}) {
+      CAPTURE(kind);
+      const Failed failed(scenario_with(fmt::format("{{kind: {}, memory_fraction: 0.001}}", kind)));
+      REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+      const Failure& f = failed.point.failure.front();
+      REQUIRE(f.allowed);
+      CHECK(*f.allowed <= failed.point.capacity.count / 1000);
+      CHECK(f.device_free > 78 * kGiB.count);
+      CHECK(f.reason.find("allowed by memory_fraction") != std::string::npos);
+      const std::vector<Suggestion> tried = suggest_changes(
+          failed.document, failed.scenario, failed.model, environment(), failed.point);
+      REQUIRE(tried.size() == 1);
+      CHECK(tried.front().change == "memory_fraction 1");
+      CHECK(tried.front().fits);
+    }
+  }
+
+  TEST_CASE("a device smaller than the context is told so, without negative figures") {
+    for (const std::string_view allocator : {"torch", "bfc", "packed"}) {
+      CAPTURE(allocator);
+      const Failed failed(scenario_with(allocator, "32MiB"));
+      REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+      const Failure& f = failed.point.failure.front();
+      CHECK(f.reason.find("the context of the framework alone") != std::string::npos);
+      CHECK(f.device_free == 0);
+      CHECK(suggest_changes(failed.document, failed.scenario, failed.model, environment(),
+                            failed.point)
+                .empty());
+    }
   }
 
   TEST_CASE("a retry costs a synchronisation, what it gives back and what it takes") {
