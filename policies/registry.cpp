@@ -15,12 +15,8 @@ namespace tidemark {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
-          checkpoint_every_entry(),
-          checkpoint_entry(),
-          checkpoint_sequential_entry(),
-          offload_activations_entry(),
-          revolve_entry(),
-          eviction_entry(),
+          checkpoint_every_entry(),    checkpoint_entry(), checkpoint_sequential_entry(),
+          offload_activations_entry(), revolve_entry(),    eviction_entry(),
       } {}
 
 void PolicyRegistry::load_plugin(const std::string& path) {

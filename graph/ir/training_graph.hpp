@@ -90,7 +90,7 @@ struct TrainingGraph {
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
   Bytes checkpoint_random_state;  // on the device, per checkpointed segment
-  std::int64_t samples = 0;  // per micro-batch
+  std::int64_t samples = 0;       // per micro-batch
   std::int64_t tokens = 0;
   std::int64_t parameters = 0;
   std::int64_t trainable_parameters = 0;

@@ -83,7 +83,8 @@ TEST_SUITE("property") {
     }
   }
 
-  TEST_CASE("rounding to divisions allocates at least as much; expandable segments map whole pages") {
+  TEST_CASE(
+      "rounding to divisions allocates at least as much; expandable segments map whole pages") {
     const std::int64_t plain = simulate_with("torch").run.reserved.bytes;
     CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 1}").run.reserved.bytes == plain);
     CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 2}").run.allocated.bytes >=

@@ -145,8 +145,7 @@ report: {dir: out, formats: [json]}
           "s.yaml:2:23: model.layer: unknown key; did you mean 'layers'?");
     CHECK(refusal(gpu + "model: {onnx: a.onnx, batch_axis: 0}\n") ==
           "s.yaml:2:15: model.onnx: a.onnx: no such file");
-    CHECK(refusal(gpu + "model: ./a.onnx\n") ==
-          "s.yaml:2:8: model.onnx: ./a.onnx: no such file");
+    CHECK(refusal(gpu + "model: ./a.onnx\n") == "s.yaml:2:8: model.onnx: ./a.onnx: no such file");
     CHECK(refusal(gpu + "model: {hf: " + kConfig + ", layers: 3}\n")
               .find("model.layers: unknown key; known keys: preset, hf, graph, onnx") !=
           std::string::npos);
