@@ -188,8 +188,10 @@ LinksProfile decode_links(const FigureReader& links) {
 }
 
 FrameworkProfile decode_framework(const FigureReader& framework) {
-  const FrameworkProfile profile{.context = framework.required<Bytes>("context"),
-                                 .cublas_workspace = framework.required<Bytes>("cublas_workspace")};
+  const FrameworkProfile profile{
+      .context = framework.required<Bytes>("context"),
+      .cublas_workspace = framework.required<Bytes>("cublas_workspace"),
+      .cudnn_filter_copies = framework.required<double>("cudnn_filter_copies", at_least(0))};
   framework.finish();
   return profile;
 }

@@ -98,8 +98,9 @@ struct LinksProfile {
 };
 
 struct FrameworkProfile {
-  Bytes context;           // CUDA context of one process
-  Bytes cublas_workspace;  // per handle and stream, from the caching allocator
+  Bytes context;                   // CUDA context of one process
+  Bytes cublas_workspace;          // per handle and stream, from the caching allocator
+  double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
 };
 
 struct DeviceProfile {

@@ -212,9 +212,12 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   add_outcomes(movement);
 
   result.program = run_pass(passes, "lower", [&] {
-    const bool cublas = scenario.training.framework->cublas_workspace;
+    const bool libraries = scenario.training.framework->library_workspaces;
+    const FrameworkProfile& figures = scenario.device.framework;
     return lower(graph, result.order, live, movement.decisions(),
-                 cublas ? scenario.device.framework.cublas_workspace : Bytes(0));
+                 libraries
+                     ? LibraryWorkspaces{figures.cublas_workspace, figures.cudnn_filter_copies}
+                     : LibraryWorkspaces{});
   });
   const std::vector<std::string> problems = run_pass(
       passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });

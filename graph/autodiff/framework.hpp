@@ -37,8 +37,8 @@ struct FrameworkRules {
   // Copies of all parameters that foreach Adam makes during a step.
   int foreach_adam_temporaries = 1;
   // cuBLAS takes a workspace from the caching allocator at the first product of a stream and keeps
-  // it; its size is the device's (DeviceProfile::framework).
-  bool cublas_workspace = false;
+  // it, cuDNN one per convolution; their sizes are the device's (DeviceProfile::framework).
+  bool library_workspaces = false;
   // Bytes of the `step` counter per parameter that live on the device (torch.optim.Adam). The fused
   // kernel reads its counters, so they are on the device where those of the other forms are not.
   Bytes adam_step_bytes;

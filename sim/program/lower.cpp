@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -37,12 +38,12 @@ class GapsAt {
 class Lowering {
  public:
   Lowering(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-           const IdVector<GapId, Decision>& decisions, Bytes matmul_workspace)
+           const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries)
       : graph_(graph),
         order_(order),
         live_(live),
         decisions_(decisions),
-        matmul_workspace_(matmul_workspace),
+        libraries_(libraries),
         resident_(graph.storages.size()),
         on_host_(graph.storages.size()),
         releases_(order.at.size()),
@@ -84,7 +85,7 @@ class Lowering {
   const ProgramOrder& order_;
   const Liveness& live_;
   const IdVector<GapId, Decision>& decisions_;
-  Bytes matmul_workspace_;
+  LibraryWorkspaces libraries_;
   StepProgram program_;
   IdVector<StorageId, Role> role_;
   IdVector<StorageId, BlockId> resident_;
@@ -269,6 +270,13 @@ void Lowering::release(Position p, GapId gap) {
   resident_[s] = BlockId();
 }
 
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight ||
+         op_class == OperatorClass::kDepthwiseConvolution;
+}
+
 void Lowering::emit_operator(Position p) {
   const Occurrence& occurrence = order_.at[p];
   const Operator& op = graph_.operators[occurrence.op];
@@ -290,14 +298,16 @@ void Lowering::emit_operator(Position p) {
       resident_[touches[i].storage] = block;
     }
   }
-  if (op.work.op_class == OperatorClass::kMatmul && matmul_workspace_ > Bytes(0) &&
+  if (op.work.op_class == OperatorClass::kMatmul && libraries_.matmul > Bytes(0) &&
       !program_.matmul_workspace.valid()) {
-    program_.matmul_workspace = allocate(matmul_workspace_, {}, Role::kWorkspace, Tier::kDevice, p);
+    program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
   }
   BlockId workspace;
-  if (op.workspace > Bytes(0)) {
-    workspace = allocate(op.workspace, {}, Role::kWorkspace, Tier::kDevice, p);
-  }
+  const Bytes needed =
+      is_convolution(op.work.op_class)
+          ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
+          : op.workspace;
+  if (needed > Bytes(0)) workspace = allocate(needed, {}, Role::kWorkspace, Tier::kDevice, p);
   const std::uint32_t launch =
       emit(Opcode::kLaunch, index_of(Stream::kCompute), occurrence.op.value, p);
   std::size_t next_scratch = 0;
@@ -389,8 +399,8 @@ StepProgram Lowering::run() {
 }  // namespace
 
 StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-                  const IdVector<GapId, Decision>& decisions, Bytes matmul_workspace) {
-  return Lowering(graph, order, live, decisions, matmul_workspace).run();
+                  const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries) {
+  return Lowering(graph, order, live, decisions, libraries).run();
 }
 
 std::size_t StepProgram::memory_bytes() const {

@@ -20,11 +20,16 @@ namespace tidemark {
                                                 const ProgramOrder& order, const Liveness& live,
                                                 ResidencyPlan& plan);
 
+// What a device's libraries take from the allocator for themselves.
+struct LibraryWorkspaces {
+  Bytes matmul;            // at the first matrix product, and kept
+  double convolution = 1;  // over what the graph's convolutions ask for
+};
+
 // Instructions of `order`. Decisions other than Offload are ignored here: recomputation is in the
-// order already. Work on the compute stream; copies on their own streams. `matmul_workspace`: what
-// the library of matrix products takes from the allocator at its first product, and keeps.
+// order already. Work on the compute stream; copies on their own streams.
 [[nodiscard]] StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order,
                                 const Liveness& live, const IdVector<GapId, Decision>& decisions,
-                                Bytes matmul_workspace = Bytes(0));
+                                const LibraryWorkspaces& libraries = {});
 
 }  // namespace tidemark

@@ -97,6 +97,7 @@ TEST_SUITE("unit") {
     CHECK(a100.links.device_to_host.duplex == BytesPerSecond{24e9});
     CHECK(a100.framework.cublas_workspace == Bytes(8519680));
     CHECK(load("h100-sxm-80gb").framework.cublas_workspace == 32 * kMiB);
+    CHECK(a100.framework.cudnn_filter_copies == 1);
   }
 
   TEST_CASE("a profile that extends another one keeps what it does not change") {

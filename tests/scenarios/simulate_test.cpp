@@ -240,6 +240,20 @@ TEST_SUITE("unit") {
     CHECK(workspace("a100-sxm-80gb", "ideal") == 0);
   }
 
+  TEST_CASE("a convolution's workspace is the profile's number of copies of its filters") {
+    const auto largest = [](int copies) {
+      const PointResult r =
+          simulate_text(fmt::format("{{model: resnet18, allocator: ideal, hardware: {{gpu: "
+                                    "a100-sxm-80gb, framework: {{cudnn_filter_copies: {}}}}}, "
+                                    "training: {{precision: fp32, optimizer: sgd}}}}",
+                                    copies))
+              .result;
+      return r.run.phase_live[1].bytes - r.run.phase_live_without_workspace[1].bytes;
+    };
+    CHECK(largest(0) <= largest(1));
+    CHECK(largest(1) < largest(8));
+  }
+
   TEST_CASE("single layers are checkpointed as they are listed") {
     const auto saved = [](const std::string& policies) {
       return simulate_text(gpt(6, policies)).result.saved_activations.count;
