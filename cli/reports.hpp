@@ -5,16 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/peak_terms.hpp"
 
 namespace tidemark {
 
-// A point on its own, with what its charts need.
-struct DetailedPoint {
-  Scenario scenario;
-  PointResult result;
-  PointDetail detail;
-};
 // Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
 [[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                                const Environment& environment,
