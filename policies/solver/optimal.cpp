@@ -16,6 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kOnceFault =
+    "what may run only once and is read later takes more than the budget beside what is computed";
+
 class Planner {
  public:
   Planner(const RematProblem& problem, const PlanRequest& request)
@@ -28,7 +31,12 @@ class Planner {
     Schedule once(problem_.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
     consider(replayed(problem_, once));
+    if (request_.known != nullptr &&
+        !class_fault(problem_, *request_.known, request_.schedule_class)) {
+      consider(replayed(problem_, *request_.known));
+    }
     bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2));
+    if (bound_ >= kNoSchedule) return {.status = PlanStatus::kInfeasible, .reason = kOnceFault};
     if (!done()) search(once);
     return result();
   }
@@ -39,7 +47,7 @@ class Planner {
     // Small graphs are solved in the time that a first neighbourhood search takes.
     const std::int64_t first = problem_.size() <= 40 ? 2'000
                                : small               ? 20'000
-                                                     : std::int64_t{1} << 60;
+                                                     : iterations();
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
@@ -47,7 +55,7 @@ class Planner {
     }
     if (!small || done()) return;
     solve();
-    if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97, true);
+    if (!done() && !complete_) improve(once, iterations(), 0.97, true);
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.
@@ -57,7 +65,8 @@ class Planner {
       impossible_ = found.node;
       return false;
     }
-    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
+    if (found.reach == Reach::kReached &&
+        !class_fault(problem_, found.schedule, request_.schedule_class)) {
       consider(replayed(problem_, std::move(found.schedule)));
     }
     return true;
@@ -99,6 +108,9 @@ class Planner {
                                       name_of(request_.schedule_class), *fault));
     }
     best_ = std::move(solution);
+  }
+  [[nodiscard]] std::int64_t iterations() const {
+    return request_.iterations > 0 ? request_.iterations : std::int64_t{1} << 60;
   }
   [[nodiscard]] bool done() const { return best_ && best_->replay.cost <= bound_; }
 
