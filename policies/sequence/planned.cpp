@@ -152,7 +152,7 @@ AnyPolicy decode_planned(const PlanPolicy& policy, const Decoder& d) {
   return std::make_unique<Planned>(policy, std::move(plan), request, budget_given);
 }
 
-constexpr std::size_t kEntries = 9;
+constexpr std::size_t kEntries = 10;
 
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {

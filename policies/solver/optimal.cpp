@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/solver/block_chain.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
@@ -44,6 +45,7 @@ class Planner {
  private:
   void search(const Schedule& once) {
     const bool small = problem_.size() <= kExactNodes;
+    if (!small) start_from_blocks();
     // Small graphs are solved in the time that a first neighbourhood search takes.
     const std::int64_t first = problem_.size() <= 40 ? 2'000
                                : small               ? 20'000
@@ -56,6 +58,15 @@ class Planner {
     if (!small || done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
+  }
+
+  // Where the graph is a chain of blocks, what is best inside each is found at once.
+  void start_from_blocks() {
+    for (Schedule& schedule :
+         block_chain_schedules(problem_, request_.budget, {.seed = request_.seed})) {
+      if (class_fault(problem_, schedule, request_.schedule_class)) continue;
+      consider(replayed(problem_, std::move(schedule)));
+    }
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.

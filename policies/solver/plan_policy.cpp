@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/solver/block_chain.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/keep_set.hpp"
@@ -100,13 +101,35 @@ PlanFunction decode_revolve(const Decoder& d) {
   });
 }
 
+// Throws UserError where the graph is no chain of stages.
+std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
+                                      std::string_view policy, int plans) {
+  if (stages_of(problem, 3).size() < 2) {
+    throw UserError(fmt::format(
+        "{} is for chains of stages, and no node of this graph has everything later read nothing but "
+        "itself of what comes before. Choose another policy",
+        policy));
+  }
+  return block_chain_schedules(problem, request.budget, {.plans = plans, .seed = request.seed});
+}
+
 PlanFunction decode_rotor(const Decoder& /*d*/) {
   return [](const RematProblem& problem, const PlanRequest& request) {
     std::vector<Schedule> candidates;
-    if (auto found = rotor_schedule(problem, request.budget)) {
+    if (!is_chain(problem)) {
+      candidates = chain_of_blocks(problem, request, "rotor", 0);
+    } else if (auto found = rotor_schedule(problem, request.budget)) {
       candidates.push_back(std::move(found->schedule));
     }
     return choose_schedule(problem, request, "rotor", std::move(candidates));
+  };
+}
+
+PlanFunction decode_rockmate(const Decoder& d) {
+  const int plans = d.optional<int>("plans", 8, between(1, 100));
+  return [plans](const RematProblem& problem, const PlanRequest& request) {
+    return choose_schedule(problem, request, "rockmate",
+                           chain_of_blocks(problem, request, "rockmate", plans));
   };
 }
 
@@ -132,7 +155,7 @@ PlanFunction decode_optimal(const Decoder& /*d*/) {
   return plan_optimal;
 }
 
-constexpr std::array<PlanPolicy, 9> kPolicies{{
+constexpr std::array<PlanPolicy, 10> kPolicies{{
     {"keep_all", "computes every node once", "no recomputation", decode_keep_all},
     {"chen_sqrt",
      "keeps every floor(sqrt(n))-th forward node, or articulation point, and recomputes the rest",
@@ -148,6 +171,9 @@ constexpr std::array<PlanPolicy, 9> kPolicies{{
      "Griewank and Walther 2000, algorithm 799", decode_revolve},
     {"rotor", "the cheapest memory-persistent schedule of a chain with fused stages",
      "Beaumont et al. 2019 (hal-02352969)", decode_rotor},
+    {"rockmate",
+     "rotor over blocks with `plans` ways to keep and recompute inside each distinct one",
+     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate},
     {"checkmate_lp", "rounds the relaxation of Checkmate's integer program in two phases",
      "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp},
     {"min_cut", "saves what a minimum cut between forward and backward chooses, by bytes and cost",

@@ -65,6 +65,11 @@ class Builder {
   void for_each_edge(Edge edge);
   void make_nodes();
   void measure(CostNodeId node, const std::vector<Index>& members);
+  [[nodiscard]] bool keeps_a_part(const std::vector<Index>& members) const;
+  [[nodiscard]] CostNodeId value_of(StorageId s, Index maker) {
+    const CostNodeId kept = kept_of_[root(maker)];
+    return kept.valid() && read_later_[s] != 0 ? kept : node_of_[maker];
+  }
   void add_dependencies();
   void add_dependency(CostNodeId reader, CostNodeId made);
 
@@ -79,6 +84,7 @@ class Builder {
   IdVector<StorageId, char> read_later_;  // after the micro-batch
   std::vector<Index> order_;              // groups, by their first operator
   std::vector<CostNodeId> node_of_;       // by operator
+  std::vector<CostNodeId> kept_of_;       // by group: what stays of its results
   std::vector<CostNodeId> token_of_;      // by group: reading it says that the group has run
   StepCosts result_;
 };
@@ -243,7 +249,10 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
       const bool leaves = read_later_[touch.storage] != 0 ||
                           std::any_of(touches.begin(), touches.end(),
                                       [&](const TouchAt& t) { return node_of_[t.at] != id; });
-      if (leaves) {
+      const CostNodeId kept = kept_of_[root(at)];
+      if (leaves && kept.valid() && read_later_[touch.storage] != 0) {
+        result_.graph.nodes[kept].bytes += Bytes(bytes);
+      } else if (leaves) {
         node.bytes += Bytes(bytes);
       } else {
         inside.emplace_back(touches.back().at, bytes);
@@ -254,6 +263,19 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
       live -= last == at ? bytes : 0;
   }
   node.workspace = Bytes(std::max<std::int64_t>(0, peak - node.bytes.count));
+}
+
+// Of what runs once, results that stay and results that go need not be one.
+bool Builder::keeps_a_part(const std::vector<Index>& members) const {
+  bool stays = false;
+  bool goes = false;
+  for (const Index at : members) {
+    for (const Touch& touch : graph_.touches_of(ops_[at])) {
+      if (touch.access != Access::kCreate) continue;
+      (read_later_[touch.storage] != 0 ? stays : goes) = true;
+    }
+  }
+  return stays && goes;
 }
 
 void Builder::make_nodes() {
@@ -268,6 +290,7 @@ void Builder::make_nodes() {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });
   token_of_.resize(ops_.size());
+  kept_of_.resize(ops_.size());
   for (const Index group : order_) {
     const Operator& op = graph_.operators[ops_[group]];
     const CostNodeId id = result_.graph.nodes.push_back(
@@ -281,6 +304,14 @@ void Builder::make_nodes() {
     }
     result_.operators.push_back(std::move(run));
     by_node.push_back(members[group]);
+    if (once_[group] && keeps_a_part(members[group])) {
+      kept_of_[group] = result_.graph.nodes.push_back({.name = op.name + " results that stay",
+                                                       .kind = result_.graph.nodes[id].kind,
+                                                       .deps = {id},
+                                                       .once = true});
+      result_.operators.push_back({});
+      by_node.emplace_back();
+    }
     if (!precedes[group]) continue;
     const CostNodeId token = result_.graph.nodes.push_back(
         {.name = op.name + " has run", .kind = result_.graph.nodes[id].kind, .deps = {id}, .once = true});
@@ -317,8 +348,8 @@ void Builder::add_dependencies() {
       const CostNodeId node = node_of_[touch.at];
       if (maker.valid()) add_dependency(node, maker);
       if (writer.valid()) add_dependency(node, writer);
-      if (touch.access == Access::kCreate) maker = node;
-      if (writes(touch)) writer = node;
+      if (touch.access == Access::kCreate) maker = value_of(s, touch.at);
+      if (writes(touch)) writer = touch.access == Access::kCreate ? maker : node;
     }
     if (maker.valid() && read_later_[s] != 0) {
       wanted.push_back(maker);

@@ -2,7 +2,8 @@
 // compute again, what that costs and how many bytes it frees.
 //
 // A node is an operator, with the bytes of all its results together: they are kept or dropped as
-// one. Views share the storage of what they view. Beside that:
+// one. Only of what runs once, results that stay after the micro-batch (gradients of parameters) are
+// a node of their own behind it. Views share the storage of what they view. Beside that:
 //   - An operator in place belongs to the node that makes the storage, if nothing looks at the
 //     content in between: convolution, batch norm and relu_ run again as batch norm + relu_.
 //       bn creates s    update reads mean, var    relu_ changes s      ->   {bn, relu_}, {update}
