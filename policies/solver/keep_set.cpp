@@ -117,14 +117,19 @@ std::vector<NodeIndex> forward_nodes(const RematProblem& problem) {
 
 std::vector<NodeIndex> articulation_nodes(const RematProblem& problem) {
   const NodeIndex forward = forward_count(problem);
-  DependencyGraph graph(forward);
+  // With the network's input before every source and its output behind every sink.
+  DependencyGraph graph(forward + 2);
   for (NodeIndex node = 0; node < forward; ++node) {
     for (const NodeIndex dep : problem.deps[node])
       add_edge(dep, node, {}, graph);
+    const std::vector<NodeIndex>& readers = problem.readers[node];
+    if (problem.deps[node].empty()) add_edge(forward, node, {}, graph);
+    if (readers.empty() || readers.front() >= forward) add_edge(node, forward + 1, {}, graph);
   }
   std::vector<NodeIndex> nodes;
-  for (const std::size_t point : articulation_points(graph))
-    nodes.push_back(static_cast<NodeIndex>(point));
+  for (const std::size_t point : articulation_points(graph)) {
+    if (point + 1 < forward) nodes.push_back(static_cast<NodeIndex>(point));
+  }
   return nodes;
 }
 

@@ -20,7 +20,8 @@ namespace tidemark {
 
 // Candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);
-// Articulation points of the forward nodes, seen without directions.
+// Forward nodes, the last excepted, that every way from the network's input to its output passes:
+// articulation points of the forward graph between the two.
 [[nodiscard]] std::vector<NodeIndex> articulation_nodes(const RematProblem& problem);
 
 // The last forward node of each repeated block; none where the graph has no blocks.
