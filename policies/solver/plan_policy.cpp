@@ -190,8 +190,10 @@ std::span<const PlanPolicy> plan_policies() {
 
 PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
   const Value* budget = d.value().find("budget");
+  // A bare number is bytes, of which nobody gives one or less.
   const bool share = policy.shares && budget != nullptr && budget->is_scalar() &&
-                     budget->scalar.find_first_not_of("0123456789.") == std::string::npos;
+                     budget->scalar.find_first_not_of("0123456789.") == std::string::npos &&
+                     (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
   if (share) {
     request.saved_share = d.maybe<double>("budget", between(0, 1));
   } else if (const auto bytes = d.maybe<Bytes>("budget")) {
