@@ -119,8 +119,10 @@ void Builder::list_holds(const IdVector<OperatorId, Index>& index) {
       if (hold.kind == HoldKind::kLocal && since_here) read_later_[hold.storage] = 1;
       continue;
     }
-    if (until <= touches.back().at) continue;
-    touches.push_back({until, Access::kRead, true});
+    const auto at = std::upper_bound(touches.begin(), touches.end(), until,
+                                     [](Index u, const TouchAt& touch) { return u < touch.at; });
+    const bool touched = at != touches.begin() && std::prev(at)->at == until;
+    if (at != touches.begin() && !touched) touches.insert(at, {until, Access::kRead, true});
   }
 }
 
@@ -130,6 +132,7 @@ bool Builder::may_fuse(StorageId s) const {
   if (!is_made_here(s) || graph_.storages[s].persistent || apart_.contains(s)) return false;
   bool read = false;
   for (std::size_t k = 0; k < touches.size(); ++k) {
+    if (touches[k].hold) continue;
     if (!writes(touches[k])) {
       read = true;
     } else if (read || once_[touches[k].at] || (k > 0 && touches[k].access == Access::kCreate)) {
@@ -357,6 +360,15 @@ void Builder::add_dependencies() {
     }
   }
   if (wanted.empty()) return;
+  // What nobody reads comes before the end, too.
+  IdVector<CostNodeId, char> read(result_.graph.nodes.size(), 0);
+  for (const CostNode& node : result_.graph.nodes) {
+    for (const CostNodeId dep : node.deps)
+      read[dep] = 1;
+  }
+  for (const CostNodeId id : ids_of(result_.graph.nodes)) {
+    if (read[id] == 0) wanted.push_back(id);
+  }
   const CostNodeId end = result_.graph.nodes.push_back(
       {.name = "end of the micro-batch", .kind = Phase::kBackward, .once = true});
   result_.operators.push_back({});

@@ -31,7 +31,7 @@ struct LaidOut {
   ProgramOrder order;
   PolicyOutcome outcome;
   std::vector<std::string> problems;
-  std::int64_t peak = 0;  // of what is live
+  std::int64_t peak = 0;  // of what is live in forward and backward
 };
 
 LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std::string& parameters,
@@ -49,7 +49,11 @@ LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std:
   const ResidencyPlan nothing(after);
   result.problems =
       verify(graph, plain, result.order, lower(graph, result.order, after, nothing.decisions()));
-  result.peak = test::live_bytes(graph, result.order).peak;
+  const test::LiveBytes bytes = test::live_bytes(graph, result.order);
+  for (const Position p : ids_of(result.order.at)) {
+    const bool plans = graph.operators[result.order.at[p].op].phase != Phase::kOptimizer;
+    if (plans) result.peak = std::max(result.peak, bytes.during[p.index()]);
+  }
   return result;
 }
 
