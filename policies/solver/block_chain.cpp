@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <unordered_map>
+#include <optional>
 
 #include "policies/solver/neighbourhood_search.hpp"
 
@@ -13,8 +13,9 @@ namespace tidemark {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
-constexpr std::size_t kMostStages = 50;
+constexpr std::size_t kMostStages = 32;
 constexpr std::int64_t kSlots = 500;
+constexpr std::int64_t kUnknown = -1;
 constexpr NodeIndex kOutside = ~NodeIndex{0};
 
 NodeIndex forward_count(const RematProblem& problem) {
@@ -66,8 +67,9 @@ class BlockChain {
   std::optional<Schedule> solve(std::int64_t room) {
     if (room <= 0) return std::nullopt;
     slot_ = std::max<std::int64_t>(1, room / kSlots);
-    states_.clear();
     const std::int64_t memory = room / slot_;
+    levels_ = static_cast<std::size_t>(memory) + 1;
+    states_.assign(stages_.size() * stages_.size() * levels_, Choice{});
     const std::size_t last = stages_.size() - 1;
     if (cost(0, last, memory) >= kNever) return std::nullopt;
     schedule_.clear();
@@ -78,9 +80,9 @@ class BlockChain {
 
  private:
   struct Choice {
-    std::int64_t cost = kNever;
-    std::size_t plan = 0;
-    std::size_t split = 0;  // > 0: the stage whose input is kept while those before run through
+    std::int64_t cost = kUnknown;
+    std::uint32_t plan = 0;
+    std::uint32_t split = 0;  // > 0: the stage whose input is kept while those before run through
   };
 
   [[nodiscard]] std::vector<NodeIndex> nodes_of(std::size_t s) const {
@@ -182,6 +184,7 @@ class BlockChain {
     const std::int64_t least = free.bytes[turn - 1];
     const std::int64_t peak = std::max(all.forward_peak, all.backward_peak);
     for (int k = 0; k < options_.plans && all.kept > least; ++k) {
+      if (std::chrono::steady_clock::now() > options_.deadline) break;
       const auto share = static_cast<double>(k) / options_.plans;
       const std::int64_t kept =
           least + static_cast<std::int64_t>(share * static_cast<double>(all.kept - least));
@@ -192,7 +195,8 @@ class BlockChain {
                                                .lower_bound = local.base_cost,
                                                .anneal = true,
                                                .iterations = options_.iterations,
-                                               .seed = options_.seed});
+                                               .seed = options_.seed,
+                                               .deadline = options_.deadline});
       if (found) plans.push_back(measured(local, found->schedule, turn));
     }
     return plans;
@@ -256,16 +260,18 @@ class BlockChain {
            memory >= slots(gradient_[s] + plan.backward_peak + later);
   }
 
+  [[nodiscard]] Choice& state(std::size_t s, std::size_t t, std::int64_t memory) {
+    return states_[(s * stages_.size() + t) * levels_ + static_cast<std::size_t>(memory)];
+  }
   std::int64_t cost(std::size_t s, std::size_t t, std::int64_t memory) {
     if (memory < 0) return kNever;
-    const std::uint64_t key = (s * kMostStages + t) * 2 * kSlots + static_cast<std::uint64_t>(memory);
-    if (const auto known = states_.find(key); known != states_.end()) return known->second.cost;
-    Choice best;
+    if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
+    Choice best{.cost = kNever};
     const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
     for (std::size_t k = 0; k < plans.size(); ++k) {
       if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
       const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
-      if (rest < kNever && rest + plans[k].cost < best.cost) best = {rest + plans[k].cost, k, 0};
+      if (rest < kNever && rest + plans[k].cost < best.cost) best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
     }
     std::int64_t through = 0;
     for (std::size_t split = s + 1; split <= t; ++split) {
@@ -278,9 +284,9 @@ class BlockChain {
       if (later >= kNever || through + later >= best.cost) continue;
       const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
       if (earlier >= kNever || through + later + earlier >= best.cost) continue;
-      best = {through + later + earlier, 0, split};
+      best = {through + later + earlier, 0, static_cast<std::uint32_t>(split)};
     }
-    states_.emplace(key, best);
+    state(s, t, memory) = best;
     return best.cost;
   }
 
@@ -294,8 +300,7 @@ class BlockChain {
     }
   }
   void build(std::size_t s, std::size_t t, std::int64_t memory) {
-    const std::uint64_t key = (s * kMostStages + t) * 2 * kSlots + static_cast<std::uint64_t>(memory);
-    const Choice choice = states_.at(key);
+    const Choice choice = state(s, t, memory);
     if (choice.split == 0) {
       const StagePlan& plan = plans_[plans_of_[s]][choice.plan];
       run(s, plan.forward);
@@ -323,7 +328,8 @@ class BlockChain {
   std::vector<std::int64_t> output_, gradient_, stays_;
   std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward, keeping the output only
   std::int64_t slot_ = 1;
-  std::unordered_map<std::uint64_t, Choice> states_;
+  std::size_t levels_ = 0;  // of memory
+  std::vector<Choice> states_;
   Schedule schedule_;
   std::vector<bool> computed_;
 };
@@ -375,7 +381,8 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
   std::vector<Schedule> schedules;
   if (chain.stages() < 2) return schedules;
   const auto room = static_cast<double>(budget - problem.fixed);
-  for (const int percent : {108, 105, 103, 102, 101, 100, 99, 98, 96, 93, 89, 84, 78}) {
+  for (const int percent : {100, 103, 98, 101, 105, 96, 102, 99, 93, 108, 89, 84, 78}) {
+    if (std::chrono::steady_clock::now() > options.deadline) break;
     if (auto schedule = chain.solve(static_cast<std::int64_t>(room * percent / 100))) {
       schedules.push_back(*std::move(schedule));
     }
