@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
 constexpr std::size_t kMostStages = 32;
-constexpr std::int64_t kSlots = 500;
+constexpr std::int64_t kSlots = 1000;
 constexpr std::int64_t kUnknown = -1;
+constexpr int kRooms = 10;  // that are tried
 constexpr NodeIndex kOutside = ~NodeIndex{0};
 
 NodeIndex forward_count(const RematProblem& problem) {
@@ -380,12 +381,19 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
   BlockChain chain(problem, options);
   std::vector<Schedule> schedules;
   if (chain.stages() < 2) return schedules;
+  // The room for which the recurrence's own estimate ends just within the budget, by bisection.
   const auto room = static_cast<double>(budget - problem.fixed);
-  for (const int percent : {100, 103, 98, 101, 105, 96, 102, 99, 93, 108, 89, 84, 78}) {
-    if (std::chrono::steady_clock::now() > options.deadline) break;
-    if (auto schedule = chain.solve(static_cast<std::int64_t>(room * percent / 100))) {
-      schedules.push_back(*std::move(schedule));
-    }
+  double low = 0.5;   // gives schedules that fit, or so it is hoped
+  double high = 1.2;  // does not
+  double share = 1;
+  for (int k = 0; k < kRooms && std::chrono::steady_clock::now() <= options.deadline; ++k) {
+    std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
+    const bool fits = schedule && replay(problem, *schedule).peak <= budget;
+    // Where nothing is found more room is needed, and it will not fit.
+    if (!schedule && share >= 1) break;
+    (fits || !schedule ? low : high) = share;
+    if (schedule) schedules.push_back(*std::move(schedule));
+    share = k == 0 ? (fits ? 1.03 : 0.97) : (low + high) / 2;
   }
   return schedules;
 }

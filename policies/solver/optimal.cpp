@@ -67,7 +67,7 @@ class Planner {
   // Where the graph is a chain of blocks, what is best inside each is found at once.
   void start_from_blocks() {
     for (Schedule& schedule :
-         block_chain_schedules(problem_, request_.budget, {.seed = request_.seed, .deadline = at(0.25)})) {
+         block_chain_schedules(problem_, request_.budget, {.plans = 32, .seed = request_.seed, .deadline = at(0.45)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
       consider(replayed(problem_, std::move(schedule)));
     }
