@@ -79,6 +79,7 @@ struct GraphCommand {
   CLI::App* app = nullptr;
   ScenarioInput input;
   bool dot = false;
+  bool cost_graph = false;
   bool json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;

@@ -8,9 +8,12 @@
 #include "cli/wording.hpp"
 #include "graph/analysis/dependency_graph.hpp"
 #include "graph/core/errors.hpp"
+#include "hwprofiles/cost_model.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "policies/solver/step_costs.hpp"
 #include "scenarios/environment.hpp"
+#include "sim/engine/cost_table.hpp"
 
 namespace tidemark {
 namespace {
@@ -87,6 +90,35 @@ Json graph_json(const TrainingGraph& graph) {
           {"parts", std::move(parts)}};
 }
 
+// The operators of one micro-batch as checkpoint placement sees them, a node per line.
+std::string cost_graph_json(const Scenario& scenario, const TrainingGraph& graph) {
+  std::vector<OperatorId> micro_batch = graph.forward;
+  const bool accumulates = graph.micro_batches > 1 && !graph.backward_accumulate.empty();
+  const auto& backward = accumulates ? graph.backward_accumulate : graph.backward;
+  micro_batch.insert(micro_batch.end(), backward.begin(), backward.end());
+  const CostTable costs = price(graph, CostModel(scenario.device));
+  const CostGraph result = step_costs(graph, micro_batch, costs.device, false).graph;
+  std::string nodes;
+  for (const CostNodeId id : ids_of(result.nodes)) {
+    const CostNode& node = result.nodes[id];
+    Json json{{"id", id.value},
+              {"name", node.name},
+              {"kind", name_of(node.kind)},
+              {"cost", node.cost},
+              {"bytes", node.bytes.count},
+              {"workspace", node.workspace.count},
+              {"deps", Json::array()}};
+    for (const CostNodeId dep : node.deps)
+      json["deps"].push_back(dep.value);
+    if (node.once) json["once"] = true;
+    if (node.block != kNoBlock) json["block"] = node.block;
+    nodes += (nodes.empty() ? "\n  " : ",\n  ") +
+             json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  return fmt::format("{{\"name\": {}, \"fixed_bytes\": {}, \"nodes\": [{}\n]}}",
+                     Json(result.name).dump(), result.fixed_bytes.count, nodes);
+}
+
 Bytes created_by(const TrainingGraph& graph, OperatorId id) {
   Bytes bytes;
   for (const Touch& touch : graph.touches_of(id)) {
@@ -136,10 +168,15 @@ void GraphCommand::attach(CLI::App& parent) {
   app->footer(R"(Examples:
   tidemark graph mlp
   tidemark graph gpt2 --dot | dot -Tsvg > gpt2.svg
-  tidemark graph scenario.yaml --json)");
+  tidemark graph scenario.yaml --json
+  tidemark graph gpt2 --gpu a100-sxm-80gb --cost-graph > gpt2.json && tidemark plan gpt2.json --budget 2GiB)");
   input.add_options(*app, false);
   CLI::Option* as_dot = app->add_flag("--dot", dot, "for Graphviz");
-  app->add_flag("--json", json, "for scripts")->excludes(as_dot);
+  CLI::Option* as_json = app->add_flag("--json", json, "for scripts")->excludes(as_dot);
+  app->add_flag("--cost-graph", cost_graph,
+                "one micro-batch with this device's times, as `tidemark plan` reads it")
+      ->excludes(as_dot)
+      ->excludes(as_json);
 }
 
 int GraphCommand::execute(const Console& console) const {
@@ -161,6 +198,8 @@ int GraphCommand::execute(const Console& console) const {
     std::ostringstream out;
     write_dot(out, model.training);
     print(out.str());
+  } else if (cost_graph) {
+    print(cost_graph_json(decode_scenario(point, environment), model.training) + '\n');
   } else if (json) {
     print(graph_json(model.training).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
           '\n');

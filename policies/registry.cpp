@@ -9,6 +9,8 @@
 #include "policies/eviction/lru.hpp"
 #include "policies/residency/checkpoint.hpp"
 #include "policies/residency/offload_activations.hpp"
+#include "policies/residency/selective.hpp"
+#include "policies/sequence/planned.hpp"
 #include "policies/sequence/revolve.hpp"
 
 namespace tidemark {
@@ -17,7 +19,13 @@ PolicyRegistry::PolicyRegistry()
     : entries_{
           checkpoint_every_entry(),    checkpoint_entry(), checkpoint_sequential_entry(),
           offload_activations_entry(), revolve_entry(),    eviction_entry(),
-      } {}
+          selective_entry(),           megatron_selective_entry(),
+      } {
+  // Those that scenarios lay out in a way of their own are there already.
+  for (const PolicyEntry& entry : planned_entries()) {
+    if (find(entry.name) == nullptr) entries_.push_back(entry);
+  }
+}
 
 void PolicyRegistry::load_plugin(const std::string& path) {
   if (!std::filesystem::exists(path)) {

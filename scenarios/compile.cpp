@@ -165,7 +165,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     if (sequence == nullptr) continue;
     const std::int64_t before = repeats_in_last_step(result.order);
     result.order = run_pass(passes, (*sequence)->name(),
-                            [&] { return (*sequence)->order(context(result.order, live)); });
+                            [&] { return (*sequence)->order(context(result.order, live), result.policies[i]); });
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);
   }

@@ -143,15 +143,38 @@ Json time_of(const RunResult& run) {
           {"streams", std::move(streams)}};
 }
 
+// In the accounting of cost graphs, beside the simulated figures of the point.
+Json plan_of(const PlanFigures& plan) {
+  Json json = {{"status", plan.status},
+               {"class", plan.schedule_class},
+               {"budget", plan.budget},
+               {"peak", plan.peak},
+               {"cost", plan.cost},
+               {"base_cost", plan.base_cost},
+               {"lower_bound", nullptr},
+               {"gap", nullptr}};
+  if (plan.lower_bound) {
+    json["lower_bound"] = *plan.lower_bound;
+    if (plan.peak <= plan.budget && *plan.lower_bound > 0) {
+      json["gap"] = static_cast<double>(plan.cost - *plan.lower_bound) /
+                    static_cast<double>(*plan.lower_bound);
+    }
+  }
+  if (!plan.infeasible.empty()) json["reason"] = plan.infeasible;
+  return json;
+}
+
 Json policies_of(const PointResult& point) {
   Json policies = Json::array();
   for (const PolicyOutcome& outcome : point.policies) {
-    policies.push_back({{"name", outcome.name},
-                        {"decided", outcome.decided},
-                        {"contested", outcome.contested},
-                        {"refused", outcome.refused},
-                        {"recomputed_operators", outcome.recomputed_operators},
-                        {"offloaded_bytes", outcome.offloaded.count}});
+    Json policy = {{"name", outcome.name},
+                   {"decided", outcome.decided},
+                   {"contested", outcome.contested},
+                   {"refused", outcome.refused},
+                   {"recomputed_operators", outcome.recomputed_operators},
+                   {"offloaded_bytes", outcome.offloaded.count}};
+    if (outcome.plan) policy.update(plan_of(*outcome.plan));
+    policies.push_back(std::move(policy));
   }
   return policies;
 }

@@ -290,6 +290,16 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     point.run.live_at_failure = failed.live_at_failure;
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
+  for (const PolicyOutcome& outcome : point.policies) {
+    if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
+    // Its figures are those of the plan that comes nearest.
+    point.status = PointStatus::kInfeasible;
+    Failure failure;
+    failure.reason = failure.message =
+        fmt::format("{}: no plan within the budget of {}: {}", outcome.name,
+                    format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible);
+    point.failure.assign(1, std::move(failure));
+  }
   point.convergence = find_convergence(scenario, model, compiled, scratch,
                                        point.status == PointStatus::kFits ? usable : kUnlimited,
                                        options.convergence_limit);

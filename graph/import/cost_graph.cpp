@@ -50,6 +50,8 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   node.cost = d.required<std::int64_t>("cost", at_least(0));
   node.bytes = d.required<Bytes>("bytes");
   node.workspace = d.required<Bytes>("workspace");
+  node.once = d.optional<bool>("once", false);
+  node.block = d.optional<int>("block", kNoBlock, at_least(kNoBlock));
   add_up(d, "cost", node.cost, totals.cost);
   add_up(d, "bytes", node.bytes.count, totals.bytes);
   add_up(d, "workspace", node.workspace.count, totals.bytes);
@@ -177,6 +179,15 @@ TrainingGraph training_graph(const CostGraph& graph) {
       touches.push_back({.storage = StorageId(dep.index()), .access = Access::kRead});
     }
     touches.push_back({.storage = StorageId(id.index()), .access = Access::kCreate});
+    if (node.once) {
+      // What may not run twice changes something that stays, if only no bytes of it.
+      const StorageId stays = training.storages.push_back({.bytes = Bytes(0),
+                                                           .role = Role::kBuffer,
+                                                           .initial = true,
+                                                           .persistent = true,
+                                                           .name = node.name + ".once"});
+      touches.push_back({.storage = stays, .access = Access::kOverwrite});
+    }
     Operator op{.name = node.name, .phase = node.kind, .workspace = node.workspace};
     op.work.op_class = OperatorClass::kFixed;
     op.work.fixed = Duration(node.cost);

@@ -2,6 +2,8 @@
 // else. The file is the JSON of "remat-acceptance-v1":
 //   {"name": ..., "fixed_bytes": ..., "nodes": [{"id", "name", "kind": "forward" | "backward",
 //    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
+// and, where a node may not be computed twice, "once": true; in which repeated block of a model a
+// forward node lies, "block": number.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 
@@ -25,6 +27,8 @@ struct CostNode {
   Bytes bytes;                   // of the output, resident from compute to free
   Bytes workspace;               // during compute only
   std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
+  bool once = false;             // changes what stays, so it may not be computed again
+  int block = kNoBlock;          // repeated block that it belongs to
 };
 
 struct CostGraph {

@@ -45,8 +45,9 @@ class SequencePolicy {
  public:
   virtual ~SequencePolicy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Every occurrence of the given order must appear at least once.
-  [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context) const = 0;
+  // Every occurrence of the given order must appear at least once. May say more in `outcome`.
+  [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context,
+                                           PolicyOutcome& outcome) const = 0;
 };
 
 // Positions of one micro-batch of one step whose operators belong to one repeated block.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -50,6 +51,18 @@ struct RecomputeGroup {
   bool in_hooks = false;  // see Occurrence
 };
 
+// What a solver of checkpoint placement says of its plan, in the abstract accounting of cost graphs.
+struct PlanFigures {
+  std::string_view status;          // "optimal", "feasible", "infeasible", "unknown"
+  std::string_view schedule_class;  // that the bound is for
+  std::int64_t budget = 0;          // bytes
+  std::int64_t peak = 0;
+  std::int64_t cost = 0;       // nanoseconds of one micro-batch, repeats included
+  std::int64_t base_cost = 0;  // without repeats
+  std::optional<std::int64_t> lower_bound;  // of the cost; absent where nothing fits
+  std::string infeasible;                   // why no plan keeps to the budget; empty if one does
+};
+
 // What became of a policy's decisions; an entry of `policies` in the result document.
 struct PolicyOutcome {
   std::string name;
@@ -58,6 +71,7 @@ struct PolicyOutcome {
   std::int64_t refused = 0;               // decisions that would change results or need no memory
   std::int64_t recomputed_operators = 0;  // in one step
   Bytes offloaded;                        // in one step
+  std::optional<PlanFigures> plan;        // of policies that solve for a budget
 };
 
 class ResidencyPlan {

@@ -87,7 +87,8 @@ class Revolve final : public SequencePolicy {
   explicit Revolve(int checkpoints) : checkpoints_(checkpoints) {}
   [[nodiscard]] std::string_view name() const override { return "revolve"; }
 
-  [[nodiscard]] ProgramOrder order(const PolicyContext& context) const override {
+  [[nodiscard]] ProgramOrder order(const PolicyContext& context,
+                                   PolicyOutcome& /*outcome*/) const override {
     const int blocks = context.graph.blocks;
     if (blocks < 2) return context.order;
     // sqrt(L) checkpoints where none are given.

@@ -11,34 +11,52 @@
 
 namespace tidemark {
 
-NodeIndex chain_length(const RematProblem& problem, std::string_view policy) {
-  NodeIndex n = 0;
-  while (n < problem.size() && !problem.backward[n])
-    ++n;
-  const auto fail = [&](const std::string& why) {
-    throw UserError(fmt::format(
-        "{} is for chains, where every forward node reads the one before it and has one backward "
-        "node, in reverse order; in this graph {}. Choose another policy",
-        policy, why));
-  };
+namespace {
+
+// Why the graph is no chain, or nothing.
+std::optional<std::string> chain_fault(const RematProblem& problem, NodeIndex n) {
   if (problem.size() != 2 * n) {
-    fail(fmt::format("{} forward nodes are followed by {} others", n, problem.size() - n));
+    return fmt::format("{} forward nodes are followed by {} others", n, problem.size() - n);
   }
   for (NodeIndex v = 0; v < n; ++v) {
     const std::vector<NodeIndex> expected =
         v == 0 ? std::vector<NodeIndex>{} : std::vector<NodeIndex>{v - 1};
     if (problem.deps[v] != expected) {
-      fail(fmt::format("forward node {} reads {}", v,
-                       problem.deps[v].empty()
-                           ? "nothing"
-                           : fmt::format("{}", fmt::join(problem.deps[v], ", "))));
+      return fmt::format("forward node {} reads {}", v,
+                         problem.deps[v].empty()
+                             ? "nothing"
+                             : fmt::format("{}", fmt::join(problem.deps[v], ", ")));
     }
     const NodeIndex back = 2 * n - 1 - v;
-    if (!problem.backward[back]) fail(fmt::format("node {} is not backward", back));
+    if (!problem.backward[back]) return fmt::format("node {} is not backward", back);
     for (const NodeIndex dep : problem.deps[back]) {
       if (dep == v || dep + 1 == v || dep + 1 == back) continue;
-      fail(fmt::format("backward node {} reads node {}", back, dep));
+      return fmt::format("backward node {} reads node {}", back, dep);
     }
+  }
+  return std::nullopt;
+}
+
+NodeIndex forward_nodes_of(const RematProblem& problem) {
+  NodeIndex n = 0;
+  while (n < problem.size() && !problem.backward[n])
+    ++n;
+  return n;
+}
+
+}  // namespace
+
+bool is_chain(const RematProblem& problem) {
+  return !chain_fault(problem, forward_nodes_of(problem));
+}
+
+NodeIndex chain_length(const RematProblem& problem, std::string_view policy) {
+  const NodeIndex n = forward_nodes_of(problem);
+  if (const auto fault = chain_fault(problem, n)) {
+    throw UserError(fmt::format(
+        "{} is for chains, where every forward node reads the one before it and has one backward "
+        "node, in reverse order; in this graph {}. Choose another policy",
+        policy, *fault));
   }
   return n;
 }

@@ -9,6 +9,7 @@
 
 namespace tidemark {
 
+[[nodiscard]] bool is_chain(const RematProblem& problem);
 // The number n of forward nodes. Throws UserError, naming `policy` and the node, where the graph is
 // not such a chain.
 [[nodiscard]] NodeIndex chain_length(const RematProblem& problem, std::string_view policy);

@@ -17,9 +17,9 @@ using Index = int;
 // Rows of equalities and of inequalities (>=), collected apart.
 class Program {
  public:
-  Index variable(double cost) {
+  Index variable(double cost, double upper = 1) {
     program_.c.push_back(cost);
-    program_.upper.push_back(1);
+    program_.upper.push_back(upper);
     return static_cast<Index>(program_.c.size()) - 1;
   }
   struct Row {
@@ -68,7 +68,7 @@ class Relaxation {
         resident_(n_) {
     for (NodeIndex t = 0; t < n_; ++t) {
       for (NodeIndex i = 0; i < t; ++i) {
-        evaluated_[t].push_back(program_.variable(static_cast<double>(problem.cost[i]) / unit_));
+        evaluated_[t].push_back(program_.variable(static_cast<double>(problem.cost[i]) / unit_, problem.once[i] ? 0 : 1));
         resident_[t].push_back(program_.variable(0));
       }
     }
@@ -185,14 +185,19 @@ class Relaxation {
   std::vector<std::vector<Index>> freed_of_;  // of the stage that is being added, by node
 };
 
+// What may run only once stays until its last reader.
 template <class Keep>
-std::vector<std::vector<bool>> rounded(const std::vector<std::vector<double>>& resident,
+std::vector<std::vector<bool>> rounded(const RematProblem& problem,
+                                       const std::vector<std::vector<double>>& resident,
                                        Keep keep) {
   std::vector<std::vector<bool>> result;
   for (const std::vector<double>& stage : resident) {
     std::vector<bool>& kept = result.emplace_back(resident.size());
-    for (std::size_t i = 0; i < stage.size(); ++i)
-      kept[i] = keep(stage[i]);
+    for (NodeIndex i = 0; i < stage.size(); ++i) {
+      const std::vector<NodeIndex>& readers = problem.readers[i];
+      const bool later = !readers.empty() && readers.back() + 1 >= result.size();
+      kept[i] = keep(stage[i]) || (problem.once[i] && later);
+    }
   }
   return result;
 }
@@ -260,10 +265,10 @@ PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& req
     for (int k = 1; k < kThresholds; ++k) {
       const double threshold = static_cast<double>(k) / kThresholds;
       candidates.push_back(complete_stages(
-          problem, rounded(relaxed.resident, [&](double s) { return s >= threshold; })));
+          problem, rounded(problem, relaxed.resident, [&](double s) { return s >= threshold; })));
     }
     for (int k = 0; k < kRandomRoundings; ++k) {
-      candidates.push_back(complete_stages(problem, rounded(relaxed.resident, [&](double s) {
+      candidates.push_back(complete_stages(problem, rounded(problem, relaxed.resident, [&](double s) {
                                              return static_cast<double>(rng() >> 11) * 0x1.0p-53 <
                                                     s;
                                            })));

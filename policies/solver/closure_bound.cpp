@@ -47,7 +47,7 @@ class Cut {
       } else {
         network.add_edge(n + i, sink, held);
       }
-      if (held <= cost(i)) continue;
+      if (problem_.once[i] || held <= cost(i)) continue;
       gains += held - cost(i);
       network.add_edge(source, i, held - cost(i));
       if (!needed_[i]) network.add_edge(i, n + i, all);

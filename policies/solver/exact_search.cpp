@@ -123,6 +123,7 @@ class Search {
       cost_.push_back(problem_.cost[node_of_[r]]);
       bytes_.push_back(problem_.bytes[node_of_[r]]);
       all_.add(r);
+      if (problem_.once[node_of_[r]]) once_.add(r);
     }
     deps_.resize(n_);
     ancestors_.resize(n_);
@@ -192,7 +193,9 @@ class Search {
 
   // A bound of the extra cost still to come.
   std::int64_t bound(const Set& computed, const Set& resident, const Set& direct) const {
-    const std::int64_t again = cost_of(missing(computed, resident, direct));
+    const Set lost = missing(computed, resident, direct);
+    if (!(lost & once_).empty()) return kInfinite;
+    const std::int64_t again = cost_of(lost);
     double dropped = 0;
     const std::int64_t all = bytes_of(resident);
     (all_ - computed).for_each([&](std::uint32_t v) {
@@ -202,6 +205,7 @@ class Search {
       if (excess <= 0) return;
       double cost = 0;
       held.until([&](std::uint32_t r) {
+        if (once_.has(r)) return false;
         if (bytes_[r] >= excess) {
           cost += static_cast<double>(cost_[r]) * static_cast<double>(excess) /
                   static_cast<double>(std::max<std::int64_t>(bytes_[r], 1));
@@ -229,7 +233,7 @@ class Search {
       const NodeIndex node = node_of_[r];
       const bool first = !state.computed.has(r);
       if (first && fixed_order_ && node != next) continue;
-      if (!first && !need.useful.has(r)) continue;
+      if (!first && (!need.useful.has(r) || once_.has(r))) continue;
       if (checkmate_ && !first && node + 1 <= state.stage_last) continue;
       const std::int64_t extra = state.extra + (first ? 0 : cost_[r]);
       if (extra >= limit_) continue;
@@ -445,6 +449,7 @@ class Search {
   std::vector<std::int64_t> cost_, bytes_, room_;
   std::vector<Set> deps_, ancestors_, after_;
   Set all_;
+  Set once_;  // never computed again
   std::vector<Need> needs_;  // by number of computed nodes
 
   std::vector<State> states_;

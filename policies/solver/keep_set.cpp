@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/analysis/dependency_graph.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -24,7 +26,7 @@ class Recomputation {
     for (NodeIndex node = 0; node < forward_; ++node) {
       schedule_.push_back(node);
       const bool read = !problem.readers[node].empty() && problem.readers[node].front() < forward_;
-      there_[node] = kept[node] || !read;  // the loss
+      there_[node] = kept[node] || problem.once[node] || !read;  // the loss
       last_read_.push_back(problem.readers[node].empty() ? 0 : problem.readers[node].back());
     }
   }
@@ -42,6 +44,7 @@ class Recomputation {
   }
   void compute_again(const std::vector<NodeIndex>& nodes, NodeIndex before) {
     for (const NodeIndex node : nodes) {
+      if (problem_.once[node]) continue;
       schedule_.push_back(node);
       there_[node] = node >= forward_ || last_read_[node] >= before;
     }
@@ -114,16 +117,32 @@ std::vector<NodeIndex> forward_nodes(const RematProblem& problem) {
 
 std::vector<NodeIndex> articulation_nodes(const RematProblem& problem) {
   const NodeIndex forward = forward_count(problem);
-  std::vector<NodeIndex> nodes;
-  NodeIndex last_source = 0;
+  // With the network's input before every source and its output behind every sink.
+  DependencyGraph graph(forward + 2);
   for (NodeIndex node = 0; node < forward; ++node) {
-    if (problem.deps[node].empty()) last_source = node;
+    for (const NodeIndex dep : problem.deps[node])
+      add_edge(dep, node, {}, graph);
+    const std::vector<NodeIndex>& readers = problem.readers[node];
+    if (problem.deps[node].empty()) add_edge(forward, node, {}, graph);
+    if (readers.empty() || readers.front() >= forward) add_edge(node, forward + 1, {}, graph);
   }
-  NodeIndex reach = 0;  // the last forward reader of anything before
-  for (NodeIndex node = 0; node + 1 < forward; ++node) {
-    if (reach <= node && node >= last_source) nodes.push_back(node);
-    for (const NodeIndex reader : problem.readers[node]) {
-      if (reader < forward) reach = std::max(reach, reader);
+  std::vector<NodeIndex> nodes;
+  for (const std::size_t point : articulation_points(graph)) {
+    if (point + 1 < forward) nodes.push_back(static_cast<NodeIndex>(point));
+  }
+  return nodes;
+}
+
+std::vector<NodeIndex> block_outputs(const RematProblem& problem) {
+  std::vector<NodeIndex> nodes;
+  const NodeIndex forward = forward_count(problem);
+  for (NodeIndex node = 0; node < forward; ++node) {
+    if (problem.block[node] == kNoBlock) continue;
+    const bool same = !nodes.empty() && problem.block[nodes.back()] == problem.block[node];
+    if (same) {
+      nodes.back() = node;
+    } else {
+      nodes.push_back(node);
     }
   }
   return nodes;

@@ -20,9 +20,12 @@ namespace tidemark {
 
 // Candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);
-// Forward nodes, the last excepted, through which everything later has to go: no edge passes over
-// them and no source follows.
+// Forward nodes, the last excepted, that every way from the network's input to its output passes:
+// articulation points of the forward graph between the two.
 [[nodiscard]] std::vector<NodeIndex> articulation_nodes(const RematProblem& problem);
+
+// The last forward node of each repeated block; none where the graph has no blocks.
+[[nodiscard]] std::vector<NodeIndex> block_outputs(const RematProblem& problem);
 
 // Every k-th of them, k = floor(sqrt(candidates)).
 [[nodiscard]] std::vector<NodeIndex> chen_sqrt_checkpoints(

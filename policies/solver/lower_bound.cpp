@@ -23,7 +23,7 @@ void sort_by_ratio(std::vector<KnapsackItem>& items) {
 // What is dropped in the order of ratios, and less where a single one is enough at the end.
 std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t excess) {
   std::int64_t cost = 0;
-  std::int64_t best = std::int64_t{1} << 60;
+  std::int64_t best = kNoSchedule;
   for (const KnapsackItem& item : items) {
     if (item.bytes >= excess) {
       best = std::min(best, cost + item.cost);
@@ -76,7 +76,7 @@ Cut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool f
                                         [&](NodeIndex reader) { return order.after[reader]; });
     if (!order.before[i] || !read_after) continue;
     if (std::binary_search(problem.deps[v].begin(), problem.deps[v].end(), i)) continue;
-    cut.items.push_back({problem.cost[i], problem.bytes[i]});
+    if (!problem.once[i]) cut.items.push_back({problem.cost[i], problem.bytes[i]});
     cut.closure.needed.push_back(i);
     cut.excess += problem.bytes[i];
   }
@@ -97,7 +97,7 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
     total += item.bytes;
     unit = std::gcd(unit, item.cost);
   }
-  if (total < excess) return std::int64_t{1} << 60;
+  if (total < excess) return kNoSchedule;
   sort_by_ratio(items);
   const std::int64_t enough = greedy_cover(items, excess);
   if (enough == 0) return 0;
@@ -138,6 +138,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     const Cut cut = cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
+  if (best >= kNoSchedule) return kNoSchedule;
   const std::int64_t unit = cost_unit(problem);
   // The cuts at which most has to be dropped, also with what dropping brings along.
   for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {

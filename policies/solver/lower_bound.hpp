@@ -20,14 +20,17 @@ struct KnapsackItem {
   std::int64_t bytes = 0;
 };
 
+// Above every sum of costs: no choice does.
+inline constexpr std::int64_t kNoSchedule = std::int64_t{1} << 60;
+
 // The least cost of items that have at least `excess` bytes together; every number >= 0. Exact when
-// costs are multiples of few units, else rounded down by at most one part in thousands per item. A
-// value above every sum of costs when all items together have less.
+// costs are multiples of few units, else rounded down by at most one part in thousands per item. kNoSchedule
+// when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
 // The greatest over all cuts, for the tightest also that of closure_bound(), base cost included
 // (after `deadline` no further cut is looked at); a multiple of cost_unit(). Every node's footprint
-// must be within the budget.
+// must be within the budget. kNoSchedule: what may run only once does not fit at some cut.
 [[nodiscard]] std::int64_t cut_bound(
     const RematProblem& problem, std::int64_t budget, ScheduleClass schedule_class,
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());

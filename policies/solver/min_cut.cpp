@@ -24,7 +24,7 @@ std::vector<bool> min_cut_saved(const RematProblem& problem, double price) {
   for (NodeIndex i = 0; i < forward; ++i) {
     const double saved = price * static_cast<double>(problem.bytes[i]);
     const double gain = saved - static_cast<double>(problem.cost[i]);
-    if (gain > 0) network.add_edge(source, i, gain);
+    if (gain > 0 && !problem.once[i]) network.add_edge(source, i, gain);
     network.add_edge(i, forward + i, all);
     for (const NodeIndex dep : problem.deps[i])
       network.add_edge(i, forward + dep, all);
@@ -63,6 +63,42 @@ std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
   for (const std::vector<bool>& saved : cuts)
     schedules.push_back(keep_schedule(problem, saved));
   return schedules;
+}
+
+Schedule saved_share_schedule(const RematProblem& problem, double share) {
+  constexpr std::size_t kLevels = 2000;
+  std::vector<bool> saved = min_cut_saved(problem, 0);
+  std::vector<NodeIndex> items;
+  std::int64_t total = 0;
+  for (NodeIndex i = 0; i < problem.size(); ++i) {
+    if (!saved[i] || problem.once[i] || problem.bytes[i] == 0) continue;
+    items.push_back(i);
+    total += problem.bytes[i];
+  }
+  if (share >= 1 || total == 0) return keep_schedule(problem, saved);
+  const auto room = static_cast<std::size_t>(share * static_cast<double>(kLevels));
+  // best[m]: the most cost that saving m levels spares.
+  std::vector<std::int64_t> best(room + 1, 0);
+  std::vector<std::vector<bool>> taken(items.size(), std::vector<bool>(room + 1));
+  const auto levels = [&](std::size_t k) {  // rounded up
+    const double part = static_cast<double>(problem.bytes[items[k]]) / static_cast<double>(total);
+    return static_cast<std::size_t>(std::ceil(part * static_cast<double>(kLevels) - 1e-9));
+  };
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const std::size_t size = levels(k);
+    for (std::size_t m = room + 1; m-- > size;) {
+      const std::int64_t with = best[m - size] + problem.cost[items[k]];
+      if (with <= best[m]) continue;
+      best[m] = with;
+      taken[k][m] = true;
+    }
+  }
+  std::size_t left = room;
+  for (std::size_t k = items.size(); k-- > 0;) {
+    saved[items[k]] = taken[k][left];
+    if (taken[k][left]) left -= levels(k);
+  }
+  return keep_schedule(problem, saved);
 }
 
 }  // namespace tidemark

@@ -20,4 +20,9 @@ namespace tidemark {
 // keep_schedule() of the cuts of prices between the least and the greatest ratio of cost to bytes.
 [[nodiscard]] std::vector<Schedule> min_cut_schedules(const RematProblem& problem);
 
+// PyTorch's activation_memory_budget: of what backward reads of forward, `share` of the bytes is
+// saved (0: nothing but what may run only once, 1: all), chosen by a knapsack so that computing the
+// others again costs least; each is weighed with its own cost. Sizes are counted in 1/2000 of all.
+[[nodiscard]] Schedule saved_share_schedule(const RematProblem& problem, double share);
+
 }  // namespace tidemark

@@ -80,6 +80,7 @@ class Search {
       price_stack_.pop_back();
       if (stamps_[i] == stamp_) continue;
       stamps_[i] = stamp_;
+      if (problem_.once[i]) return kInfinite;
       sum += problem_.cost[i];
       for (const NodeIndex dep : problem_.deps[i]) {
         const Occ copy = list_.copy_before(dep, at);
@@ -96,7 +97,7 @@ class Search {
   // Inserts `node` before `reader` with what it needs. False: there is no place or it is too much;
   // the caller takes the changes back.
   bool compute_again(NodeIndex node, Occ reader, int depth) {
-    if (depth > 200 || ++inserted_ > 400) return false;
+    if (problem_.once[node] || depth > 200 || ++inserted_ > 400) return false;
     const Occ at = place_for(node, reader);
     if (at == kNone) return false;
     const Occ self = list_.insert(node, at);
@@ -146,7 +147,7 @@ class Search {
     const std::int64_t excess = list_.memory(at) - options_.budget;
     const std::vector<NodeIndex>& inputs = problem_.deps[list_.node(at)];
     for (NodeIndex i = 0; i < problem_.size(); ++i) {
-      if (problem_.bytes[i] == 0 || i == list_.node(at)) continue;
+      if (problem_.bytes[i] == 0 || problem_.once[i] || i == list_.node(at)) continue;
       const Occ copy = list_.copy_before(i, at);
       if (copy == kNone || !list_.precedes(at, list_.end(copy))) continue;
       if (std::binary_search(inputs.begin(), inputs.end(), i)) continue;

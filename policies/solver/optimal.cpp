@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/solver/block_chain.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
@@ -15,6 +16,9 @@ namespace tidemark {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kOnceFault =
+    "what may run only once and is read later takes more than the budget beside what is computed";
 
 class Planner {
  public:
@@ -28,7 +32,12 @@ class Planner {
     Schedule once(problem_.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
     consider(replayed(problem_, once));
+    if (request_.known != nullptr &&
+        !class_fault(problem_, *request_.known, request_.schedule_class)) {
+      consider(replayed(problem_, *request_.known));
+    }
     bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2));
+    if (bound_ >= kNoSchedule) return {.status = PlanStatus::kInfeasible, .reason = kOnceFault};
     if (!done()) search(once);
     return result();
   }
@@ -36,10 +45,15 @@ class Planner {
  private:
   void search(const Schedule& once) {
     const bool small = problem_.size() <= kExactNodes;
+    if (!small) {
+      improve(once, 1, 0.1, false);  // eviction with look-ahead
+      start_from_blocks();
+      if (done()) return;
+    }
     // Small graphs are solved in the time that a first neighbourhood search takes.
     const std::int64_t first = problem_.size() <= 40 ? 2'000
                                : small               ? 20'000
-                                                     : std::int64_t{1} << 60;
+                                                     : iterations();
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
@@ -47,7 +61,16 @@ class Planner {
     }
     if (!small || done()) return;
     solve();
-    if (!done() && !complete_) improve(once, std::int64_t{1} << 60, 0.97, true);
+    if (!done() && !complete_) improve(once, iterations(), 0.97, true);
+  }
+
+  // Where the graph is a chain of blocks, what is best inside each is found at once.
+  void start_from_blocks() {
+    for (Schedule& schedule :
+         block_chain_schedules(problem_, request_.budget, {.plans = 32, .seed = request_.seed, .deadline = at(0.45)})) {
+      if (class_fault(problem_, schedule, request_.schedule_class)) continue;
+      consider(replayed(problem_, std::move(schedule)));
+    }
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.
@@ -57,7 +80,8 @@ class Planner {
       impossible_ = found.node;
       return false;
     }
-    if (found.reach == Reach::kReached && request_.schedule_class != ScheduleClass::kCheckmate) {
+    if (found.reach == Reach::kReached &&
+        !class_fault(problem_, found.schedule, request_.schedule_class)) {
       consider(replayed(problem_, std::move(found.schedule)));
     }
     return true;
@@ -99,6 +123,9 @@ class Planner {
                                       name_of(request_.schedule_class), *fault));
     }
     best_ = std::move(solution);
+  }
+  [[nodiscard]] std::int64_t iterations() const {
+    return request_.iterations > 0 ? request_.iterations : std::int64_t{1} << 60;
   }
   [[nodiscard]] bool done() const { return best_ && best_->replay.cost <= bound_; }
 

@@ -24,7 +24,15 @@ struct PlanRequest {
   ScheduleClass schedule_class = ScheduleClass::kFixed;
   // Wall-clock time after which the best so far is returned.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
+  // Of the neighbourhood search; 0: until the time is over. With iterations and a time limit that is
+  // not reached, plans are the same everywhere.
+  std::int64_t iterations = 0;
   std::uint64_t seed = 1;
+  // Where a policy shares out the bytes that cross from forward to backward: the part to save.
+  std::optional<double> saved_share;
+  // A schedule that is known to fit, such as that of a smaller budget: no plan is worse than it,
+  // where it is of the class.
+  const Schedule* known = nullptr;
 };
 
 struct PlanResult {

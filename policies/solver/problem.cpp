@@ -34,6 +34,8 @@ RematProblem remat_problem(const CostGraph& graph) {
     problem.bytes.push_back(node.bytes.count);
     problem.workspace.push_back(node.workspace.count);
     problem.backward.push_back(node.kind == Phase::kBackward);
+    problem.once.push_back(node.once);
+    problem.block.push_back(node.block);
     problem.base_cost += node.cost;
     std::vector<NodeIndex>& deps = problem.deps.emplace_back();
     for (const CostNodeId dep : node.deps) {
@@ -98,10 +100,18 @@ Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule) 
 std::optional<std::string> class_fault(const RematProblem& problem,
                                        std::span<const NodeIndex> schedule,
                                        ScheduleClass schedule_class) {
+  std::vector<bool> computed(problem.size());
+  for (std::size_t p = 0; p < schedule.size(); ++p) {
+    const NodeIndex node = schedule[p];
+    if (computed[node] && problem.once[node]) {
+      return fmt::format("position {} computes node {} again, which may run only once", p, node);
+    }
+    computed[node] = true;
+  }
   if (schedule_class == ScheduleClass::kUnrestricted) return std::nullopt;
   const bool checkmate = schedule_class == ScheduleClass::kCheckmate;
   NodeIndex seen = 0;  // first evaluations so far; they are nodes 0 .. seen - 1
-  std::optional<NodeIndex> last_in_stage;
+  NodeIndex from = 0;  // the least that may run again in this stage
   bool ended = false;
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
@@ -111,15 +121,15 @@ std::optional<std::string> class_fault(const RematProblem& problem,
     }
     if (node == seen) {
       ++seen;
-      last_in_stage.reset();
+      from = 0;
       ended = seen == problem.size() && p + 1 < schedule.size();
       continue;
     }
-    if (checkmate && last_in_stage && node <= *last_in_stage) {
+    if (checkmate && node < from) {
       return fmt::format("position {} evaluates node {} after node {} in one stage", p, node,
-                         *last_in_stage);
+                         from - 1);
     }
-    last_in_stage = node;
+    from = node + 1;
   }
   if (checkmate && ended) return "something runs after the first evaluation of the last node";
   return std::nullopt;

@@ -27,6 +27,8 @@ struct RematProblem {
   std::vector<std::vector<NodeIndex>> deps;
   std::vector<std::vector<NodeIndex>> readers;  // the nodes that name it as a dependency, ascending
   std::vector<bool> backward;                   // by node
+  std::vector<bool> once;                       // by node: no schedule may compute it again
+  std::vector<int> block;                       // by node: repeated block, or kNoBlock
   std::int64_t fixed = 0;                       // bytes resident all the time
   std::int64_t base_cost = 0;                   // of computing every node once
 
@@ -59,7 +61,8 @@ struct Replay {
 // What `schedule` takes. Throws InternalError if it computes a node before one of its inputs or
 // never computes some node.
 [[nodiscard]] Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule);
-// Why the schedule is not one of the class, or nothing.
+// Why the schedule is not one of the class, or nothing. No class computes again what may run only
+// once.
 [[nodiscard]] std::optional<std::string> class_fault(const RematProblem& problem,
                                                      std::span<const NodeIndex> schedule,
                                                      ScheduleClass schedule_class);

@@ -69,8 +69,9 @@ Lowered random_program(Rng& rng) {
   const int kind = pick(rng, 0, 2);
   if (kind == 1) {
     const AnyPolicy revolve = revolve_entry().decode(Decoder());
+    PolicyOutcome ignored;
     l.order = std::get<std::unique_ptr<SequencePolicy>>(revolve)->order(
-        {l.graph, l.plain, live, costs.device, device});
+        {l.graph, l.plain, live, costs.device, device}, ignored);
     live = analyze_liveness(l.graph, l.order);
   } else if (kind == 2) {
     ResidencyPlan plan(live);

@@ -92,7 +92,8 @@ Outcome play(const Chain& chain, const std::vector<std::pair<std::string, std::s
   }
   for (const AnyPolicy& p : policies) {
     if (const auto* s = std::get_if<std::unique_ptr<SequencePolicy>>(&p)) {
-      order = (*s)->order({chain.graph, order, live, costs.device, device});
+      PolicyOutcome ignored;
+      order = (*s)->order({chain.graph, order, live, costs.device, device}, ignored);
       live = analyze_liveness(chain.graph, order);
     }
   }

@@ -1,0 +1,401 @@
+#include "policies/solver/block_chain.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "policies/solver/neighbourhood_search.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
+constexpr std::size_t kMostStages = 32;
+constexpr std::int64_t kSlots = 1000;
+constexpr std::int64_t kUnknown = -1;
+constexpr int kRooms = 10;  // that are tried
+constexpr NodeIndex kOutside = ~NodeIndex{0};
+
+NodeIndex forward_count(const RematProblem& problem) {
+  NodeIndex count = 0;
+  while (count < problem.size() && !problem.backward[count])
+    ++count;
+  return count;
+}
+
+// A way to go through one stage.
+struct StagePlan {
+  Schedule forward;  // by place in the stage: forward nodes, then backward nodes
+  Schedule backward;
+  std::int64_t kept = 0;          // bytes between the two, the output included
+  std::int64_t forward_peak = 0;  // bytes of the stage's own values, workspaces included
+  std::int64_t backward_peak = 0;
+  std::int64_t cost = 0;
+};
+
+// Whatever makes two stages the same problem.
+using Signature = std::vector<std::int64_t>;
+
+class BlockChain {
+ public:
+  BlockChain(const RematProblem& problem, const BlockChainOptions& options)
+      : problem_(problem), options_(options), stages_(stages_of(problem, kMostStages)) {
+    place_.assign(problem.size(), kOutside);
+    stage_.assign(problem.size(), 0);
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      NodeIndex place = 0;
+      for (const auto* part : {&stages_[s].forward, &stages_[s].backward}) {
+        for (const NodeIndex node : *part) {
+          place_[node] = place++;
+          stage_[node] = s;
+        }
+      }
+    }
+    std::map<Signature, std::size_t> known;
+    for (std::size_t s = 0; s < stages_.size() && stages_.size() > 1; ++s) {
+      const auto [at, fresh] = known.try_emplace(signature(s), plans_.size());
+      if (fresh) plans_.push_back(make_plans(s));
+      plans_of_.push_back(at->second);
+      describe_boundary(s);
+    }
+  }
+  [[nodiscard]] std::size_t stages() const { return stages_.size(); }
+
+  // Nothing: no combination fits what is estimated.
+  std::optional<Schedule> solve(std::int64_t room) {
+    if (room <= 0) return std::nullopt;
+    slot_ = std::max<std::int64_t>(1, room / kSlots);
+    const std::int64_t memory = room / slot_;
+    levels_ = static_cast<std::size_t>(memory) + 1;
+    states_.assign(stages_.size() * stages_.size() * levels_, Choice{});
+    const std::size_t last = stages_.size() - 1;
+    if (cost(0, last, memory) >= kNever) return std::nullopt;
+    schedule_.clear();
+    computed_.assign(problem_.size(), false);
+    build(0, last, memory);
+    return schedule_;
+  }
+
+ private:
+  struct Choice {
+    std::int64_t cost = kUnknown;
+    std::uint32_t plan = 0;
+    std::uint32_t split = 0;  // > 0: the stage whose input is kept while those before run through
+  };
+
+  [[nodiscard]] std::vector<NodeIndex> nodes_of(std::size_t s) const {
+    std::vector<NodeIndex> nodes = stages_[s].forward;
+    nodes.insert(nodes.end(), stages_[s].backward.begin(), stages_[s].backward.end());
+    return nodes;
+  }
+  [[nodiscard]] std::int64_t slots(std::int64_t bytes) const {
+    return (bytes + slot_ / 2) / slot_;
+  }
+
+  [[nodiscard]] Signature signature(std::size_t s) const {
+    Signature result{static_cast<std::int64_t>(stages_[s].forward.size())};
+    for (const NodeIndex node : nodes_of(s)) {
+      result.insert(result.end(), {problem_.cost[node], problem_.bytes[node],
+                                   problem_.workspace[node], problem_.once[node] ? 1 : 0, -1});
+      for (const NodeIndex dep : problem_.deps[node]) {
+        if (stage_[dep] == s) result.push_back(place_[dep]);
+      }
+    }
+    return result;
+  }
+
+  // The stage alone, what comes from outside excepted. Between forward and backward stands a node
+  // that reads the output and leaves `kept` bytes for the stage.
+  [[nodiscard]] RematProblem inside(std::size_t s, std::int64_t budget, std::int64_t kept) const {
+    RematProblem local;
+    const auto forward = static_cast<NodeIndex>(stages_[s].forward.size());
+    const auto add = [&](std::int64_t cost, std::int64_t bytes, std::int64_t workspace, bool back,
+                         bool once, std::vector<NodeIndex> deps) {
+      local.cost.push_back(cost);
+      local.bytes.push_back(bytes);
+      local.workspace.push_back(workspace);
+      local.backward.push_back(back);
+      local.once.push_back(once);
+      local.block.push_back(kNoBlock);
+      local.base_cost += cost;
+      local.deps.push_back(std::move(deps));
+    };
+    for (const NodeIndex node : nodes_of(s)) {
+      if (local.size() == forward) add(0, 0, budget - kept, true, true, {forward - 1});
+      std::vector<NodeIndex> deps;
+      for (const NodeIndex dep : problem_.deps[node]) {
+        if (stage_[dep] == s) deps.push_back(place_[dep] + (place_[dep] >= forward ? 1 : 0));
+      }
+      add(problem_.cost[node], problem_.bytes[node], problem_.workspace[node],
+          problem_.backward[node], problem_.once[node], std::move(deps));
+    }
+    if (local.size() == forward) add(0, 0, budget - kept, true, true, {forward - 1});
+    local.readers.resize(local.size());
+    for (NodeIndex node = 0; node < local.size(); ++node) {
+      for (const NodeIndex dep : local.deps[node])
+        local.readers[dep].push_back(node);
+    }
+    return local;
+  }
+
+  [[nodiscard]] StagePlan measured(const RematProblem& local, const Schedule& schedule,
+                                   NodeIndex turn) const {
+    StagePlan plan;
+    std::vector<std::size_t> newest(local.size());
+    std::vector<std::size_t> ends(schedule.size());
+    for (std::size_t p = 0; p < schedule.size(); ++p) {
+      for (const NodeIndex dep : local.deps[schedule[p]])
+        ends[newest[dep]] = p;
+      newest[schedule[p]] = p;
+      ends[p] = p;
+    }
+    std::vector<std::int64_t> freed(schedule.size());
+    for (std::size_t p = 0; p < schedule.size(); ++p)
+      freed[ends[p]] += local.bytes[schedule[p]];
+    std::int64_t live = 0;
+    bool back = false;
+    for (std::size_t p = 0; p < schedule.size(); ++p) {
+      const NodeIndex node = schedule[p];
+      plan.cost += local.cost[node];
+      live += local.bytes[node];
+      if (node == turn) {
+        back = true;
+        plan.kept = live;
+      } else {
+        std::int64_t& peak = back ? plan.backward_peak : plan.forward_peak;
+        peak = std::max(peak, live + local.workspace[node]);
+        (back ? plan.backward : plan.forward).push_back(node > turn ? node - 1 : node);
+      }
+      live -= freed[p];
+    }
+    return plan;
+  }
+
+  [[nodiscard]] std::vector<StagePlan> make_plans(std::size_t s) const {
+    const auto turn = static_cast<NodeIndex>(stages_[s].forward.size());
+    constexpr std::int64_t kAmple = std::int64_t{1} << 56;
+    const RematProblem free = inside(s, kAmple, kAmple);
+    Schedule once(free.size());
+    std::iota(once.begin(), once.end(), NodeIndex{0});
+    std::vector<StagePlan> plans{measured(free, once, turn)};
+    const StagePlan all = plans.front();
+    const std::int64_t least = free.bytes[turn - 1];
+    const std::int64_t peak = std::max(all.forward_peak, all.backward_peak);
+    for (int k = 0; k < options_.plans && all.kept > least; ++k) {
+      if (std::chrono::steady_clock::now() > options_.deadline) break;
+      const auto share = static_cast<double>(k) / options_.plans;
+      const std::int64_t kept =
+          least + static_cast<std::int64_t>(share * static_cast<double>(all.kept - least));
+      const RematProblem local = inside(s, peak, kept);
+      if (peak < kept) continue;
+      const auto found = neighbourhood_search(local, once,
+                                              {.budget = peak,
+                                               .lower_bound = local.base_cost,
+                                               .anneal = true,
+                                               .iterations = options_.iterations,
+                                               .seed = options_.seed,
+                                               .deadline = options_.deadline});
+      if (found) plans.push_back(measured(local, found->schedule, turn));
+    }
+    return plans;
+  }
+
+  void describe_boundary(std::size_t s) {
+    const NodeIndex output = stages_[s].forward.back();
+    output_.push_back(problem_.bytes[output]);
+    std::int64_t live = 0;
+    std::int64_t peak = 0;
+    std::int64_t cost = 0;
+    std::vector<NodeIndex> last(problem_.size(), 0);
+    for (const NodeIndex node : stages_[s].forward) {
+      for (const NodeIndex dep : problem_.deps[node])
+        last[dep] = node;
+    }
+    for (const NodeIndex node : stages_[s].forward) {
+      live += problem_.bytes[node];
+      peak = std::max(peak, live + problem_.workspace[node]);
+      cost += problem_.once[node] ? 0 : problem_.cost[node];
+      for (const NodeIndex dep : problem_.deps[node]) {
+        if (last[dep] == node && stage_[dep] == s) live -= problem_.bytes[dep];
+      }
+      if (last[node] == 0 && node != output) live -= problem_.bytes[node];
+    }
+    through_peak_.push_back(peak);
+    through_cost_.push_back(cost);
+    // Gradients: those that the next stage downwards takes, and those that stay.
+    std::int64_t stays = 0;
+    for (const NodeIndex node : stages_[s].backward) {
+      const std::vector<NodeIndex>& readers = problem_.readers[node];
+      if (readers.empty()) continue;
+      const std::size_t lowest = stage_[readers.back()];
+      const bool end = readers.back() + 1 == problem_.size();
+      if (end || lowest + 1 < s) stays += problem_.bytes[node];
+    }
+    stays_.push_back(stays);
+    std::int64_t given = 0;
+    std::vector<bool> seen(problem_.size());
+    for (const NodeIndex node : stages_[s].backward) {
+      for (const NodeIndex dep : problem_.deps[node]) {
+        if (!problem_.backward[dep] || stage_[dep] != s + 1 || seen[dep]) continue;
+        seen[dep] = true;
+        const bool end = problem_.readers[dep].back() + 1 == problem_.size();
+        if (!end) given += problem_.bytes[dep];
+      }
+    }
+    gradient_.push_back(given);
+  }
+
+  [[nodiscard]] std::int64_t stays(std::size_t first, std::size_t last) const {
+    std::int64_t sum = 0;
+    for (std::size_t s = first; s <= last; ++s)
+      sum += stays_[s];
+    return sum;
+  }
+  [[nodiscard]] bool fits(const StagePlan& plan, std::size_t s, std::size_t t,
+                          std::int64_t memory) const {
+    const std::int64_t later = s < t ? stays(s + 1, t) : 0;
+    return memory >= slots(gradient_[t] + plan.forward_peak) &&
+           memory >= slots(gradient_[s] + plan.backward_peak + later);
+  }
+
+  [[nodiscard]] Choice& state(std::size_t s, std::size_t t, std::int64_t memory) {
+    return states_[(s * stages_.size() + t) * levels_ + static_cast<std::size_t>(memory)];
+  }
+  std::int64_t cost(std::size_t s, std::size_t t, std::int64_t memory) {
+    if (memory < 0) return kNever;
+    if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
+    Choice best{.cost = kNever};
+    const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
+    for (std::size_t k = 0; k < plans.size(); ++k) {
+      if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
+      const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
+      if (rest < kNever && rest + plans[k].cost < best.cost) best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
+    }
+    std::int64_t through = 0;
+    for (std::size_t split = s + 1; split <= t; ++split) {
+      const std::size_t j = split - 1;
+      const std::int64_t input = j > s ? output_[j - 1] : 0;
+      if (memory < slots(gradient_[t] + input + through_peak_[j])) break;
+      through += through_cost_[j];
+      if (through >= best.cost) break;
+      const std::int64_t later = cost(split, t, memory - slots(output_[j]));
+      if (later >= kNever || through + later >= best.cost) continue;
+      const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
+      if (earlier >= kNever || through + later + earlier >= best.cost) continue;
+      best = {through + later + earlier, 0, static_cast<std::uint32_t>(split)};
+    }
+    state(s, t, memory) = best;
+    return best.cost;
+  }
+
+  void run(std::size_t s, const Schedule& places) {
+    const std::vector<NodeIndex> nodes = nodes_of(s);
+    for (const NodeIndex place : places) {
+      const NodeIndex node = nodes[place];
+      if (problem_.once[node] && computed_[node]) continue;
+      computed_[node] = true;
+      schedule_.push_back(node);
+    }
+  }
+  void build(std::size_t s, std::size_t t, std::int64_t memory) {
+    const Choice choice = state(s, t, memory);
+    if (choice.split == 0) {
+      const StagePlan& plan = plans_[plans_of_[s]][choice.plan];
+      run(s, plan.forward);
+      if (s < t) build(s + 1, t, memory - slots(plan.kept));
+      run(s, plan.backward);
+      return;
+    }
+    for (std::size_t j = s; j < choice.split; ++j) {
+      Schedule places(stages_[j].forward.size());
+      std::iota(places.begin(), places.end(), NodeIndex{0});
+      run(j, places);
+    }
+    build(choice.split, t, memory - slots(output_[choice.split - 1]));
+    build(s, choice.split - 1, memory - slots(stays(choice.split, t)));
+  }
+
+  const RematProblem& problem_;
+  BlockChainOptions options_;
+  std::vector<Stage> stages_;
+  std::vector<NodeIndex> place_;    // by node, in its stage
+  std::vector<std::size_t> stage_;  // by node
+  std::vector<std::vector<StagePlan>> plans_;  // of distinct stages
+  std::vector<std::size_t> plans_of_;          // by stage
+  // By stage, bytes: of its output; gradients that its backward takes; gradients that it leaves.
+  std::vector<std::int64_t> output_, gradient_, stays_;
+  std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward, keeping the output only
+  std::int64_t slot_ = 1;
+  std::size_t levels_ = 0;  // of memory
+  std::vector<Choice> states_;
+  Schedule schedule_;
+  std::vector<bool> computed_;
+};
+
+}  // namespace
+
+std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
+  const NodeIndex forward = forward_count(problem);
+  std::vector<NodeIndex> ends;
+  std::vector<bool> whole(forward);  // read all over the network
+  NodeIndex reach = 0;               // the last forward reader of what comes before, those excepted
+  for (NodeIndex node = 0; node + 1 < forward; ++node) {
+    const std::vector<NodeIndex>& readers = problem.readers[node];
+    const auto past = std::lower_bound(readers.begin(), readers.end(), forward);
+    if (past == readers.begin()) continue;
+    const NodeIndex last = *(past - 1);
+    if (reach <= node) ends.push_back(node);
+    whole[node] = last - node > forward / 3;
+    if (!whole[node]) reach = std::max(reach, last);
+  }
+  // Evenly fewer where there are many.
+  const std::size_t step = ends.size() / std::max<std::size_t>(most - 1, 1) + 1;
+  std::vector<Stage> stages(1);
+  std::vector<std::size_t> stage(problem.size());
+  for (NodeIndex node = 0; node < forward; ++node) {
+    stages.back().forward.push_back(node);
+    stage[node] = stages.size() - 1;
+    const auto end = std::lower_bound(ends.begin(), ends.end(), node);
+    const bool is_end = end != ends.end() && *end == node;
+    if (is_end && static_cast<std::size_t>(end - ends.begin()) % step == step - 1) {
+      stages.emplace_back();
+    }
+  }
+  std::size_t at = stages.size() - 1;
+  for (NodeIndex node = forward; node < problem.size(); ++node) {
+    for (const NodeIndex dep : problem.deps[node]) {
+      if (dep >= forward || whole[dep]) continue;
+      const bool output = stages[stage[dep]].forward.back() == dep;
+      at = std::min(at, stage[dep] + (output ? 1 : 0));
+    }
+    stages[at].backward.push_back(node);
+  }
+  return stages;
+}
+
+std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
+                                            const BlockChainOptions& options) {
+  BlockChain chain(problem, options);
+  std::vector<Schedule> schedules;
+  if (chain.stages() < 2) return schedules;
+  // The room for which the recurrence's own estimate ends just within the budget, by bisection.
+  const auto room = static_cast<double>(budget - problem.fixed);
+  double low = 0.5;   // gives schedules that fit, or so it is hoped
+  double high = 1.2;  // does not
+  double share = 1;
+  for (int k = 0; k < kRooms && std::chrono::steady_clock::now() <= options.deadline; ++k) {
+    std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
+    const bool fits = schedule && replay(problem, *schedule).peak <= budget;
+    // Where nothing is found more room is needed, and it will not fit.
+    if (!schedule && share >= 1) break;
+    (fits || !schedule ? low : high) = share;
+    if (schedule) schedules.push_back(*std::move(schedule));
+    share = k == 0 ? (fits ? 1.03 : 0.97) : (low + high) / 2;
+  }
+  return schedules;
+}
+
+}  // namespace tidemark
