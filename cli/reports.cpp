@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/console.hpp"
+#include "cli/html_page.hpp"
 #include "cli/output_folder.hpp"
 #include "plots/timeline_csv.hpp"
 #include "plots/torch_snapshot.hpp"
@@ -46,7 +47,7 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   const std::vector<std::vector<Override>> points = sweep_points(document);
   for (const Override& change : points.at(index))
     apply_override(point, change);
-  DetailedPoint result{.scenario = decode_scenario(point, environment)};
+  DetailedPoint result{.document = point, .scenario = decode_scenario(point, environment)};
   try {
     result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
     result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
@@ -63,6 +64,7 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
 ReportFiles report_files(const Value& document, const std::string& output_option,
                          const Environment& environment) {
   ReportFiles files;
+  files.html = has_html_report();
   const Value* given = document.find("report");
   if (given != nullptr && !given->is_null()) {
     // The report does not differ between points, but only a point is a whole scenario.
@@ -79,6 +81,8 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     files.json = wants("json");
     files.csv = wants("csv");
     files.torch_snapshots = wants("torch_snapshot");
+    const bool formats = given->find("formats") != nullptr;
+    files.html = wants("html") || (!formats && has_html_report());
     files.timelines = files.csv && given->find("formats") != nullptr;
   }
   if (!output_option.empty()) files.folder = output_option;
@@ -91,6 +95,11 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   add_results(output, files, std::span(&point.result, 1));
   if (files.csv) add_timeline(output, "timeline.csv", point);
   if (files.torch_snapshots) add_torch_snapshot(output, "torch_snapshot.pickle", point);
+  if (files.html) {
+    HtmlPage page(std::span(&point.result, 1));
+    page.add_charts(0, point);
+    page.write(output.add("report.html"));
+  }
   output.commit();
 }
 
@@ -99,22 +108,29 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
   add_results(output, files, points);
+  HtmlPage page(files.html ? points : std::span<const PointResult>());
   std::size_t number = 0;
+  std::size_t charted = 0;
   for (const Value& document : documents) {
-    const bool in_detail = files.timelines || files.torch_snapshots;
-    const std::size_t count = in_detail ? sweep_points(document).size() : 0;
+    const std::size_t count = sweep_points(document).size();
     for (std::size_t i = 0; i < count; ++i) {
       const bool built = points[number].status != PointStatus::kError;
+      const bool charts = files.html && charted < kChartedPoints;
       ++number;
-      if (!built) continue;
+      if (!built || (!files.timelines && !files.torch_snapshots && !charts)) continue;
       const DetailedPoint point =
           simulate_in_detail(document, i, environment, {.smallest_capacity = false});
       if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
       if (files.torch_snapshots) {
         add_torch_snapshot(output, fmt::format("torch_snapshot-{}.pickle", number), point);
       }
+      if (charts) {
+        page.add_charts(number - 1, point);
+        ++charted;
+      }
     }
   }
+  if (files.html) page.write(output.add("report.html"));
   output.commit();
 }
 

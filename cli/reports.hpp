@@ -11,6 +11,7 @@ namespace tidemark {
 
 // A point on its own, with what its charts need.
 struct DetailedPoint {
+  Value document;  // with what the point changes
   Scenario scenario;
   PointResult result;
   PointDetail detail;
@@ -31,6 +32,9 @@ struct ReportFiles {
   // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
   // scenario lists it.
   bool torch_snapshots = false;
+  // report.html: all points on one page. Where the scenario lists it, and with a folder and no
+  // formats wherever it can be made.
+  bool html = false;
 };
 // Of a document: -o, else its report.dir, else none. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,

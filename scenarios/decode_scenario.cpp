@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
+#include "plots/report/html_report.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/scenario.hpp"
@@ -125,7 +126,8 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
 }
 
 ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
-  static constexpr std::array<std::string_view, 3> kAvailable{"csv", "json", "torch_snapshot"};
+  static constexpr std::array<std::string_view, 4> kAvailable{"csv", "json", "html",
+                                                              "torch_snapshot"};
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");
@@ -140,6 +142,10 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
                       fmt::format("a torch_snapshot shows PyTorch's allocator, but `allocator` is "
                                   "{}; use torch, or leave the format out",
                                   name_of(allocator)));
+    }
+    if (format == "html" && !has_html_report()) {
+      throw UserError(report.value().find("formats")->items[i].location,
+                      fmt::format("report.formats[{}]", i), std::string(kNoHtmlReport));
     }
     if (std::find(kAvailable.begin(), kAvailable.end(), format) != kAvailable.end()) continue;
     const bool known = std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end();
