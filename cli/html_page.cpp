@@ -105,6 +105,9 @@ HtmlPage::HtmlPage(std::span<const PointResult> points) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     Json& entry = report_.summary["points"][i];
     entry["label"] = label_of(points[i]);
+    Json& settings = entry["settings"] = Json::object();
+    for (const auto& [key, value] : points[i].overrides)
+      settings[key] = short_setting(value);
     entry["charts"] = false;
     if (points[i].status == PointStatus::kError) continue;
     entry["memory"]["context"] = points[i].context.count;

@@ -31,7 +31,7 @@ training: {micro_batch: 8, sequence: 1024}
 sweep:
   matrix:
     policies: [[], [checkpoint_every: {period: 1}], [checkpoint_every: {period: 2}]]
-    hardware.hbm.capacity: [4GiB, 8GiB]
+    hardware.hbm.capacity: [6GiB, 7GiB, 10GiB]
 report: {formats: [html]}
 )";
 
@@ -95,9 +95,9 @@ TEST_SUITE("unit") {
     if (!has_html_report()) return;
     const Workspace files;
     files.write("sweep.yaml", kSweep);
-    CHECK(files.run("run sweep.yaml -o out --json").code == 1);  // 4 GiB do not do
+    CHECK(files.run("run sweep.yaml -o out --json").code == 1);  // 6 GiB do not do
     CHECK(files.names("out") == std::vector<std::string>{"report.html"});
-    CHECK(contains(files.read("out/report.html"), "id=\"run-5\""));
+    CHECK(contains(files.read("out/report.html"), "id=\"run-8\""));
   }
 }
 

@@ -100,14 +100,14 @@ export class MemoryChart {
     this.plot?.destroy();
     const stepped = uPlot.paths.stepped({align: 1});
     const area = (fill) => ({paths: stepped, points: {show: false}, width: 0, stroke: 'transparent', fill});
-    const line = (stroke, dash) => ({paths: stepped, points: {show: false}, width: 1.25, stroke, dash});
+    const line = (stroke) => ({paths: stepped, points: {show: false}, width: 1.25, stroke});
     const series = [{}, area(colourOf('context'))];
     const bands = [];
     grouping.colours.forEach((colour, g) => {
       series.push(area(undefined));
       bands.push({series: [g + 2, g + 1], fill: colour});
     });
-    series.push(line(colourOf('allocated'), [4, 3]), line(colourOf('reserved')));
+    series.push(line(colourOf('allocated')), line(colourOf('reserved')));
     const options = {
       width: this.box.clientWidth, height: this.height, series, bands,
       padding: [18, kMargin, 0, 0],
@@ -144,8 +144,8 @@ export class MemoryChart {
       if (Math.abs(event.clientX - down) > 5) return;
       const rect = over.getBoundingClientRect();
       this.plot.setCursor({left: event.clientX - rect.left, top: event.clientY - rect.top});
-      const {idx} = this.plot.cursor;
-      if (idx !== null && idx !== undefined) view.choose(this.shown.point[idx]);
+      const k = this.#sampleAt(event.clientX - rect.left);
+      if (this.shown.point[k] >= 0) view.choose(this.shown.point[k]);
     });
     this.#describeGroups(grouping);
   }
@@ -169,6 +169,25 @@ export class MemoryChart {
     if (!this.plot) return;
     const data = this.#data(this.run.grouping(this.view.grouping));
     this.plot.setData(data, true);
+  }
+
+  // The sample that holds at a pixel: the last one before it, or a larger one close by, so that a
+  // peak narrower than a pixel can be pointed at.
+  #sampleAt(left) {
+    const {x, tops} = this.shown;
+    const total = tops[tops.length - 1];
+    const time = this.plot.posToVal(left, 'x');
+    const reach = this.plot.posToVal(left + 3, 'x') - time;
+    let low = 0;
+    let high = x.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (x[middle] <= time) low = middle + 1; else high = middle;
+    }
+    let found = Math.max(low - 1, 0);
+    for (let k = found; k > 0 && x[k] >= time - reach; --k) if (total[k] > total[found]) found = k;
+    for (let k = low; k < x.length && x[k] <= time + reach; ++k) if (total[k] > total[found]) found = k;
+    return found;
   }
 
   // Sample `by` columns beside the chosen instant.
@@ -268,20 +287,22 @@ export class MemoryChart {
       ctx.stroke();
       // Below the dot where the capacity's own note is close above.
       const crowded = py - 26 * ratio < top || Math.abs(py - 16 * ratio - (y - 10 * ratio)) < 18 * ratio;
-      note(`peak ${formatBytes(total)}`, px, py + (crowded ? 16 : -16) * ratio, colourOf('ink'), 'center');
+      note(`peak live ${formatBytes(run.live[run.peak])}`, px, py + (crowded ? 16 : -16) * ratio, colourOf('ink'), 'center');
     }
     ctx.restore();
   }
 
   #hover(u) {
-    const {left, top, idx} = u.cursor;
-    if (left < 0 || idx === null || idx === undefined || this.shown.point[idx] < 0) {
+    const {left, top} = u.cursor;
+    const idx = left < 0 ? -1 : this.#sampleAt(left);
+    if (idx < 0 || this.shown.point[idx] < 0) {
       this.tooltip.hide();
       return;
     }
     const {run, view, shown} = this;
     const i = shown.point[idx];
-    view.hover(shown.x[idx]);
+    const time = Math.max(u.posToVal(left, 'x'), shown.x[idx]);
+    view.hover(time);
     const grouping = run.grouping(view.grouping);
     const value = u.posToVal(top, 'y');
     let band = grouping.labels.findIndex((_, g) => value <= shown.tops[g][idx]);
@@ -296,7 +317,7 @@ export class MemoryChart {
     const rect = u.over.getBoundingClientRect();
     const label = band < 0 ? 'all tensors' : grouping.labels[band];
     this.tooltip.show(rect.left + left, rect.top + top,
-      make('div.when', `${formatTime(shown.x[idx])} · ${formatBytes(run.context + run.live[i])} · ` +
+      make('div.when', `${formatTime(time)} · ${formatBytes(run.context + run.live[i])} · ` +
         `${formatShare(run.context + run.live[i], run.capacity)} of the device`),
       make('div.where', placeText(run.describePoint(i))),
       make('div.band', band >= 0 ? swatch(grouping.colours[band]) : null,

@@ -8,7 +8,7 @@ import {formatBytes, formatCount, formatSeconds, formatShare} from './units.js';
 
 const kColours = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#8a63c7', '#7a8490'];
 const kDashes = [[], [6, 3], [2, 2]];
-const kFirstShown = 4;
+const kFirstShown = 6;
 
 export const lineColour = (k) => kColours[k % kColours.length];
 const fits = (point) => point.status === 'fits';
@@ -149,6 +149,7 @@ function dropRepeats(x, y) {
 function paretoPanel(points, open) {
   const built = points.filter((point) => point.status !== 'error');
   const front = new Set(paretoFront(built));
+  const oneCapacity = built.every((point) => point.memory.capacity === built[0].memory.capacity);
   const marks = built.map((point) => ({
     x: point.time.step * 1e9, y: point.memory.device_needed, label: point.label, point,
     colour: front.has(point) ? colourOf('accent') : colourOf('faint'), hollow: !fits(point),
@@ -161,7 +162,7 @@ function paretoPanel(points, open) {
     'One mark per point; those on the line are not beaten in both. Hollow: does not fit (as it would be with enough memory). Click to open.',
     scatterPlot({marks, lines: [{points: line, colour: colourOf('accent'), stepped: true}],
       xOf: 'time', yOf: 'bytes', xTitle: 'time of a step', yTitle: 'memory of the device',
-      limit: {y: built[0]?.memory.capacity, label: 'capacity'},
+      limit: oneCapacity ? {y: built[0].memory.capacity, label: 'capacity'} : undefined,
       open: (mark) => open(mark.point)}));
 }
 
@@ -198,8 +199,7 @@ function budgetPanel(points, open) {
   const series = new Map();
   for (const point of built) {
     const others = Object.entries(point.overrides).filter(([name]) => name !== key);
-    const name = others.map(([word, value]) => `${word.split('.').pop()} ${JSON.stringify(value)}`)
-        .join(', ') || 'this scenario';
+    const name = others.map(([word]) => point.settings[word]).join(', ') || 'this scenario';
     if (!series.has(name)) series.set(name, []);
     series.get(name).push(point);
   }
@@ -271,8 +271,8 @@ function differencePanel(points, summary) {
         const colour = [...left, ...right].find((term) => term.label === label).colour;
         return make('tr', make('td', swatch(colour), label), make('td.right', formatBytes(x)),
           make('td.right', formatBytes(y)), make('td.right', signed(y - x)),
-          make('td.bar', make('span', {style: `width:${(Math.abs(y - x) / most * 100).toFixed(1)}%;` +
-            `background:var(--${y > x ? 'bad' : 'good'})`})));
+          make('td.bar', y === x ? null : make('span',
+            {style: `width:${(Math.abs(y - x) / most * 100).toFixed(1)}%;background:var(--${y > x ? 'bad' : 'good'})`})));
       })),
       make('tfoot', make('tr', make('th', 'of the device'), make('th.right', formatBytes(sum(left))),
         make('th.right', formatBytes(sum(right))), make('th.right', signed(sum(right) - sum(left))), make('th')))));

@@ -19,6 +19,14 @@ const kKeys = [
   ['1 … 9', 'the first runs'], ['c', 'compare'], ['t', 'light or dark'], ['?', 'this help'],
 ];
 
+// Where most of a step's time goes beside computing what has to be computed.
+function lossOf(time) {
+  const losses = [[time.recompute, 'computing again'], [time.exposed_transfer, 'waiting for copies'],
+    [time.exposed_communication, 'waiting for communication'], [time.host_bound, 'waiting for the host']];
+  const [seconds, what] = losses.reduce((most, loss) => (loss[0] > most[0] ? loss : most));
+  return seconds > 0.005 * time.step ? `${formatSeconds(seconds)} of it ${what}` : 'nothing lost to waiting';
+}
+
 // What shows one run.
 class RunPage {
   constructor(run, summary, tooltip) {
@@ -77,8 +85,7 @@ class RunPage {
     first.append(make('div.meter', make('i', {style: `width:${(share * 100).toFixed(1)}%`})));
     return make('div.cards', first,
       card('Peak live', formatBytes(memory.peak_live), `${memory.peak.phase}${memory.peak.layer ? `, ${memory.peak.layer}` : ''}`),
-      card('Step', formatSeconds(time.step), time.recompute > 0
-        ? `${formatSeconds(time.recompute)} of it computing again` : 'nothing computed again'),
+      card('Step', formatSeconds(time.step), lossOf(time)),
       throughput.tokens_per_second > 0
         ? card('Tokens per second', formatCount(throughput.tokens_per_second),
                `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`)

@@ -30,12 +30,13 @@ function ticksOf(kind, low, high, count) {
   return ticks;
 }
 
-// From below the smallest to above the largest value; zero where that wastes little.
+// From below the smallest to above the largest value; places are read here, not lengths, so the
+// axes need not begin at zero.
 function extent(values) {
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const pad = (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
-  return [low < (high - low) * 2 || low - pad < 0 ? Math.min(0, low) : low - pad, high + pad];
+  const pad = (high - low) * 0.12 || Math.abs(high) * 0.1 || 1;
+  return [low >= 0 ? Math.max(low - pad, 0) : low - pad, high + pad];
 }
 
 export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}) {

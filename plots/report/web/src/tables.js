@@ -6,6 +6,9 @@ import {formatBytes, formatCount, formatSeconds, formatShare, formatTime} from '
 
 const kRows = 15;
 const kMoreRows = 500;
+const kHeld = 'var(--faint)';
+const kBeyondLive = [['rounding', 'rounding of blocks'], ['pending_events', 'freed, waiting for streams'],
+  ['inactive_splits', 'free parts of segments in use'], ['free_segments', 'free segments, cached']];
 
 export class TensorTable {
   constructor(run, view) {
@@ -54,7 +57,7 @@ export class TensorTable {
       const role = roles[block.role];
       const born = run.births[a];
       return make('tr', make('td.name', block.name), make('td.right', formatBytes(block.bytes)),
-        make('td.right', formatShare(block.bytes, total)), make('td', swatch(role.colour), role.label),
+        make('td.right', formatShare(block.bytes, total)), make('td.keep', swatch(role.colour), role.label),
         make('td.name', block.layer), make('td', block.madeBy || 'before the first step'),
         make('td.right', block.madeBy ? formatTime(run.time[born]) : '–'));
     }));
@@ -79,10 +82,17 @@ export function peakTerms(point, summary) {
     const bytes = memory.peak.by_role[name];
     if (bytes > 0) terms.push({label, bytes, colour, live: true});
   }
-  // What is reserved beyond the live peak. The fragmentation's own terms are of the instant at which
-  // most is reserved, which may be another one.
-  const beyond = memory.peak_reserved - memory.peak_live;
-  if (beyond > 0) terms.push({label: 'held by the allocator beyond that', bytes: beyond, colour: '#3a3a3a'});
+  // What is reserved beyond the live peak. The allocator's own terms are of the instant at which most
+  // is reserved: they are shown where that is the same one.
+  const {fragmentation} = memory.allocator;
+  if (fragmentation.live === memory.peak_live) {
+    for (const [key, label] of kBeyondLive) {
+      if (fragmentation[key] > 0) terms.push({label, bytes: fragmentation[key], colour: kHeld});
+    }
+  } else if (memory.peak_reserved > memory.peak_live) {
+    terms.push({label: 'held by the allocator beyond that', bytes: memory.peak_reserved - memory.peak_live,
+      colour: kHeld});
+  }
   if (memory.context > 0) {
     terms.push({label: 'CUDA context', bytes: memory.context, colour: summary.context_colour});
   }
@@ -203,7 +213,7 @@ export function layerTable(run) {
       make('th', ''), make('th.right', 'computed again'), make('th.right', 'operators again'),
       make('th.right', 'copied to host'), make('th.right', 'forward'), make('th.right', 'backward'))),
     make('tbody', rows.map((row) => make('tr', make('td.name', row.name ?? 'no layer'),
-      make('td', decisionOf(row)), figure(row.parameters, formatBytes), figure(row.kept, formatBytes),
+      make('td.keep', decisionOf(row)), figure(row.parameters, formatBytes), figure(row.kept, formatBytes),
       make('td.bar', make('span', {style: `width:${(row.kept / most * 100).toFixed(1)}%`})),
       figure(row.again, formatTime), figure(row.operators, formatCount), figure(row.moved, formatBytes),
       figure(row.forward, formatTime), figure(row.backward, formatTime))))));
