@@ -157,6 +157,7 @@ function paretoPanel(points, open) {
     title: `${point.label}: ${formatBytes(point.memory.device_needed)}, ` +
       `${formatSeconds(point.time.step)} a step${fits(point) ? '' : ' – does not fit'}`,
   }));
+  marks.sort((a, b) => front.has(a.point) - front.has(b.point));  // the front is drawn last
   const line = [...front].map((point) => ({x: point.time.step * 1e9, y: point.memory.device_needed}));
   return panel('Peak against time',
     'One mark per point; those on the line are not beaten in both. Hollow: does not fit (as it would be with enough memory). Click to open.',

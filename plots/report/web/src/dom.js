@@ -53,7 +53,7 @@ export function onNextFrame(draw) {
 }
 
 // The gutter on the left of every panel over time, so that their times lie above each other.
-export const gutter = () => (window.innerWidth < 640 ? 54 : 76);
+export const gutter = () => (window.innerWidth < 640 ? 66 : 76);
 export const kMargin = 12;  // on the right
 
 export function panel(title, note, ...children) {
