@@ -162,6 +162,7 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
   ColumnWriter block;
   ColumnWriter enqueued(true);
   ColumnWriter dispatch;
+  ColumnWriter restored;
   ColumnWriter host_wait;
   ColumnWriter other_wait;
   ColumnWriter cause;
@@ -186,6 +187,8 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
     dispatch.add(launch ? run.costs.dispatch[OperatorId(program.subject[i])].count()
                  : copy ? run.costs.copy_dispatch.count()
                         : 0);
+    const bool restores = compute && !run.scratch.restored.empty();
+    restored.add(restores ? run.scratch.restored[i] : 0);
     host_wait.add(wait.host);
     other_wait.add(wait.other);
     cause.add(static_cast<std::int64_t>(wait.cause));
@@ -198,6 +201,7 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
   file.add("work.block", block);
   file.add("work.enqueued", enqueued);
   file.add("work.dispatch", dispatch);
+  file.add("work.restored", restored);
   file.add("work.host_wait", host_wait);
   file.add("work.other_wait", other_wait);
   file.add("work.cause", cause);

@@ -32,6 +32,7 @@ struct ReportedRun {
 //   block.name, .bytes, .role, .layer, .operator
 //   point.time, .block, .sign, .active, .reserved, .position   as in TimelinePoint
 //   work.start, .duration, .stream, .kind, .position, .block, .enqueued, .dispatch,
+//     .restored (with eviction: part of the duration, computing evicted values again),
 //     .host_wait, .other_wait, .cause      launches and copies, in issue order; waits on the
 //     compute
 //                                          stream before it, with the stream that they were for

@@ -3,7 +3,7 @@ import {memoryAxis, timeAxis} from './chart.js';
 import {colourOf, empty, gutter, kMargin, make, panel, swatch} from './dom.js';
 import {scatterPlot} from './scatter.js';
 import {thinTotal} from './stack.js';
-import {peakTerms} from './tables.js';
+import {knowsBeyondLive, peakTerms} from './tables.js';
 import {formatBytes, formatCount, formatSeconds, formatShare} from './units.js';
 
 const kColours = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#8a63c7', '#7a8490'];
@@ -259,7 +259,8 @@ function differencePanel(points, summary) {
   const table = make('div.scroll');
   const draw = () => {
     const [a, b] = [built[from.value], built[to.value]];
-    const [left, right] = [peakTerms(a, summary), peakTerms(b, summary)];
+    const inDetail = knowsBeyondLive(a) && knowsBeyondLive(b);
+    const [left, right] = [peakTerms(a, summary, inDetail), peakTerms(b, summary, inDetail)];
     const labels = [...new Set([...left, ...right].map((term) => term.label))];
     const bytesOf = (terms, label) => terms.find((term) => term.label === label)?.bytes ?? 0;
     const sum = (terms) => terms.reduce((total, term) => total + term.bytes, 0);

@@ -82,6 +82,10 @@ export class Lanes {
     const c = this.run.columns;
     return c['work.kind'][i] === 0 && c['position.recompute'][c['work.position'][i]] === 1;
   }
+  // Time at the beginning of a launch in which evicted values that it reads are computed again.
+  #restored(i) {
+    return this.run.columns['work.restored'][i] ?? 0;
+  }
   #span(lane, i) {
     const c = this.run.columns;
     if (lane.name === 'issue') return [c['work.enqueued'][i] - c['work.dispatch'][i], c['work.enqueued'][i]];
@@ -98,7 +102,7 @@ export class Lanes {
     const c = this.run.columns;
     const any = (test) => c['work.kind'].some((_, i) => test(i));
     const items = entries.map(([colour, label]) => make('li', swatch(colour), label));
-    if (any((i) => this.#recomputes(i))) {
+    if (any((i) => this.#recomputes(i) || this.#restored(i) > 0)) {
       const hatched = swatch(colourOf('forward'));
       hatched.classList.add('hatched');
       items.push(make('li', hatched, 'computed again'));
@@ -219,9 +223,10 @@ export class Lanes {
       }
       context.fillStyle = colour(i);
       context.fillRect(left, top, right - left - (right - left > 4 ? 0.5 : 0), kLaneHeight);
-      if (this.#recomputes(i)) {
+      const again = this.#recomputes(i) ? right : lane.name === 'compute' ? x(from + this.#restored(i)) : left;
+      if (again > left) {
         context.fillStyle = hatch;
-        context.fillRect(left, top, right - left, kLaneHeight);
+        context.fillRect(left, top, again - left, kLaneHeight);
       }
       if (right - left > 56) this.#name(context, i, left, right, top);
     }
@@ -303,6 +308,8 @@ export class Lanes {
       make('div.where', placeText(place)),
       make('div', `${formatTime(to - from)} from ${formatTime(from)}, step ${place.step + 1}`),
       block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
+      this.#restored(found) > 0
+        ? make('div', `${formatTime(this.#restored(found))} of it computing evicted values again`) : null,
       ahead > 0 ? make('div', `issued ${formatTime(ahead)} before it started`) : null);
   }
 

@@ -73,8 +73,15 @@ export class TensorTable {
   }
 }
 
-// Terms that add up to what the step takes of the device: [[label, bytes, colour], ...].
-export function peakTerms(point, summary) {
+// Whether the allocator's own terms are of the live peak: they are of the instant at which most is
+// reserved, which may be another one.
+export function knowsBeyondLive({memory}) {
+  return memory.allocator.fragmentation.live === memory.peak_live;
+}
+
+// Terms that add up to what the step takes of the device: [{label, bytes, colour}, ...]. `inDetail`:
+// what is reserved beyond the live bytes by its reasons.
+export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
   const {memory} = point;
   const terms = [];
   for (const role of summary.stack_order) {
@@ -82,10 +89,8 @@ export function peakTerms(point, summary) {
     const bytes = memory.peak.by_role[name];
     if (bytes > 0) terms.push({label, bytes, colour, live: true});
   }
-  // What is reserved beyond the live peak. The allocator's own terms are of the instant at which most
-  // is reserved: they are shown where that is the same one.
   const {fragmentation} = memory.allocator;
-  if (fragmentation.live === memory.peak_live) {
+  if (inDetail) {
     for (const [key, label] of kBeyondLive) {
       if (fragmentation[key] > 0) terms.push({label, bytes: fragmentation[key], colour: kHeld});
     }
@@ -243,6 +248,10 @@ export function failurePanel(point) {
       make('ul', failure.suggestions.map((s) => make('li', make('b', s.change),
         ` – ${formatBytes(s.device_used)} of the device` +
         (s.step_time ? `, ${formatSeconds(s.step_time)} a step` : '')))));
+  }
+  if (failure.tried?.length) {
+    parts.push(make('h3', 'Tried, and not enough'), make('ul', failure.tried.map((s) =>
+      make('li', `${s.change} – ${formatBytes(s.device_used)} would be needed`))));
   }
   return make('section.panel.failure', parts);
 }
