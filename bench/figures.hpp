@@ -24,7 +24,8 @@ std::vector<Figure> packing_figures();
 std::vector<Figure> allocator_figures();
 std::vector<Figure> eviction_figures();
 std::vector<Figure> plan_figures();
-std::vector<Figure> onnx_figures();  // none where protobuf is not installed
+std::vector<Figure> report_figures();  // none where npm was missing
+std::vector<Figure> onnx_figures();    // none where protobuf is not installed
 
 // Calls of operator new so far, in the whole program.
 std::size_t allocation_count();

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
          {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
           tidemark::bench::packing_figures(), tidemark::bench::allocator_figures(),
           tidemark::bench::plan_figures(), tidemark::bench::onnx_figures(),
-          tidemark::bench::eviction_figures()}) {
+          tidemark::bench::eviction_figures(), tidemark::bench::report_figures()}) {
       for (const tidemark::bench::Figure& figure : figures) {
         auto& entry = document["figures"][figure.name];
         entry["value"] = figure.value;

@@ -6,6 +6,7 @@
 
 #include "cli/console.hpp"
 #include "cli/figures.hpp"
+#include "cli/html_page.hpp"
 #include "cli/output_folder.hpp"
 #include "plots/chrome_trace.hpp"
 #include "plots/perfetto_trace.hpp"
@@ -79,7 +80,7 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   const std::vector<std::vector<Override>> points = sweep_points(document);
   for (const Override& change : points.at(index))
     apply_override(point, change);
-  DetailedPoint result{.scenario = decode_scenario(point, environment)};
+  DetailedPoint result{.document = point, .scenario = decode_scenario(point, environment)};
   try {
     result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
     result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
@@ -96,6 +97,7 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
 ReportFiles report_files(const Value& document, const std::string& output_option,
                          const Environment& environment) {
   ReportFiles files;
+  files.html = has_html_report();
   const Value* given = document.find("report");
   if (given != nullptr && !given->is_null()) {
     // The report does not differ between points, but only a point is a whole scenario.
@@ -115,6 +117,8 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     files.svg = wants("svg");
     files.chrome_traces = wants("chrome_trace");
     files.perfetto_traces = wants("perfetto");
+    const bool formats = given->find("formats") != nullptr;
+    files.html = wants("html") || (!formats && has_html_report());
     files.timelines = files.csv && given->find("formats") != nullptr;
   }
   if (!output_option.empty()) files.folder = output_option;
@@ -127,6 +131,11 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   add_results(output, files, std::span(&point.result, 1));
   if (files.csv) add_timeline(output, "timeline.csv", point);
   add_detail(output, files, "", point);
+  if (files.html) {
+    HtmlPage page(std::span(&point.result, 1));
+    page.add_charts(0, point);
+    page.write(output.add("report.html"));
+  }
   output.commit();
 }
 
@@ -135,14 +144,17 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
   add_results(output, files, points);
+  HtmlPage page(files.html ? points : std::span<const PointResult>());
   std::size_t number = 0;
   std::vector<NamedFigure> overlaid;
+  std::size_t charted = 0;
   for (const Value& document : documents) {
-    const std::size_t count = files.any_detail() ? sweep_points(document).size() : 0;
+    const std::size_t count = sweep_points(document).size();
     for (std::size_t i = 0; i < count; ++i) {
       const bool built = points[number].status != PointStatus::kError;
+      const bool charts = files.html && charted < kChartedPoints;
       ++number;
-      if (!built) continue;
+      if (!built || (!files.any_detail() && !charts)) continue;
       const DetailedPoint point =
           simulate_in_detail(document, i, environment, {.smallest_capacity = false});
       if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
@@ -150,12 +162,17 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
       if (files.svg) {
         overlaid.push_back({point_label(points[number - 1], number), figure_of(point)});
       }
+      if (charts) {
+        page.add_charts(number - 1, point);
+        ++charted;
+      }
     }
   }
   if (files.svg) {
     add_overlaid_svg(output, overlaid);
     add_pareto_svg(output, points);
   }
+  if (files.html) page.write(output.add("report.html"));
   output.commit();
 }
 

@@ -30,7 +30,10 @@ struct ReportFiles {
   // trace.json and trace.perfetto-trace; of several points trace-1.json ...
   bool chrome_traces = false;
   bool perfetto_traces = false;
-  // Something that needs each point in detail.
+  // report.html: all points on one page. Where the scenario lists it, and with a folder and no
+  // formats wherever it can be made.
+  bool html = false;
+  // Something besides the page that needs each point in detail.
   [[nodiscard]] bool any_detail() const {
     return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
   }

@@ -10,6 +10,7 @@
 #include "cli/points_table.hpp"
 #include "cli/reports.hpp"
 #include "graph/core/errors.hpp"
+#include "plots/report/html_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "plots/terminal_chart.hpp"
@@ -203,7 +204,7 @@ int SweepCommand::execute(const Console& console) const {
                         {.convergence_limit = kConvergenceLimit},
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-  write_report({.folder = folder}, points, documents, environment);
+  write_report({.folder = folder, .html = has_html_report()}, points, documents, environment);
   print(
       json ? result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
                  '\n'

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
+#include "plots/report/html_report.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/scenario.hpp"
@@ -125,8 +126,6 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
 }
 
 ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
-  static constexpr std::array<std::string_view, 6> kAvailable{
-      "csv", "json", "torch_snapshot", "svg", "chrome_trace", "perfetto"};
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");
@@ -142,14 +141,15 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
                                   "{}; use torch, or leave the format out",
                                   name_of(allocator)));
     }
-    if (std::find(kAvailable.begin(), kAvailable.end(), format) != kAvailable.end()) continue;
-    const bool known = std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end();
-    const Location location = report.value().find("formats")->items[i].location;
-    throw UserError(location, fmt::format("report.formats[{}]", i),
-                    known ? fmt::format("format '{}' {}; available: {}", format, kLater,
-                                        fmt::join(kAvailable, ", "))
-                          : fmt::format("there is no format {}{}", tidemark::quoted(format),
-                                        did_you_mean(format, words)));
+    if (format == "html" && !has_html_report()) {
+      throw UserError(report.value().find("formats")->items[i].location,
+                      fmt::format("report.formats[{}]", i), std::string(kNoHtmlReport));
+    }
+    if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
+    throw UserError(report.value().find("formats")->items[i].location,
+                    fmt::format("report.formats[{}]", i),
+                    fmt::format("there is no format {}{}", tidemark::quoted(format),
+                                did_you_mean(format, words)));
   }
   report.finish();
   if (options.formats.empty()) options.formats = {"csv", "json"};

@@ -11,6 +11,7 @@ namespace tidemark {
 
 // A point on its own, with what its charts need.
 struct DetailedPoint {
+  Value document;  // with what the point changes
   Scenario scenario;
   PointResult result;
   PointDetail detail;

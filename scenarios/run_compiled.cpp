@@ -101,14 +101,16 @@ std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compile
 }
 
 std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
-                                                  const Compiled& compiled, Scratch& scratch) {
+                                                  const Compiled& compiled, Scratch& scratch,
+                                                  bool limited) {
   const Bytes context = scenario.device.framework.context;
-  auto recorder = std::make_unique<TorchRecorder>(scenario.device.hbm.capacity - context,
-                                                  scenario.allocator_options.torch, context);
+  const Bytes capacity = limited ? scenario.device.hbm.capacity - context : kUnlimited;
+  auto recorder =
+      std::make_unique<TorchRecorder>(capacity, scenario.allocator_options.torch, context);
   recorder->reserve(compiled.program.blocks.size());
   scratch.prepare(compiled.program, true);
   static_cast<void>(run(compiled.program, compiled.costs, *recorder, scratch,
-                        options_of(scenario, compiled, true, true)));
+                        options_of(scenario, compiled, limited, true)));
   return recorder;
 }
 

@@ -32,10 +32,11 @@ inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
                                              Bytes too_small);
 
 // The same on the scenario's device with the torch allocator and everything that it did, up to the
-// request that failed if one does.
+// request that failed if one does; with memory without end unless `limited`.
 [[nodiscard]] std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
                                                                 const Compiled& compiled,
-                                                                Scratch& scratch);
+                                                                Scratch& scratch,
+                                                                bool limited = true);
 
 // How much the steps of a scenario reserve, one by one.
 struct Convergence {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "plots/report/html_report.hpp"
 #include "tests/cli/command_runner.hpp"
 
 namespace tidemark::testing {
@@ -161,12 +162,13 @@ TEST_SUITE("golden") {
     CHECK(w.run("run s.yaml --json -j 1").out == w.run("run s.yaml --json -j 4").out);
   }
 
-  TEST_CASE("run -o writes results.json, results.csv and timeline.csv and nothing temporary") {
+  TEST_CASE(
+      "run -o writes results.json, results.csv, timeline.csv, the report and nothing temporary") {
     const Workspace w;
     w.write("s.yaml", kFits);
     const Outcome o = w.run("run s.yaml -o out/deep --json");
     CHECK(o.code == 0);
-    CHECK(w.names("out/deep").size() == 3);
+    CHECK(w.names("out/deep").size() == (has_html_report() ? 4 : 3));
     CHECK(w.read("out/deep/results.json") == o.out);
     CHECK(w.read("out/deep/results.csv").starts_with("name,status,capacity,device_used,peak_live"));
     CHECK(w.read("out/deep/timeline.csv").starts_with("time_ns,step,phase,operator,layer,tensor"));

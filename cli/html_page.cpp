@@ -1,0 +1,154 @@
+#include "cli/html_page.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cli/point_summary.hpp"
+#include "cli/wording.hpp"
+#include "plots/report/run_columns.hpp"
+#include "plots/role_style.hpp"
+#include "scenarios/document_json.hpp"
+#include "scenarios/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "#d78700": a colour of the 256-colour palette as terminals show it.
+std::string hex_colour(int colour) {
+  constexpr std::array<int, 6> kLevels{0x00, 0x5f, 0x87, 0xaf, 0xd7, 0xff};
+  if (colour >= 232) {
+    const int grey = 8 + 10 * (colour - 232);
+    return fmt::format("#{0:02x}{0:02x}{0:02x}", grey);
+  }
+  const auto level = [&](int divisor) {
+    return kLevels[static_cast<std::size_t>((colour - 16) / divisor % 6)];
+  };
+  return fmt::format("#{:02x}{:02x}{:02x}", level(36), level(6), level(1));
+}
+
+Json roles() {
+  Json list = Json::array();
+  for (int r = 0; r < kRoles; ++r) {
+    const RoleStyle& style = style_of(static_cast<Role>(r));
+    list.push_back({{"name", name_of(static_cast<Role>(r))},
+                    {"label", style.label},
+                    {"colour", hex_colour(style.colour)}});
+  }
+  return list;
+}
+
+Json stack_order() {
+  Json list = Json::array();
+  for (const Role role : kStackOrder)
+    list.push_back(static_cast<int>(role));
+  return list;
+}
+
+// What sets a point apart: "micro_batch 4, no policy"; its name where nothing does.
+std::string label_of(const PointResult& point) {
+  std::string label;
+  for (const auto& [key, value] : point.overrides) {
+    if (key == "name") continue;
+    const std::string word = key.substr(key.rfind('.') + 1);
+    const std::string setting = short_setting(value);
+    label += label.empty() ? "" : ", ";
+    label += word == "policies" ? setting : fmt::format("{} {}", word, setting);
+  }
+  return label.empty() ? point.name : label;
+}
+
+std::string title_of(std::span<const PointResult> points) {
+  if (points.empty()) return "Tidemark";
+  std::string title = points.front().name;
+  for (const PointResult& point : points) {
+    if (point.name != points.front().name) return fmt::format("{} runs", points.size());
+  }
+  return title;
+}
+
+// The scenario with everything that was left to its defaults.
+Json resolved(const Scenario& scenario) {
+  const TrainingOptions& t = scenario.training;
+  const DeviceProfile& device = scenario.device;
+  Json model = scenario.model.name.empty() ? Json("layers of the scenario") : Json(scenario.name);
+  if (scenario.model.kind == ModelKind::kPreset) model = scenario.model.name;
+  Json json = {{"model", std::move(model)},
+               {"device", device.description.empty() ? device.name : device.description},
+               {"device memory", format_bytes(device.hbm.capacity)},
+               {"framework context", format_bytes(device.framework.context)},
+               {"data-parallel ranks", scenario.count},
+               {"allocator", name_of(scenario.allocator)}};
+  if (scenario.model.kind != ModelKind::kCostGraph) {
+    json["precision"] = rules_of(t.precision).name;
+    json["optimizer"] = name_of(t.optimizer.kind);
+    json["accumulate"] = t.accumulate;
+  }
+  json["steps simulated"] = t.steps;
+  json["policies"] = scenario.policy_names.empty()
+                         ? std::string("none")
+                         : fmt::format("{}", fmt::join(scenario.policy_names, ", "));
+  return json;
+}
+
+}  // namespace
+
+HtmlPage::HtmlPage(std::span<const PointResult> points) {
+  report_.title = title_of(points);
+  report_.summary = result_document(points);
+  report_.summary["title"] = report_.title;
+  report_.summary["roles"] = roles();
+  report_.summary["stack_order"] = stack_order();
+  report_.summary["context_colour"] = hex_colour(context_style().colour);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Json& entry = report_.summary["points"][i];
+    entry["label"] = label_of(points[i]);
+    Json& settings = entry["settings"] = Json::object();
+    for (const auto& [key, value] : points[i].overrides)
+      settings[key] = short_setting(value);
+    entry["charts"] = false;
+    if (points[i].status == PointStatus::kError) continue;
+    entry["memory"]["context"] = points[i].context.count;
+    entry["memory"]["device_needed"] = device_needed(points[i]);
+  }
+  report_.runs.resize(points.size());
+}
+
+void HtmlPage::add_charts(std::size_t index, const DetailedPoint& point) {
+  const PointDetail& detail = point.detail;
+  const Compiled& compiled = detail.compiled;
+  const bool fits = point.result.status == PointStatus::kFits;
+  ReportedRun run{.graph = detail.model->training,
+                  .order = compiled.order,
+                  .program = compiled.program,
+                  .costs = compiled.costs,
+                  .scratch = detail.scratch,
+                  .timeline = detail.timeline};
+  std::unique_ptr<const TorchRecorder> recorder;
+  Scratch recorded;
+  // What does not fit is drawn as it would be with memory without end, and so are its addresses.
+  if (point.scenario.allocator == AllocatorKind::kTorch) {
+    recorder = run_recorded(point.scenario, compiled, recorded, fits);
+    run.recorder = recorder.get();
+  } else if (point.scenario.allocator == AllocatorKind::kPacked) {
+    run.placement = &compiled.placement;
+  }
+  report_.runs.at(index) = run_columns(run);
+
+  Json& entry = report_.summary["points"][index];
+  entry["charts"] = true;
+  entry["setting"] = setting_line(point.result, point.scenario, *detail.model);
+  entry["resolved"] = resolved(point.scenario);
+  Value document = point.document;
+  std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
+  entry["document"] = Json::parse(as_json(document), nullptr, false);
+  const std::uint32_t failed = point.result.run.failed_instruction;
+  entry["failed_position"] =
+      failed < compiled.program.size()
+          ? Json(static_cast<std::int64_t>(compiled.program.position[failed].value))
+          : Json(nullptr);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,13 @@
+// Where the allocator put blocks, and the segments that it cut them from.
+#pragma once
+
+#include "plots/report/column_file.hpp"
+#include "plots/report/run_columns.hpp"
+
+namespace tidemark {
+
+// Adds address.offset and segment.*; empty columns where the allocator has no addresses. Offsets
+// leave out addresses that never had memory, so that a map has no holes of its own making.
+void add_addresses(ColumnFile& file, const ReportedRun& run);
+
+}  // namespace tidemark

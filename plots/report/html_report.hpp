@@ -1,0 +1,30 @@
+// The HTML report: one file that opens from disk without network.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace tidemark {
+
+inline constexpr std::string_view kNoHtmlReport =
+    "this tidemark was built without npm, so it cannot write HTML reports; install nodejs and npm, "
+    "build it again, or leave the format out";
+
+// Whether the page was built in: it takes npm when Tidemark is built.
+[[nodiscard]] bool has_html_report();
+
+struct HtmlReport {
+  std::string title;
+  // What the page says before a run is opened; see web/src/report.js.
+  nlohmann::ordered_json summary;
+  std::vector<std::string> runs;  // run_columns(); empty where a point has no charts
+};
+
+// Throws UserError without the page.
+void write_html_report(std::ostream& out, const HtmlReport& report);
+
+}  // namespace tidemark

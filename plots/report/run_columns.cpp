@@ -1,0 +1,239 @@
+#include "plots/report/run_columns.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "graph/core/errors.hpp"
+#include "plots/report/address_columns.hpp"
+#include "plots/report/column_file.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Distinct texts, each with its number.
+class Names {
+ public:
+  std::int64_t operator()(std::string_view text) {
+    const auto [entry, added] = numbers_.try_emplace(text, numbers_.size());
+    if (added) list_.push_back(text);
+    return static_cast<std::int64_t>(entry->second);
+  }
+  [[nodiscard]] const Json& list() const { return list_; }
+
+ private:
+  std::unordered_map<std::string_view, std::size_t> numbers_;  // views of the graph's names
+  Json list_ = Json::array();
+};
+
+template <class Tag>
+std::int64_t reference(Id<Tag> id) {
+  return id.valid() ? static_cast<std::int64_t>(id.value) + 1 : 0;
+}
+
+void add_operators(ColumnFile& file, Names& names, const ReportedRun& run) {
+  ColumnWriter name(true);
+  ColumnWriter layer(true);
+  ColumnWriter phase;
+  for (const Operator& op : run.graph.operators) {
+    name.add(names(op.name));
+    layer.add(reference(op.layer));
+    phase.add(static_cast<std::int64_t>(op.phase));
+  }
+  file.add("operator.name", name);
+  file.add("operator.layer", layer);
+  file.add("operator.phase", phase);
+
+  ColumnWriter of(true);
+  ColumnWriter step(true);
+  ColumnWriter recompute;
+  ColumnWriter slot_phase;
+  for (std::size_t p = 0; p < run.order.at.size(); ++p) {
+    const Occurrence& occurrence = run.order.at[Position(p)];
+    of.add(static_cast<std::int64_t>(occurrence.op.value));
+    step.add(occurrence.step);
+    recompute.add(run.program.slot[p].recompute ? 1 : 0);
+    slot_phase.add(static_cast<std::int64_t>(run.program.slot[p].phase));
+  }
+  file.add("position.operator", of);
+  file.add("position.step", step);
+  file.add("position.recompute", recompute);
+  file.add("position.phase", slot_phase);
+}
+
+// Memory without a storage belongs to a kernel, to cuBLAS or to the code that checkpoints.
+std::string_view name_of_block(const ReportedRun& run, BlockId id) {
+  const Block& block = run.program.blocks[id];
+  if (block.storage.valid()) return run.graph.storages[block.storage].name;
+  if (id == run.program.matmul_workspace) return "cuBLAS workspace";
+  return block.role == Role::kWorkspace ? "workspace" : "random state";
+}
+
+void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+  const StepProgram& program = run.program;
+  IdVector<BlockId, OperatorId> made_by(program.blocks.size());
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program.opcode[i] != Opcode::kAllocate) continue;
+    made_by[BlockId(program.subject[i])] = run.order.at[program.position[i]].op;
+  }
+  ColumnWriter name(true);
+  ColumnWriter bytes;
+  ColumnWriter role;
+  ColumnWriter layer(true);
+  ColumnWriter op(true);
+  for (BlockId id : ids_of(program.blocks)) {
+    const Block& block = program.blocks[id];
+    const Storage* storage = block.storage.valid() ? &run.graph.storages[block.storage] : nullptr;
+    const OperatorId maker = made_by[id];
+    const bool made = maker.valid() && (storage == nullptr || !storage->initial);
+    const LayerId of_maker = made ? run.graph.operators[maker].layer : LayerId();
+    name.add(names(name_of_block(run, id)));
+    bytes.add(block.bytes.count);
+    role.add(static_cast<std::int64_t>(block.role));
+    layer.add(reference(storage != nullptr ? storage->layer : of_maker));
+    op.add(made ? reference(maker) : 0);
+  }
+  file.add("block.name", name);
+  file.add("block.bytes", bytes);
+  file.add("block.role", role);
+  file.add("block.layer", layer);
+  file.add("block.operator", op);
+}
+
+// Restores of evicted blocks may come after the program's last instruction.
+Position position_of(const StepProgram& program, std::uint32_t instruction) {
+  return program.position[std::min<std::size_t>(instruction, program.size() - 1)];
+}
+
+void add_points(ColumnFile& file, const ReportedRun& run) {
+  ColumnWriter time(true);
+  ColumnWriter block(true);
+  ColumnWriter sign;
+  ColumnWriter active(true);
+  ColumnWriter reserved(true);
+  ColumnWriter position(true);
+  for (const TimelinePoint& point : run.timeline.points) {
+    time.add(point.time.count());
+    block.add(static_cast<std::int64_t>(point.block.value));
+    sign.add(point.sign);
+    active.add(point.active);
+    reserved.add(point.reserved);
+    position.add(static_cast<std::int64_t>(position_of(run.program, point.instruction).value));
+  }
+  file.add("point.time", time);
+  file.add("point.block", block);
+  file.add("point.sign", sign);
+  file.add("point.active", active);
+  file.add("point.reserved", reserved);
+  file.add("point.position", position);
+}
+
+// Time that the compute stream stood still before instruction `i`, and for whom: the engine's own
+// accounting (host_bound, exposed_transfer, exposed_communication), one instruction at a time.
+struct Wait {
+  std::int64_t host = 0;
+  std::int64_t other = 0;
+  Stream cause = Stream::kHostWorker;
+};
+Wait wait_before(const ReportedRun& run, std::size_t i, std::int64_t free_since) {
+  const std::int64_t idle = run.scratch.started[i] - free_since;
+  if (idle <= 0) return {};
+  Wait wait;
+  wait.host = std::clamp<std::int64_t>(run.scratch.enqueued[i] - free_since, 0, idle);
+  wait.other = idle - wait.host;
+  std::int64_t latest = -1;
+  for (const std::uint32_t edge : run.program.edges_of(i)) {
+    if (run.scratch.finished[edge] <= latest) continue;
+    latest = run.scratch.finished[edge];
+    wait.cause = static_cast<Stream>(run.program.stream[edge]);
+  }
+  return wait;
+}
+
+void add_work(ColumnFile& file, const ReportedRun& run) {
+  const StepProgram& program = run.program;
+  ColumnWriter start(true);
+  ColumnWriter duration;
+  ColumnWriter stream;
+  ColumnWriter kind;
+  ColumnWriter position(true);
+  ColumnWriter block;
+  ColumnWriter enqueued(true);
+  ColumnWriter dispatch;
+  ColumnWriter restored;
+  ColumnWriter host_wait;
+  ColumnWriter other_wait;
+  ColumnWriter cause;
+  std::int64_t free_since = 0;  // the compute stream
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const Opcode opcode = program.opcode[i];
+    const bool launch = opcode == Opcode::kLaunch;
+    const bool copy = opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn;
+    if ((!launch && !copy && opcode != Opcode::kWait) || run.scratch.started[i] < 0) continue;
+    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+    const Wait wait = compute ? wait_before(run, i, free_since) : Wait();
+    const std::int64_t end = std::max(run.scratch.finished[i], run.scratch.started[i]);
+    if (compute) free_since = end;
+    if (opcode == Opcode::kWait && wait.host + wait.other == 0) continue;
+    start.add(run.scratch.started[i]);
+    duration.add(end - run.scratch.started[i]);
+    stream.add(program.stream[i]);
+    kind.add(launch ? 0 : opcode == Opcode::kCopyOut ? 1 : opcode == Opcode::kCopyIn ? 2 : 3);
+    position.add(static_cast<std::int64_t>(program.position[i].value));
+    block.add(copy ? static_cast<std::int64_t>(program.subject[i]) + 1 : 0);
+    enqueued.add(run.scratch.enqueued[i]);
+    dispatch.add(launch ? run.costs.dispatch[OperatorId(program.subject[i])].count()
+                 : copy ? run.costs.copy_dispatch.count()
+                        : 0);
+    const bool restores = compute && !run.scratch.restored.empty();
+    restored.add(restores ? run.scratch.restored[i] : 0);
+    host_wait.add(wait.host);
+    other_wait.add(wait.other);
+    cause.add(static_cast<std::int64_t>(wait.cause));
+  }
+  file.add("work.start", start);
+  file.add("work.duration", duration);
+  file.add("work.stream", stream);
+  file.add("work.kind", kind);
+  file.add("work.position", position);
+  file.add("work.block", block);
+  file.add("work.enqueued", enqueued);
+  file.add("work.dispatch", dispatch);
+  file.add("work.restored", restored);
+  file.add("work.host_wait", host_wait);
+  file.add("work.other_wait", other_wait);
+  file.add("work.cause", cause);
+}
+
+}  // namespace
+
+std::string run_columns(const ReportedRun& run) {
+  ColumnFile file;
+  Names names;
+  add_operators(file, names, run);
+  add_blocks(file, names, run);
+  add_points(file, run);
+  add_work(file, run);
+  add_addresses(file, run);
+  Json layers = Json::array();
+  for (const Layer& layer : run.graph.layers)
+    layers.push_back({layer.name, layer.block});
+  Json streams = Json::array();
+  for (std::size_t s = 0; s < kStreams; ++s)
+    streams.push_back(name_of(static_cast<Stream>(s)));
+  Json phases = Json::array();
+  for (int p = 0; p < kPhases; ++p)
+    phases.push_back(name_of(static_cast<Phase>(p)));
+  file.description["names"] = names.list();
+  file.description["layers"] = std::move(layers);
+  file.description["streams"] = std::move(streams);
+  file.description["phases"] = std::move(phases);
+  file.description["steps"] = run.order.steps;
+  file.description["last_step_begin"] = run.timeline.last_step_begin.count();
+  file.description["end"] = run.timeline.end.count();
+  return std::move(file).text();
+}
+
+}  // namespace tidemark

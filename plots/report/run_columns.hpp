@@ -1,0 +1,43 @@
+// One run as columns: memory over time, what ran on which stream, where blocks lay.
+#pragma once
+
+#include <string>
+
+#include "graph/analysis/program_order.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
+#include "sim/result/timeline.hpp"
+
+namespace tidemark {
+
+// A run with its events; everything is of one and the same run and outlives the call.
+struct ReportedRun {
+  const TrainingGraph& graph;
+  const ProgramOrder& order;
+  const StepProgram& program;
+  const CostTable& costs;
+  const Scratch& scratch;
+  const MemoryTimeline& timeline;
+  // Where blocks lay: one of the two, or none with allocators that have no addresses.
+  const TorchRecorder* recorder = nullptr;
+  const PackedPlacement* placement = nullptr;
+};
+
+// Columns, in bytes and nanoseconds since the run began. A reference to a table is its index plus
+// one, 0 for none. "names" is a list of distinct texts.
+//   operator.name, .layer, .phase          by operator
+//   position.operator, .step, .recompute   by place in the program order
+//   block.name, .bytes, .role, .layer, .operator
+//   point.time, .block, .sign, .active, .reserved, .position   as in TimelinePoint
+//   work.start, .duration, .stream, .kind, .position, .block, .enqueued, .dispatch,
+//     .restored (with eviction: part of the duration, computing evicted values again),
+//     .host_wait, .other_wait, .cause      launches and copies, in issue order; waits on the
+//     compute
+//                                          stream before it, with the stream that they were for
+//   address.offset                         by point that allocates; -1 where unknown
+//   segment.offset, .bytes, .since, .until in points; memory that the allocator took of the device
+[[nodiscard]] std::string run_columns(const ReportedRun& run);
+
+}  // namespace tidemark

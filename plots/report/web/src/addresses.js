@@ -1,0 +1,168 @@
+// Where the allocator put blocks: time to the right, addresses upwards.
+import {colourOf, empty, fitCanvas, gutter, kMargin, make, onNextFrame} from './dom.js';
+import {formatBytes, formatTime, niceStep, unitOf} from './units.js';
+import {attachGestures} from './view.js';
+
+const kHeight = 320;
+
+export class AddressMap {
+  constructor(run, view, tooltip) {
+    this.run = run;
+    this.view = view;
+    this.tooltip = tooltip;
+    const c = run.columns;
+    this.offset = c['address.offset'];
+    this.known = this.offset.length === run.births.length && this.offset.length > 0;
+    this.box = make('div.addresses');
+    if (!this.known) {
+      this.box.append(empty(`The ${run.point.memory.allocator.kind} allocator has no addresses to ` +
+        'show. Run with allocator: torch or packed to see where blocks lie.'));
+      return;
+    }
+    this.height = Array.from(c['segment.offset'], (o, s) => o + c['segment.bytes'][s])
+        .reduce((most, end) => Math.max(most, end), 1);
+    this.canvas = make('canvas', {role: 'img', 'aria-label': 'Addresses of blocks over time'});
+    this.box.append(this.canvas);
+    this.redraw = onNextFrame(() => this.draw());
+    // The blocks stay while only the marks move.
+    view.listen((what) => {
+      if (what === 'range' || what === 'grouping') this.painted = null;
+      this.redraw();
+    });
+    new ResizeObserver(() => {
+      this.painted = null;
+      this.redraw();
+    }).observe(this.box);
+    this.canvas.addEventListener('mousemove', (event) => this.#hover(event));
+    this.canvas.addEventListener('mouseleave', () => {
+      tooltip.hide();
+      view.hover(null);
+    });
+    this.canvas.addEventListener('click', (event) => view.choose(run.pointAt(this.#timeAt(event.offsetX))));
+    this.canvas.addEventListener('dblclick', () => view.reset());
+    attachGestures(this.canvas, view, (x) => this.#timeAt(x));
+  }
+
+  #timeAt(x) {
+    const width = this.box.clientWidth - gutter() - kMargin;
+    return this.view.begin + (x - gutter()) / width * (this.view.end - this.view.begin);
+  }
+  #timeOf(point) {
+    return point < this.run.count ? this.run.time[point] : this.run.end;
+  }
+
+  repaint() {
+    this.painted = null;
+    this.redraw?.();
+  }
+
+  draw() {
+    const width = this.box.clientWidth;
+    if (!this.known || width === 0) return;
+    if (!this.painted || this.painted.width !== width) {
+      const blocks = document.createElement('canvas');
+      this.#drawBlocks(fitCanvas(blocks, width, kHeight), width);
+      this.painted = {blocks, width};
+    }
+    const context = fitCanvas(this.canvas, width, kHeight);
+    context.drawImage(this.painted.blocks, 0, 0, width, kHeight);
+    const left = gutter();
+    const inner = width - left - kMargin;
+    const {begin, end} = this.view;
+    const mark = (time, colour, thickness) => {
+      if (time === null || time < begin || time > end) return;
+      context.fillStyle = colour;
+      context.fillRect(left + (time - begin) / (end - begin) * inner - thickness / 2, 8, thickness,
+                       kHeight - 16);
+    };
+    mark(this.view.hovered, colourOf('faint'), 1);
+    mark(this.run.time[this.view.instant], colourOf('accent'), 1.5);
+  }
+
+  #drawBlocks(context, width) {
+    const {run, view} = this;
+    const c = run.columns;
+    const left = gutter();
+    const inner = width - left - kMargin;
+    const [top, bottom] = [8, kHeight - 8];
+    const x = (time) => left + (Math.min(Math.max(time, view.begin), view.end) - view.begin) /
+        (view.end - view.begin) * inner;
+    const y = (offset) => bottom - offset / this.height * (bottom - top);
+    const {size, unit} = unitOf(this.height, false);
+    const step = niceStep(this.height / size, 5) * size;
+    context.font = '11px system-ui, sans-serif';
+    context.textAlign = 'right';
+    context.textBaseline = 'middle';
+    for (let at = 0; at <= this.height; at += step) {
+      context.fillStyle = colourOf('faint');
+      context.fillText(at === 0 ? '0' : `${(at / size).toFixed(step / size < 1 ? 1 : 0)} ${unit}`,
+                       left - 8, Math.min(y(at), bottom - 4));
+    }
+    context.save();
+    context.beginPath();
+    context.rect(left, 0, inner, kHeight);
+    context.clip();
+    context.fillStyle = colourOf('segment');
+    const segments = c['segment.offset'].length;
+    for (let s = 0; s < segments; ++s) {
+      const [from, to] = [this.#timeOf(c['segment.since'][s]), this.#timeOf(c['segment.until'][s])];
+      if (to < view.begin || from > view.end) continue;
+      const low = c['segment.offset'][s];
+      context.fillRect(x(from), y(low + c['segment.bytes'][s]), Math.max(x(to) - x(from), 0.5),
+                       Math.max(y(low) - y(low + c['segment.bytes'][s]), 0.3));
+    }
+    const grouping = run.grouping(view.grouping);
+    // By colour, so that the canvas changes its state rarely.
+    const byColour = grouping.colours.map(() => []);
+    for (let a = 0; a < run.births.length; ++a) {
+      if (this.offset[a] < 0) continue;
+      const [from, to] = [run.time[run.births[a]], this.#timeOf(run.returns[a])];
+      if (to < view.begin || from > view.end) continue;
+      byColour[grouping.of[run.blockOf(a)]].push(a);
+    }
+    byColour.forEach((allocations, g) => {
+      context.fillStyle = grouping.colours[g];
+      for (const a of allocations) {
+        const bytes = run.bytes[run.blockOf(a)];
+        const from = x(run.time[run.births[a]]);
+        const to = x(this.#timeOf(run.returns[a]));
+        const high = y(this.offset[a] + bytes);
+        const tall = y(this.offset[a]) - high;
+        // A line of background between neighbours that are large enough to have one.
+        context.fillRect(from, high, Math.max(to - from - (to - from > 6 ? 0.75 : 0), 0.4),
+                         Math.max(tall - (tall > 3 ? 0.75 : 0), 0.25));
+      }
+    });
+    context.restore();
+  }
+
+  #hover(event) {
+    const {run} = this;
+    const time = this.#timeAt(event.offsetX);
+    if (event.offsetX < gutter()) {
+      this.tooltip.hide();
+      return;
+    }
+    this.view.hover(time);
+    const offset = (kHeight - 8 - event.offsetY) / (kHeight - 16) * this.height;
+    const pixel = (this.view.end - this.view.begin) / this.box.clientWidth;
+    const slack = this.height / kHeight / 2;
+    let found = -1;
+    for (let a = 0; a < run.births.length && run.time[run.births[a]] <= time + pixel; ++a) {
+      if (this.offset[a] < 0 || this.#timeOf(run.returns[a]) < time) continue;
+      const end = this.offset[a] + run.bytes[run.blockOf(a)];
+      if (offset >= this.offset[a] - slack && offset < end + slack) found = a;
+      if (offset >= this.offset[a] && offset < end) break;
+    }
+    if (found < 0) {
+      this.tooltip.show(event.clientX, event.clientY, make('div.when', 'free here'),
+        make('div.where', `${formatTime(time)}, ${formatBytes(Math.max(Math.round(offset), 0))} up`));
+      return;
+    }
+    const block = run.describeBlock(run.blockOf(found));
+    const [from, to] = [run.time[run.births[found]], this.#timeOf(run.returns[found])];
+    this.tooltip.show(event.clientX, event.clientY, make('div.when', `${block.name}, ${formatBytes(block.bytes)}`),
+      make('div.where', run.summary.roles[block.role].label + (block.madeBy ? ` · by ${block.madeBy}` : '')),
+      make('div', `from ${formatTime(from)} for ${formatTime(to - from)}`));
+  }
+}

@@ -1,0 +1,328 @@
+// Memory over time, stacked: uPlot with cumulative sums and bands between them.
+import {colourOf, gutter, kMargin, make, onNextFrame, swatch} from './dom.js';
+import {thinStack} from './stack.js';
+import {formatBytes, formatShare, formatTime, niceStep, unitOf} from './units.js';
+import {attachGestures} from './view.js';
+
+const kNamed = 5;  // tensors in a tooltip
+
+// The `count` largest of the allocations, without sorting all of them.
+export function largestOf(run, allocations, count) {
+  const bytes = (a) => run.bytes[run.blockOf(a)];
+  const kept = [];
+  for (const a of allocations) {
+    if (kept.length === count && bytes(a) <= bytes(kept[count - 1])) continue;
+    let at = kept.length;
+    while (at > 0 && bytes(kept[at - 1]) < bytes(a)) --at;
+    kept.splice(at, 0, a);
+    if (kept.length > count) kept.pop();
+  }
+  return kept;
+}
+
+export function placeText(place) {
+  const words = place.recompute ? `${place.phase}, recompute` : place.phase;
+  return `${words} · ${place.layer ? `${place.layer}: ` : ''}${place.operator}`;
+}
+
+// Axes of time and memory that look alike in every chart.
+export function timeAxis() {
+  return {
+    stroke: colourOf('faint'), grid: {stroke: colourOf('grid'), width: 1},
+    ticks: {show: false}, size: 30, gap: 6, font: '11px system-ui, sans-serif',
+    splits: (u, axis, min, max) => {
+      const step = niceStep(max - min, Math.max(2, Math.floor(u.bbox.width / devicePixelRatio / 90)));
+      const splits = [];
+      for (let at = Math.ceil(min / step) * step; at <= max; at += step) splits.push(at);
+      return splits;
+    },
+    values: (u, splits) => {
+      const {size, unit} = unitOf(Math.abs(splits[splits.length - 1] || 0), true);
+      const step = splits.length > 1 ? splits[1] - splits[0] : size;
+      const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
+      return splits.map((at) => `${(at / size).toFixed(digits)} ${unit}`);
+    },
+  };
+}
+
+export function memoryAxis() {
+  return {
+    stroke: colourOf('faint'), grid: {stroke: colourOf('grid'), width: 1},
+    ticks: {show: false}, size: gutter(), gap: 8, font: '11px system-ui, sans-serif',
+    splits: (u, axis, min, max) => {
+      const {size} = unitOf(max, false);
+      let step = niceStep(max / size, 6) * size;
+      if (step < 1) step = 1;
+      const splits = [];
+      for (let at = 0; at <= max; at += step) splits.push(at);
+      return splits;
+    },
+    values: (u, splits) => {
+      const top = splits[splits.length - 1];
+      const {size, unit} = unitOf(top, false);
+      const step = splits.length > 1 ? splits[1] : size;
+      const digits = step / size >= 1 ? 0 : Math.min(3, Math.ceil(-Math.log10(step / size) - 1e-9));
+      return splits.map((at) => (at === 0 ? '0' : `${(at / size).toFixed(digits)} ${unit}`));
+    },
+  };
+}
+
+export class MemoryChart {
+  // `onChoose` is called after a click.
+  constructor(run, view, tooltip) {
+    this.run = run;
+    this.view = view;
+    this.tooltip = tooltip;
+    this.box = make('div.chart', {tabindex: '0', role: 'img',
+      'aria-label': 'Device memory over time, stacked'});
+    this.legend = make('ul.legend');
+    this.toCapacity = run.context + run.live[run.peak] > 0.35 * run.capacity;
+    this.redraw = onNextFrame(() => this.#refresh());
+    view.listen((what) => {
+      if (what === 'grouping') this.build();
+      else if (what === 'range') this.redraw();
+      else if (this.plot) this.plot.redraw(false);
+    });
+    new ResizeObserver(() => {
+      if (this.plot && this.box.clientWidth !== this.plot.width) this.build();
+    }).observe(this.box);
+  }
+
+  get height() {
+    return window.innerWidth < 640 ? 260 : 340;
+  }
+
+  // Everything anew: after a change of grouping, size or colours.
+  build() {
+    if (this.box.clientWidth === 0) return;
+    const {run, view} = this;
+    const grouping = run.grouping(view.grouping);
+    this.plot?.destroy();
+    const stepped = uPlot.paths.stepped({align: 1});
+    const area = (fill) => ({paths: stepped, points: {show: false}, width: 0, stroke: 'transparent', fill});
+    const line = (stroke) => ({paths: stepped, points: {show: false}, width: 1.25, stroke});
+    const series = [{}, area(colourOf('context'))];
+    const bands = [];
+    grouping.colours.forEach((colour, g) => {
+      series.push(area(undefined));
+      bands.push({series: [g + 2, g + 1], fill: colour});
+    });
+    series.push(line(colourOf('allocated')), line(colourOf('reserved')));
+    const options = {
+      width: this.box.clientWidth, height: this.height, series, bands,
+      padding: [18, kMargin, 0, 0],
+      legend: {show: false},
+      scales: {x: {time: false, range: () => [view.begin, view.end]},
+        y: {range: () => [0, this.top]}},
+      axes: [timeAxis(), memoryAxis()],
+      cursor: {drag: {x: true, y: false, setScale: false, dist: 6}, points: {show: false}, y: true,
+        focus: {prox: -1}},
+      hooks: {
+        draw: [(u) => this.#annotate(u)],
+        setCursor: [(u) => this.#hover(u)],
+        setSelect: [(u) => {
+          if (u.select.width < 6) return;
+          const [from, to] = [u.select.left, u.select.left + u.select.width];
+          const range = [u.posToVal(from, 'x'), u.posToVal(to, 'x')];
+          u.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
+          view.setRange(...range);
+        }],
+      },
+    };
+    const data = this.#data(grouping);
+    this.plot = new uPlot(options, data, this.box);
+    const {over} = this.plot;
+    attachGestures(over, view, (x) => this.plot.posToVal(x, 'x'));
+    over.addEventListener('dblclick', () => view.reset());
+    over.addEventListener('mouseleave', () => {
+      this.tooltip.hide();
+      view.hover(null);
+    });
+    let down = 0;
+    over.addEventListener('mousedown', (event) => { down = event.clientX; });
+    over.addEventListener('click', (event) => {
+      if (Math.abs(event.clientX - down) > 5) return;
+      const rect = over.getBoundingClientRect();
+      this.plot.setCursor({left: event.clientX - rect.left, top: event.clientY - rect.top});
+      const k = this.#sampleAt(event.clientX - rect.left);
+      if (this.shown.point[k] >= 0) view.choose(this.shown.point[k]);
+    });
+    this.#describeGroups(grouping);
+  }
+
+  #data(grouping) {
+    const {run, view} = this;
+    const columns = Math.max(100, Math.round((this.box.clientWidth - gutter() - kMargin) *
+        Math.min(devicePixelRatio, 2)));
+    this.shown = thinStack(run, grouping, view.begin, view.end, columns);
+    const {x, tops, allocated, reserved} = this.shown;
+    let most = 0;
+    for (const line of [reserved, tops[tops.length - 1]]) {
+      for (const value of line) if (value > most) most = value;
+    }
+    if (this.toCapacity) most = Math.max(most, run.capacity);
+    this.top = Math.max(most * 1.04, 1);
+    return [x, x.map(() => run.context), ...tops, allocated, reserved];
+  }
+
+  #refresh() {
+    if (!this.plot) return;
+    const data = this.#data(this.run.grouping(this.view.grouping));
+    this.plot.setData(data, true);
+  }
+
+  // The sample that holds at a pixel: the last one before it, or a larger one close by, so that a
+  // peak narrower than a pixel can be pointed at.
+  #sampleAt(left) {
+    const {x, tops} = this.shown;
+    const total = tops[tops.length - 1];
+    const time = this.plot.posToVal(left, 'x');
+    const reach = this.plot.posToVal(left + 3, 'x') - time;
+    let low = 0;
+    let high = x.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (x[middle] <= time) low = middle + 1; else high = middle;
+    }
+    let found = Math.max(low - 1, 0);
+    for (let k = found; k > 0 && x[k] >= time - reach; --k) if (total[k] > total[found]) found = k;
+    for (let k = low; k < x.length && x[k] <= time + reach; ++k) if (total[k] > total[found]) found = k;
+    return found;
+  }
+
+  // Sample `by` columns beside the chosen instant.
+  step(by) {
+    const {point} = this.shown;
+    const at = this.view.instant;
+    let k = 0;
+    while (k < point.length && point[k] < at) ++k;
+    if (by < 0) {
+      while (k > 0 && point[Math.min(k, point.length - 1)] >= at) --k;
+    } else {
+      while (k < point.length - 1 && point[k] <= at) ++k;
+    }
+    this.view.choose(point[k], true);
+  }
+
+  #describeGroups(grouping) {
+    const {run} = this;
+    const sums = new Float64Array(grouping.groups);
+    for (const a of run.liveAt(run.peak)) sums[grouping.of[run.blockOf(a)]] += run.bytes[run.blockOf(a)];
+    const entries = grouping.labels.map((label, g) => [label, grouping.colours[g], sums[g]]);
+    if (run.context > 0) entries.unshift(['CUDA context', colourOf('context'), run.context]);
+    this.legend.replaceChildren(...entries.reverse().map(([label, colour, bytes]) =>
+      make('li', {title: 'at the peak'}, swatch(colour), make('span', label),
+           make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
+  }
+
+  // Capacity, peak, failure, beginnings of steps, the chosen instant and the pointer.
+  #annotate(u) {
+    const {run, view} = this;
+    const {ctx, bbox} = u;
+    const ratio = devicePixelRatio;
+    const [left, right] = [bbox.left, bbox.left + bbox.width];
+    const [top, bottom] = [bbox.top, bbox.top + bbox.height];
+    ctx.save();
+    ctx.font = `${600} ${11 * ratio}px system-ui, sans-serif`;
+    const vertical = (time, colour, dash, width = 1) => {
+      if (time < view.begin || time > view.end) return null;
+      const x = Math.round(u.valToPos(time, 'x', true)) + 0.5;
+      ctx.strokeStyle = colour;
+      ctx.lineWidth = width * ratio;
+      ctx.setLineDash(dash.map((d) => d * ratio));
+      ctx.beginPath();
+      ctx.moveTo(x, top);
+      ctx.lineTo(x, bottom);
+      ctx.stroke();
+      return x;
+    };
+    const note = (text, x, y, colour, align) => {
+      ctx.textAlign = align;
+      ctx.textBaseline = 'middle';
+      const width = ctx.measureText(text).width + 8 * ratio;
+      const from = align === 'right' ? x - width : align === 'center' ? x - width / 2 : x;
+      const shifted = Math.min(Math.max(from, left), right - width);
+      ctx.fillStyle = colourOf('note');
+      ctx.fillRect(shifted, y - 8 * ratio, width, 16 * ratio);
+      ctx.fillStyle = colour;
+      ctx.textAlign = 'left';
+      ctx.fillText(text, shifted + 4 * ratio, y + 0.5 * ratio);
+    };
+    for (const begin of run.stepBegin.slice(1)) {
+      if (begin !== undefined) vertical(begin, colourOf('faint'), [2, 4]);
+    }
+    const y = u.valToPos(run.capacity, 'y', true);
+    const capacity = `capacity ${formatBytes(run.capacity)}`;
+    ctx.setLineDash([]);
+    if (y >= top - 1) {
+      ctx.strokeStyle = colourOf('bad');
+      ctx.lineWidth = 1.5 * ratio;
+      ctx.beginPath();
+      ctx.moveTo(left, y);
+      ctx.lineTo(right, y);
+      ctx.stroke();
+      note(capacity, right, y - 10 * ratio, colourOf('bad'), 'right');
+    } else {
+      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('faint'), 'right');
+    }
+    const chosen = run.time[view.instant];
+    vertical(chosen, colourOf('accent'), [], 1.5);
+    const failed = run.failedAt();
+    if (failed >= 0) {
+      const at = vertical(run.time[failed], colourOf('bad'), [4, 3], 1.5);
+      if (at !== null) note('out of memory', at, bottom - 12 * ratio, colourOf('bad'), 'center');
+    }
+    if (view.hovered !== null) vertical(view.hovered, colourOf('faint'), []);
+    const peakTime = run.time[run.peak];
+    if (run.count > 0 && peakTime >= view.begin && peakTime <= view.end) {
+      const total = run.context + run.live[run.peak];
+      const [px, py] = [u.valToPos(peakTime, 'x', true), u.valToPos(total, 'y', true)];
+      ctx.setLineDash([]);
+      ctx.beginPath();
+      ctx.arc(px, py, 4.5 * ratio, 0, 2 * Math.PI);
+      ctx.fillStyle = colourOf('ink');
+      ctx.fill();
+      ctx.strokeStyle = colourOf('surface');
+      ctx.lineWidth = 1.5 * ratio;
+      ctx.stroke();
+      // Below the dot where the capacity's own note is close above.
+      const crowded = py - 26 * ratio < top || Math.abs(py - 16 * ratio - (y - 10 * ratio)) < 18 * ratio;
+      note(`peak live ${formatBytes(run.live[run.peak])}`, px, py + (crowded ? 16 : -16) * ratio, colourOf('ink'), 'center');
+    }
+    ctx.restore();
+  }
+
+  #hover(u) {
+    const {left, top} = u.cursor;
+    const idx = left < 0 ? -1 : this.#sampleAt(left);
+    if (idx < 0 || this.shown.point[idx] < 0) {
+      this.tooltip.hide();
+      return;
+    }
+    const {run, view, shown} = this;
+    const i = shown.point[idx];
+    const time = Math.max(u.posToVal(left, 'x'), shown.x[idx]);
+    view.hover(time);
+    const grouping = run.grouping(view.grouping);
+    const value = u.posToVal(top, 'y');
+    let band = grouping.labels.findIndex((_, g) => value <= shown.tops[g][idx]);
+    if (value < run.context) band = -1;
+    const live = run.liveAt(i);
+    const inBand = band < 0 ? live : live.filter((a) => grouping.of[run.blockOf(a)] === band);
+    const sum = inBand.reduce((total, a) => total + run.bytes[run.blockOf(a)], 0);
+    const rows = largestOf(run, inBand, kNamed).map((a) => {
+      const block = run.describeBlock(run.blockOf(a));
+      return make('tr', make('td', block.name), make('td.right', formatBytes(block.bytes)));
+    });
+    const rect = u.over.getBoundingClientRect();
+    const label = band < 0 ? 'all tensors' : grouping.labels[band];
+    this.tooltip.show(rect.left + left, rect.top + top,
+      make('div.when', `${formatTime(time)} · ${formatBytes(run.context + run.live[i])} · ` +
+        `${formatShare(run.context + run.live[i], run.capacity)} of the device`),
+      make('div.where', placeText(run.describePoint(i))),
+      make('div.band', band >= 0 ? swatch(grouping.colours[band]) : null,
+           `${label}: ${formatBytes(sum)} in ${inBand.length} tensor${inBand.length === 1 ? '' : 's'}`),
+      make('table', rows),
+      inBand.length > kNamed ? make('div.more', `and ${inBand.length - kNamed} more; click for all`) : null);
+  }
+}

@@ -1,0 +1,262 @@
+// A run as its page reads it.
+#include "plots/report/run_columns.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include "plots/report/column_file.hpp"
+#include "plots/report/html_report.hpp"
+#include "scenarios/simulate.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The reader of web/src/columns.js, once more.
+struct Columns {
+  Json description;
+  std::map<std::string, std::vector<std::int64_t>> values;
+
+  explicit Columns(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(text.at(i) & 0xff); };
+    const std::size_t length = byte(0) | byte(1) << 8U | byte(2) << 16U | byte(3) << 24U;
+    description = Json::parse(text.substr(4, length));
+    std::size_t at = 4 + length;
+    for (const Json& column : description["columns"]) {
+      const std::size_t end = at + column["bytes"].get<std::size_t>();
+      std::vector<std::int64_t>& list = values[column["name"]];
+      std::int64_t last = 0;
+      while (at < end) {
+        std::uint64_t zigzag = 0;
+        unsigned shift = 0;
+        do {
+          zigzag |= (byte(at) & 0x7fU) << shift;
+          shift += 7;
+        } while ((byte(at++) & 0x80U) != 0);
+        const auto value =
+            static_cast<std::int64_t>(zigzag >> 1U) ^ -static_cast<std::int64_t>(zigzag & 1U);
+        last = column["deltas"].get<bool>() ? last + value : value;
+        list.push_back(last);
+      }
+      CHECK(list.size() == column["count"].get<std::size_t>());
+    }
+    CHECK(at == text.size());
+  }
+  const std::vector<std::int64_t>& operator[](const std::string& name) const {
+    return values.at(name);
+  }
+};
+
+struct Simulated {
+  Scenario scenario;
+  PointDetail detail;
+  PointResult result;
+  std::unique_ptr<const TorchRecorder> recorder;
+  Scratch recorded;
+
+  explicit Simulated(std::string_view more, std::string_view gpu = "h100-sxm-80gb")
+      : scenario(decode(fmt::format(
+            "{{version: 1, model: {{preset: gpt, layers: 4, width: 256, heads: 4, vocab: 4096, "
+            "sequence: 256}}, hardware: {}, training: {{micro_batch: 4, sequence: 256}}, {}}}",
+            gpu, more))) {
+    detail.model = std::make_shared<const TrainedModel>(build_training(scenario));
+    result = simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
+    if (scenario.allocator == AllocatorKind::kTorch) {
+      recorder =
+          run_recorded(scenario, detail.compiled, recorded, result.status == PointStatus::kFits);
+    }
+  }
+  [[nodiscard]] Columns columns() const {
+    const bool packed = scenario.allocator == AllocatorKind::kPacked;
+    return Columns(run_columns({.graph = detail.model->training,
+                                .order = detail.compiled.order,
+                                .program = detail.compiled.program,
+                                .costs = detail.compiled.costs,
+                                .scratch = detail.scratch,
+                                .timeline = detail.timeline,
+                                .recorder = recorder.get(),
+                                .placement = packed ? &detail.compiled.placement : nullptr}));
+  }
+};
+
+// Where a block lies, while the memory is its own.
+struct Placed {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Walks the points: no two blocks ever share an address, and each lies in segments.
+void check_addresses(const Columns& c) {
+  REQUIRE(c["address.offset"].size() ==
+          static_cast<std::size_t>(std::count(c["point.sign"].begin(), c["point.sign"].end(), 1)));
+  REQUIRE_FALSE(c["segment.offset"].empty());
+  std::map<std::int64_t, Placed> placed;  // by block
+  std::size_t allocated = 0;
+  std::size_t clashes = 0;
+  std::size_t outside = 0;
+  for (std::size_t i = 0; i < c["point.time"].size(); ++i) {
+    const std::int64_t block = c["point.block"][i];
+    // Freed while a stream may use it, a block keeps its address until the point of sign 0; with
+    // the next allocation at the latest it must be gone.
+    if (c["point.sign"][i] <= 0) {
+      placed.erase(block);
+      continue;
+    }
+    const std::int64_t begin = c["address.offset"][allocated++];
+    const std::int64_t end = begin + c["block.bytes"][static_cast<std::size_t>(block)];
+    for (const auto& [other, where] : placed) {
+      if (begin < where.end && where.begin < end) ++clashes;
+    }
+    placed[block] = {begin, end};
+    std::int64_t covered = 0;  // parts of an expandable segment are mapped one by one
+    for (std::size_t s = 0; s < c["segment.offset"].size(); ++s) {
+      const std::int64_t low = c["segment.offset"][s];
+      const auto at = static_cast<std::int64_t>(i);
+      if (c["segment.since"][s] > at || at >= c["segment.until"][s]) continue;
+      covered += std::max<std::int64_t>(
+          0, std::min(end, low + c["segment.bytes"][s]) - std::max(begin, low));
+    }
+    if (covered != end - begin) ++outside;
+  }
+  CHECK(clashes == 0);
+  CHECK(outside == 0);
+}
+
+std::string unpacked(std::string_view base64) {
+  std::string bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (const char c : base64) {
+    if (c == '=') break;
+    bits = bits << 6U | static_cast<std::uint32_t>(kDigits.find(c));
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes += static_cast<char>((bits >> static_cast<unsigned>(count)) & 0xffU);
+    }
+  }
+  std::string text(1 << 20, '\0');
+  z_stream stream{};
+  REQUIRE(inflateInit2(&stream, 15 + 16) == Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  CHECK(inflate(&stream, Z_FINISH) == Z_STREAM_END);
+  text.resize(stream.total_out);
+  inflateEnd(&stream);
+  return text;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("columns keep every integer, with and without differences") {
+    const std::vector<std::int64_t> values{0,
+                                           1,
+                                           -1,
+                                           63,
+                                           64,
+                                           -64,
+                                           -65,
+                                           127,
+                                           128,
+                                           1 << 28,
+                                           -300,
+                                           -(std::int64_t{1} << 52),
+                                           std::int64_t{1} << 52};
+    ColumnFile file;
+    ColumnWriter plain;
+    ColumnWriter deltas(true);
+    for (const std::int64_t value : values) {
+      plain.add(value);
+      deltas.add(value);
+    }
+    file.add("plain", plain);
+    file.add("deltas", deltas);
+    file.description["names"] = {"\xff not UTF-8", "</script>"};
+    const Columns read(std::move(file).text());
+    CHECK(read["plain"] == values);
+    CHECK(read["deltas"] == values);
+  }
+
+  TEST_CASE("what is packed for a page unpacks to the same bytes and ends no element") {
+    for (const std::string text : {"", "a", "ab", "abc", "</script><b>\n\xff"}) {
+      const std::string packed = packed_for_page(text);
+      CHECK(packed.find('<') == std::string::npos);
+      CHECK(unpacked(packed) == text);
+    }
+  }
+
+  TEST_CASE("a run's columns hold its timeline, its peak and its waits") {
+    const Simulated run("policies: [checkpoint: {first: 2}, offload_activations: {prefetch: 1}]");
+    REQUIRE(run.result.status == PointStatus::kFits);
+    const Columns c = run.columns();
+    const std::vector<TimelinePoint>& points = run.detail.timeline.points;
+    REQUIRE(c["point.time"].size() == points.size());
+    std::int64_t live = 0;
+    std::int64_t peak = 0;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const auto block = static_cast<std::size_t>(c["point.block"][i]);
+      live += c["point.sign"][i] * c["block.bytes"][block];
+      REQUIRE(live == points[i].live);
+      REQUIRE(c["point.time"][i] == points[i].time.count());
+      REQUIRE(c["point.reserved"][i] == points[i].reserved);
+      const auto position = static_cast<std::size_t>(c["point.position"][i]);
+      if (c["position.step"][position] == 1) peak = std::max(peak, live);
+    }
+    CHECK(peak == run.result.run.live.bytes);
+
+    // The engine's own accounting of the last step, to the nanosecond.
+    std::int64_t host = 0;
+    std::int64_t transfer = 0;
+    std::int64_t again = 0;
+    for (std::size_t i = 0; i < c["work.start"].size(); ++i) {
+      const auto position = static_cast<std::size_t>(c["work.position"][i]);
+      if (c["position.step"][position] != 1) continue;
+      host += c["work.host_wait"][i];
+      const auto cause = static_cast<Stream>(c["work.cause"][i]);
+      if (cause == Stream::kCopyIn || cause == Stream::kCopyOut)
+        transfer += c["work.other_wait"][i];
+      if (c["position.recompute"][position] == 1 && c["work.kind"][i] == 0) {
+        again += c["work.duration"][i];
+      }
+    }
+    CHECK(host == run.result.run.host_bound.count());
+    CHECK(transfer == run.result.run.exposed_transfer.count());
+    CHECK(again == run.result.run.recompute.count());
+    CHECK(again > 0);
+  }
+
+  TEST_CASE("blocks of the torch and packed allocators lie beside each other inside segments") {
+    for (const char* allocator : {"torch", "{kind: torch, expandable_segments: true}", "packed",
+                                  "{kind: torch, garbage_collection_threshold: 0.5}"}) {
+      CAPTURE(allocator);
+      const Simulated run(fmt::format("allocator: {}", allocator));
+      check_addresses(run.columns());
+    }
+  }
+
+  TEST_CASE("addresses of what does not fit are those of a run with memory without end") {
+    const Simulated run("allocator: torch", "{gpu: h100-sxm-80gb, hbm: {capacity: 640MiB}}");
+    REQUIRE(run.result.status == PointStatus::kOutOfMemory);
+    check_addresses(run.columns());
+  }
+
+  TEST_CASE("an allocator without addresses leaves the map empty") {
+    const Columns c = Simulated("allocator: ideal").columns();
+    CHECK(c["address.offset"].empty());
+    CHECK(c["segment.offset"].empty());
+    CHECK_FALSE(c["point.time"].empty());
+  }
+}
