@@ -13,9 +13,7 @@ namespace tidemark {
 namespace {
 
 // Names of the format whose policies are still to be written; the registry goes first.
-constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
-                                                    "belady",
-                                                    "capuchin",
+constexpr std::array<std::string_view, 26> kPlanned{"adaptive_precision",
                                                     "checkmate_lp",
                                                     "chen_greedy",
                                                     "chen_sqrt",
@@ -25,10 +23,8 @@ constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
                                                     "distill",
                                                     "expert_parallel",
                                                     "fsdp",
-                                                    "hybrid",
                                                     "keep_all",
                                                     "lora",
-                                                    "megatron_offload",
                                                     "megatron_selective",
                                                     "memory_elastic",
                                                     "min_cut",
@@ -41,11 +37,7 @@ constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
                                                     "rockmate",
                                                     "rotor",
                                                     "selective",
-                                                    "superneurons",
-                                                    "te_offload",
                                                     "tensor_parallel",
-                                                    "torchtune_offload",
-                                                    "vdnn",
                                                     "zero"};
 
 // One item of the list, with its parameters.
