@@ -276,8 +276,7 @@ void Chooser::improve(int tries) {
       const Choice before = choices_[i];
       Choice chosen = before;
       for (Choice other : {Choice::kKeep, Choice::kOffload, Choice::kRecompute}) {
-        if (other == before || (other == Choice::kRecompute && !recompute) || tries-- <= 0)
-          continue;
+        if (other == before || tries-- <= 0) continue;
         choices_[i] = other;
         const Score tried = score_choices();
         if (!(tried < best)) continue;
