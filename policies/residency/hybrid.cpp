@@ -140,7 +140,9 @@ bool Chooser::apply(ResidencyPlan& plan) const {
       departures.push_back(d);
     }
   }
-  place_fetches(context_, plan, prefetch_, departures);
+  Prefetch prefetch = prefetch_;
+  prefetch.budget = Bytes(budget_);
+  place_fetches(context_, plan, prefetch, departures);
   decide_offloads(context_, departures, plan);
   return true;
 }
@@ -388,7 +390,7 @@ const PolicyEntry& hybrid_entry() {
           "exhaustive, small graphs)",
       .source = "Beaumont et al. 2021, Efficient Combination of Rematerialization and Offloading",
       .decode = [](const Decoder& d) -> AnyPolicy {
-        const Prefetch prefetch = decode_prefetch(d);
+        const Prefetch prefetch = decode_prefetch(d, "earliest");
         Hybrid::Options options;
         options.exhaustive = d.optional_word("search", kSearches, "greedy") == "exhaustive";
         options.tries = d.optional<int>("tries", 64, at_least(0));

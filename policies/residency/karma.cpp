@@ -45,7 +45,9 @@ class Karma final : public ResidencyPolicy {
       const auto block = static_cast<std::size_t>(gap.block);
       if (gap.block >= leaving || again[gap.round][block] != 0) continue;
       departures.push_back(
-          {.gap = gap, .release_at = spans[gap.round][block + 1].forward_end, .fetch_at = {}});
+          {.gap = gap,
+           .release_at = Position(spans[gap.round][block + 1].forward_end.value + 1),
+           .fetch_at = {}});
     }
     place_fetches(context, plan, prefetch, departures);
     decide_offloads(context, departures, plan);
@@ -62,7 +64,8 @@ class Karma final : public ResidencyPolicy {
       for (const SavedGap& gap : saved) {
         if (gap.block != leaving || plan.decided(gap.id)) continue;
         const Position end = spans[gap.round][static_cast<std::size_t>(leaving) + 1].forward_end;
-        curve.add(std::min(std::max(end, gap.release), gap.to), gap.to, -gap.bytes.count);
+        const Position gone(std::max(end, gap.release).value + 1);
+        curve.add(std::min(gone, gap.to), gap.to, -gap.bytes.count);
       }
       ++leaving;
     }
