@@ -20,7 +20,8 @@ namespace {
 //                                                            begins
 //
 // Layer j's tensors are allocated again when layer L - n + j has been freed, so the peak is
-// (L - n) T for layers that save T each. n = L - 1 leaves nothing to overlap with.
+// (L - n) T for layers that save T each. With n = L - 1 a layer's copies have only its own compute
+// to hide behind.
 class TransformerEngineOffload final : public ResidencyPolicy {
  public:
   TransformerEngineOffload(Prefetch prefetch, int layers, Bytes min_bytes)
