@@ -7,9 +7,21 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/eviction/lru.hpp"
+#include "policies/residency/belady.hpp"
+#include "policies/residency/capuchin.hpp"
 #include "policies/residency/checkpoint.hpp"
+#include "policies/residency/flashneuron.hpp"
+#include "policies/residency/hybrid.hpp"
+#include "policies/residency/karma.hpp"
+#include "policies/residency/megatron_offload.hpp"
 #include "policies/residency/offload_activations.hpp"
+#include "policies/residency/offload_checkpoints.hpp"
 #include "policies/residency/selective.hpp"
+#include "policies/residency/stronghold.hpp"
+#include "policies/residency/superneurons.hpp"
+#include "policies/residency/te_offload.hpp"
+#include "policies/residency/torchtune_offload.hpp"
+#include "policies/residency/vdnn.hpp"
 #include "policies/sequence/planned.hpp"
 #include "policies/sequence/revolve.hpp"
 
@@ -17,9 +29,26 @@ namespace tidemark {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
-          checkpoint_every_entry(),    checkpoint_entry(), checkpoint_sequential_entry(),
-          offload_activations_entry(), revolve_entry(),    eviction_entry(),
-          selective_entry(),           megatron_selective_entry(),
+          checkpoint_every_entry(),
+          checkpoint_entry(),
+          checkpoint_sequential_entry(),
+          offload_activations_entry(),
+          revolve_entry(),
+          torchtune_offload_entry(),
+          te_offload_entry(),
+          megatron_offload_entry(),
+          offload_checkpoints_entry(),
+          vdnn_entry(),
+          stronghold_entry(),
+          belady_entry(),
+          capuchin_entry(),
+          flashneuron_entry(),
+          karma_entry(),
+          superneurons_entry(),
+          hybrid_entry(),
+          selective_entry(),
+          megatron_selective_entry(),
+          eviction_entry(),
       } {
   // Those that scenarios lay out in a way of their own are there already.
   for (const PolicyEntry& entry : planned_entries()) {

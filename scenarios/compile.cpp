@@ -14,8 +14,8 @@
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/decode_parts.hpp"
+#include "scenarios/replay.hpp"
 #include "scenarios/saved_tensors.hpp"
-#include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
 namespace tidemark {
@@ -141,6 +141,12 @@ TrainedModel build_training(const Scenario& scenario) {
   return model;
 }
 
+LibraryWorkspaces libraries_of(const Scenario& scenario) {
+  if (!scenario.training.framework->library_workspaces) return {};
+  const FrameworkProfile& figures = scenario.device.framework;
+  return {figures.cublas_workspace, figures.cudnn_filter_copies};
+}
+
 Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps) {
   const TrainingGraph& graph = model.training;
   Compiled result;
@@ -148,7 +154,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   result.costs =
       run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
-    return PolicyContext{graph, order, live, result.costs.device, scenario.device};
+    return PolicyContext{graph, order, live, result.costs.device, scenario.device, nullptr};
   };
 
   const ProgramOrder plain = run_pass(passes, "order", [&] {
@@ -169,12 +175,21 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);
   }
-  const auto ask = [&](ResidencyPlan& plan, auto question) {
+  // By gap of the first round: the policy that moves it.
+  IdVector<GapId, std::size_t> movers;
+  const auto ask = [&](ResidencyPlan& plan, const Liveness& lives, auto question) {
     for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
       const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
       if (policy == nullptr) continue;
       plan.begin_policy(i, scenario.policy_names[i]);
-      ((**policy).*question)(context(result.order, live), plan);
+      movers.resize(plan.decisions().size());
+      for (GapId gap : ids_of(plan.decisions())) {
+        if (!plan.decided(gap)) movers[gap] = i;
+      }
+      const ScenarioReplay replay(scenario, graph, result.costs, result.order, lives);
+      PolicyContext asked = context(result.order, lives);
+      asked.replay = &replay;
+      ((**policy).*question)(asked, plan);
     }
   };
   const auto add_outcomes = [&](const ResidencyPlan& plan) {
@@ -188,36 +203,39 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
       sum.offloaded += outcome.offloaded;
     }
   };
-  {
-    ResidencyPlan recompute(live);
-    run_pass(passes, "plan recomputation", [&] {
-      ask(recompute, &ResidencyPolicy::plan_recompute);
-      return 0;
-    });
-    if (!recompute.groups().empty()) {
-      ProgramOrder repeated = run_pass(passes, "insert recomputation", [&] {
-        return insert_recomputation(graph, result.order, live, recompute);
-      });
-      result.order = std::move(repeated);
-      live =
-          run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
-    }
-    add_outcomes(recompute);
+  ResidencyPlan recompute(live);
+  run_pass(passes, "plan recomputation", [&] {
+    ask(recompute, live, &ResidencyPolicy::plan_recompute);
+    return 0;
+  });
+  ProgramOrder unrepeated;
+  Liveness repeated_live;
+  const bool repeats = !recompute.groups().empty();
+  if (repeats) {
+    unrepeated = std::exchange(result.order, run_pass(passes, "insert recomputation", [&] {
+                                 return insert_recomputation(graph, result.order, live, recompute);
+                               }));
+    repeated_live =
+        run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
   }
-  ResidencyPlan movement(live);
+  const Liveness& final_live = repeats ? repeated_live : live;
+  ResidencyPlan movement(final_live);
+  const std::vector<GapId> lost =
+      carry_offloads({graph, repeats ? unrepeated : result.order, live, recompute},
+                     {result.order, final_live}, movement);
+  for (GapId gap : lost) {
+    ++recompute.outcomes()[movers[gap]].refused;
+    --recompute.outcomes()[movers[gap]].decided;
+  }
+  add_outcomes(recompute);
   run_pass(passes, "plan movement", [&] {
-    ask(movement, &ResidencyPolicy::plan_movement);
+    ask(movement, final_live, &ResidencyPolicy::plan_movement);
     return 0;
   });
   add_outcomes(movement);
 
   result.program = run_pass(passes, "lower", [&] {
-    const bool libraries = scenario.training.framework->library_workspaces;
-    const FrameworkProfile& figures = scenario.device.framework;
-    return lower(graph, result.order, live, movement.decisions(),
-                 libraries
-                     ? LibraryWorkspaces{figures.cublas_workspace, figures.cudnn_filter_copies}
-                     : LibraryWorkspaces{});
+    return lower(graph, result.order, final_live, movement.decisions(), libraries_of(scenario));
   });
   const std::vector<std::string> problems = run_pass(
       passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });
@@ -225,7 +243,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     throw InternalError(
         fmt::format("the program of '{}' is wrong: {}", scenario.name, fmt::join(problems, "; ")));
   }
-  result.saved = saved_tensors(graph, result.order, live, movement.decisions());
+  result.saved = saved_tensors(graph, result.order, final_live, movement.decisions());
   for (const AnyPolicy& policy : scenario.policies) {
     if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) {
       result.eviction = p->get();

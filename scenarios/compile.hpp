@@ -14,6 +14,7 @@
 #include "scenarios/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/program/lower.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
@@ -52,6 +53,9 @@ struct Compiled {
   std::vector<SavedTensor> saved;       // of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
+
+// What the device's libraries take of their own under the scenario's framework.
+[[nodiscard]] LibraryWorkspaces libraries_of(const Scenario& scenario);
 
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails. `steps` instead
 // of those of the scenario, if given.

@@ -13,31 +13,24 @@ namespace tidemark {
 namespace {
 
 // Names of the format whose policies are still to be written; the registry goes first.
-constexpr std::array<std::string_view, 25> kPlanned{"adaptive_precision",
-                                                    "belady",
-                                                    "capuchin",
-                                                    "chunked_loss",
-                                                    "compress_activations",
-                                                    "context_parallel",
-                                                    "distill",
-                                                    "expert_parallel",
-                                                    "fsdp",
-                                                    "hybrid",
-                                                    "lora",
-                                                    "megatron_offload",
-                                                    "memory_elastic",
-                                                    "offload_optimizer",
-                                                    "offload_parameters",
-                                                    "optimizer_in_backward",
-                                                    "pipeline",
-                                                    "prune",
-                                                    "selective",
-                                                    "superneurons",
-                                                    "te_offload",
-                                                    "tensor_parallel",
-                                                    "torchtune_offload",
-                                                    "vdnn",
-                                                    "zero"};
+constexpr std::string_view kPlanned[] = {
+    "adaptive_precision",
+    "chunked_loss",
+    "compress_activations",
+    "context_parallel",
+    "distill",
+    "expert_parallel",
+    "fsdp",
+    "lora",
+    "memory_elastic",
+    "offload_optimizer",
+    "offload_parameters",
+    "optimizer_in_backward",
+    "pipeline",
+    "prune",
+    "tensor_parallel",
+    "zero",
+};
 
 // One item of the list, with its parameters.
 struct Listed {
@@ -70,13 +63,13 @@ Listed decode_item(const Decoder& item) {
 const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
                                const PolicyRegistry& registry) {
   if (const PolicyEntry* entry = registry.find(listed.name)) return *entry;
-  if (std::find(kPlanned.begin(), kPlanned.end(), listed.name) != kPlanned.end()) {
+  if (std::find(std::begin(kPlanned), std::end(kPlanned), listed.name) != std::end(kPlanned)) {
     throw UserError(listed.location, path,
                     fmt::format("policy '{}' is planned but not available: it {}; available: {}",
                                 listed.name, kLater, fmt::join(registry.names(), ", ")));
   }
   std::vector<std::string> names = registry.names();
-  names.insert(names.end(), kPlanned.begin(), kPlanned.end());
+  names.insert(names.end(), std::begin(kPlanned), std::end(kPlanned));
   std::string hint = did_you_mean(listed.name, names);
   if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
   throw UserError(listed.location, path,

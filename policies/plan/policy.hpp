@@ -1,6 +1,7 @@
 // The seams at which policies answer one question each. None of them knows the engine.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,21 @@
 
 namespace tidemark {
 
+// What a step costs under a plan, as a run of it without a memory limit says.
+struct ReplayFigures {
+  std::int64_t peak_live = 0;  // of the last step, copies in flight included
+  std::int64_t peak_reserved = 0;
+  Duration step{};
+};
+
+// Tries a plan of the context that it comes with: recomputation is inserted, the step lowered and
+// run. For policies that must try; implemented above them.
+class PlanReplay {
+ public:
+  virtual ~PlanReplay() = default;
+  [[nodiscard]] virtual ReplayFigures run(const ResidencyPlan& plan) const = 0;
+};
+
 // What a policy may look at.
 struct PolicyContext {
   const TrainingGraph& graph;
@@ -20,6 +36,7 @@ struct PolicyContext {
   const Liveness& live;
   const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
   const DeviceProfile& device;
+  const PlanReplay* replay = nullptr;  // none where a plan is made without a scenario
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {
@@ -33,7 +50,9 @@ class ResidencyPolicy {
  public:
   virtual ~ResidencyPolicy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Round 1: which gaps are closed by computing again. `plan` takes Recompute and Pin.
+  // Round 1: which gaps are closed by computing again. `plan` takes Recompute and Pin, and Offload
+  // from policies that choose between both: those move to round 2 as they are, before its
+  // decisions.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
   // Round 2, over the order with its repeats: which gaps are closed by moving. `plan` takes Offload
   // and Pin.

@@ -25,6 +25,13 @@ class GapsAt {
     next_.assign(first_.begin(), first_.end() - 1);
   }
   void add(Position p, GapId gap) { gaps_[next_[p.index()]++] = gap; }
+  template <class Less>
+  void sort(Less less) {
+    for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
+      if (first_[i + 1] - first_[i] < 2) continue;
+      std::stable_sort(gaps_.begin() + first_[i], gaps_.begin() + first_[i + 1], less);
+    }
+  }
   [[nodiscard]] std::span<const GapId> at(Position p) const {
     return std::span(gaps_).subspan(first_[p.index()], first_[p.index() + 1] - first_[p.index()]);
   }
@@ -132,6 +139,8 @@ void Lowering::index_gaps() {
   fetches_.allocate();
   waits_.allocate();
   each([](GapsAt& list, Position p, GapId id) { list.add(p, id); });
+  // Copies that are issued together go in the order in which they are needed.
+  fetches_.sort([this](GapId a, GapId b) { return live_.gaps[a].to < live_.gaps[b].to; });
 }
 
 // What recomputation reads from forward is kept for backward although autograd has not saved it:

@@ -2,6 +2,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/scenarios/scenario_files.hpp"
 

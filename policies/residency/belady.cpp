@@ -1,0 +1,77 @@
+#include "policies/residency/belady.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "policies/residency/memory_curve.hpp"
+#include "policies/residency/prefetch.hpp"
+
+namespace tidemark {
+namespace {
+
+// Where the predicted live bytes pass the budget, the value with the farthest next use leaves
+// (Belady 1966: the fewest copies when all values have one size); it comes back as soon as there is
+// room until its use. The baseline for how little must move, whatever it costs in time: compute
+// waits for a copy out exactly where the memory is needed.
+class Belady final : public ResidencyPolicy {
+ public:
+  Belady(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
+  [[nodiscard]] std::string_view name() const override { return "belady"; }
+
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    Prefetch prefetch = prefetch_;
+    if (!prefetch.budget) prefetch.budget = device_budget(context);
+    std::vector<Departure> departures = evict(context, plan, prefetch.budget->count);
+    place_fetches(context, plan, prefetch, departures);
+    decide_offloads(context, departures, plan);
+  }
+
+ private:
+  [[nodiscard]] std::vector<Departure> evict(const PolicyContext& context,
+                                             const ResidencyPlan& plan, std::int64_t budget) const {
+    MemoryCurve curve(context, plan);
+    const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
+    std::vector<Departure> departures;
+    std::set<std::pair<Position, std::size_t>> resident;  // by next use; index into `saved`
+    std::size_t next = 0;
+    for (Position p : ids_of(context.order.at)) {
+      for (; next < saved.size() && saved[next].release < p; ++next) {
+        if (!plan.decided(saved[next].id)) resident.emplace(saved[next].to, next);
+      }
+      while (!resident.empty() && resident.begin()->first <= p)
+        resident.erase(resident.begin());
+      while (curve.at(p) > budget && !resident.empty()) {
+        const SavedGap& gap = saved[resident.rbegin()->second];
+        resident.erase(std::prev(resident.end()));
+        departures.push_back({.gap = gap, .release_at = p, .fetch_at = gap.to});
+        curve.add(p, gap.to, -gap.bytes.count);
+      }
+    }
+    return departures;
+  }
+
+  Prefetch prefetch_;
+  Bytes min_bytes_;
+};
+
+}  // namespace
+
+const PolicyEntry& belady_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "belady",
+      .seam = "residency",
+      .summary =
+          "while live bytes pass the `budget`, copy out the saved tensor with the farthest next "
+          "use; fetch it as soon as there is room",
+      .source = "Belady 1966; as the swap planner of SwapAdvisor (Huang et al. 2020)",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        const Prefetch prefetch = decode_prefetch(d, "earliest");
+        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
+        d.finish();
+        return std::make_unique<Belady>(prefetch, min_bytes);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,169 @@
+#include "policies/residency/capuchin.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "policies/residency/prefetch.hpp"
+#include "policies/residency/recipe.hpp"
+#include "policies/residency/swap_window.hpp"
+
+namespace tidemark {
+namespace {
+
+struct Candidate {
+  SavedGap gap;
+  Duration free{};  // free time; negative: a swap makes compute wait that long
+  std::optional<Recipe> recipe;
+  bool searched = false;  // for a recipe
+  bool taken = false;
+};
+
+double saving_per_second(Bytes bytes, Duration cost) {
+  return static_cast<double>(bytes.count) / std::max(1.0, static_cast<double>(cost.count()));
+}
+
+// While the predicted peak passes the budget, of the values that are live at it:
+//   - the one with the largest free time is swapped if that is not negative;
+//   - else the better of swapping it and recomputing the value with the largest memory saving per
+//     second (MSPS = bytes / recompute time), by bytes saved per second lost.
+// A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: what
+// would still arrive late on the busy link is triggered earlier by 5 % of its copy, repeatedly.
+class Capuchin final : public ResidencyPolicy {
+ public:
+  Capuchin(Prefetch prefetch, bool recompute, Bytes min_bytes)
+      : prefetch_(prefetch), recompute_(recompute), min_bytes_(min_bytes) {}
+  [[nodiscard]] std::string_view name() const override { return "capuchin"; }
+  void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
+    if (recompute_) relieve(context, plan, true);
+  }
+  // What recomputation itself adds is known only now.
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    relieve(context, plan, false);
+  }
+
+ private:
+  void relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const;
+  static void feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
+                        const MemoryCurve& curve, std::int64_t budget,
+                        std::vector<Departure>& departures);
+
+  Prefetch prefetch_;
+  bool recompute_;
+  Bytes min_bytes_;
+};
+
+void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
+  const std::int64_t budget = prefetch_.budget.value_or(device_budget(context)).count;
+  const std::vector<Duration> starts = predicted_starts(context);
+  MemoryCurve curve(context, plan);
+  std::vector<Candidate> candidates;
+  for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+    if (plan.decided(gap.id)) continue;
+    candidates.push_back({.gap = gap, .free = free_time(context, starts, gap), .recipe = {}});
+  }
+  std::vector<Departure> departures;
+  while (curve.peak() > budget) {
+    const Position peak = curve.peak_at();
+    Candidate* swap = nullptr;
+    Candidate* again = nullptr;
+    const auto live = [&](const Candidate& c) {
+      return !c.taken && c.gap.release < peak && c.gap.to > peak;
+    };
+    for (Candidate& c : candidates) {
+      if (live(c) && (swap == nullptr || c.free > swap->free)) swap = &c;
+    }
+    if (swap == nullptr) break;  // nothing at the peak can leave
+    if (recompute && swap->free < Duration(0)) {
+      double best = saving_per_second(swap->gap.bytes, -swap->free);
+      for (Candidate& c : candidates) {
+        if (!live(c)) continue;
+        if (!c.searched) c.recipe = recipe_of(context, plan, c.gap);
+        c.searched = true;
+        if (!c.recipe || saving_per_second(c.gap.bytes, c.recipe->cost) <= best) continue;
+        best = saving_per_second(c.gap.bytes, c.recipe->cost);
+        again = &c;
+      }
+    }
+    Candidate& chosen = again != nullptr ? *again : *swap;
+    chosen.taken = true;
+    if (again != nullptr) {
+      // Decisions since the recipe was found may have taken its sources away.
+      const std::optional<Recipe> recipe = recipe_of(context, plan, chosen.gap);
+      if (recipe && decide_recompute(chosen.gap, *recipe, plan)) {
+        curve.add(Position(chosen.gap.release.value + 1), chosen.gap.to, -chosen.gap.bytes.count);
+      }
+      continue;
+    }
+    const Departure d = swap_window(context, starts, curve, chosen.gap, budget);
+    take_off(d, curve);
+    departures.push_back(d);
+  }
+  if (prefetch_.rule == PrefetchRule::kOwn) {
+    feed_back(context, starts, curve, budget, departures);
+  } else {
+    place_fetches(context, plan, prefetch_, departures);
+  }
+  decide_offloads(context, departures, plan);
+}
+
+void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
+                         const MemoryCurve& curve, std::int64_t budget,
+                         std::vector<Departure>& departures) {
+  constexpr int kRounds = 100;  // five swap times
+  std::vector<Duration> trigger;
+  std::vector<Position> earliest;  // with room until the use
+  MemoryCurve room = curve;
+  for (const Departure& d : departures) {
+    trigger.push_back(starts[d.fetch_at.index()]);
+    const Position first = std::min(Position(d.release_at.value + 1), d.gap.to);
+    const Position fits = room.earliest_fit(first, d.fetch_at, d.gap.bytes.count, budget);
+    earliest.push_back(fits);
+    room.add(fits, d.fetch_at, d.gap.bytes.count);
+  }
+  std::vector<std::size_t> order(departures.size());
+  for (int round = 0; round < kRounds; ++round) {
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return departures[a].fetch_at < departures[b].fetch_at;
+    });
+    Duration link{};
+    bool moved = false;
+    for (std::size_t i : order) {
+      Departure& d = departures[i];
+      const Duration copy = copy_in_time(context, d.gap.bytes);
+      link = std::max(link, starts[d.fetch_at.index()]) + copy;
+      if (link <= starts[d.gap.to.index()] || d.fetch_at <= earliest[i]) continue;
+      trigger[i] -= copy / 20;
+      const auto later = std::upper_bound(starts.begin(), starts.end(), trigger[i]);
+      const Position at(
+          static_cast<std::size_t>(std::max<std::ptrdiff_t>(later - starts.begin() - 1, 0)));
+      d.fetch_at = std::max(std::min(at, d.fetch_at), earliest[i]);
+      moved = true;
+    }
+    if (!moved) break;
+  }
+}
+
+}  // namespace
+
+const PolicyEntry& capuchin_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "capuchin",
+      .seam = "residency",
+      .summary =
+          "while live bytes pass the `budget`, swap what has the most free time, or recompute what "
+          "saves most memory per second; without `recompute` only swap",
+      .source = "Peng et al. 2020, Capuchin (ASPLOS'20)",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        const Prefetch prefetch = decode_prefetch(d);
+        const bool recompute = d.optional<bool>("recompute", true);
+        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
+        d.finish();
+        return std::make_unique<Capuchin>(prefetch, recompute, min_bytes);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,100 @@
+#include "policies/residency/memory_curve.hpp"
+
+#include <algorithm>
+
+namespace tidemark {
+namespace {
+
+Position after(Position p) {
+  return Position(p.value + 1);
+}
+
+}  // namespace
+
+MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan)
+    : bytes_(context.order.at.size() + 1, 0) {
+  const Position end(context.order.at.size());
+  // Differences first: +bytes where memory appears, -bytes where it has gone.
+  const auto differ = [&](Position first, Position last, std::int64_t bytes) {
+    if (first >= last) return;
+    bytes_[first.index()] += bytes;
+    bytes_[last.index()] -= bytes;
+  };
+  IdVector<StorageId, char> touched(context.graph.storages.size(), 0);
+  for (GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    if (!gap.from.valid()) continue;
+    const Storage& storage = context.graph.storages[gap.storage];
+    const std::int64_t bytes = storage.bytes.count;
+    if (touched[gap.storage] == 0 && storage.initial) differ(Position(0U), gap.from, bytes);
+    touched[gap.storage] = 1;
+    if (gap.dead) {
+      differ(gap.from, after(gap.release), bytes);
+      continue;
+    }
+    const Position to = gap.to.valid() ? gap.to : end;
+    const Decision& decision = plan.decision(id);
+    if (const auto* offload = std::get_if<Offload>(&decision)) {
+      const Position gone = offload->release_at.valid() ? offload->release_at : after(gap.release);
+      differ(gap.from, gone, bytes);
+      differ(offload->fetch_at, to, bytes);
+    } else if (std::holds_alternative<Recompute>(decision)) {
+      differ(gap.from, after(gap.release), bytes);
+    } else {
+      differ(gap.from, to, bytes);
+    }
+  }
+  for (StorageId s : ids_of(context.graph.storages)) {
+    const Storage& storage = context.graph.storages[s];
+    if (touched[s] == 0 && storage.initial) differ(Position(0U), end, storage.bytes.count);
+  }
+  for (const Kept& kept : context.order.kept) {
+    if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);
+  }
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    differ(p, after(p), context.graph.operators[occurrence.op].workspace.count);
+    if (occurrence.scratch == 0) continue;
+    const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (!is_scratch(occurrence, i)) continue;
+      differ(p, after(p), context.graph.storages[touches[i].storage].bytes.count);
+    }
+  }
+  for (std::size_t i = 1; i < bytes_.size(); ++i)
+    bytes_[i] += bytes_[i - 1];
+  bytes_.pop_back();
+}
+
+Position MemoryCurve::peak_at() const {
+  return Position(
+      static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin()));
+}
+
+void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
+  for (std::size_t i = first.index(); i < end.index(); ++i)
+    bytes_[i] += bytes;
+}
+
+Position MemoryCurve::first_above(Position first, Position end, std::int64_t budget) const {
+  Position at = first;
+  while (at < end && bytes_[at.index()] <= budget)
+    at = after(at);
+  return at;
+}
+
+Position MemoryCurve::earliest_fit(Position first, Position end, std::int64_t bytes,
+                                   std::int64_t budget) const {
+  Position at = end;
+  while (at > first && bytes_[at.index() - 1] + bytes <= budget)
+    at = Position(at.value - 1);
+  return at;
+}
+
+Bytes device_budget(const PolicyContext& context) {
+  const std::int64_t left =
+      context.device.hbm.capacity.count - context.device.framework.context.count;
+  return Bytes(std::max<std::int64_t>(left, 0));
+}
+
+}  // namespace tidemark

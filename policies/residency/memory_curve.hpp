@@ -1,0 +1,38 @@
+// Live bytes along a program order under a plan, as far as they can be foretold without running it:
+// what policies with a budget look at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policies/plan/policy.hpp"
+
+namespace tidemark {
+
+// Bytes that are live while each operator runs: storages, workspaces, memory of frames. Without
+// allocator rounding, copies in flight and what recomputation that is still to be inserted makes.
+class MemoryCurve {
+ public:
+  MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan);
+
+  [[nodiscard]] std::int64_t at(Position p) const { return bytes_[p.index()]; }
+  [[nodiscard]] std::int64_t peak() const { return bytes_[peak_at().index()]; }
+  [[nodiscard]] Position peak_at() const;  // the first of equals
+  // The first position of [first, end) with more than `budget`; `end` when there is none.
+  [[nodiscard]] Position first_above(Position first, Position end, std::int64_t budget) const;
+  // Changes [first, end).
+  void add(Position first, Position end, std::int64_t bytes);
+  // The earliest position in [first, end] from which on `bytes` more stay within `budget` until
+  // before `end`; `end` where even the last operator before it has no room.
+  [[nodiscard]] Position earliest_fit(Position first, Position end, std::int64_t bytes,
+                                      std::int64_t budget) const;
+
+ private:
+  std::vector<std::int64_t> bytes_;
+};
+
+// What a plan may use where the scenario gives no budget: the device without the framework's
+// context.
+[[nodiscard]] Bytes device_budget(const PolicyContext& context);
+
+}  // namespace tidemark

@@ -1,0 +1,160 @@
+#include "policies/residency/prefetch.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "policies/residency/memory_curve.hpp"
+
+namespace tidemark {
+namespace {
+
+// "3", "8 operators", "2 blocks".
+bool read_distance(std::string_view text, Prefetch& prefetch) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, prefetch.distance);
+  if (error != std::errc() || prefetch.distance < 0) return false;
+  std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  prefetch.rule = unit.starts_with("operator") ? PrefetchRule::kOperators : PrefetchRule::kBlocks;
+  return unit.empty() || unit == "block" || unit == "blocks" || unit == "operator" ||
+         unit == "operators";
+}
+
+// The first operator of each round's backward.
+std::vector<Position> backward_begins(const PolicyContext& context) {
+  std::vector<Position> begins(static_cast<std::size_t>(context.order.steps) *
+                               static_cast<std::size_t>(context.order.micro_batches));
+  for (Position p : ids_of(context.order.at)) {
+    Position& begin = begins[round_of(context, context.order.at[p])];
+    if (begin.valid() || context.op_at(p).phase == Phase::kOptimizer) continue;
+    if (context.order.at[p].recompute || context.op_at(p).phase == Phase::kBackward) begin = p;
+  }
+  return begins;
+}
+
+// The first operator at which the departure may be fetched.
+Position first_fetch(const Departure& d) {
+  return Position((d.release_at.valid() ? d.release_at : d.gap.release).value + 1);
+}
+
+std::vector<std::size_t> by_use(const std::vector<Departure>& departures) {
+  std::vector<std::size_t> order(departures.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return departures[a].gap.to < departures[b].gap.to;
+  });
+  return order;
+}
+
+void fetch_blocks_ahead(const PolicyContext& context, int distance,
+                        std::vector<Departure>& departures) {
+  const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
+  const int last = context.graph.blocks - 1;
+  for (Departure& d : departures) {
+    d.fetch_at = d.gap.to;
+    if (distance == 0 || last < 0) continue;
+    const int block = std::clamp(d.gap.needed_by + distance, 0, last);
+    const Position begin = spans[d.gap.round][static_cast<std::size_t>(block)].backward_begin;
+    if (begin.valid()) d.fetch_at = std::min(begin, d.gap.to);
+  }
+}
+
+// From the last use to the first: a copy must end before its use and before the copy that follows
+// it on the link.
+void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& departures) {
+  const std::vector<Duration> starts = predicted_starts(context);
+  const std::vector<Position> begins = backward_begins(context);
+  const std::vector<std::size_t> order = by_use(departures);
+  Duration link_needed = Duration::max();
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    Departure& d = departures[*i];
+    const Position first = std::max(begins[d.gap.round], Position(d.gap.release.value + 1));
+    const Duration end = std::min(starts[d.gap.to.index()], link_needed);
+    const Duration begin =
+        std::max(end - copy_in_time(context, d.gap.bytes), starts[first.index()]);
+    link_needed = begin;
+    const auto next = std::upper_bound(starts.begin(), starts.end(), begin);
+    const Position latest(static_cast<std::size_t>(next - starts.begin()) - 1);
+    d.fetch_at = std::clamp(latest, std::min(first, d.gap.to), d.gap.to);
+  }
+}
+
+void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
+                    const Prefetch& prefetch, std::vector<Departure>& departures) {
+  MemoryCurve curve(context, plan);
+  // From here on the memory is gone.
+  const auto away = [](const Departure& d) {
+    return d.release_at.valid() ? d.release_at : Position(d.gap.release.value + 1);
+  };
+  for (const Departure& d : departures) {
+    if (!plan.decided(d.gap.id)) curve.add(away(d), d.gap.to, -d.gap.bytes.count);
+  }
+  const std::int64_t budget = prefetch.budget ? prefetch.budget->count : curve.peak();
+  std::vector<char> stays(departures.size(), 0);
+  for (std::size_t i : by_use(departures)) {
+    Departure& d = departures[i];
+    if (plan.decided(d.gap.id)) continue;
+    const Position fits = curve.earliest_fit(away(d), d.gap.to, d.gap.bytes.count, budget);
+    stays[i] = static_cast<char>(fits == away(d) && fits < d.gap.to);
+    d.fetch_at = std::clamp(fits, std::min(first_fetch(d), d.gap.to), d.gap.to);
+    curve.add(stays[i] != 0 ? fits : d.fetch_at, d.gap.to, d.gap.bytes.count);
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < departures.size(); ++i) {
+    if (stays[i] == 0) departures[kept++] = departures[i];
+  }
+  departures.resize(kept);
+}
+
+}  // namespace
+
+Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback) {
+  auto text = decoder.optional<std::string>("prefetch", std::string(fallback));
+  if (text == "own") text = fallback;
+  Prefetch prefetch{.rule = PrefetchRule::kOwn,
+                    .distance = 0,
+                    .budget = decoder.maybe<Bytes>("budget", above(0))};
+  if (text == "own") return prefetch;
+  if (text == "on_demand") {
+    prefetch.rule = PrefetchRule::kOnDemand;
+  } else if (text == "just_in_time") {
+    prefetch.rule = PrefetchRule::kJustInTime;
+  } else if (text == "earliest") {
+    prefetch.rule = PrefetchRule::kEarliest;
+  } else if (!read_distance(text, prefetch)) {
+    decoder.fail_at("prefetch",
+                    fmt::format("expected own, on_demand, just_in_time, earliest, a number of "
+                                "blocks (2) or of operators ('8 operators'), found '{}'",
+                                text));
+  }
+  return prefetch;
+}
+
+void place_fetches(const PolicyContext& context, const ResidencyPlan& plan,
+                   const Prefetch& prefetch, std::vector<Departure>& departures) {
+  switch (prefetch.rule) {
+    case PrefetchRule::kOwn:
+      return;
+    case PrefetchRule::kOnDemand:
+      return fetch_blocks_ahead(context, 0, departures);
+    case PrefetchRule::kBlocks:
+      return fetch_blocks_ahead(context, prefetch.distance, departures);
+    case PrefetchRule::kOperators:
+      for (Departure& d : departures) {
+        const auto ahead = static_cast<std::uint32_t>(prefetch.distance);
+        d.fetch_at = Position(d.gap.to.value - std::min(ahead, d.gap.to.value));
+        d.fetch_at = std::max(d.fetch_at, std::min(first_fetch(d), d.gap.to));
+      }
+      return;
+    case PrefetchRule::kJustInTime:
+      return fetch_just_in_time(context, departures);
+    case PrefetchRule::kEarliest:
+      return fetch_earliest(context, plan, prefetch, departures);
+  }
+}
+
+}  // namespace tidemark

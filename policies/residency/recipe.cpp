@@ -1,0 +1,108 @@
+#include "policies/residency/recipe.hpp"
+
+#include <set>
+#include <variant>
+
+namespace tidemark {
+namespace {
+
+class Search {
+ public:
+  Search(const PolicyContext& context, const ResidencyPlan& plan, Position before,
+         std::size_t longest)
+      : context_(context), plan_(plan), before_(before), longest_(longest) {}
+
+  // Adds what writes the content that the storage has behind `gap.from`.
+  bool add_value(GapId gap) {
+    for (;; gap = GapId(gap.value - 1)) {
+      const Position writer = context_.live.gaps[gap].from;
+      const std::optional<Access> access = access_at(writer, context_.live.gaps[gap].storage);
+      if (!access) return false;
+      if (*access != Access::kRead && !add_operator(writer)) return false;
+      if (*access == Access::kCreate) return true;
+      if (gap.value == 0 ||
+          context_.live.gaps[GapId(gap.value - 1)].storage != context_.live.gaps[gap].storage) {
+        return false;  // there from the start: nothing makes it
+      }
+    }
+  }
+  [[nodiscard]] const std::set<Position>& positions() const { return positions_; }
+
+ private:
+  [[nodiscard]] std::optional<Access> access_at(Position p, StorageId storage) const {
+    for (const Touch& touch : context_.graph.touches_of(context_.order.at[p].op)) {
+      if (touch.storage == storage) return touch.access;
+    }
+    return std::nullopt;
+  }
+
+  bool add_operator(Position p) {
+    const Occurrence& occurrence = context_.order.at[p];
+    if (occurrence.recompute || context_.op_at(p).phase != Phase::kForward) return false;
+    if (writes_persistent(context_.graph, occurrence.op)) return false;
+    if (!positions_.insert(p).second) return true;
+    if (positions_.size() > longest_) return false;
+    const std::span<const Touch> touches = context_.graph.touches_of(occurrence.op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (touches[i].access == Access::kCreate) continue;
+      if (is_scratch(occurrence, i) || !add_input(context_.live.after(p, i), touches[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool add_input(GapId gap, const Touch& touch) {
+    const Storage& storage = context_.graph.storages[touch.storage];
+    const bool stays = storage.initial || storage.persistent;
+    // Changed in place: the recipe must make the old content, since the storage holds the new.
+    if (touch.access != Access::kRead) return !stays && add_value(GapId(gap.value - 1));
+    // Follow the content to where it is wanted again.
+    GapId at = gap;
+    while (true) {
+      const Gap& g = context_.live.gaps[at];
+      if (!g.to.valid() || g.to >= before_) break;
+      const std::optional<Access> next = access_at(g.to, touch.storage);
+      if (g.dead || next != Access::kRead) {
+        // Gone, or overwritten: only a fresh copy helps, which must not replace a newer content.
+        return g.dead && !stays && add_value(gap);
+      }
+      at = GapId(at.value + 1);
+    }
+    const Gap& g = context_.live.gaps[at];
+    if (stays) return true;
+    if (g.dead && g.release < before_) return add_value(gap);
+    if (std::holds_alternative<Recompute>(plan_.decision(at))) return add_value(gap);
+    return true;
+  }
+
+  const PolicyContext& context_;
+  const ResidencyPlan& plan_;
+  Position before_;
+  std::size_t longest_;
+  std::set<Position> positions_;
+};
+
+}  // namespace
+
+std::optional<Recipe> recipe_of(const PolicyContext& context, const ResidencyPlan& plan,
+                                const SavedGap& gap, std::size_t longest) {
+  Search search(context, plan, gap.to, longest);
+  if (!search.add_value(gap.id)) return std::nullopt;
+  Recipe recipe;
+  for (Position p : search.positions()) {
+    recipe.positions.push_back(p);
+    recipe.cost += context.durations[context.order.at[p].op];
+  }
+  return recipe;
+}
+
+bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& plan) {
+  if (!plan.decided(gap.id)) {
+    const GroupId group = plan.add_group({.recipe = recipe.positions, .kept = {}});
+    return plan.decide(gap.id, Recompute{.group = group});
+  }
+  return plan.decide(gap.id, Pin{});  // counted as contested
+}
+
+}  // namespace tidemark

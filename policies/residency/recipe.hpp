@@ -1,0 +1,26 @@
+// How one value is computed again from what will be there when it is needed.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "policies/residency/saved_gaps.hpp"
+
+namespace tidemark {
+
+struct Recipe {
+  std::vector<Position> positions;  // in order
+  Duration cost{};                  // compute time of all
+};
+
+// The operators to run before gap.to so that the value is there: those that wrote it, and those
+// behind what they read where that is gone by then or decided to be recomputed. None where an input
+// was overwritten since, an operator writes persistent memory, or more than `longest` are needed.
+[[nodiscard]] std::optional<Recipe> recipe_of(const PolicyContext& context,
+                                              const ResidencyPlan& plan, const SavedGap& gap,
+                                              std::size_t longest = 64);
+
+// Decides to recompute the value. True when the decision stands.
+bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& plan);
+
+}  // namespace tidemark

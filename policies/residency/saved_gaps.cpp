@@ -1,0 +1,108 @@
+#include "policies/residency/saved_gaps.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tidemark {
+namespace {
+
+Duration copy_time(const LinkProfile& link, Bytes bytes) {
+  if (link.alone.value <= 0) return link.latency;
+  const double ns = static_cast<double>(bytes.count) * 1e9 / link.alone.value;
+  return link.latency + Duration(std::llround(ns));
+}
+
+}  // namespace
+
+std::size_t round_of(const PolicyContext& context, const Occurrence& occurrence) {
+  return static_cast<std::size_t>(occurrence.step) *
+             static_cast<std::size_t>(context.order.micro_batches) +
+         occurrence.micro_batch;
+}
+
+std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes) {
+  std::vector<SavedGap> found;
+  for (GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    if (!gap.open()) continue;
+    const Storage& storage = context.graph.storages[gap.storage];
+    if (storage.initial || storage.persistent || storage.bytes < min_bytes) continue;
+    const Occurrence& from = context.order.at[gap.from];
+    const Occurrence& to = context.order.at[gap.to];
+    if (from.recompute || context.op_at(gap.from).phase != Phase::kForward) continue;
+    if (!to.recompute && context.op_at(gap.to).phase != Phase::kBackward) continue;
+    found.push_back({.id = id,
+                     .storage = gap.storage,
+                     .bytes = storage.bytes,
+                     .from = gap.from,
+                     .release = gap.release,
+                     .to = gap.to,
+                     .block = context.block_at(gap.from),
+                     .needed_by = std::max(context.block_at(gap.to), 0),
+                     .round = round_of(context, from)});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const SavedGap& a, const SavedGap& b) { return a.release < b.release; });
+  return found;
+}
+
+std::vector<std::vector<BlockSpan>> block_spans(const PolicyContext& context) {
+  const std::size_t rounds = static_cast<std::size_t>(context.order.steps) *
+                             static_cast<std::size_t>(context.order.micro_batches);
+  std::vector<std::vector<BlockSpan>> all(
+      rounds, std::vector<BlockSpan>(static_cast<std::size_t>(context.graph.blocks)));
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    const int block = context.block_at(p);
+    if (block == kNoBlock || context.op_at(p).phase == Phase::kOptimizer) continue;
+    BlockSpan& span = all[round_of(context, occurrence)][static_cast<std::size_t>(block)];
+    if (context.op_at(p).phase == Phase::kForward && !occurrence.recompute) {
+      if (!span.forward_begin.valid()) span.forward_begin = p;
+      span.forward_end = p;
+    } else {
+      if (!span.backward_begin.valid()) span.backward_begin = p;
+      span.backward_end = p;
+    }
+  }
+  return all;
+}
+
+std::vector<Duration> predicted_starts(const PolicyContext& context) {
+  std::vector<Duration> starts;
+  starts.reserve(context.order.at.size() + 1);
+  Duration now{};
+  for (const Occurrence& occurrence : context.order.at) {
+    starts.push_back(now);
+    now += context.durations[occurrence.op];
+  }
+  starts.push_back(now);
+  return starts;
+}
+
+Duration copy_out_time(const PolicyContext& context, Bytes bytes) {
+  return copy_time(context.device.links.device_to_host, bytes);
+}
+Duration copy_in_time(const PolicyContext& context, Bytes bytes) {
+  return copy_time(context.device.links.host_to_device, bytes);
+}
+
+bool frees_memory(const Departure& d) {
+  const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
+  if (!d.release_at.valid()) return fetch_at > d.gap.release;
+  return d.release_at > d.gap.release && fetch_at > d.release_at;
+}
+
+void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,
+                     ResidencyPlan& plan) {
+  PolicyOutcome& outcome = plan.outcomes().back();
+  for (const Departure& d : departures) {
+    if (!frees_memory(d)) continue;
+    const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
+    if (!plan.decide(d.gap.id, Offload{.fetch_at = fetch_at, .release_at = d.release_at})) continue;
+    if (context.order.at[d.gap.from].step + 1 == context.order.steps) {
+      outcome.offloaded += d.gap.bytes;
+    }
+  }
+}
+
+}  // namespace tidemark

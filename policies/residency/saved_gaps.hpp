@@ -1,0 +1,59 @@
+// Values that forward leaves for backward: what activation offloading may move, and how moves are
+// decided. Shared by the policies of this folder.
+#pragma once
+
+#include <vector>
+
+#include "policies/plan/policy.hpp"
+
+namespace tidemark {
+
+struct SavedGap {
+  GapId id;
+  StorageId storage;
+  Bytes bytes;
+  Position from;          // the last touch in forward
+  Position release;       // behind which the copy out may be issued
+  Position to;            // the first touch in backward or in recomputation for it
+  int block = kNoBlock;   // of the operator at `from`
+  int needed_by = 0;      // block of the operator at `to`; 0 outside blocks
+  std::size_t round = 0;  // step * micro-batches + micro-batch
+};
+
+// The open gaps from forward to backward of at least `min_bytes`, in the order in which forward
+// leaves them. Gaps that are decided already are among them.
+[[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes);
+
+// Where one block of one micro-batch lies in the order; invalid where it has no such operator.
+struct BlockSpan {
+  Position forward_begin;
+  Position forward_end;
+  Position backward_begin;  // recomputation included
+  Position backward_end;
+};
+// By round, then by block.
+[[nodiscard]] std::vector<std::vector<BlockSpan>> block_spans(const PolicyContext& context);
+
+[[nodiscard]] std::size_t round_of(const PolicyContext& context, const Occurrence& occurrence);
+
+// When each operator starts if compute never waits; one more than positions.
+[[nodiscard]] std::vector<Duration> predicted_starts(const PolicyContext& context);
+
+// A copy of pinned memory with the link to itself.
+[[nodiscard]] Duration copy_out_time(const PolicyContext& context, Bytes bytes);
+[[nodiscard]] Duration copy_in_time(const PolicyContext& context, Bytes bytes);
+
+// A value that a policy wants to move. `release_at` and `fetch_at` as in Offload; an invalid
+// `fetch_at` is on demand.
+struct Departure {
+  SavedGap gap;
+  Position release_at;
+  Position fetch_at;
+};
+// Decides those whose memory is free for at least one operator; counts what moves in the last step.
+void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,
+                     ResidencyPlan& plan);
+// Whether the decision would free the memory for at least one operator.
+[[nodiscard]] bool frees_memory(const Departure& departure);
+
+}  // namespace tidemark

@@ -1,0 +1,181 @@
+#include "policies/residency/superneurons.hpp"
+
+#include <algorithm>
+
+#include "policies/residency/prefetch.hpp"
+#include "policies/residency/recipe.hpp"
+
+namespace tidemark {
+namespace {
+
+bool is_convolution(OperatorClass c) {
+  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
+}
+// Too expensive to run again: convolutions, and the products that SuperNeurons calls FC.
+bool is_expensive(OperatorClass c) {
+  return is_convolution(c) || c == OperatorClass::kMatmul || c == OperatorClass::kAttention;
+}
+
+// The occurrence that created the content behind a gap; invalid for what was there from the start.
+Position creator(const PolicyContext& context, GapId gap) {
+  const StorageId storage = context.live.gaps[gap].storage;
+  while (true) {
+    const Position p = context.live.gaps[gap].from;
+    for (const Touch& touch : context.graph.touches_of(context.order.at[p].op)) {
+      if (touch.storage == storage && touch.access == Access::kCreate) return p;
+    }
+    if (gap.value == 0 || context.live.gaps[GapId(gap.value - 1)].storage != storage) return {};
+    gap = GapId(gap.value - 1);
+  }
+}
+
+// The output of convolutions moves to the host as soon as forward has done with it and comes back
+// during the backward of the convolution behind it. What cheap layers between two expensive ones
+// leave is computed again:
+//   speed-centric   a segment's values together, before its first backward, and kept: where they
+//                   take no more than the largest layer needs anyway (l_peak);
+//   memory-centric  each value alone, before its own use: elsewhere.
+// The peak goes towards that of the largest layer. SuperNeurons' tensor cache, which leaves tensors
+// on the device while there is room, is not part of it.
+class SuperNeurons final : public ResidencyPolicy {
+ public:
+  SuperNeurons(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
+  [[nodiscard]] std::string_view name() const override { return "superneurons"; }
+
+  void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
+    // Segments are numbered by the expensive operators before them.
+    IdVector<Position, std::uint32_t> segment_at(context.order.at.size(), 0);
+    std::uint32_t segment = 0;
+    for (Position p : ids_of(context.order.at)) {
+      if (is_expensive(context.op_at(p).work.op_class)) ++segment;
+      segment_at[p] = segment;
+    }
+    std::vector<std::vector<SavedGap>> segments(segment + 1);
+    for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+      const Position made = creator(context, gap.id);
+      if (plan.decided(gap.id) || !made.valid()) continue;
+      if (is_expensive(context.op_at(made).work.op_class)) continue;
+      segments[segment_at[made]].push_back(gap);
+    }
+    const std::int64_t largest_layer = largest(context);
+    for (const std::vector<SavedGap>& cheap : segments)
+      recompute(context, segment_at, cheap, largest_layer, plan);
+  }
+
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    std::vector<Departure> departures;
+    for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+      const Position made = creator(context, gap.id);
+      if (!made.valid() || !is_convolution(context.op_at(made).work.op_class)) continue;
+      departures.push_back({.gap = gap, .release_at = {}, .fetch_at = gap.to});
+    }
+    // Where the backward of convolutions begins, by round.
+    std::vector<std::vector<Position>> begins(
+        static_cast<std::size_t>(context.order.steps) *
+        static_cast<std::size_t>(context.order.micro_batches));
+    NodeId last;
+    for (Position p : ids_of(context.order.at)) {
+      const Operator& op = context.op_at(p);
+      const bool convolution = op.work.op_class == OperatorClass::kConvolutionBackwardData ||
+                               op.work.op_class == OperatorClass::kConvolutionBackwardWeight;
+      if (convolution && (!op.node.valid() || op.node != last)) {
+        begins[round_of(context, context.order.at[p])].push_back(p);
+      }
+      if (convolution) last = op.node;
+    }
+    for (Departure& d : departures) {
+      const std::vector<Position>& round = begins[d.gap.round];
+      const auto next = std::lower_bound(round.begin(), round.end(), d.gap.to);
+      if (next != round.begin()) d.fetch_at = *(next - 1);
+    }
+    place_fetches(context, plan, prefetch_, departures);
+    decide_offloads(context, departures, plan);
+  }
+
+ private:
+  // Bytes that the largest layer touches while it runs.
+  static std::int64_t largest(const PolicyContext& context) {
+    std::int64_t peak = 0;
+    for (OperatorId id : ids_of(context.graph.operators)) {
+      const Operator& op = context.graph.operators[id];
+      if (op.phase == Phase::kOptimizer) continue;
+      std::int64_t bytes = op.workspace.count;
+      for (const Touch& touch : context.graph.touches_of(id))
+        bytes += context.graph.storages[touch.storage].bytes.count;
+      peak = std::max(peak, bytes);
+    }
+    return peak;
+  }
+
+  // A value that cannot be made from within its segment stays: a sum over blocks would run the
+  // blocks before it again.
+  static bool stays_inside(const PolicyContext& context,
+                           const IdVector<Position, std::uint32_t>& segment_at,
+                           const Recipe& recipe) {
+    return std::all_of(recipe.positions.begin(), recipe.positions.end(), [&](Position p) {
+      return segment_at[p] == segment_at[recipe.positions.back()] &&
+             !is_expensive(context.op_at(p).work.op_class);
+    });
+  }
+
+  static void recompute(const PolicyContext& context,
+                        const IdVector<Position, std::uint32_t>& segment_at,
+                        const std::vector<SavedGap>& cheap, std::int64_t largest_layer,
+                        ResidencyPlan& plan) {
+    // Values of the segment may be read by each other's recipes, so all are marked first.
+    ResidencyPlan marked = plan;
+    std::vector<SavedGap> dropped;
+    std::int64_t bytes = 0;
+    for (const SavedGap& gap : cheap) {
+      const std::optional<Recipe> recipe = recipe_of(context, marked, gap);
+      if (!recipe || !stays_inside(context, segment_at, *recipe)) continue;
+      if (!marked.decide(gap.id, Recompute{.group = marked.add_group({})})) continue;
+      dropped.push_back(gap);
+      bytes += gap.bytes.count;
+    }
+    std::vector<Recipe> recipes;
+    for (const SavedGap& gap : dropped) {
+      const std::optional<Recipe> recipe = recipe_of(context, marked, gap);
+      if (!recipe) return;  // needs more than a recipe may hold: the segment is kept
+      recipes.push_back(*recipe);
+    }
+    if (dropped.empty()) return;
+    if (bytes > largest_layer) {
+      for (std::size_t i = 0; i < dropped.size(); ++i)
+        decide_recompute(dropped[i], recipes[i], plan);
+      return;
+    }
+    std::vector<Position> together;
+    for (const Recipe& recipe : recipes)
+      together.insert(together.end(), recipe.positions.begin(), recipe.positions.end());
+    std::sort(together.begin(), together.end());
+    together.erase(std::unique(together.begin(), together.end()), together.end());
+    const GroupId group = plan.add_group({.recipe = std::move(together), .kept = {}});
+    for (const SavedGap& gap : dropped)
+      plan.decide(gap.id, Recompute{.group = group});
+  }
+
+  Prefetch prefetch_;
+  Bytes min_bytes_;
+};
+
+}  // namespace
+
+const PolicyEntry& superneurons_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "superneurons",
+      .seam = "residency",
+      .summary =
+          "copy the outputs of convolutions to pinned host memory and recompute what cheap layers "
+          "between them leave, together where it fits beside the largest layer",
+      .source = "Wang et al. 2018, SuperNeurons (arXiv 1801.04380)",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        const Prefetch prefetch = decode_prefetch(d);
+        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
+        d.finish();
+        return std::make_unique<SuperNeurons>(prefetch, min_bytes);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

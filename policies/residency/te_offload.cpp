@@ -1,0 +1,80 @@
+#include "policies/residency/te_offload.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/residency/prefetch.hpp"
+
+namespace tidemark {
+namespace {
+
+// The first n of L layers move; at most L - n activation sets are on the device at any time.
+//
+//   L = 5, n = 3    F0  F1  F2  F3  F4 | B4  B3  B2  B1  B0
+//   d2h                 <0> <1> <2>    |
+//   freed before            0   1      |            layer j before the forward of L - n + j
+//   h2d                                |     <2> <1> <0>     of j when the backward of L - 1 - n +
+//   j
+//                                                            begins
+//
+// Layer j's tensors are allocated again when layer L - n + j has been freed, so the peak is
+// (L - n) T for layers that save T each. With n = L - 1 a layer's copies have only its own compute
+// to hide behind.
+class TransformerEngineOffload final : public ResidencyPolicy {
+ public:
+  TransformerEngineOffload(Prefetch prefetch, int layers, Bytes min_bytes)
+      : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
+  [[nodiscard]] std::string_view name() const override { return "te_offload"; }
+
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    const int all = context.graph.blocks;
+    if (layers_ >= all) {
+      throw UserError(
+          {}, "policies.te_offload.layers",
+          fmt::format("the model has {} repeated blocks, the last of which stays on the "
+                      "device; give at most {}",
+                      all, std::max(all - 1, 0)));
+    }
+    const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
+    std::vector<Departure> departures;
+    for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+      if (gap.block == kNoBlock || gap.block >= layers_) continue;
+      const auto at = [&](int layer) { return spans[gap.round][static_cast<std::size_t>(layer)]; };
+      departures.push_back({.gap = gap,
+                            .release_at = at(all - layers_ + gap.block).forward_begin,
+                            .fetch_at = at(all - 1 - layers_ + gap.block).backward_begin});
+    }
+    place_fetches(context, plan, prefetch_, departures);
+    decide_offloads(context, departures, plan);
+  }
+
+ private:
+  Prefetch prefetch_;
+  int layers_;
+  Bytes min_bytes_;
+};
+
+}  // namespace
+
+const PolicyEntry& te_offload_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "te_offload",
+      .seam = "residency",
+      .summary =
+          "copy the saved tensors of the first `layers` blocks to pinned host memory; of L blocks "
+          "at most L - `layers` are on the device",
+      .source = "NVIDIA/TransformerEngine pytorch/cpu_offload.py, version 2",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        const int layers = d.required<int>("layers", at_least(1));
+        const Prefetch prefetch = decode_prefetch(d);
+        // 256 Ki elements of two bytes.
+        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB * 512);
+        d.finish();
+        return std::make_unique<TransformerEngineOffload>(prefetch, layers, min_bytes);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,182 @@
+#include "policies/residency/vdnn.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "policies/residency/memory_curve.hpp"
+#include "policies/residency/prefetch.hpp"
+
+namespace tidemark {
+namespace {
+
+enum class VdnnLayers : std::uint8_t { kAll, kConv, kDynamic };
+
+bool is_convolution(OperatorClass c) {
+  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
+}
+
+// A forward operator of one micro-batch as vDNN sees it: a layer with an input X.
+struct Layer {
+  Position backward_begin;  // invalid where nothing is differentiated
+  bool convolution = false;
+  std::vector<SavedGap> inputs;  // that move
+  bool prefetched = false;
+};
+
+// The input X of a layer leaves while the layer runs; compute waits for the copy at the layer's end
+// and frees. When the backward of a layer begins, one earlier layer's X is fetched: the first with
+// an X on the host, searching down to the next convolution.
+//
+//   compute   F1(X1)     F2(X2)     ...  B3         B2(X2)
+//   d2h       <X1> wait  <X2> wait
+//   h2d                                  <X2>       <X1>
+//
+//   all    X of every layer       conv   X of convolutions only
+//   dyn    the first of none, conv and all whose peak fits the budget. vDNN's choice of convolution
+//          algorithms is not part of it.
+class Vdnn final : public ResidencyPolicy {
+ public:
+  Vdnn(Prefetch prefetch, VdnnLayers layers, Bytes min_bytes)
+      : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
+  [[nodiscard]] std::string_view name() const override { return "vdnn"; }
+
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    if (layers_ != VdnnLayers::kDynamic) {
+      decide(context, layers_ == VdnnLayers::kConv, plan);
+      return;
+    }
+    const std::int64_t budget = prefetch_.budget.value_or(device_budget(context)).count;
+    if (peak_of(context, plan) <= budget) return;
+    ResidencyPlan convolutions = plan;
+    decide(context, true, convolutions);
+    decide(context, peak_of(context, convolutions) <= budget, plan);
+  }
+
+ private:
+  static std::int64_t peak_of(const PolicyContext& context, const ResidencyPlan& plan) {
+    if (context.replay != nullptr) return context.replay->run(plan).peak_reserved;
+    return MemoryCurve(context, plan).peak();
+  }
+
+  void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {
+    std::vector<Departure> departures;
+    for (std::vector<Layer>& round : layers_of(context, convolutions_only))
+      depart(round, departures);
+    place_fetches(context, plan, prefetch_, departures);
+    decide_offloads(context, departures, plan);
+  }
+
+  [[nodiscard]] std::vector<std::vector<Layer>> layers_of(const PolicyContext& context,
+                                                          bool convolutions_only) const;
+
+  static void depart(std::vector<Layer>& layers, std::vector<Departure>& departures) {
+    const auto fetch = [&](Layer& layer, Position at) {
+      layer.prefetched = true;
+      for (const SavedGap& gap : layer.inputs) {
+        departures.push_back(
+            {.gap = gap, .release_at = Position(gap.release.value + 1), .fetch_at = at});
+      }
+    };
+    for (std::size_t n = layers.size(); n-- > 0;) {
+      const Position now = layers[n].backward_begin;
+      if (!now.valid()) continue;
+      if (!layers[n].prefetched) fetch(layers[n], now);
+      for (std::size_t m = n; m-- > 0;) {
+        if (!layers[m].inputs.empty() && !layers[m].prefetched) {
+          fetch(layers[m], now);
+          break;
+        }
+        if (layers[m].convolution) break;
+      }
+    }
+  }
+
+  Prefetch prefetch_;
+  VdnnLayers layers_;
+  Bytes min_bytes_;
+};
+
+std::vector<std::vector<Layer>> Vdnn::layers_of(const PolicyContext& context,
+                                                bool convolutions_only) const {
+  std::vector<std::vector<Layer>> rounds(static_cast<std::size_t>(context.order.steps) *
+                                         static_cast<std::size_t>(context.order.micro_batches));
+  constexpr auto kNone = std::numeric_limits<std::size_t>::max();
+  // Operators of one autograd node are one layer; cost graphs have no nodes.
+  IdVector<Position, std::size_t> layer_at(context.order.at.size(), kNone);
+  std::vector<std::vector<std::size_t>> of_node(rounds.size());
+  IdVector<StorageId, std::size_t> convolution_input(context.graph.storages.size(), kNone);
+  const auto slot = [&](std::size_t round, NodeId node) -> std::size_t& {
+    if (node.index() >= of_node[round].size()) of_node[round].resize(node.index() + 1, kNone);
+    return of_node[round][node.index()];
+  };
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    const Operator& op = context.op_at(p);
+    if (occurrence.recompute || op.phase == Phase::kOptimizer) continue;
+    const std::size_t round = round_of(context, occurrence);
+    if (op.phase == Phase::kBackward) {
+      if (!op.node.valid()) continue;
+      const std::size_t layer = slot(round, op.node);
+      if (layer != kNone && !rounds[round][layer].backward_begin.valid()) {
+        rounds[round][layer].backward_begin = p;
+      }
+      continue;
+    }
+    std::size_t layer = op.node.valid() ? slot(round, op.node) : kNone;
+    if (layer == kNone) {
+      layer = rounds[round].size();
+      rounds[round].emplace_back();
+      if (op.node.valid()) slot(round, op.node) = layer;
+    }
+    layer_at[p] = layer;
+    if (!is_convolution(op.work.op_class)) continue;
+    rounds[round][layer].convolution = true;
+    for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
+      if (touch.access == Access::kRead) convolution_input[touch.storage] = layer;
+    }
+  }
+  for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+    bool is_input = false;  // read by the layer, not made by it
+    for (const Touch& touch : context.graph.touches_of(context.order.at[gap.from].op)) {
+      is_input |= touch.storage == gap.storage && touch.access != Access::kCreate;
+    }
+    const bool convolution = convolution_input[gap.storage] != kNone;
+    if (!is_input || (convolutions_only && !convolution)) continue;
+    const std::size_t layer =
+        convolutions_only ? convolution_input[gap.storage] : layer_at[gap.from];
+    if (layer == kNone) continue;
+    Layer& owner = rounds[gap.round][layer];
+    owner.inputs.push_back(gap);
+    // A layer whose own backward does not need X still has its turn when X is needed.
+    if (!owner.backward_begin.valid()) owner.backward_begin = gap.to;
+  }
+  return rounds;
+}
+
+constexpr std::array<std::string_view, 3> kLayers{"all", "conv", "dyn"};
+
+}  // namespace
+
+const PolicyEntry& vdnn_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "vdnn",
+      .seam = "residency",
+      .summary =
+          "copy the inputs of all `layers`, or of convolutions (conv), to pinned host memory layer "
+          "by layer; dyn moves as little as fits the budget",
+      .source = "Rhu et al. 2016, vDNN (arXiv 1602.08124)",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        const std::string layers = d.optional_word("layers", kLayers, "all");
+        const Prefetch prefetch = decode_prefetch(d);
+        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
+        d.finish();
+        const VdnnLayers which = layers == "all"    ? VdnnLayers::kAll
+                                 : layers == "conv" ? VdnnLayers::kConv
+                                                    : VdnnLayers::kDynamic;
+        return std::make_unique<Vdnn>(prefetch, which, min_bytes);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

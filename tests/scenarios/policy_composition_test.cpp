@@ -1,0 +1,168 @@
+// All residency policies of the registry, in any number and order, on small models.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "scenarios/simulate.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+// Parameters that make a policy act on models of a few megabytes; others take their defaults.
+std::string listed(const std::string& name) {
+  static const std::map<std::string, std::string> kParameters{
+      {"checkpoint", "{every_other: 2}"},
+      {"checkpoint_sequential", "{segments: 2}"},
+      {"te_offload", "{layers: 2, min_bytes: 1KiB}"},
+      {"offload_activations", "{min_bytes: 1KiB, prefetch: just_in_time}"},
+      {"torchtune_offload", "{prefetch: earliest}"},
+      {"megatron_offload", "{min_bytes: 1KiB}"},
+      {"offload_checkpoints", "{min_bytes: 1KiB}"},
+      {"stronghold", "{min_bytes: 1KiB, window: 1}"},
+      {"belady", "{budget: 2MiB}"},
+      {"capuchin", "{budget: 3MiB}"},
+      {"flashneuron", "{budget: 2MiB}"},
+      {"karma", "{budget: 3MiB}"},
+      {"hybrid", "{budget: 3MiB, tries: 8}"},
+  };
+  const auto at = kParameters.find(name);
+  return at == kParameters.end() ? name : name + ": " + at->second;
+}
+
+constexpr const char* kModels[] = {
+    "{preset: gpt, layers: 4, width: 64, heads: 4, vocab: 256, sequence: 32, dropout: 0.1}",
+    "{preset: vgg11, classes: 10}", "{preset: resnet18, classes: 10}"};
+
+struct Composed {
+  std::uint64_t fingerprint = 0;
+  std::int64_t peak_live = 0;
+  std::int64_t peak_active = 0;
+  std::int64_t run_again = 0;  // most that one stretch of recomputation makes
+  std::int64_t moved = 0;
+  std::set<std::string> acted;  // policies that decided something
+};
+
+// compile() verifies the program; a wrong one throws.
+Composed compose(const std::string& model, const std::string& training,
+                 const std::vector<std::string>& policies) {
+  const std::string text = fmt::format(
+      "{{model: {}, hardware: a100-sxm-80gb, allocator: ideal, training: {{{}, "
+      "framework: ideal, {}}}, policies: [{}]}}",
+      model, model.find("gpt") == std::string::npos ? "image: 32" : "sequence: 32", training,
+      fmt::join(policies, ", "));
+  const Scenario scenario = decode(text);
+  const TrainedModel trained = build_training(scenario);
+  const Compiled compiled = compile(scenario, trained);
+  Scratch scratch;
+  const RunResult run = run_compiled(scenario, compiled, scratch, kUnlimited, false);
+  CHECK(run.status == RunStatus::kCompleted);
+  Composed result{.fingerprint = gradient_fingerprint(trained.training),
+                  .peak_live = run.live.bytes,
+                  .peak_active = run.active.bytes};
+  std::int64_t stretch = 0;
+  for (const Occurrence& occurrence : compiled.order.at) {
+    if (!occurrence.recompute) stretch = 0;
+    for (const Touch& touch : trained.training.touches_of(occurrence.op)) {
+      if (occurrence.recompute && touch.access == Access::kCreate) {
+        stretch += trained.training.storages[touch.storage].bytes.count;
+      }
+    }
+    result.run_again = std::max(result.run_again, stretch);
+  }
+  for (const PolicyOutcome& outcome : compiled.policies) {
+    result.moved += outcome.offloaded.count;
+    CHECK(outcome.decided >= 0);
+    if (outcome.decided > 0) result.acted.insert(outcome.name);
+  }
+  return result;
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("residency policies compose in any order: same gradients, verified, no higher peak") {
+    std::vector<std::string> residency;
+    for (const PolicyEntry& entry : environment().policies.entries()) {
+      if (entry.seam == "residency") residency.emplace_back(entry.name);
+    }
+    REQUIRE(residency.size() >= 16);
+    std::mt19937 rng(7);
+    std::set<std::string> acted;
+    for (const char* model : kModels) {
+      for (const char* training :
+           {"micro_batch: 2, precision: fp32", "micro_batch: 2, precision: bf16_autocast",
+            "micro_batch: 2, precision: bf16_mixed, accumulate: 2"}) {
+        const Composed kept = compose(model, training, {});
+        for (int round = 0; round < 12; ++round) {
+          std::shuffle(residency.begin(), residency.end(), rng);
+          std::vector<std::string> chosen;
+          const auto count = std::min<std::size_t>(1 + rng() % 6, residency.size());
+          for (std::size_t i = 0; i < count; ++i) {
+            chosen.push_back(listed(residency[i]));
+          }
+          // An explicit order repeats operators before any of them is asked.
+          if (round % 4 == 3) chosen.insert(chosen.begin(), "revolve: {checkpoints: 2}");
+          CAPTURE(model);
+          CAPTURE(training);
+          CAPTURE(fmt::format("{}", fmt::join(chosen, ", ")));
+          const Composed composed = compose(model, training, chosen);
+          acted.insert(composed.acted.begin(), composed.acted.end());
+          CHECK(composed.fingerprint == kept.fingerprint);
+          // Beyond what keeping everything needs there is what is computed again, and copies that
+          // have not ended when their memory is given back.
+          CHECK(composed.peak_live <= kept.peak_live + composed.run_again);
+          CHECK(composed.peak_active <= kept.peak_active + composed.run_again + composed.moved);
+        }
+      }
+    }
+    for (const std::string& name : residency) {
+      CAPTURE(name);
+      CHECK(acted.contains(name));
+    }
+  }
+
+  TEST_CASE("what only moves values never raises the live peak of what is listed beside it") {
+    const std::vector<std::string> movers{"offload_activations", "torchtune_offload",
+                                          "te_offload",          "megatron_offload",
+                                          "offload_checkpoints", "vdnn",
+                                          "stronghold",          "belady",
+                                          "flashneuron"};
+    for (const char* model : kModels) {
+      for (const char* beside : {"", "checkpoint_every", "superneurons"}) {
+        std::vector<std::string> base;
+        if (*beside != '\0') base.emplace_back(beside);
+        const Composed without = compose(model, "micro_batch: 2", base);
+        for (const std::string& mover : movers) {
+          CAPTURE(model);
+          CAPTURE(beside);
+          CAPTURE(mover);
+          std::vector<std::string> both = base;
+          both.push_back(listed(mover));
+          CHECK(compose(model, "micro_batch: 2", both).peak_live <= without.peak_live);
+        }
+      }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("policies that want the same values are reported as contested") {
+    const std::string text =
+        "{model: {preset: gpt, layers: 4, width: 64, heads: 4}, hardware: a100-sxm-80gb, "
+        "policies: [te_offload: {layers: 3, min_bytes: 1KiB}, torchtune_offload]}";
+    const Scenario scenario = decode(text);
+    const TrainedModel model = build_training(scenario);
+    const PointResult result = simulate(scenario, model, {.smallest_capacity = false});
+    REQUIRE(result.policies.size() == 2);
+    CHECK(result.policies[0].contested == 0);
+    // What the first three blocks save, in each of two steps.
+    CHECK(result.policies[1].contested == result.policies[0].decided);
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
