@@ -9,14 +9,22 @@
 #include "policies/eviction/lru.hpp"
 #include "policies/residency/checkpoint.hpp"
 #include "policies/residency/offload_activations.hpp"
+#include "policies/rewrite/offload_optimizer.hpp"
+#include "policies/rewrite/offload_parameters.hpp"
 #include "policies/sequence/revolve.hpp"
 
 namespace tidemark {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
-          checkpoint_every_entry(),    checkpoint_entry(), checkpoint_sequential_entry(),
-          offload_activations_entry(), revolve_entry(),    eviction_entry(),
+          checkpoint_every_entry(),
+          checkpoint_entry(),
+          checkpoint_sequential_entry(),
+          offload_activations_entry(),
+          offload_optimizer_entry(),
+          offload_parameters_entry(),
+          revolve_entry(),
+          eviction_entry(),
       } {}
 
 void PolicyRegistry::load_plugin(const std::string& path) {

@@ -145,8 +145,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
-  result.costs =
-      run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
+  result.costs = run_pass(passes, "price",
+                          [&] { return price(graph, CostModel(scenario.device), scenario.count); });
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
     return PolicyContext{graph, order, live, result.costs.device, scenario.device};
   };
@@ -171,10 +171,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   }
   const auto ask = [&](ResidencyPlan& plan, auto question) {
     for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-      const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
-      if (policy == nullptr) continue;
       plan.begin_policy(i, scenario.policy_names[i]);
-      ((**policy).*question)(context(result.order, live), plan);
+      question(scenario.policies[i], context(result.order, live), plan);
     }
   };
   const auto add_outcomes = [&](const ResidencyPlan& plan) {
@@ -191,7 +189,10 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   {
     ResidencyPlan recompute(live);
     run_pass(passes, "plan recomputation", [&] {
-      ask(recompute, &ResidencyPolicy::plan_recompute);
+      ask(recompute, [](const AnyPolicy& policy, const PolicyContext& c, ResidencyPlan& plan) {
+        const auto* p = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+        if (p != nullptr) (*p)->plan_recompute(c, plan);
+      });
       return 0;
     });
     if (!recompute.groups().empty()) {
@@ -206,7 +207,12 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   }
   ResidencyPlan movement(live);
   run_pass(passes, "plan movement", [&] {
-    ask(movement, &ResidencyPolicy::plan_movement);
+    ask(movement, [](const AnyPolicy& policy, const PolicyContext& c, ResidencyPlan& plan) {
+      const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+      if (residency != nullptr) (*residency)->plan_movement(c, plan);
+      const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
+      if (rewrite != nullptr) (*rewrite)->plan_movement(c, plan);
+    });
     return 0;
   });
   add_outcomes(movement);
@@ -217,7 +223,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     return lower(graph, result.order, live, movement.decisions(),
                  libraries
                      ? LibraryWorkspaces{figures.cublas_workspace, figures.cudnn_filter_copies}
-                     : LibraryWorkspaces{});
+                     : LibraryWorkspaces{},
+                 movement.throttles());
   });
   const std::vector<std::string> problems = run_pass(
       passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });

@@ -13,7 +13,7 @@ namespace tidemark {
 namespace {
 
 // Names of the format whose policies are still to be written; the registry goes first.
-constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
+constexpr std::array<std::string_view, 32> kPlanned{"adaptive_precision",
                                                     "belady",
                                                     "capuchin",
                                                     "checkmate_lp",
@@ -32,8 +32,6 @@ constexpr std::array<std::string_view, 34> kPlanned{"adaptive_precision",
                                                     "megatron_selective",
                                                     "memory_elastic",
                                                     "min_cut",
-                                                    "offload_optimizer",
-                                                    "offload_parameters",
                                                     "optimal",
                                                     "optimizer_in_backward",
                                                     "pipeline",

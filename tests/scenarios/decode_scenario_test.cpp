@@ -337,7 +337,7 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:12: policies[0]: there is no policy 'magic'; available: checkpoint_every, "
           "checkpoint, "
           "checkpoint_sequential, "
-          "offload_activations, revolve, eviction");
+          "offload_activations, offload_optimizer, offload_parameters, revolve, eviction");
     CHECK(refusal_with("policies: revolve\n") ==
           "s.yaml:3:11: policies: expected a list of policies, found 'revolve'; begin each policy "
           "with '- '");
