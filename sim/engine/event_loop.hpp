@@ -132,6 +132,7 @@ class Engine {
   void retime_kernel(std::int64_t now);
   [[nodiscard]] double slowdown(std::uint32_t i) const;
   void account_wait(std::uint32_t i, std::int64_t now);
+  void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
   void change_live(BlockId block, int sign) {
@@ -177,6 +178,10 @@ class Engine {
   std::int64_t workspace_ = 0;
   AwayMemory host_memory_;
   AwayMemory nvme_;
+  // While the host was blocked and compute had nothing left to do, since compute last started: for
+  // which streams the host waited.
+  std::array<std::int64_t, kStreams> blocked_{};
+  std::int64_t blocked_total_ = 0;
   bool events_ended_ = false;  // a side stream has made progress since the last look
   bool stopped_ = false;
   bool in_last_step_ = false;

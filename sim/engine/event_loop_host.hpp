@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/engine/event_loop.hpp"
+#include "sim/engine/waits.hpp"
 
 namespace tidemark {
 namespace {
@@ -308,6 +309,7 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
     }
     start_ready(next);
   }
+  account_block(last_cause(program_, scratch_, i, kNone), host_, now);
   host_ = now + costs_.synchronize.count();
 }
 
@@ -322,6 +324,14 @@ void Engine<A>::synchronize() {
     }
     start_ready(next);
   }
+  std::uint32_t last = kNone;
+  for (const Queue& queue : queues_) {
+    if (queue.issued == kNone || scratch_.finished[queue.issued] < 0) continue;
+    if (last == kNone || scratch_.finished[queue.issued] > scratch_.finished[last]) {
+      last = queue.issued;
+    }
+  }
+  account_block(last, host_, now);
   host_ = now + costs_.synchronize.count();
   events_ended_ = true;
   notice_events();

@@ -60,12 +60,26 @@ void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
   const std::int64_t idle = now - free_since;
   if (idle <= 0) return;
   const std::int64_t host = std::clamp<std::int64_t>(scratch_.enqueued[i] - free_since, 0, idle);
-  result_.host_bound += Duration(host);
+  result_.host_bound += Duration(host - std::min(host, blocked_total_));
+  for (std::size_t s = 0; s < kStreams && blocked_total_ > 0; ++s)
+    result_.exposed[s] += Duration(blocked_[s]);
   if (idle == host) return;
   trace_wait(program_, scratch_, i, free_since + host, now,
              [&](std::uint32_t cause, std::int64_t lost) {
                result_.exposed[program_.stream[cause]] += Duration(lost);
              });
+}
+
+// The host stood still from `from` until `until`, when `cause` ended, and could not issue.
+template <class A>
+void Engine<A>::account_block(std::uint32_t cause, std::int64_t from, std::int64_t until) {
+  const Queue& compute = queues_[kCompute];
+  if (cause == kNone || compute.running != kNone || compute.head != kNone) return;
+  from = std::max(from, compute.free_since);
+  if (from >= until) return;
+  trace_back(program_, scratch_, cause, from, until,
+             [&](std::uint32_t at, std::int64_t lost) { blocked_[program_.stream[at]] += lost; });
+  blocked_total_ += until - from;
 }
 
 template <class A>
@@ -81,6 +95,10 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   now = std::max(now, scratch_.enqueued[i]);
   const bool counts = s == kCompute && slot(i).last_step;
   if (counts) account_wait(i, now);
+  if (s == kCompute && blocked_total_ > 0) {
+    blocked_.fill(0);
+    blocked_total_ = 0;
+  }
   scratch_.started[i] = now;
   switch (program_.opcode[i]) {
     case Opcode::kLaunch: {

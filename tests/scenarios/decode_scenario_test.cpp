@@ -311,8 +311,8 @@ report: {dir: out, formats: [json]}
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'zero' is planned but not available: it comes with a "
           "later version of Tidemark; available: checkpoint_every, checkpoint, "
-          "checkpoint_sequential, offload_activations, revolve, "
-          "eviction");
+          "checkpoint_sequential, offload_activations, offload_optimizer, offload_parameters, "
+          "revolve, eviction");
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");
   }

@@ -80,10 +80,11 @@ TEST_SUITE("paper") {
     CHECK(points[0].status == PointStatus::kFits);
     CHECK(points[1].status == PointStatus::kOutOfMemory);  // 17 B: its parameters alone fill it
     CHECK(points[2].status == PointStatus::kOutOfMemory);  // without offload
-    // 16 bytes per parameter: 2 stay on the device, 12 of state and 2 of gradient on the host.
+    // On the host: 12 bytes of state and 2 of gradient, and the 2 of the new parameter until they
+    // have been copied. DeepSpeed's own estimate is 16 bytes too (docs, memory.rst).
     const auto parameters = static_cast<double>(points[0].parameter_count);
     CHECK(static_cast<double>(points[0].run.host.bytes) / parameters ==
-          doctest::Approx(14).epsilon(0.001));
+          doctest::Approx(16).epsilon(0.001));
     REQUIRE(rows.size() == 1);
     const double tflops = points[0].model_flops_utilization * 125;
     CHECK(tflops == doctest::Approx(rows[0].ours).epsilon(0.01));

@@ -91,6 +91,27 @@ CostTable fixed_costs(const TrainingGraph& graph) {
   return costs;
 }
 
+// Whether anything reads what copy `i` has made: a launch, another copy that matters, or the end.
+bool matters(const StepProgram& program, std::size_t i) {
+  const BlockId target = program.uses_of(i)[1].block();
+  for (std::size_t j = i + 1; j < program.size(); ++j) {
+    if (program.opcode[j] == Opcode::kFree && program.subject[j] == target.value) return false;
+    for (BlockUse use : program.uses_of(j)) {
+      if (use.block() != target) continue;
+      if (use.access() == Access::kMutate) return true;
+      if (use.access() != Access::kRead) return false;
+      if (program.opcode[j] == Opcode::kLaunch || matters(program, j)) return true;
+    }
+  }
+  return true;
+}
+
+// Whether a block holds a storage's value at its home, or the only one, when the run ends.
+bool is_home(const Placed& l, BlockId block) {
+  const Block& b = l.program.blocks[block];
+  return b.tier == l.graph.storages[b.storage].home;
+}
+
 }  // namespace
 
 TEST_SUITE("property") {
@@ -155,8 +176,11 @@ TEST_SUITE("unit") {
         // A copy that is left out: someone reads what is not there, or it does not get home.
         StepProgram skipped = l.program;
         skipped.opcode[i] = Opcode::kWait;
-        REQUIRE(found(skipped));
-        ++tried[0];
+        const bool at_home = is_home(l, l.program.uses_of(i)[1].block());
+        if (at_home && matters(l.program, i)) {
+          REQUIRE(found(skipped));
+          ++tried[0];
+        }
         // A copy in the wrong direction.
         StepProgram reversed = l.program;
         std::swap(reversed.uses[reversed.first_use[i]], reversed.uses[reversed.first_use[i] + 1]);
