@@ -114,10 +114,9 @@ std::string explain_failure(const PointResult& point, const Environment& environ
       point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
   const std::int64_t persistent = point.parameters.count + point.gradients.count +
                                   point.optimizer_state.count + point.buffers.count;
-  if (point.run.status == RunStatus::kOutOfHostMemory) {
-    paragraph(fmt::format("The host has {}; with enough of it {} would be used.",
-                          format_bytes(point.host_capacity),
-                          format_bytes(Bytes(point.run.host.bytes))));
+  // The reason says by how much; no device makes up for it.
+  if (point.run.status == RunStatus::kOutOfHostMemory ||
+      point.run.status == RunStatus::kOutOfNvme) {
     return text;
   }
   paragraph(fmt::format("It needs a device of {}; this one has {}, so {} are missing.",
@@ -140,9 +139,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
                    {remedy.fits ? "fits" : "does not fit", remedy.fits ? kGood : kBad}});
   }
   const std::vector<std::string> gpus = gpus_with(needed, environment);
-  if (point.run.status == RunStatus::kOutOfHostMemory) {
-    table.add_row({{"more host memory"}, {""}, {""}, {"no GPU makes up for it", kBad}});
-  } else if (gpus.empty()) {
+  if (gpus.empty()) {
     table.add_row(
         {{"a larger GPU"}, {format_bytes(Bytes(needed))}, {""}, {"none is that large", kBad}});
   } else {

@@ -10,6 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/point_summary.hpp"
 #include "cli/reports.hpp"
+#include "cli/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/peak_terms.hpp"
@@ -95,7 +96,9 @@ class Explanation {
                                std::int64_t{0})) {}
 
   [[nodiscard]] std::string text() const {
-    return heading() + roles() + layers() + tensors() + saved() + phases() + device();
+    return heading() + roles() + layers() + tensors() + saved() + phases() +
+           explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_) +
+           device();
   }
 
  private:
@@ -391,6 +394,7 @@ std::string explain_json(const DetailedPoint& point) {
                      {"recomputation", tensor.by_recomputation}});
   }
   document["points"][0]["memory"]["saved"] = std::move(saved);
+  document["points"][0]["transfers"] = transfers_json(point.result, point.detail);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 

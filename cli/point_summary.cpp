@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 
@@ -143,6 +144,8 @@ std::string Summary::time() const {
   };
   add(run.recompute, "computing again");
   add(run.exposed_transfer, "waiting for copies");
+  add(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)],
+      "waiting for the host's optimizer");
   add(run.exposed_communication, "waiting for communication");
   add(run.host_bound, "waiting for the host to launch");
   if (!parts.empty()) text += line("", parts);
@@ -187,9 +190,15 @@ std::string Summary::policies() const {
   }
   if (point_.run.host.bytes > 0) {
     text += line("host memory",
-                 fmt::format("{} of {} pinned", format_bytes(Bytes(point_.run.host.bytes)),
+                 fmt::format("{} of {} pinned", format_bytes(Bytes(point_.run.host_taken.bytes)),
                              format_bytes(point_.host_capacity)));
   }
+  if (point_.run.nvme.bytes > 0) {
+    text += line("NVMe", fmt::format("{} of {}", format_bytes(Bytes(point_.run.nvme.bytes)),
+                                     format_bytes(point_.nvme_capacity)));
+  }
+  const std::string moved = transfer_verdict(point_);
+  if (!moved.empty()) text += line("transfers", moved);
   return text;
 }
 

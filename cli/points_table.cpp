@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 
@@ -54,8 +55,12 @@ std::string remark(const PointResult& point) {
     const Failure& failure = point.failure.front();
     if (point.status != PointStatus::kOutOfMemory) return failure.reason;
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
-    return fmt::format("no room{} for {}: {}", host ? " on the host" : "",
-                       format_bytes(Bytes(failure.requested)),
+    const bool nvme = point.run.status == RunStatus::kOutOfNvme;
+    if (host || nvme) {
+      return fmt::format("{} lacks {}", host ? "the host" : "NVMe",
+                         format_bytes(Bytes(failure.short_of)));
+    }
+    return fmt::format("no room for {}: {}", format_bytes(Bytes(failure.requested)),
                        place(failure.phase, failure.layer, failure.op));
   }
   if (point.convergence.fails_in) {
@@ -64,10 +69,14 @@ std::string remark(const PointResult& point) {
   }
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
+  std::string text;
   if (point.run.host.bytes > 0) {
-    return fmt::format("{} on the host", format_bytes(Bytes(point.run.host.bytes)));
+    text = fmt::format("{} on the host", format_bytes(Bytes(point.run.host.bytes)));
   }
-  return {};
+  if (point.run.nvme.bytes > 0) {
+    text += fmt::format(", {} on NVMe", format_bytes(Bytes(point.run.nvme.bytes)));
+  }
+  return text;
 }
 
 class PointsTable {
@@ -200,6 +209,8 @@ std::string PointsTable::verdict() const {
                         format_duration(leanest_->run.step),
                         format_bytes(Bytes(device_needed(*leanest_))));
   }
+  const std::string moved = transfer_verdict(*fastest_);
+  if (!moved.empty()) text += fmt::format("\nthe fastest: {}", moved);
   return text + "\n";
 }
 

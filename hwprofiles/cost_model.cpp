@@ -99,6 +99,20 @@ Duration CostModel::duration(const Work& work) const {
                         std::max(compute_seconds(work), memory_seconds(work)));
 }
 
+Duration CostModel::memory_duration(const Work& work) const {
+  if (work.op_class == OperatorClass::kNone || work.op_class == OperatorClass::kFixed) {
+    return Duration(0);
+  }
+  return nanoseconds_of(memory_seconds(work));
+}
+
+Duration CostModel::launch_duration(const Work& work) const {
+  if (work.op_class == OperatorClass::kNone || work.op_class == OperatorClass::kFixed) {
+    return Duration(0);
+  }
+  return nanoseconds_of(launch_seconds(work));
+}
+
 Duration CostModel::dispatch_duration(const Work& work) const {
   return profile_.host.dispatch + profile_.host.launch * std::max(0, work.launches - 1);
 }

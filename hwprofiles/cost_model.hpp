@@ -45,6 +45,10 @@ class CostModel {
   // Time on the device's stream, alone on the device. kNone takes none, kFixed takes `fixed`.
   [[nodiscard]] Duration duration(const Work& work) const;
 
+  // Parts of it: the memory traffic, and the floor that launches set. kFixed is neither.
+  [[nodiscard]] Duration memory_duration(const Work& work) const;
+  [[nodiscard]] Duration launch_duration(const Work& work) const;
+
   // CPU time of the framework until the work is enqueued: one dispatch, and a launch for each
   // kernel after the first. kNone still costs the dispatch: a view is an operator to the host.
   [[nodiscard]] Duration dispatch_duration(const Work& work) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 
 namespace tidemark {
 namespace {
@@ -161,8 +162,22 @@ HostProfile decode_host(const FigureReader& host) {
       .device_malloc = host.required<Duration>("device_malloc"),
       .device_free = host.required<Duration>("device_free"),
       .pinned_allocation = host.required<BytesPerSecond>("pinned_allocation", kPositive),
-      .optimizer_bandwidth = host.required<BytesPerSecond>("optimizer_bandwidth", kPositive)};
+      .optimizer_bandwidth = host.required<BytesPerSecond>("optimizer_bandwidth", kPositive),
+      .dram_bandwidth =
+          host.maybe<BytesPerSecond>("dram_bandwidth", kPositive).value_or(BytesPerSecond{}),
+      .gpus = host.maybe<int>("gpus", at_least(1)).value_or(1)};
   host.finish();
+  return profile;
+}
+
+NvmeProfile decode_nvme(const FigureReader& nvme) {
+  const NvmeProfile profile{.capacity = nvme.required<Bytes>("capacity", kPositive),
+                            .read = nvme.required<BytesPerSecond>("read", kPositive),
+                            .write = nvme.required<BytesPerSecond>("write", kPositive),
+                            .latency = nvme.required<Duration>("latency"),
+                            .queue = nvme.required<int>("queue", at_least(1)),
+                            .request = nvme.required<Bytes>("request", kPositive)};
+  nvme.finish();
   return profile;
 }
 
@@ -198,6 +213,13 @@ FrameworkProfile decode_framework(const FigureReader& framework) {
 
 }  // namespace
 
+BytesPerSecond NvmeProfile::reached(BytesPerSecond rate) const {
+  const double seconds = std::chrono::duration<double>(latency).count();
+  if (seconds <= 0) return rate;
+  const double in_flight = static_cast<double>(queue) * static_cast<double>(request.count);
+  return BytesPerSecond{std::min(rate.value, in_flight / seconds)};
+}
+
 DType matrix_type(const DeviceProfile& profile, DType type) {
   while (!(profile.matrix[index_of(type)].peak.value > 0) && type != DType::kFloat32) {
     type = wider_type(type);
@@ -218,6 +240,7 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
   decode_efficiency(reader.group("efficiency"), profile);
   profile.launch = decode_launch(reader.group("launch"));
   profile.host = decode_host(reader.group("host"));
+  if (decoder.value().find("nvme") != nullptr) profile.nvme = decode_nvme(reader.group("nvme"));
   profile.links = decode_links(reader.group("links"));
   profile.framework = decode_framework(reader.group("framework"));
   reader.finish();

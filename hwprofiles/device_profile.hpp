@@ -81,6 +81,22 @@ struct HostProfile {
   Duration device_free;                // cudaFree, waiting not included
   BytesPerSecond pinned_allocation;    // page-locking host memory
   BytesPerSecond optimizer_bandwidth;  // memory traffic of an optimizer step on the CPU
+  // Of the whole host's memory, shared by the copies and optimizers of all its GPUs; 0: no limit.
+  BytesPerSecond dram_bandwidth;
+  int gpus = 1;  // that share the host
+};
+
+// Disks of one host, shared by its GPUs. No capacity: the host has none.
+struct NvmeProfile {
+  Bytes capacity;  // per GPU
+  BytesPerSecond read;
+  BytesPerSecond write;
+  Duration latency;  // of one request
+  int queue = 0;     // requests in flight
+  Bytes request;     // bytes of one request
+
+  // Little's law: no more than the requests in flight deliver within one latency.
+  [[nodiscard]] BytesPerSecond reached(BytesPerSecond rate) const;
 };
 
 struct LinkProfile {
@@ -121,6 +137,7 @@ struct DeviceProfile {
   std::array<double, kOperatorClasses> bandwidth{};  // share of hbm.bandwidth, by OperatorClass
   LaunchProfile launch;
   HostProfile host;
+  NvmeProfile nvme;
   LinksProfile links;
   FrameworkProfile framework;
   std::vector<Figure> figures;  // every number above, in the order of the fields

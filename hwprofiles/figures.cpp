@@ -139,6 +139,7 @@ template Bytes FigureReader::required(std::string_view, Range) const;
 template Duration FigureReader::required(std::string_view, Range) const;
 template BytesPerSecond FigureReader::required(std::string_view, Range) const;
 template FlopsPerSecond FigureReader::required(std::string_view, Range) const;
+template std::optional<int> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<double> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<BytesPerSecond> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<FlopsPerSecond> FigureReader::maybe(std::string_view, Range) const;

@@ -57,7 +57,8 @@ std::vector<Phase> phases_of(const StepProgram& program, const Scratch& scratch,
   const std::int64_t from = begin.count();
   const std::int64_t to = end.count();
   for (std::size_t i = 0; i < program.size() && to > from; ++i) {
-    if (program.opcode[i] != Opcode::kLaunch || scratch.started[i] < 0) continue;
+    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+    if (program.opcode[i] != Opcode::kLaunch || !compute || scratch.started[i] < 0) continue;
     const std::int64_t first = std::max(scratch.started[i], from);
     const std::int64_t last = std::min(std::max(scratch.finished[i], first), to);
     if (last < from || first > to) continue;

@@ -22,6 +22,8 @@
 #include "policies/residency/te_offload.hpp"
 #include "policies/residency/torchtune_offload.hpp"
 #include "policies/residency/vdnn.hpp"
+#include "policies/rewrite/offload_optimizer.hpp"
+#include "policies/rewrite/offload_parameters.hpp"
 #include "policies/sequence/planned.hpp"
 #include "policies/sequence/revolve.hpp"
 
@@ -33,6 +35,8 @@ PolicyRegistry::PolicyRegistry()
           checkpoint_entry(),
           checkpoint_sequential_entry(),
           offload_activations_entry(),
+          offload_optimizer_entry(),
+          offload_parameters_entry(),
           revolve_entry(),
           torchtune_offload_entry(),
           te_offload_entry(),

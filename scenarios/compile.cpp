@@ -151,8 +151,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
-  result.costs =
-      run_pass(passes, "price", [&] { return price(graph, CostModel(scenario.device)); });
+  result.costs = run_pass(passes, "price",
+                          [&] { return price(graph, CostModel(scenario.device), scenario.count); });
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
     return PolicyContext{graph, order, live, result.costs.device, scenario.device, nullptr};
   };
@@ -170,8 +170,9 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&scenario.policies[i]);
     if (sequence == nullptr) continue;
     const std::int64_t before = repeats_in_last_step(result.order);
-    result.order = run_pass(passes, (*sequence)->name(),
-                            [&] { return (*sequence)->order(context(result.order, live), result.policies[i]); });
+    result.order = run_pass(passes, (*sequence)->name(), [&] {
+      return (*sequence)->order(context(result.order, live), result.policies[i]);
+    });
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);
   }
@@ -179,8 +180,6 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   IdVector<GapId, std::size_t> movers;
   const auto ask = [&](ResidencyPlan& plan, const Liveness& lives, auto question) {
     for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-      const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
-      if (policy == nullptr) continue;
       plan.begin_policy(i, scenario.policy_names[i]);
       movers.resize(plan.decisions().size());
       for (GapId gap : ids_of(plan.decisions())) {
@@ -189,7 +188,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
       const ScenarioReplay replay(scenario, graph, result.costs, result.order, lives);
       PolicyContext asked = context(result.order, lives);
       asked.replay = &replay;
-      ((**policy).*question)(asked, plan);
+      question(scenario.policies[i], asked, plan);
     }
   };
   const auto add_outcomes = [&](const ResidencyPlan& plan) {
@@ -205,7 +204,11 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   };
   ResidencyPlan recompute(live);
   run_pass(passes, "plan recomputation", [&] {
-    ask(recompute, live, &ResidencyPolicy::plan_recompute);
+    ask(recompute, live,
+        [](const AnyPolicy& policy, const PolicyContext& asked, ResidencyPlan& plan) {
+          const auto* p = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+          if (p != nullptr) (*p)->plan_recompute(asked, plan);
+        });
     return 0;
   });
   ProgramOrder unrepeated;
@@ -229,13 +232,20 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   }
   add_outcomes(recompute);
   run_pass(passes, "plan movement", [&] {
-    ask(movement, final_live, &ResidencyPolicy::plan_movement);
+    ask(movement, final_live,
+        [](const AnyPolicy& policy, const PolicyContext& c, ResidencyPlan& plan) {
+          const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+          if (residency != nullptr) (*residency)->plan_movement(c, plan);
+          const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
+          if (rewrite != nullptr) (*rewrite)->plan_movement(c, plan);
+        });
     return 0;
   });
   add_outcomes(movement);
 
   result.program = run_pass(passes, "lower", [&] {
-    return lower(graph, result.order, final_live, movement.decisions(), libraries_of(scenario));
+    return lower(graph, result.order, final_live, movement.decisions(), libraries_of(scenario),
+                 movement.throttles());
   });
   const std::vector<std::string> problems = run_pass(
       passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });

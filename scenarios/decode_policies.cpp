@@ -23,8 +23,6 @@ constexpr std::string_view kPlanned[] = {
     "fsdp",
     "lora",
     "memory_elastic",
-    "offload_optimizer",
-    "offload_parameters",
     "optimizer_in_backward",
     "pipeline",
     "prune",

@@ -17,9 +17,9 @@ namespace tidemark {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::array<std::string_view, 11> kKeys{"version",  "name",     "extends",   "model",
-                                                 "hardware", "training", "allocator", "policies",
-                                                 "sweep",    "report",   "compare"};
+constexpr std::array<std::string_view, 12> kKeys{
+    "version",   "name",           "extends",  "model", "hardware", "training",
+    "allocator", "host_allocator", "policies", "sweep", "report",   "compare"};
 
 // Accepts the known keys and no others: a misspelt key is told before the one that it leaves
 // absent.
@@ -125,6 +125,15 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
   allocator.finish();
 }
 
+// Pinned memory; named beside `allocator`, which is the device's.
+void decode_host_allocator(const Decoder& scenario, Scenario& result) {
+  static constexpr std::array<std::string_view, 3> kKinds{"exact", "pool", "torch"};
+  const std::string word = scenario.optional_word("host_allocator", kKinds, "exact");
+  result.pinned = word == "torch"  ? PinnedMemory::kPowerOfTwo
+                  : word == "pool" ? PinnedMemory::kPool
+                                   : PinnedMemory::kExact;
+}
+
 ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
@@ -167,6 +176,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_hardware(scenario, environment, result);
   result.training = decode_training(scenario, result.model);
   decode_allocator(scenario, result);
+  decode_host_allocator(scenario, result);
   decode_policies(scenario, environment.policies, result);
   result.report = decode_report(scenario, result.allocator);
   return result;

@@ -72,10 +72,12 @@ ReplayFigures ScenarioReplay::run(const ResidencyPlan& plan) const {
   const Liveness live = analyze_liveness(graph_, trial.order);
   ResidencyPlan movement(live);
   if (tried.groups().empty()) {
-    trial.program = lower(graph_, trial.order, live_, tried.decisions(), libraries_of(scenario_));
+    trial.program = lower(graph_, trial.order, live_, tried.decisions(), libraries_of(scenario_),
+                          tried.throttles());
   } else {
     carry_offloads({graph_, order_, live_, tried}, {trial.order, live}, movement);
-    trial.program = lower(graph_, trial.order, live, movement.decisions(), libraries_of(scenario_));
+    trial.program = lower(graph_, trial.order, live, movement.decisions(), libraries_of(scenario_),
+                          tried.throttles());
   }
   trial.costs = costs_;
   if (scenario_.allocator == AllocatorKind::kPacked) trial.placement = place_program(trial.program);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "sim/result/transfers.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -44,11 +45,15 @@ Json model_of(const PointResult& point) {
           {"step_flops", count(point.step_flops.count)}};
 }
 
-Json peak_of(const PeakReport& peak) {
+Json by_role_of(const BytesByRole& bytes) {
   Json by_role = Json::object();
   for (int r = 0; r < kRoles; ++r) {
-    by_role[std::string(name_of(static_cast<Role>(r)))] = peak.by_role[static_cast<std::size_t>(r)];
+    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[static_cast<std::size_t>(r)];
   }
+  return by_role;
+}
+
+Json peak_of(const PeakReport& peak) {
   Json largest = Json::array();
   for (const LargestTensor& tensor : peak.largest) {
     largest.push_back({{"tensor", tensor.tensor},
@@ -62,7 +67,7 @@ Json peak_of(const PeakReport& peak) {
           {"operator", peak.op},
           {"layer", peak.layer},
           {"time", seconds(peak.time)},
-          {"by_role", std::move(by_role)},
+          {"by_role", by_role_of(peak.by_role)},
           {"largest", std::move(largest)}};
 }
 
@@ -123,14 +128,20 @@ Json memory_of(const PointResult& point) {
             {"segments", run.segments},
             {"fragmentation", fragmentation_of(run)},
             {"convergence", convergence_of(point.convergence)}}},
-          {"host", {{"peak", run.host.bytes}, {"capacity", point.host_capacity.count}}}};
+          {"host",
+           {{"peak", run.host.bytes},
+            {"taken", run.host_taken.bytes},
+            {"capacity", point.host_capacity.count},
+            {"by_role", by_role_of(point.host_by_role)}}},
+          {"nvme", {{"peak", run.nvme.bytes}, {"capacity", point.nvme_capacity.count}}}};
 }
 
 Json time_of(const RunResult& run) {
   const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
   Json streams = Json::object();
   for (std::size_t s = 0; s < kStreams; ++s) {
-    streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])}};
+    streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])},
+                                                             {"exposed", seconds(run.exposed[s])}};
   }
   return {{"step", seconds(run.step)},
           {"forward", phase(Phase::kForward)},
@@ -139,6 +150,9 @@ Json time_of(const RunResult& run) {
           {"recompute", seconds(run.recompute)},
           {"exposed_transfer", seconds(run.exposed_transfer)},
           {"exposed_communication", seconds(run.exposed_communication)},
+          {"exposed_host_optimizer",
+           seconds(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)])},
+          {"hidden_transfer_share", hidden_share(run)},
           {"host_bound", seconds(run.host_bound)},
           {"streams", std::move(streams)}};
 }
@@ -227,6 +241,7 @@ Json failure_of(const PointResult& point) {
           {"rounded", failure.rounded},
           {"segment", failure.segment},
           {"device_free", failure.device_free},
+          {"short_of", failure.short_of},
           {"allowed", failure.allowed ? Json(*failure.allowed) : Json(nullptr)},
           {"largest_free_block", failure.largest_free},
           {"free_in_segments", failure.free_in_segments},

@@ -40,6 +40,7 @@ constexpr Field kFields[] = {
     {"saved_activations",
      [](const PointResult& p) { return fmt::to_string(p.saved_activations.count); }},
     {"host_peak", [](const PointResult& p) { return fmt::to_string(p.run.host.bytes); }},
+    {"nvme_peak", [](const PointResult& p) { return fmt::to_string(p.run.nvme.bytes); }},
     {"step_seconds", [](const PointResult& p) { return seconds(p.run.step); }},
     {"forward_seconds", [](const PointResult& p) { return seconds(p.run.phase[0]); }},
     {"backward_seconds", [](const PointResult& p) { return seconds(p.run.phase[1]); }},

@@ -19,6 +19,8 @@ bool needs_what_it_reserves(const Scenario& scenario) {
 RunOptions options_of(const Scenario& scenario, const Compiled& compiled, bool limited,
                       bool record) {
   return {.host_capacity = limited ? scenario.device.host.memory : kUnlimited,
+          .nvme_capacity = limited ? scenario.device.nvme.capacity : kUnlimited,
+          .pinned = scenario.pinned,
           .eviction = limited ? compiled.eviction : nullptr,
           .record_events = record};
 }
@@ -38,7 +40,7 @@ bool may_run_longer(const Scenario& scenario) {
 
 RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
                        Bytes capacity, bool record, OutOfMemory* failure) {
-  scratch.prepare(compiled.program, record);
+  scratch.prepare(compiled.program, record, scenario.pinned);
   const bool limited = capacity < kUnlimited;
   const RunOptions options = options_of(scenario, compiled, limited, record);
   const auto go = [&](auto&& allocator) {
@@ -108,7 +110,7 @@ std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
   auto recorder =
       std::make_unique<TorchRecorder>(capacity, scenario.allocator_options.torch, context);
   recorder->reserve(compiled.program.blocks.size());
-  scratch.prepare(compiled.program, true);
+  scratch.prepare(compiled.program, true, scenario.pinned);
   static_cast<void>(run(compiled.program, compiled.costs, *recorder, scratch,
                         options_of(scenario, compiled, limited, true)));
   return recorder;

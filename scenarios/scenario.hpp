@@ -16,6 +16,7 @@
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "sim/memory/bfc_allocator.hpp"
+#include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
@@ -69,6 +70,7 @@ struct Scenario {
   TrainingOptions training;
   AllocatorKind allocator = AllocatorKind::kTorch;
   AllocatorOptions allocator_options;
+  PinnedMemory pinned = PinnedMemory::kExact;  // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
   ReportOptions report;

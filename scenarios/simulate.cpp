@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/result/transfers.hpp"
 
 namespace tidemark {
 namespace {
@@ -43,6 +44,8 @@ class Reporter {
     return block.role == Role::kWorkspace ? "workspace" : "random state";
   }
   [[nodiscard]] std::string reason(const RunResult& run, const Failure& failure) const;
+  [[nodiscard]] std::string reason_away(Tier tier, const RunResult& run, const Failure& failure,
+                                        const std::string& what) const;
   [[nodiscard]] std::vector<PartlyFreeSegment> named(
       const std::vector<PinnedSegment>& segments) const;
 
@@ -76,7 +79,8 @@ PeakReport Reporter::peak(const Peak& at_peak, std::size_t largest, Duration beg
   report.op = graph_.operators[at.op].name;
   report.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
   for (std::size_t i = instruction; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch) continue;
+    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+    if (program.opcode[i] != Opcode::kLaunch || !compute) continue;
     report.time = std::max(Duration(scratch_.started[i]) - begin, Duration(0));
     break;
   }
@@ -160,6 +164,27 @@ Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const
   return failure;
 }
 
+// What holds pinned memory or NVMe when it has run out.
+std::string Reporter::reason_away(Tier tier, const RunResult& run, const Failure& failure,
+                                  const std::string& what) const {
+  const BytesByRole held = held_by_role(compiled_.program, scratch_, tier, scratch_.events.size());
+  std::int64_t sum = 0;
+  std::string holders;
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    sum += held[r];
+    if (held[r] <= 0) continue;
+    holders += fmt::format("{}{} {}", holders.empty() ? "" : ", ", name_of(static_cast<Role>(r)),
+                           format_bytes(Bytes(held[r])));
+  }
+  const std::string place =
+      failure.op.empty() ? "before the first step"
+                         : fmt::format("in step {}, {}", failure.step, name_of(failure.phase));
+  return fmt::format("out of {} {}: {} for {}; {} are live{}{}",
+                     tier == Tier::kHost ? "host memory" : "NVMe", place,
+                     format_bytes(Bytes(run.requested)), what, format_bytes(Bytes(sum)),
+                     holders.empty() ? "" : ": ", holders);
+}
+
 std::string Reporter::reason(const RunResult& run, const Failure& failure) const {
   const Block& block = compiled_.program.blocks[run.failed_block];
   const std::string what = block.storage.valid()
@@ -169,15 +194,16 @@ std::string Reporter::reason(const RunResult& run, const Failure& failure) const
       failure.allowed && run.status == RunStatus::kOutOfMemory
           ? fmt::format(", {} allowed by memory_fraction", format_bytes(Bytes(*failure.allowed)))
           : std::string();
+  const Tier tier = compiled_.program.blocks[run.failed_block].tier;
+  if (tier != Tier::kDevice) return reason_away(tier, run, failure, what);
   if (failure.op.empty()) {
     return fmt::format(
         "out of device memory before the first step: {} for {} ({}); {} are placed{}",
         format_bytes(Bytes(run.requested)), what, name_of(block.role),
         format_bytes(Bytes(run.live_at_failure)), limit);
   }
-  const std::string where = run.status == RunStatus::kOutOfHostMemory ? "host" : "device";
   return fmt::format(
-      "out of {} memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved{}", where,
+      "out of device memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved{}",
       failure.step, name_of(failure.phase), format_bytes(Bytes(run.requested)), what, failure.layer,
       failure.layer.empty() ? "" : ": ", failure.op, format_bytes(Bytes(run.live_at_failure)),
       format_bytes(Bytes(run.reserved_at_failure)), limit);
@@ -189,6 +215,7 @@ PointStatus status_of(RunStatus status) {
       return PointStatus::kFits;
     case RunStatus::kOutOfMemory:
     case RunStatus::kOutOfHostMemory:
+    case RunStatus::kOutOfNvme:
       return PointStatus::kOutOfMemory;
     case RunStatus::kDeadlock:
       return PointStatus::kInfeasible;
@@ -215,6 +242,7 @@ void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel
   point.inputs = model.inputs;
   point.allocator = scenario.allocator;
   point.host_capacity = scenario.device.host.memory;
+  point.nvme_capacity = scenario.device.nvme.capacity;
 }
 
 // The type of the matrix products, whose peak the model's operations are measured against.
@@ -234,6 +262,21 @@ void fill_throughput(PointResult& point, const Scenario& scenario, const Trained
   const DType type = matrix_type(scenario.device, compute_type(scenario.training.precision));
   const double peak = scenario.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point.model_flops_utilization = model.step_flops.count / (seconds * peak);
+}
+
+// By how much the host or its disks are too small for the whole run, now that it is known.
+void add_shortage(PointResult& point) {
+  if (point.failure.empty()) return;
+  Failure& failure = point.failure.front();
+  const bool host = point.run.status == RunStatus::kOutOfHostMemory;
+  if (!host && point.run.status != RunStatus::kOutOfNvme) return;
+  const std::int64_t needed = host ? point.run.most_host : point.run.most_nvme;
+  const Bytes there = host ? point.host_capacity : point.nvme_capacity;
+  failure.short_of = std::max<std::int64_t>(needed - there.count, 0);
+  failure.reason += fmt::format("; the run needs {} and there are {}, so {} are missing",
+                                format_bytes(Bytes(needed)), format_bytes(there),
+                                format_bytes(Bytes(failure.short_of)));
+  failure.message = failure.reason;
 }
 
 }  // namespace
@@ -287,6 +330,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     point.run.retries = failed.retries;
     point.run.ooms = failed.ooms;
     point.run.evictions = failed.evictions;
+    add_shortage(point);
     point.run.live_at_failure = failed.live_at_failure;
     point.run.reserved_at_failure = failed.reserved_at_failure;
   }
@@ -300,6 +344,7 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
                     format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible);
     point.failure.assign(1, std::move(failure));
   }
+  point.host_by_role = held_by_role(compiled.program, scratch, Tier::kHost, point.run.host.events);
   point.convergence = find_convergence(scenario, model, compiled, scratch,
                                        point.status == PointStatus::kFits ? usable : kUnlimited,
                                        options.convergence_limit);
@@ -317,7 +362,8 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
       unlimited = run_compiled(scenario, compiled, other, kUnlimited, false);
     }
     // What the host lacks no device makes up for.
-    const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory;
+    const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory ||
+                            point.run.status == RunStatus::kOutOfNvme;
     point.smallest_capacity =
         host_lacks ? 0
                    : smallest_capacity(scenario, compiled, point.context, unlimited,

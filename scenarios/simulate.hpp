@@ -76,6 +76,7 @@ struct Failure {
   std::int64_t rounded = 0;
   std::int64_t segment = 0;  // bytes asked of the device for it
   std::int64_t device_free = 0;
+  std::int64_t short_of = 0;            // bytes that host memory or NVMe lack for the whole run
   std::optional<std::int64_t> allowed;  // to be reserved, by memory_fraction
   std::int64_t largest_free = 0;
   std::int64_t free_in_segments = 0;
@@ -109,6 +110,8 @@ struct PointResult {
       0;  // of the device, with which the same program fits; 0: unknown
   AllocatorKind allocator = AllocatorKind::kIdeal;
   Bytes host_capacity;
+  Bytes nvme_capacity;
+  BytesByRole host_by_role{};  // at the peak of pinned memory
 
   RunResult run;
   Convergence convergence;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -95,6 +96,15 @@ inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
   return kNames[static_cast<int>(role)];
 }
 
+// Where memory is. A device's operators work on its own memory, those of a host worker on pinned
+// host memory; NVMe is reached through a pinned buffer.
+enum class Tier : std::uint8_t { kDevice, kHost, kNvme };
+inline constexpr std::size_t kTiers = 3;
+[[nodiscard]] constexpr std::string_view name_of(Tier tier) {
+  constexpr std::string_view kNames[] = {"device", "host", "nvme"};
+  return kNames[static_cast<int>(tier)];
+}
+
 struct Storage {
   Bytes bytes;
   Role role = Role::kTemporary;
@@ -103,6 +113,8 @@ struct Storage {
   bool initial = false;
   // Once written it stays until something drops it explicitly: .grad, optimizer state.
   bool persistent = false;
+  // Where a value that nobody touches belongs: what is written elsewhere is copied back.
+  Tier home = Tier::kDevice;
   std::string name;
 };
 

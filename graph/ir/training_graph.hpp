@@ -75,6 +75,11 @@ struct TrainedParameter {
   DType gradient_dtype = DType::kFloat32;
   std::string name;
   LayerId layer;
+  // Who updates it, and where its optimizer state lives. On the host, parameters of one group are
+  // updated by one operator.
+  Executor updated_by = Executor::kDevice;
+  int update_group = 0;
+  Tier state_home = Tier::kDevice;
 };
 
 struct TrainingGraph {

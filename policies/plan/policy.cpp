@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "policies/plan/rewrite.hpp"
+
 namespace tidemark {
 
 void ResidencyPolicy::plan_recompute(const PolicyContext& /*context*/,
                                      ResidencyPlan& /*plan*/) const {}
 void ResidencyPolicy::plan_movement(const PolicyContext& /*context*/,
+                                    ResidencyPlan& /*plan*/) const {}
+
+void TrainingRewrite::plan_movement(const PolicyContext& /*context*/,
                                     ResidencyPlan& /*plan*/) const {}
 
 std::vector<BlockRegion> block_segments(const PolicyContext& context, int period) {

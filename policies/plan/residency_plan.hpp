@@ -18,6 +18,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
+#include "graph/ir/tensor.hpp"
 
 namespace tidemark {
 
@@ -29,19 +30,51 @@ struct Recompute {
   GroupId group;
 };
 
-// The value is copied to pinned host memory once nothing holds it and fetched back.
+// The value is copied to pinned host memory once nothing holds it and fetched back; to NVMe through
+// a pinned buffer that goes when the write has ended.
+//
+// A storage whose home is not the device leaves in every gap without a decision and comes back on
+// demand; there the decision only says when it is fetched, and `tier` is its home whatever it says.
 struct Offload {
   Position fetch_at;    // the copy back is issued before this operator
   Position release_at;  // compute waits for the copy before this operator and the block is freed;
                         // invalid: the block returns to the pool at the copy's event
+  Tier tier = Tier::kHost;
 };
 
-// Kept where it is, whatever later policies say: must-save lists.
+// Kept where it is, whatever later policies say: must-save lists, and values away from home that
+// are used again soon.
 struct Pin {
   std::string_view reason;
 };
 
 using Decision = std::variant<std::monostate, Recompute, Offload, Pin>;
+
+// In-order queues of work.
+enum class Stream : std::uint8_t {
+  kCompute,
+  kCopyOut,  // device to host
+  kCopyIn,   // host to device
+  kCommunication,
+  kHostWorker,
+  kNvmeRead,
+  kNvmeWrite,
+};
+inline constexpr std::size_t kStreams = 7;
+[[nodiscard]] constexpr std::string_view name_of(Stream stream) {
+  constexpr std::string_view kNames[] = {"compute", "d2h",       "h2d",       "communication",
+                                         "host",    "nvme_read", "nvme_write"};
+  return kNames[static_cast<int>(stream)];
+}
+
+// Work on `stream` is issued only when at most `in_flight` earlier instructions of it have not
+// ended: the host waits (cudaEventSynchronize), or the compute stream (cudaStreamWaitEvent).
+struct Throttle {
+  enum class Waits : std::uint8_t { kHost, kCompute };
+  Stream stream = Stream::kCopyOut;
+  int in_flight = 1;  // 0: each waits for all before it
+  Waits waits = Waits::kHost;
+};
 
 // What is run again, in order. Operators that write persistent memory may not be listed.
 struct RecomputeGroup {
@@ -86,6 +119,10 @@ class ResidencyPlan {
   // True when the decision stands. Gaps that are dead or pinned refuse.
   bool decide(GapId gap, Decision decision);
 
+  // Of several for one stream the tightest counts.
+  void throttle(Throttle limit) { throttles_.push_back(limit); }
+  [[nodiscard]] const std::vector<Throttle>& throttles() const { return throttles_; }
+
   [[nodiscard]] const Decision& decision(GapId gap) const { return decisions_[gap]; }
   [[nodiscard]] bool decided(GapId gap) const {
     return !std::holds_alternative<std::monostate>(decisions_[gap]);
@@ -101,6 +138,7 @@ class ResidencyPlan {
   IdVector<GapId, Decision> decisions_;
   IdVector<GroupId, RecomputeGroup> groups_;
   IdVector<GroupId, std::size_t> group_policy_;
+  std::vector<Throttle> throttles_;
   std::vector<PolicyOutcome> outcomes_;
   std::size_t current_ = 0;
 };

@@ -7,12 +7,13 @@
 
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "policies/plan/policy.hpp"
 
 namespace tidemark {
 
 // In the order in which they are applied, whatever order the scenario lists them in.
 enum class ForwardStage { kParallel, kAdapt, kPrecision, kFuse };
-enum class TrainingStage { kAccumulate, kPartition, kOptimizer, kCompress };
+enum class TrainingStage { kAccumulate, kPartition, kPlace, kOptimizer, kCompress };
 
 class ForwardRewrite {
  public:
@@ -29,6 +30,9 @@ class TrainingRewrite {
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
   virtual void apply(TrainingGraph& graph) const = 0;
+  // What a rewrite has given another home it may also fetch ahead of time and throttle: asked with
+  // the residency policies, see ResidencyPolicy::plan_movement.
+  virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
 };
 
 }  // namespace tidemark

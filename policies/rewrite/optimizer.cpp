@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "graph/operators/kernels.hpp"
 #include "policies/rewrite/optimizer_states.hpp"
 
@@ -45,6 +46,8 @@ class OptimizerStep {
         implementation_(implementation_of(spec, rules, precision.master_weights)),
         kernels_(optimizer_kernels(spec, implementation_, rules, precision.master_weights)) {}
   void build(const std::vector<const TrainedParameter*>& parameters);
+  // One operator of the host for all of them.
+  void build_on_host(const std::vector<const TrainedParameter*>& parameters);
 
  private:
   void add_slot(const TrainedParameter& trained);
@@ -76,12 +79,14 @@ class OptimizerStep {
 
 StorageId OptimizerStep::add_storage(const Slot& slot, std::string_view suffix, Bytes bytes,
                                      Role role) {
-  return graph_.storages.push_back({.bytes = bytes,
-                                    .role = role,
-                                    .layer = slot.trained->layer,
-                                    .initial = false,
-                                    .persistent = role == Role::kOptimizerState,
-                                    .name = fmt::format("{}.{}", slot.trained->name, suffix)});
+  return graph_.storages.push_back(
+      {.bytes = bytes,
+       .role = role,
+       .layer = slot.trained->layer,
+       .initial = false,
+       .persistent = role == Role::kOptimizerState,
+       .home = role == Role::kOptimizerState ? slot.trained->state_home : Tier::kDevice,
+       .name = fmt::format("{}.{}", slot.trained->name, suffix)});
 }
 
 // A parameter that is fp32 already is its own master, and a gradient in the masters' type needs no
@@ -123,6 +128,7 @@ void OptimizerStep::add_state(Slot& slot) {
   if (touches.empty()) return;
   Operator op{.name = fmt::format("{}.create_state", name_of(spec_.kind)),
               .phase = Phase::kOptimizer,
+              .executor = slot.trained->updated_by,
               .layer = slot.trained->layer,
               .work = work};
   graph_.optimizer_first.push_back(graph_.add_operator(std::move(op), touches));
@@ -338,6 +344,39 @@ void OptimizerStep::build(const std::vector<const TrainedParameter*>& parameters
   }
 }
 
+// As DeepSpeed's CPU Adam and torch's fused one: a single pass over memory that reads each tensor
+// once and writes each that changes once, the device's narrower copy of the weights included.
+void OptimizerStep::build_on_host(const std::vector<const TrainedParameter*>& parameters) {
+  if (spec_.kind == OptimizerKind::kMuon || spec_.kind == OptimizerKind::kAdamW8bit) {
+    throw UserError({}, "policies.offload_optimizer",
+                    fmt::format("{} has no implementation on the CPU; choose another optimizer, "
+                                "such as adamw, or leave the policy out",
+                                name_of(spec_.kind)));
+  }
+  for (const TrainedParameter* trained : parameters)
+    add_slot(*trained);
+  Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
+  std::vector<Touch> touches;
+  for (const Slot& slot : slots_) {
+    touches.push_back({slot.of('g'), Access::kRead});
+    work.read += bytes_of(slot, 'g');
+    for (char letter : std::string_view("swmvoklrqn")) {
+      if (!slot.of(letter).valid()) continue;
+      touches.push_back({slot.of(letter), Access::kMutate});
+      work.read += bytes_of(slot, letter);
+      work.written += bytes_of(slot, letter);
+    }
+    if (slot.of('p').valid()) {
+      touches.push_back({slot.of('p'), Access::kOverwrite});
+      work.written += bytes_of(slot, 'p');
+    }
+    work.flops += loop_work(slot).flops;
+  }
+  const LayerId layer = slots_.size() == 1 ? slots_.front().trained->layer : LayerId();
+  const OperatorId id = add_operator("host_update", layer, touches, Bytes(0), work);
+  graph_.operators[id].executor = Executor::kHost;
+}
+
 // In the order of model.parameters(), which is that of creation; backward goes the other way.
 std::vector<const TrainedParameter*> in_order(const TrainingGraph& graph) {
   std::vector<const TrainedParameter*> order;
@@ -352,7 +391,19 @@ std::vector<const TrainedParameter*> in_order(const TrainingGraph& graph) {
 }  // namespace
 
 void Optimizer::apply(TrainingGraph& graph) const {
-  const std::vector<const TrainedParameter*> order = in_order(graph);
+  std::vector<const TrainedParameter*> order = in_order(graph);
+  // Host first: the device's part of the step runs beside it.
+  const auto on_device = std::stable_partition(
+      order.begin(), order.end(),
+      [](const TrainedParameter* t) { return t->updated_by == Executor::kHost; });
+  for (auto begin = order.begin(); begin != on_device;) {
+    const auto end = std::find_if(begin, on_device, [&](const TrainedParameter* t) {
+      return t->update_group != (*begin)->update_group;
+    });
+    OptimizerStep(graph, spec_, precision_, rules_).build_on_host({begin, end});
+    begin = end;
+  }
+  order.erase(order.begin(), on_device);
   if (spec_.kind != OptimizerKind::kMuon) {
     OptimizerStep(graph, spec_, precision_, rules_).build(order);
     return;

@@ -1,5 +1,9 @@
 #include "sim/engine/cost_table.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 namespace tidemark {
 namespace {
 
@@ -7,33 +11,65 @@ double ns_per_byte(BytesPerSecond rate) {
   return rate.value > 0 ? 1e9 / rate.value : 0;
 }
 
-CostTable::Link link_of(const LinkProfile& link) {
-  return {.ns_per_byte_alone = ns_per_byte(link.alone),
-          .ns_per_byte_duplex = ns_per_byte(link.duplex),
+// `most`: what of the host's memory bandwidth is this rank's.
+CostTable::Link link_of(const LinkProfile& link, const LinkProfile& other, double most) {
+  // With both directions busy neither takes more than half, unless the other leaves something.
+  const double both = std::max(most / 2, most - other.duplex.value);
+  return {.ns_per_byte_alone = ns_per_byte({std::min(link.alone.value, most)}),
+          .ns_per_byte_duplex = ns_per_byte({std::min(link.duplex.value, both)}),
           .latency = link.latency};
+}
+
+CostTable::Link link_of(const NvmeProfile& nvme, BytesPerSecond rate, int sharing) {
+  const double ns = ns_per_byte({nvme.reached(rate).value / sharing});
+  return {.ns_per_byte_alone = ns, .ns_per_byte_duplex = ns, .latency = nvme.latency};
+}
+
+// An optimizer on the CPU runs at the rate of its memory traffic.
+Duration host_duration(const Work& work, double rate) {
+  if (work.op_class == OperatorClass::kFixed) return work.fixed;
+  const auto traffic = static_cast<double>((work.read + work.written).count);
+  return Duration(rate > 0 ? std::llround(traffic * 1e9 / rate) : 0);
 }
 
 }  // namespace
 
-CostTable price(const TrainingGraph& graph, const CostModel& model) {
+CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks) {
   const DeviceProfile& device = model.profile();
   CostTable table;
+  const int sharing = std::clamp(ranks, 1, device.host.gpus);
+  const double dram = device.host.dram_bandwidth.value;
+  const double most = dram > 0 ? dram / sharing : std::numeric_limits<double>::infinity();
+  const double optimizer = std::min(device.host.optimizer_bandwidth.value, most);
+  table.memory.reserve(graph.operators.size());
+  table.slack.reserve(graph.operators.size());
   table.device.reserve(graph.operators.size());
   table.dispatch.reserve(graph.operators.size());
   for (const Operator& op : graph.operators) {
     const bool free = op.work.op_class == OperatorClass::kNone;
-    table.device.push_back(model.duration(op.work));
+    const bool on_host = op.executor == Executor::kHost;
+    const Duration duration = on_host ? host_duration(op.work, optimizer) : model.duration(op.work);
+    const Duration memory = std::min(duration, model.memory_duration(op.work));
+    const Duration floor = model.launch_duration(op.work);
+    table.device.push_back(duration);
+    table.memory.push_back(memory);
+    table.slack.push_back(std::max(duration - memory - floor, Duration(0)));
     // Nodes of a cost graph are abstract: only their cost counts.
     const bool abstract = free || op.work.op_class == OperatorClass::kFixed;
     table.dispatch.push_back(abstract ? Duration(0) : model.dispatch_duration(op.work));
   }
-  table.copy_out = link_of(device.links.device_to_host);
-  table.copy_in = link_of(device.links.host_to_device);
+  const LinkProfile& out = device.links.device_to_host;
+  const LinkProfile& in = device.links.host_to_device;
+  table.copy_out = link_of(out, in, most);
+  table.copy_in = link_of(in, out, most);
+  table.nvme_read = link_of(device.nvme, device.nvme.read, sharing);
+  table.nvme_write = link_of(device.nvme, device.nvme.write, sharing);
+  table.pinned_ns_per_byte = ns_per_byte(device.host.pinned_allocation);
   table.copy_dispatch = device.host.launch;
   const double hbm = device.hbm.bandwidth.value;
   if (hbm > 0) {
-    table.tax_copy_out = device.links.hbm_tax * device.links.device_to_host.alone.value / hbm;
-    table.tax_copy_in = device.links.hbm_tax * device.links.host_to_device.alone.value / hbm;
+    table.tax_copy_out = device.links.hbm_tax * std::min(out.alone.value, most) / hbm;
+    table.tax_copy_in = device.links.hbm_tax * std::min(in.alone.value, most) / hbm;
   }
   table.synchronize = device.host.synchronize;
   table.device_malloc = device.host.device_malloc;

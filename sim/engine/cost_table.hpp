@@ -20,9 +20,16 @@ struct CostTable {
   };
   Link copy_out;
   Link copy_in;
+  Link nvme_read;  // independent of each other and of the copies
+  Link nvme_write;
   Duration copy_dispatch{};
-  // While a copy runs, kernels that start take this much longer per running copy (share of HBM
-  // bandwidth that the copy takes).
+  double pinned_ns_per_byte = 0;  // page-locking host memory
+  // The part of `device` that is memory traffic, and how much longer that part may take before the
+  // kernel does, because arithmetic or launches take longer. Empty: all of it, nothing.
+  IdVector<OperatorId, Duration> memory;
+  IdVector<OperatorId, Duration> slack;
+  // Memory traffic beside a running copy takes this much longer per copy (share of HBM bandwidth
+  // that the copy takes).
   double tax_copy_out = 0;
   double tax_copy_in = 0;
 
@@ -31,6 +38,9 @@ struct CostTable {
   Duration device_free{};    // one cudaFree
 };
 
-[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model);
+// `ranks` are equal and share hosts of DeviceProfile::host.gpus GPUs each: their copies, NVMe
+// requests and optimizers on the CPU run at the same time and share the host's bandwidth evenly. A
+// copied byte crosses host memory once.
+[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks = 1);
 
 }  // namespace tidemark

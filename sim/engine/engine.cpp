@@ -1,6 +1,7 @@
 #include "sim/engine/engine.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "sim/engine/event_loop.hpp"
 #include "sim/engine/event_loop_eviction.hpp"
@@ -34,18 +35,55 @@ RunResult Engine<A>::run() {
   }
   for (Duration d : result_.phase)
     result_.step += d;
+  const auto exposed = [&](Stream s) { return result_.exposed[static_cast<std::size_t>(s)]; };
+  result_.exposed_transfer = exposed(Stream::kCopyOut) + exposed(Stream::kCopyIn) +
+                             exposed(Stream::kNvmeRead) + exposed(Stream::kNvmeWrite);
+  result_.exposed_communication = exposed(Stream::kCommunication);
   if constexpr (requires { allocator_.segments(); }) result_.segments = allocator_.segments();
   return result_;
 }
 
 }  // namespace
 
-void Scratch::prepare(const StepProgram& program, bool record_events) {
+namespace {
+
+// Size classes of the pool of pinned memory.
+void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch) {
+  scratch.size_class.clear();
+  scratch.class_bytes.clear();
+  scratch.pooled.clear();
+  if (pinned == PinnedMemory::kExact) return;
+  const auto taken = [&](const Block& block) {
+    const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(block.bytes.count, 1));
+    if (pinned == PinnedMemory::kPool) return static_cast<std::int64_t>(bytes);
+    return static_cast<std::int64_t>(std::bit_ceil(bytes));
+  };
+  for (const Block& block : program.blocks) {
+    if (block.tier == Tier::kHost) scratch.class_bytes.push_back(taken(block));
+  }
+  std::vector<std::int64_t>& sizes = scratch.class_bytes;
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  scratch.pooled.assign(sizes.size(), 0);
+  scratch.size_class.assign(program.blocks.size(), 0);
+  for (BlockId id : ids_of(program.blocks)) {
+    const Block& block = program.blocks[id];
+    if (block.tier != Tier::kHost) continue;
+    const auto at = std::lower_bound(sizes.begin(), sizes.end(), taken(block));
+    scratch.size_class[id.index()] = static_cast<std::uint32_t>(at - sizes.begin());
+  }
+}
+
+}  // namespace
+
+void Scratch::prepare(const StepProgram& program, bool record_events, PinnedMemory pinned) {
+  classify(program, pinned, *this);
   const std::size_t n = program.size();
   started.assign(n, -1);
   finished.assign(n, -1);
   enqueued.assign(n, 0);
   next.assign(n, kNone);
+  previous.assign(n, kNone);
   events.clear();
   pending.clear();
   event_of.clear();
@@ -60,8 +98,8 @@ void Scratch::prepare(const StepProgram& program, bool record_events) {
 
 std::size_t Scratch::memory_bytes() const {
   const auto held = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  return held(started) + held(finished) + held(enqueued) + held(next) + held(events) +
-         held(pending) + held(event_of);
+  return held(started) + held(finished) + held(enqueued) + held(next) + held(previous) +
+         held(events) + held(pending) + held(event_of);
 }
 
 template <class A>

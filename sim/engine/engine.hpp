@@ -17,13 +17,20 @@
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
 
-enum class RunStatus : std::uint8_t { kCompleted, kOutOfMemory, kOutOfHostMemory, kDeadlock };
+enum class RunStatus : std::uint8_t {
+  kCompleted,
+  kOutOfMemory,
+  kOutOfHostMemory,
+  kOutOfNvme,
+  kDeadlock,
+};
 
 inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
 
@@ -72,9 +79,13 @@ struct RunResult {
   Fragmentation fragmentation;
   std::array<Peak, kPhases> phase_live;
   std::array<Peak, kPhases> phase_live_without_workspace;
-  Peak host;
+  Peak host;        // pinned memory, bytes of buffers as requested
+  Peak host_taken;  // from the system: with rounding and what the pool keeps
+  Peak nvme;
   std::int64_t most_live = 0;  // of all steps
   std::int64_t most_reserved = 0;
+  std::int64_t most_host = 0;  // taken from the system
+  std::int64_t most_nvme = 0;
   std::int64_t live_at_failure = 0;
   std::int64_t reserved_at_failure = 0;
 
@@ -85,6 +96,8 @@ struct RunResult {
   Duration exposed_transfer{};       // compute waits for copies
   Duration exposed_communication{};  // compute waits for collectives
   Duration host_bound{};             // compute waits for the host
+  // Compute waits for work on these streams: exposed_transfer is the sum of the four links.
+  std::array<Duration, kStreams> exposed{};
   std::array<Duration, kStreams> busy{};
 
   std::int64_t retries = 0;  // allocations tried again after everything cached was given back
@@ -96,6 +109,8 @@ struct RunResult {
 
 struct RunOptions {
   Bytes host_capacity;
+  Bytes nvme_capacity;
+  PinnedMemory pinned = PinnedMemory::kExact;
   EvictionPolicy* eviction = nullptr;
   bool record_events = false;  // fills Scratch::events
 };
@@ -109,11 +124,16 @@ struct Scratch {
   std::vector<std::int64_t>
       restored;                     // with eviction: compute time of operators run again before it
   std::vector<std::uint32_t> next;  // queue of the instruction's stream
+  std::vector<std::uint32_t> previous;    // the instruction before it on its stream
+  std::vector<std::uint32_t> size_class;  // by block, of a pool of pinned memory
+  std::vector<std::int64_t> class_bytes;  // by size class
+  std::vector<std::uint32_t> pooled;      // by size class: free buffers
   std::vector<MemoryEvent> events;
   std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
 
-  void prepare(const StepProgram& program, bool record_events);
+  void prepare(const StepProgram& program, bool record_events,
+               PinnedMemory pinned = PinnedMemory::kExact);
   [[nodiscard]] std::size_t memory_bytes() const;
 };
 

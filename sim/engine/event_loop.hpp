@@ -33,6 +33,42 @@ struct Queue {
   double bytes_left = 0;
   double ns_per_byte = 0;
   std::int64_t updated = 0;
+  // A running kernel: its duration over that without copies beside it.
+  double slowdown = 1;
+};
+
+constexpr bool is_copy(Opcode opcode) {
+  return opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn || opcode == Opcode::kNvmeWrite ||
+         opcode == Opcode::kNvmeRead;
+}
+
+// Pinned host memory, or NVMe. With a pool, buffers are kept when they are freed and reused by
+// their size class; otherwise only what is live counts.
+struct AwayMemory {
+  std::int64_t capacity = 0;
+  std::int64_t live = 0;   // as requested
+  std::int64_t taken = 0;  // from the system: live, or with everything that the pool keeps
+  bool pools = false;
+
+  // Bytes to take from the system for a block.
+  [[nodiscard]] std::int64_t grows_by(const Scratch& scratch, BlockId block, const Block& b) const {
+    if (!pools) return b.bytes.count;
+    const std::uint32_t size = scratch.size_class[block.index()];
+    return scratch.pooled[size] > 0 ? 0 : scratch.class_bytes[size];
+  }
+  void take(Scratch& scratch, BlockId block, const Block& b, std::int64_t grown) {
+    live += b.bytes.count;
+    taken += grown;
+    if (pools && grown == 0) --scratch.pooled[scratch.size_class[block.index()]];
+  }
+  void give_back(Scratch& scratch, BlockId block, const Block& b) {
+    live -= b.bytes.count;
+    if (pools) {
+      ++scratch.pooled[scratch.size_class[block.index()]];
+    } else {
+      taken -= b.bytes.count;
+    }
+  }
 };
 
 // Blocks made again on demand; only present with an eviction policy.
@@ -56,7 +92,11 @@ class Engine {
         allocator_(allocator),
         scratch_(scratch),
         options_(options),
-        count_(static_cast<std::uint32_t>(program.size())) {}
+        count_(static_cast<std::uint32_t>(program.size())) {
+    away(Tier::kHost) = {.capacity = options.host_capacity.count,
+                         .pools = options.pinned != PinnedMemory::kExact};
+    away(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
+  }
 
   RunResult run();
 
@@ -64,6 +104,9 @@ class Engine {
   // Host.
   void issue();
   void allocate(BlockId block);
+  void allocate_away(BlockId block);
+  void note_away_peaks();
+  [[nodiscard]] AwayMemory& away(Tier tier) { return tier == Tier::kHost ? host_memory_ : nvme_; }
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
   bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
   void release_cached();
@@ -76,6 +119,7 @@ class Engine {
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
   void synchronize();
+  void wait_for_edges(std::uint32_t i);
   void notice_events();
   void fail(RunStatus status, BlockId block = {});
   void schedule_issue();
@@ -85,7 +129,10 @@ class Engine {
   void start(std::size_t s, std::int64_t now);
   void end(std::size_t s, std::int64_t now);
   void retime_copies(std::int64_t now);
+  void retime_kernel(std::int64_t now);
+  [[nodiscard]] double slowdown(std::uint32_t i) const;
   void account_wait(std::uint32_t i, std::int64_t now);
+  void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
   void change_live(BlockId block, int sign) {
@@ -129,7 +176,12 @@ class Engine {
   std::int64_t injected_ = 0;    // compute time of restored operators before the next launch
   std::int64_t live_ = 0;
   std::int64_t workspace_ = 0;
-  std::int64_t host_live_ = 0;
+  AwayMemory host_memory_;
+  AwayMemory nvme_;
+  // While the host was blocked and compute had nothing left to do, since compute last started: for
+  // which streams the host waited.
+  std::array<std::int64_t, kStreams> blocked_{};
+  std::int64_t blocked_total_ = 0;
   bool events_ended_ = false;  // a side stream has made progress since the last look
   bool stopped_ = false;
   bool in_last_step_ = false;

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "sim/engine/event_loop.hpp"
+#include "sim/engine/waits.hpp"
 
 namespace tidemark {
 namespace {
@@ -18,7 +20,7 @@ void Engine<A>::schedule_issue() {
   next_issue_ = host_;
   if (program_.opcode[pc_] == Opcode::kLaunch) {
     next_issue_ += costs_.dispatch[OperatorId(program_.subject[pc_])].count();
-  } else if (program_.opcode[pc_] == Opcode::kCopyOut || program_.opcode[pc_] == Opcode::kCopyIn) {
+  } else if (is_copy(program_.opcode[pc_])) {
     next_issue_ += costs_.copy_dispatch.count();
   }
 }
@@ -42,8 +44,13 @@ void Engine<A>::issue() {
       break;
     case Opcode::kCopyOut:
     case Opcode::kCopyIn:
+    case Opcode::kNvmeWrite:
+    case Opcode::kNvmeRead:
     case Opcode::kWait:
       enqueue(i);
+      break;
+    case Opcode::kHostWait:
+      wait_for_edges(i);
       break;
     case Opcode::kSynchronize:
       synchronize();
@@ -57,12 +64,13 @@ void Engine<A>::issue() {
 template <class A>
 void Engine<A>::record(BlockId block, int sign) {
   if (!options_.record_events) return;
-  const bool device = program_.blocks[block].tier == Tier::kDevice;
-  scratch_.events.push_back({.instruction = pc_,
-                             .block = block,
-                             .sign = sign,
-                             .active = device ? allocator_.active() : host_live_,
-                             .reserved = allocator_.reserved()});
+  const Tier tier = program_.blocks[block].tier;
+  scratch_.events.push_back(
+      {.instruction = pc_,
+       .block = block,
+       .sign = sign,
+       .active = tier == Tier::kDevice ? allocator_.active() : away(tier).live,
+       .reserved = allocator_.reserved()});
 }
 
 template <class A>
@@ -114,23 +122,11 @@ template <class A>
 void Engine<A>::allocate(BlockId block) {
   const Block& b = program_.blocks[block];
   const std::int64_t bytes = b.bytes.count;
-  if (b.tier == Tier::kHost) {
-    notice_events();
-    if (host_live_ + bytes > options_.host_capacity.count && !scratch_.pending.empty()) {
-      synchronize();
-    }
-    if (host_live_ + bytes > options_.host_capacity.count) {
-      fail(RunStatus::kOutOfHostMemory, block);
-      return;
-    }
-    host_live_ += bytes;
-    if (slot(pc_).last_step && host_live_ > result_.host.bytes) {
-      result_.host = {host_live_, pc_, scratch_.events.size()};
-    }
-    record(block, +1);
+  if (!in_last_step_ && slot(pc_).last_step) begin_last_step();
+  if (b.tier != Tier::kDevice) {
+    allocate_away(block);
     return;
   }
-  if (!in_last_step_ && slot(pc_).last_step) begin_last_step();
   if (!allocate_device(block, bytes)) {
     if (!stopped_) fail(RunStatus::kOutOfMemory, block);
     return;
@@ -140,10 +136,44 @@ void Engine<A>::allocate(BlockId block) {
   note_peaks();
 }
 
+// Pinned host memory and NVMe. Buffers that are freed return when the streams that use them have
+// passed; the host waits for that only when there is no other way.
+template <class A>
+void Engine<A>::allocate_away(BlockId block) {
+  const Block& b = program_.blocks[block];
+  AwayMemory& memory = away(b.tier);
+  notice_events();
+  const auto lacks = [&] {
+    return memory.grows_by(scratch_, block, b) > memory.capacity - memory.taken;
+  };
+  if (lacks() && !scratch_.pending.empty()) synchronize();
+  if (lacks()) {
+    fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, block);
+    return;
+  }
+  const std::int64_t grown = memory.grows_by(scratch_, block, b);
+  memory.take(scratch_, block, b, grown);
+  if (memory.pools && grown > 0) {
+    host_ += std::llround(costs_.pinned_ns_per_byte * static_cast<double>(grown));
+  }
+  result_.most_host = std::max(result_.most_host, host_memory_.taken);
+  result_.most_nvme = std::max(result_.most_nvme, nvme_.taken);
+  record(block, +1);
+  if (slot(pc_).last_step) note_away_peaks();
+}
+
+template <class A>
+void Engine<A>::note_away_peaks() {
+  raise(result_.host, away(Tier::kHost).live);
+  raise(result_.host_taken, away(Tier::kHost).taken);
+  raise(result_.nvme, away(Tier::kNvme).live);
+}
+
 // torch.cuda.graph empties the cache before it captures.
 template <class A>
 void Engine<A>::begin_last_step() {
   in_last_step_ = true;
+  note_away_peaks();
   if constexpr (requires { allocator_.captures(); }) {
     if (allocator_.captures()) release_cached();
   }
@@ -227,7 +257,7 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
   if (b.tier == Tier::kDevice) {
     give_back(block);
   } else {
-    host_live_ -= b.bytes.count;
+    away(b.tier).give_back(scratch_, block, b);
   }
   record(block, -1);
 }
@@ -254,12 +284,33 @@ void Engine<A>::notice_events() {
     if (program_.blocks[block].tier == Tier::kDevice) {
       give_back(block);
     } else {
-      host_live_ -= program_.blocks[block].bytes.count;
+      const Block& b = program_.blocks[block];
+      away(b.tier).give_back(scratch_, block, b);
     }
     record(block, 0);
   }
   scratch_.pending.resize(kept);
   scratch_.event_of.resize(kept);
+}
+
+// The host waits for events of single instructions (cudaEventSynchronize).
+template <class A>
+void Engine<A>::wait_for_edges(std::uint32_t i) {
+  std::int64_t now = host_;
+  while (!edges_ended(i)) {
+    const std::int64_t next = earliest_end();
+    if (next == kForever) {
+      fail(RunStatus::kDeadlock);
+      return;
+    }
+    now = std::max(now, next);
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      if (queues_[s].ends == next) end(s, next);
+    }
+    start_ready(next);
+  }
+  account_block(last_cause(program_, scratch_, i, kNone), host_, now);
+  host_ = now + costs_.synchronize.count();
 }
 
 // The host waits until everything that it has issued is over.
@@ -273,6 +324,14 @@ void Engine<A>::synchronize() {
     }
     start_ready(next);
   }
+  std::uint32_t last = kNone;
+  for (const Queue& queue : queues_) {
+    if (queue.issued == kNone || scratch_.finished[queue.issued] < 0) continue;
+    if (last == kNone || scratch_.finished[queue.issued] > scratch_.finished[last]) {
+      last = queue.issued;
+    }
+  }
+  account_block(last, host_, now);
   host_ = now + costs_.synchronize.count();
   events_ended_ = true;
   notice_events();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/engine/event_loop.hpp"
+#include "sim/engine/waits.hpp"
 
 namespace tidemark {
 namespace {
@@ -16,6 +17,7 @@ void Engine<A>::enqueue(std::uint32_t i) {
   scratch_.enqueued[i] = host_;
   scratch_.finished[i] = -1;
   scratch_.next[i] = kNone;
+  scratch_.previous[i] = queue.issued;
   if (queue.head == kNone) {
     queue.head = i;
   } else {
@@ -58,20 +60,26 @@ void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
   const std::int64_t idle = now - free_since;
   if (idle <= 0) return;
   const std::int64_t host = std::clamp<std::int64_t>(scratch_.enqueued[i] - free_since, 0, idle);
-  result_.host_bound += Duration(host);
+  result_.host_bound += Duration(host - std::min(host, blocked_total_));
+  for (std::size_t s = 0; s < kStreams && blocked_total_ > 0; ++s)
+    result_.exposed[s] += Duration(blocked_[s]);
   if (idle == host) return;
-  std::int64_t latest = -1;
-  std::uint8_t cause = static_cast<std::uint8_t>(Stream::kHostWorker);
-  for (std::uint32_t edge : program_.edges_of(i)) {
-    if (scratch_.finished[edge] <= latest) continue;
-    latest = scratch_.finished[edge];
-    cause = program_.stream[edge];
-  }
-  const Duration waited(idle - host);
-  if (cause == kOut || cause == kIn) result_.exposed_transfer += waited;
-  if (cause == static_cast<std::uint8_t>(Stream::kCommunication)) {
-    result_.exposed_communication += waited;
-  }
+  trace_wait(program_, scratch_, i, free_since + host, now,
+             [&](std::uint32_t cause, std::int64_t lost) {
+               result_.exposed[program_.stream[cause]] += Duration(lost);
+             });
+}
+
+// The host stood still from `from` until `until`, when `cause` ended, and could not issue.
+template <class A>
+void Engine<A>::account_block(std::uint32_t cause, std::int64_t from, std::int64_t until) {
+  const Queue& compute = queues_[kCompute];
+  if (cause == kNone || compute.running != kNone || compute.head != kNone) return;
+  from = std::max(from, compute.free_since);
+  if (from >= until) return;
+  trace_back(program_, scratch_, cause, from, until,
+             [&](std::uint32_t at, std::int64_t lost) { blocked_[program_.stream[at]] += lost; });
+  blocked_total_ += until - from;
 }
 
 template <class A>
@@ -87,14 +95,17 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   now = std::max(now, scratch_.enqueued[i]);
   const bool counts = s == kCompute && slot(i).last_step;
   if (counts) account_wait(i, now);
+  if (s == kCompute && blocked_total_ > 0) {
+    blocked_.fill(0);
+    blocked_total_ = 0;
+  }
   scratch_.started[i] = now;
   switch (program_.opcode[i]) {
     case Opcode::kLaunch: {
-      std::int64_t duration = costs_.device[OperatorId(program_.subject[i])].count();
-      const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
-                         (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0);
-      if (tax > 0) duration += std::llround(static_cast<double>(duration) * tax);
+      const std::int64_t duration = costs_.device[OperatorId(program_.subject[i])].count();
+      queue.slowdown = 1;
       queue.ends = now + restored + duration;
+      if (s == kCompute) retime_kernel(now);
       return;
     }
     case Opcode::kCopyOut:
@@ -104,6 +115,16 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       queue.ns_per_byte = 0;
       queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
       retime_copies(now);
+      retime_kernel(now);
+      return;
+    }
+    case Opcode::kNvmeWrite:
+    case Opcode::kNvmeRead: {
+      const CostTable::Link& link =
+          program_.opcode[i] == Opcode::kNvmeRead ? costs_.nvme_read : costs_.nvme_write;
+      const auto bytes =
+          static_cast<double>(program_.blocks[BlockId(program_.subject[i])].bytes.count);
+      queue.ends = now + link.latency.count() + std::llround(bytes * link.ns_per_byte_alone);
       return;
     }
     default:
@@ -132,6 +153,32 @@ void Engine<A>::retime_copies(std::int64_t now) {
   }
 }
 
+// How much longer a kernel takes with the copies of the moment beside it.
+template <class A>
+double Engine<A>::slowdown(std::uint32_t i) const {
+  const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
+                     (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0);
+  if (tax <= 0) return 1;
+  if (costs_.memory.empty()) return 1 + tax;
+  const OperatorId op(program_.subject[i]);
+  const auto duration = static_cast<double>(costs_.device[op].count());
+  const double longer = static_cast<double>(costs_.memory[op].count()) * tax -
+                        static_cast<double>(costs_.slack[op].count());
+  return longer > 0 && duration > 0 ? 1 + longer / duration : 1;
+}
+
+// Copies take HBM bandwidth: what is left of a memory-bound kernel goes on at the rate of the
+// moment.
+template <class A>
+void Engine<A>::retime_kernel(std::int64_t now) {
+  Queue& queue = queues_[kCompute];
+  if (queue.running == kNone || program_.opcode[queue.running] != Opcode::kLaunch) return;
+  const double slower = slowdown(queue.running);
+  if (slower == queue.slowdown) return;
+  queue.ends = now + std::llround(static_cast<double>(queue.ends - now) * slower / queue.slowdown);
+  queue.slowdown = slower;
+}
+
 template <class A>
 void Engine<A>::end(std::size_t s, std::int64_t now) {
   Queue& queue = queues_[s];
@@ -149,7 +196,10 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   queue.free_since = now;
   queue.running = kNone;
   queue.ends = kForever;
-  if (s == kOut || s == kIn) retime_copies(now);
+  if (s == kOut || s == kIn) {
+    retime_copies(now);
+    retime_kernel(now);
+  }
   if (!scratch_.pending.empty()) events_ended_ = true;
 }
 

@@ -13,6 +13,10 @@ EvictionFacts eviction_facts(const StepProgram& program) {
                       .restorable = std::vector<char>(blocks, 0)};
   std::vector<std::vector<std::uint32_t>> writes(blocks);
   std::vector<char> copied(blocks, 0);
+  std::vector<char> freed(blocks, 0);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program.opcode[i] == Opcode::kFree) freed[program.subject[i]] = 1;
+  }
   for (std::uint32_t i = 0; i < program.size(); ++i) {
     const Opcode opcode = program.opcode[i];
     for (BlockUse use : program.uses_of(i)) {
@@ -34,7 +38,7 @@ EvictionFacts eviction_facts(const StepProgram& program) {
       const Block& block = program.blocks[BlockId(b)];
       const bool stays = block.role == Role::kParameter || block.role == Role::kBuffer ||
                          block.role == Role::kInput;
-      if (!stays) return 0;
+      if (!stays || freed[b] != 0) return 0;
       return next == writes[b].end() ? kNever : *next;
     }
     return valid_until[b];

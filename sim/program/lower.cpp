@@ -7,118 +7,32 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "sim/program/lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace lowering {
 
-constexpr std::uint32_t kNever = Id<void>::kNone;
-
-// Lists of gaps by position, as one array with offsets.
-class GapsAt {
- public:
-  explicit GapsAt(std::size_t positions) : first_(positions + 1, 0) {}
-  void count(Position p) { ++first_[p.index() + 1]; }
-  void allocate() {
-    for (std::size_t i = 1; i < first_.size(); ++i)
-      first_[i] += first_[i - 1];
-    gaps_.resize(first_.back());
-    next_.assign(first_.begin(), first_.end() - 1);
+Lowering::Lowering(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                   const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries,
+                   std::span<const Throttle> throttles)
+    : graph_(graph),
+      order_(order),
+      live_(live),
+      decisions_(decisions),
+      libraries_(libraries),
+      at_(graph.storages.size()),
+      releases_(order.at.size()),
+      fetches_(order.at.size()),
+      waits_(order.at.size()) {
+  for (auto& clock : known_)
+    clock.fill(kNever);
+  tail_.fill(kNever);
+  for (const Throttle& throttle : throttles) {
+    Limit& limit = limits_[index_of(throttle.stream)];
+    if (limit.in_flight >= 0 && limit.in_flight <= throttle.in_flight) continue;
+    limit.in_flight = throttle.in_flight;
+    limit.waits = throttle.waits;
   }
-  void add(Position p, GapId gap) { gaps_[next_[p.index()]++] = gap; }
-  template <class Less>
-  void sort(Less less) {
-    for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
-      if (first_[i + 1] - first_[i] < 2) continue;
-      std::stable_sort(gaps_.begin() + first_[i], gaps_.begin() + first_[i + 1], less);
-    }
-  }
-  [[nodiscard]] std::span<const GapId> at(Position p) const {
-    return std::span(gaps_).subspan(first_[p.index()], first_[p.index() + 1] - first_[p.index()]);
-  }
-
- private:
-  std::vector<std::uint32_t> first_;
-  std::vector<std::uint32_t> next_;
-  std::vector<GapId> gaps_;
-};
-
-class Lowering {
- public:
-  Lowering(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-           const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries)
-      : graph_(graph),
-        order_(order),
-        live_(live),
-        decisions_(decisions),
-        libraries_(libraries),
-        resident_(graph.storages.size()),
-        on_host_(graph.storages.size()),
-        releases_(order.at.size()),
-        fetches_(order.at.size()),
-        waits_(order.at.size()) {
-    for (auto& clock : known_)
-      clock.fill(kNever);
-    tail_.fill(kNever);
-  }
-
-  StepProgram run();
-
- private:
-  struct LastUse {  // of a block, by stream; kNever where a stream has not used it
-    std::uint32_t writer = kNever;
-    Stream writer_stream = Stream::kCompute;
-    std::uint32_t pool_edge = kNever;  // compute's tail when the block was taken from its pool
-    std::array<std::uint32_t, 3> by_stream{kNever, kNever, kNever};  // compute, copy out, copy in
-  };
-
-  void index_gaps();
-  void assign_roles();
-  void index_kept();
-  void emit_position(Position p);
-  void emit_operator(Position p);
-  void copy_out(Position p, GapId gap);
-  void fetch(Position p, GapId gap);
-  void wait_for_copy(Position p, GapId gap);
-  void release(Position p, GapId gap);
-
-  std::uint32_t emit(Opcode opcode, std::uint8_t stream, std::uint32_t subject, Position p);
-  BlockId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
-  void free_block(BlockId block, Position p);
-  void use(BlockId block, Access access, Stream stream, std::uint32_t instruction);
-  void finish_instruction();
-  void depend(Stream stream, Stream on, std::uint32_t instruction);
-
-  const TrainingGraph& graph_;
-  const ProgramOrder& order_;
-  const Liveness& live_;
-  const IdVector<GapId, Decision>& decisions_;
-  LibraryWorkspaces libraries_;
-  StepProgram program_;
-  IdVector<StorageId, Role> role_;
-  IdVector<StorageId, BlockId> resident_;
-  IdVector<StorageId, BlockId> on_host_;
-  IdVector<BlockId, LastUse> last_;
-  GapsAt releases_;
-  GapsAt fetches_;
-  GapsAt waits_;
-  std::vector<std::uint32_t> kept_begins_;  // memory of frames, by `since` and by `until`
-  std::vector<std::uint32_t> kept_ends_;
-  std::vector<BlockId> kept_blocks_;
-  std::size_t next_begin_ = 0;
-  std::size_t next_end_ = 0;
-  // known_[a][b]: the latest instruction of stream b that stream a has waited for.
-  std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
-  std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
-  std::vector<BlockId> scratch_;                // freed when the operator has been issued
-};
-
-constexpr std::uint8_t index_of(Stream stream) {
-  return static_cast<std::uint8_t>(stream);
-}
-
-// Orders two instruction numbers where kNever is before all.
-bool later(std::uint32_t a, std::uint32_t b) {
-  return a != kNever && (b == kNever || a > b);
 }
 
 void Lowering::index_gaps() {
@@ -131,6 +45,9 @@ void Lowering::index_gaps() {
         visit(releases_, gap.release, id);
         visit(fetches_, offload->fetch_at, id);
         if (offload->release_at.valid()) visit(waits_, offload->release_at, id);
+      } else if (graph_.storages[gap.storage].home != Tier::kDevice && !gap.pinned &&
+                 !std::holds_alternative<Pin>(decisions_[id])) {
+        visit(releases_, gap.release, id);
       }
     }
   };
@@ -166,6 +83,34 @@ std::uint32_t Lowering::emit(Opcode opcode, std::uint8_t stream, std::uint32_t s
   program_.subject.push_back(subject);
   program_.position.push_back(p);
   return id;
+}
+
+std::uint32_t Lowering::emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p) {
+  const std::uint32_t id = emit(opcode, index_of(stream), subject, p);
+  tail_[index_of(stream)] = id;
+  Limit& limit = limits_[index_of(stream)];
+  if (limit.in_flight >= 0) limit.issued.push_back(id);
+  return id;
+}
+
+// Before work on a stream of which only so many instructions may be in flight.
+void Lowering::throttle(Stream stream, Position p) {
+  const Limit& limit = limits_[index_of(stream)];
+  if (limit.in_flight < 0) return;
+  const auto allowed = static_cast<std::size_t>(limit.in_flight);
+  if (limit.issued.size() <= allowed) return;
+  const std::uint32_t must_end = limit.issued[limit.issued.size() - 1 - allowed];
+  if (limit.waits == Throttle::Waits::kHost) {
+    emit(Opcode::kHostWait, 0, 0, p);
+    program_.edges.push_back(must_end);
+    finish_instruction();
+    return;
+  }
+  if (stream == Stream::kCompute || !later(must_end, known_[0][index_of(stream)])) return;
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
+  depend(Stream::kCompute, stream, must_end);
+  finish_instruction();
+  tail_[index_of(Stream::kCompute)] = wait;
 }
 
 // Closes the lists of edges and uses of the newest instruction.
@@ -226,58 +171,7 @@ void Lowering::free_block(BlockId block, Position p) {
   finish_instruction();
 }
 
-void Lowering::copy_out(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
-  const BlockId host = allocate(graph_.storages[s].bytes, s, role_[s], Tier::kHost, p);
-  const std::uint32_t copy =
-      emit(Opcode::kCopyOut, index_of(Stream::kCopyOut), resident_[s].value, p);
-  use(resident_[s], Access::kRead, Stream::kCopyOut, copy);
-  use(host, Access::kOverwrite, Stream::kCopyOut, copy);
-  finish_instruction();
-  tail_[index_of(Stream::kCopyOut)] = copy;
-  on_host_[s] = host;
-  if (!std::get<Offload>(decisions_[gap]).release_at.valid()) {
-    free_block(resident_[s], p);
-    resident_[s] = BlockId();
-  }
-}
-
-void Lowering::wait_for_copy(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
-  const std::uint32_t copy = last_[resident_[s]].by_stream[index_of(Stream::kCopyOut)];
-  if (later(copy, known_[0][index_of(Stream::kCopyOut)])) {
-    const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
-    depend(Stream::kCompute, Stream::kCopyOut, copy);
-    finish_instruction();
-    tail_[index_of(Stream::kCompute)] = wait;
-  }
-  free_block(resident_[s], p);
-  resident_[s] = BlockId();
-}
-
-void Lowering::fetch(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
-  const BlockId device = allocate(graph_.storages[s].bytes, s, role_[s], Tier::kDevice, p);
-  const std::uint32_t copy = emit(Opcode::kCopyIn, index_of(Stream::kCopyIn), device.value, p);
-  use(on_host_[s], Access::kRead, Stream::kCopyIn, copy);
-  use(device, Access::kOverwrite, Stream::kCopyIn, copy);
-  finish_instruction();
-  tail_[index_of(Stream::kCopyIn)] = copy;
-  free_block(on_host_[s], p);
-  on_host_[s] = BlockId();
-  resident_[s] = device;
-}
-
-void Lowering::release(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
-  if (!live_.gaps[gap].dead) {
-    copy_out(p, gap);
-    return;
-  }
-  if (!resident_[s].valid()) return;
-  free_block(resident_[s], p);
-  resident_[s] = BlockId();
-}
+namespace {
 
 bool is_convolution(OperatorClass op_class) {
   return op_class == OperatorClass::kConvolution ||
@@ -286,27 +180,41 @@ bool is_convolution(OperatorClass op_class) {
          op_class == OperatorClass::kDepthwiseConvolution;
 }
 
+}  // namespace
+
+void Lowering::emit_creates(Position p, Tier tier) {
+  const Occurrence& occurrence = order_.at[p];
+  const std::span<const Touch> touches = graph_.touches_of(occurrence.op);
+  scratch_.clear();
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    const StorageId s = touches[i].storage;
+    if (touches[i].access != Access::kCreate) continue;
+    const BlockId block = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
+    if (is_scratch(occurrence, i)) {
+      scratch_.push_back(block);
+    } else {
+      block_of(s, tier) = block;
+    }
+  }
+}
+
 void Lowering::emit_operator(Position p) {
   const Occurrence& occurrence = order_.at[p];
   const Operator& op = graph_.operators[occurrence.op];
   const std::span<const Touch> touches = graph_.touches_of(occurrence.op);
   if (op.blocks_host) {
+    join_host(p);
     emit(Opcode::kSynchronize, 0, occurrence.op.value, p);
     finish_instruction();
   }
   if (touches.empty()) return;  // a marker
-  scratch_.clear();
-  for (std::size_t i = 0; i < touches.size(); ++i) {
-    if (touches[i].access != Access::kCreate) continue;
-    const Storage& storage = graph_.storages[touches[i].storage];
-    const BlockId block =
-        allocate(storage.bytes, touches[i].storage, role_[touches[i].storage], Tier::kDevice, p);
-    if (is_scratch(occurrence, i)) {
-      scratch_.push_back(block);
-    } else {
-      resident_[touches[i].storage] = block;
-    }
+  const bool on_host = op.executor == Executor::kHost;
+  const Tier tier = on_host ? Tier::kHost : Tier::kDevice;
+  const Stream stream = on_host ? Stream::kHostWorker : Stream::kCompute;
+  for (const Touch& touch : touches) {
+    if (touch.access != Access::kCreate) require(touch, tier, p);
   }
+  emit_creates(p, tier);
   if (op.work.op_class == OperatorClass::kMatmul && libraries_.matmul > Bytes(0) &&
       !program_.matmul_workspace.valid()) {
     program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
@@ -316,26 +224,43 @@ void Lowering::emit_operator(Position p) {
       is_convolution(op.work.op_class)
           ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
           : op.workspace;
-  if (needed > Bytes(0)) workspace = allocate(needed, {}, Role::kWorkspace, Tier::kDevice, p);
-  const std::uint32_t launch =
-      emit(Opcode::kLaunch, index_of(Stream::kCompute), occurrence.op.value, p);
+  if (needed > Bytes(0)) workspace = allocate(needed, {}, Role::kWorkspace, tier, p);
+  throttle(stream, p);
+  const std::uint32_t launch = emit_work(Opcode::kLaunch, stream, occurrence.op.value, p);
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);
-    const BlockId block = to_scratch ? scratch_[next_scratch++] : resident_[touches[i].storage];
+    const BlockId block =
+        to_scratch ? scratch_[next_scratch++] : block_of(touches[i].storage, tier);
     if (!block.valid()) {
       throw InternalError(fmt::format("{} touches '{}', which is not resident",
                                       graph_.describe(occurrence.op),
                                       graph_.storages[touches[i].storage].name));
     }
-    use(block, touches[i].access, Stream::kCompute, launch);
+    use(block, touches[i].access, stream, launch);
   }
-  if (workspace.valid()) use(workspace, Access::kCreate, Stream::kCompute, launch);
+  if (workspace.valid()) use(workspace, Access::kCreate, stream, launch);
   finish_instruction();
-  tail_[index_of(Stream::kCompute)] = launch;
   if (workspace.valid()) free_block(workspace, p);
   for (BlockId block : scratch_)
     free_block(block, p);
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    if (touches[i].access != Access::kRead && !is_scratch(occurrence, i)) {
+      wrote(touches[i], tier, p);
+    }
+  }
+  host_has_worked_ = host_has_worked_ || on_host;
+}
+
+// The training loop goes on when the host's updates are over and have arrived on the device.
+void Lowering::join_host(Position p) {
+  if (!host_has_worked_) return;
+  host_has_worked_ = false;
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
+  depend(Stream::kCompute, Stream::kHostWorker, tail_[index_of(Stream::kHostWorker)]);
+  depend(Stream::kCompute, Stream::kCopyIn, tail_[index_of(Stream::kCopyIn)]);
+  finish_instruction();
+  tail_[index_of(Stream::kCompute)] = wait;
 }
 
 // Memory that frames keep beside storages.
@@ -371,6 +296,8 @@ void Lowering::emit_position(Position p) {
        ++next_end_) {
     free_block(kept_blocks_[kept_ends_[next_end_]], p);
   }
+  const Position next(p.value + 1);
+  if (!order_.at.contains(next) || order_.at[next].step != order_.at[p].step) join_host(p);
 }
 
 StepProgram Lowering::run() {
@@ -397,19 +324,22 @@ StepProgram Lowering::run() {
   assign_roles();
   for (StorageId s : ids_of(graph_.storages)) {
     if (!graph_.storages[s].initial) continue;
-    resident_[s] =
-        allocate(graph_.storages[s].bytes, s, role_[s], Tier::kDevice, Position(std::uint32_t{0}));
+    const Tier home = graph_.storages[s].home;
+    block_of(s, home) =
+        allocate(graph_.storages[s].bytes, s, role_[s], home, Position(std::uint32_t{0}));
+    at_[s].valid = bit_of(home);
   }
   for (Position p : ids_of(order_.at))
     emit_position(p);
   return std::move(program_);
 }
 
-}  // namespace
+}  // namespace lowering
 
 StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
-                  const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries) {
-  return Lowering(graph, order, live, decisions, libraries).run();
+                  const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries,
+                  std::span<const Throttle> throttles) {
+  return lowering::Lowering(graph, order, live, decisions, libraries, throttles).run();
 }
 
 std::size_t StepProgram::memory_bytes() const {

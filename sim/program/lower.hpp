@@ -2,6 +2,7 @@
 // and edges between streams.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "graph/analysis/liveness.hpp"
@@ -27,9 +28,11 @@ struct LibraryWorkspaces {
 };
 
 // Instructions of `order`. Decisions other than Offload are ignored here: recomputation is in the
-// order already. Work on the compute stream; copies on their own streams.
+// order already. Work on the compute stream or, for operators that the host executes, on its
+// worker; copies on their own streams. A step ends when the host's updates have arrived.
 [[nodiscard]] StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order,
                                 const Liveness& live, const IdVector<GapId, Decision>& decisions,
-                                const LibraryWorkspaces& libraries = {});
+                                const LibraryWorkspaces& libraries = {},
+                                std::span<const Throttle> throttles = {});
 
 }  // namespace tidemark

@@ -13,6 +13,7 @@
 #include "graph/analysis/program_order.hpp"
 #include "graph/core/ids.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "policies/plan/residency_plan.hpp"
 
 namespace tidemark {
 
@@ -22,19 +23,12 @@ enum class Opcode : std::uint8_t {
   kLaunch,       // subject: operator
   kCopyOut,      // device to host; subject: the device block
   kCopyIn,       // host to device; subject: the device block
+  kNvmeWrite,    // host to NVMe; subject: the host block
+  kNvmeRead,     // NVMe to host; subject: the host block
   kWait,         // the stream waits for the edges; no work
+  kHostWait,     // the host waits for the edges
   kSynchronize,  // the host waits for all streams
 };
-
-// In-order queues of work.
-enum class Stream : std::uint8_t { kCompute, kCopyOut, kCopyIn, kCommunication, kHostWorker };
-inline constexpr std::size_t kStreams = 5;
-[[nodiscard]] constexpr std::string_view name_of(Stream stream) {
-  constexpr std::string_view kNames[] = {"compute", "d2h", "h2d", "communication", "host"};
-  return kNames[static_cast<int>(stream)];
-}
-
-enum class Tier : std::uint8_t { kDevice, kHost };
 
 // Where in the run a position lies, for accounting.
 struct Slot {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -36,26 +37,53 @@ bool reads_content(Access access) {
   return access == Access::kRead || access == Access::kMutate;
 }
 
-// What each occurrence reads in the run without policies.
-std::unordered_map<std::uint64_t, Content> expected_contents(const TrainingGraph& graph,
-                                                             const ProgramOrder& plain) {
-  IdVector<StorageId, Content> content(graph.storages.size());
+// What the run without policies reads and leaves behind.
+struct Expected {
+  std::unordered_map<std::uint64_t, Content> read;  // by occurrence
+  IdVector<StorageId, Content> at_end;
+};
+
+Expected expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
+  Expected result;
+  result.at_end.resize(graph.storages.size());
+  IdVector<StorageId, Content>& content = result.at_end;
   for (StorageId s : ids_of(graph.storages))
     content[s] = mix(0, s.value);
-  std::unordered_map<std::uint64_t, Content> expected;
-  expected.reserve(plain.at.size() * 2);
+  result.read.reserve(plain.at.size() * 2);
   for (const Occurrence& occurrence : plain.at) {
     Content hash = start_of(occurrence);
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
     for (const Touch& t : touches) {
       if (reads_content(t.access)) hash = mix(hash, content[t.storage]);
     }
-    expected[key_of(occurrence)] = hash;
+    result.read[key_of(occurrence)] = hash;
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i].access != Access::kRead) content[touches[i].storage] = mix(hash, i);
     }
   }
-  return expected;
+  return result;
+}
+
+struct Route {
+  Tier from;
+  Tier to;
+  Stream stream;
+};
+
+// The link that a copy takes; none for other instructions.
+std::optional<Route> route_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kCopyOut:
+      return Route{Tier::kDevice, Tier::kHost, Stream::kCopyOut};
+    case Opcode::kCopyIn:
+      return Route{Tier::kHost, Tier::kDevice, Stream::kCopyIn};
+    case Opcode::kNvmeWrite:
+      return Route{Tier::kHost, Tier::kNvme, Stream::kNvmeWrite};
+    case Opcode::kNvmeRead:
+      return Route{Tier::kNvme, Tier::kHost, Stream::kNvmeRead};
+    default:
+      return std::nullopt;
+  }
 }
 
 class Verifier {
@@ -69,6 +97,7 @@ class Verifier {
         plain_(plain),
         state_(program.blocks.size(), State::kUnborn),
         content_(program.blocks.size(), 0),
+        home_(graph.storages.size()),
         writer_(program.blocks.size(), kNever),
         pool_tail_(program.blocks.size(), kNever),
         last_use_(program.blocks.size()),
@@ -94,6 +123,8 @@ class Verifier {
   void work(std::size_t i);
   void check_use(std::size_t i, Stream stream, BlockUse use);
   void check_content(std::size_t i);
+  void check_copy(std::size_t i);
+  void check_homes();
   void check_end();
   [[nodiscard]] bool happened_before(std::uint32_t earlier, std::size_t later) const;
   [[nodiscard]] std::string name(BlockId block) const;
@@ -103,10 +134,11 @@ class Verifier {
   const TrainingGraph& graph_;
   const ProgramOrder& order_;
   const StepProgram& program_;
-  std::unordered_map<std::uint64_t, Content> expected_;
+  Expected expected_;
   const ProgramOrder& plain_;
   IdVector<BlockId, State> state_;
   IdVector<BlockId, Content> content_;
+  IdVector<StorageId, BlockId> home_;  // the latest block on the storage's home tier
   IdVector<BlockId, std::uint32_t> writer_;
   IdVector<BlockId, std::uint32_t> pool_tail_;
   IdVector<BlockId, Clock> last_use_;
@@ -145,10 +177,13 @@ void Verifier::step(std::size_t i) {
       free(i, block);
       return;
     case Opcode::kSynchronize:
-      return;  // orders nothing that is counted on
+    case Opcode::kHostWait:
+      return;  // order nothing that is counted on
     case Opcode::kLaunch:
     case Opcode::kCopyOut:
     case Opcode::kCopyIn:
+    case Opcode::kNvmeWrite:
+    case Opcode::kNvmeRead:
     case Opcode::kWait:
       work(i);
       return;
@@ -160,10 +195,11 @@ void Verifier::allocate(BlockId block) {
   state_[block] = State::kLive;
   const Block& b = program_.blocks[block];
   if (b.tier == Tier::kDevice) pool_tail_[block] = tail_[0];
-  if (b.storage.valid() && graph_.storages[b.storage].initial && b.tier == Tier::kDevice &&
-      tail_[0] == kNever) {
+  if (!b.storage.valid() || b.tier != graph_.storages[b.storage].home) return;
+  if (graph_.storages[b.storage].initial && !home_[b.storage].valid()) {
     content_[block] = mix(0, b.storage.value);  // present before the first step
   }
+  home_[b.storage] = block;
 }
 
 void Verifier::free(std::size_t i, BlockId block) {
@@ -239,22 +275,31 @@ void Verifier::check_use(std::size_t i, Stream stream, BlockUse use) {
 
 void Verifier::check_content(std::size_t i) {
   const std::span<const BlockUse> uses = program_.uses_of(i);
-  if (program_.opcode[i] == Opcode::kCopyOut || program_.opcode[i] == Opcode::kCopyIn) {
-    if (uses.size() != 2) {
-      report(place(i) + " is a copy without a source and a target");
-      return;
-    }
-    content_[uses[1].block()] = content_[uses[0].block()];
+  if (route_of(program_.opcode[i])) {
+    check_copy(i);
     return;
   }
   if (program_.opcode[i] != Opcode::kLaunch) return;
   const Occurrence& occurrence = order_.at[program_.position[i]];
+  const bool on_host = graph_.operators[occurrence.op].executor == Executor::kHost;
+  const Tier tier = on_host ? Tier::kHost : Tier::kDevice;
+  if (program_.stream[i] !=
+      static_cast<std::uint8_t>(on_host ? Stream::kHostWorker : Stream::kCompute)) {
+    report(fmt::format("{} runs on the {} stream, which is not its executor's", place(i),
+                       name_of(static_cast<Stream>(program_.stream[i]))));
+  }
+  for (BlockUse use : uses) {
+    if (program_.blocks[use.block()].tier == tier) continue;
+    report(fmt::format("{} needs {} on the {}, but uses a block on the {}", place(i),
+                       name(use.block()), name_of(tier),
+                       name_of(program_.blocks[use.block()].tier)));
+  }
   Content hash = start_of(occurrence);
   for (BlockUse use : uses) {
     if (reads_content(use.access())) hash = mix(hash, content_[use.block()]);
   }
-  const auto expected = expected_.find(key_of(occurrence));
-  if (expected == expected_.end() || expected->second != hash) {
+  const auto expected = expected_.read.find(key_of(occurrence));
+  if (expected == expected_.read.end() || expected->second != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
   for (std::size_t u = 0; u < uses.size(); ++u) {
@@ -263,7 +308,46 @@ void Verifier::check_content(std::size_t i) {
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }
 
+// Between neighbouring tiers, on the stream of their link, and between blocks of one storage.
+void Verifier::check_copy(std::size_t i) {
+  const std::span<const BlockUse> uses = program_.uses_of(i);
+  if (uses.size() != 2) {
+    report(place(i) + " is a copy without a source and a target");
+    return;
+  }
+  const Route route = *route_of(program_.opcode[i]);
+  const Block& from = program_.blocks[uses[0].block()];
+  const Block& to = program_.blocks[uses[1].block()];
+  if (from.tier != route.from || to.tier != route.to || from.storage != to.storage ||
+      static_cast<Stream>(program_.stream[i]) != route.stream) {
+    report(fmt::format("{} copies {} from {} to {} on the {} stream", place(i),
+                       name(uses[0].block()), name_of(from.tier), name_of(to.tier),
+                       name_of(static_cast<Stream>(program_.stream[i]))));
+  }
+  content_[uses[1].block()] = content_[uses[0].block()];
+}
+
+// What stays after the last step is at home, with the content of the run without policies.
+void Verifier::check_homes() {
+  IdVector<StorageId, BlockId> live(graph_.storages.size());
+  for (BlockId block : ids_of(program_.blocks)) {
+    const StorageId s = program_.blocks[block].storage;
+    if (s.valid() && state_[block] == State::kLive) live[s] = block;
+  }
+  for (StorageId s : ids_of(graph_.storages)) {
+    if (!live[s].valid()) continue;
+    const BlockId home = home_[s];
+    const bool there = home.valid() && state_[home] == State::kLive;
+    if (there && content_[home] == expected_.at_end[s]) continue;
+    report(fmt::format("{} ends {} on its home tier, the {}", name(live[s]),
+                       there ? "with other content than without policies" : "without a block",
+                       name_of(graph_.storages[s].home)));
+    if (problems_.size() >= kMaxProblems) return;
+  }
+}
+
 void Verifier::check_end() {
+  check_homes();
   for (BlockId block : ids_of(program_.blocks)) {
     const Block& b = program_.blocks[block];
     const bool stays = block == program_.matmul_workspace ||

@@ -13,7 +13,8 @@ struct DeviceTimes {
   DeviceTimes(const StepProgram& program, const Scratch& scratch)
       : next_start(program.size() + 1), last_end(program.size() + 1) {
     const auto on_compute = [&](std::size_t i) {
-      return program.opcode[i] == Opcode::kLaunch && scratch.started[i] >= 0;
+      return program.opcode[i] == Opcode::kLaunch && scratch.started[i] >= 0 &&
+             program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
     };
     std::int64_t end = 0;
     for (std::size_t i = 0; i < program.size(); ++i) {

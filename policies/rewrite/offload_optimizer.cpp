@@ -1,0 +1,132 @@
+#include "policies/rewrite/offload_optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+class OffloadOptimizer final : public TrainingRewrite {
+ public:
+  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
+    static constexpr std::array<std::string_view, 2> kTierWords{"host", "nvme"};
+    static constexpr std::array<std::string_view, 2> kWhen{"step", "backward"};
+    auto policy = std::make_unique<OffloadOptimizer>();
+    policy->ratio_ = d.optional<double>("ratio", 1.0, between(0, 1));
+    policy->overlap_ = d.optional<bool>("overlap", true);
+    const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
+    policy->tier_ = nvme ? Tier::kNvme : Tier::kHost;
+    policy->streams_gradients_ = d.optional_word("gradients", kWhen, "step") == "backward";
+    // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
+    policy->sub_group_ = d.optional<std::int64_t>("sub_group", 1'000'000'000, at_least(1));
+    d.finish();
+    return policy;
+  }
+  [[nodiscard]] std::string_view name() const override { return "offload_optimizer"; }
+  [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
+  void apply(TrainingGraph& graph) const override;
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
+
+ private:
+  void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
+
+  double ratio_ = 1;
+  bool overlap_ = true;
+  Tier tier_ = Tier::kHost;
+  bool streams_gradients_ = false;
+  std::int64_t sub_group_ = 0;  // elements
+};
+
+void OffloadOptimizer::apply(TrainingGraph& graph) const {
+  std::vector<TrainedParameter*> order;
+  double total = 0;
+  for (TrainedParameter& trained : graph.trained) {
+    order.push_back(&trained);
+    total += static_cast<double>(trained.elements);
+  }
+  std::sort(order.begin(), order.end(), [](const TrainedParameter* a, const TrainedParameter* b) {
+    return a->parameter < b->parameter;
+  });
+  std::int64_t offloaded = 0;
+  std::int64_t in_group = 0;
+  int group = 0;
+  for (TrainedParameter* trained : order) {
+    if (static_cast<double>(offloaded) >= ratio_ * total) break;
+    const bool full = tier_ == Tier::kNvme ? in_group + trained->elements > sub_group_ : overlap_;
+    if (full && in_group > 0) {
+      ++group;
+      in_group = 0;
+    }
+    in_group += trained->elements;
+    offloaded += trained->elements;
+    trained->updated_by = Executor::kHost;
+    trained->update_group = group;
+    trained->state_home = tier_;
+    if (streams_gradients_) graph.storages[trained->gradient].home = Tier::kHost;
+  }
+}
+
+void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
+  for (const TrainedParameter& trained : context.graph.trained) {
+    if (trained.updated_by == Executor::kHost) ++plan.outcomes().back().decided;
+  }
+  for (const Storage& storage : context.graph.storages) {
+    const bool state = storage.role == Role::kOptimizerState && storage.home != Tier::kDevice;
+    if (state) plan.outcomes().back().offloaded += storage.bytes;
+  }
+  if (tier_ == Tier::kNvme) double_buffer(context, plan);
+}
+
+// Reads a group's state when the update of the group before it is issued; the host holds the next
+// one back until at most one group is being written.
+void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan& plan) const {
+  IdVector<Position, Position> before(context.order.at.size());  // the host operator before it
+  Position last;
+  std::map<OperatorId, int> states;  // of a group: those that its operator changes
+  for (Position p : ids_of(context.order.at)) {
+    const OperatorId op = context.order.at[p].op;
+    if (context.graph.operators[op].executor != Executor::kHost) continue;
+    before[p] = last;
+    last = p;
+    int& count = states[op] = 0;
+    for (const Touch& touch : context.graph.touches_of(op)) {
+      const Storage& storage = context.graph.storages[touch.storage];
+      if (touch.access != Access::kRead && storage.home == Tier::kNvme) ++count;
+    }
+  }
+  int largest = 0;
+  for (const auto& [op, count] : states)
+    largest = std::max(largest, count);
+  if (largest == 0) return;
+  plan.throttle({.stream = Stream::kNvmeWrite,
+                 .in_flight = overlap_ ? largest : 0,
+                 .waits = Throttle::Waits::kHost});
+  if (!overlap_) return;
+  for (GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    if (!gap.open() || context.graph.storages[gap.storage].home != Tier::kNvme) continue;
+    const Position fetch_at = before[gap.to];
+    if (!fetch_at.valid() || fetch_at <= gap.release) continue;
+    plan.decide(id, Offload{.fetch_at = fetch_at, .release_at = {}, .tier = Tier::kNvme});
+  }
+}
+
+}  // namespace
+
+const PolicyEntry& offload_optimizer_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "offload_optimizer",
+      .seam = "training rewrite",
+      .summary =
+          "keep the optimizer state of the first `ratio` of the elements in host memory or on "
+          "NVMe and update them on the CPU",
+      .source =
+          "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
+          "Megatron-Core HybridDeviceOptimizer",
+      .decode = [](const Decoder& d) -> AnyPolicy { return OffloadOptimizer::decode(d); }};
+  return kEntry;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,128 @@
+// Where values are, tier by tier, and the copies that move them.
+//
+//   device  --d2h-->  pinned host memory  --nvme_write-->  NVMe
+//   device  <--h2d--  pinned host memory  <--nvme_read---  NVMe
+//
+// An operator's executor says on which tier it needs what it touches; a value that has not got
+// there yet is brought on demand. A value that was written away from its home is copied back.
+#include <variant>
+
+#include "sim/program/lowering.hpp"
+
+namespace tidemark::lowering {
+namespace {
+
+struct Route {
+  Opcode opcode;
+  Stream stream;
+};
+
+Route route_of(Tier from, Tier to) {
+  if (from == Tier::kDevice) return {Opcode::kCopyOut, Stream::kCopyOut};
+  if (from == Tier::kNvme) return {Opcode::kNvmeRead, Stream::kNvmeRead};
+  if (to == Tier::kDevice) return {Opcode::kCopyIn, Stream::kCopyIn};
+  return {Opcode::kNvmeWrite, Stream::kNvmeWrite};
+}
+
+Tier tier_of(Executor executor) {
+  return executor == Executor::kHost ? Tier::kHost : Tier::kDevice;
+}
+
+}  // namespace
+
+// Neighbouring tiers only.
+void Lowering::transfer(StorageId s, Tier from, Tier to, Position p) {
+  const Route route = route_of(from, to);
+  throttle(route.stream, p);
+  BlockId& target = block_of(s, to);
+  if (!target.valid()) target = allocate(graph_.storages[s].bytes, s, role_[s], to, p);
+  const BlockId source = block_of(s, from);
+  const BlockId subject = from == Tier::kDevice || to == Tier::kDevice ? block_of(s, Tier::kDevice)
+                                                                       : block_of(s, Tier::kHost);
+  const std::uint32_t copy = emit_work(route.opcode, route.stream, subject.value, p);
+  use(source, Access::kRead, route.stream, copy);
+  use(target, Access::kOverwrite, route.stream, copy);
+  finish_instruction();
+  at_[s].valid = static_cast<std::uint8_t>(at_[s].valid | bit_of(to));
+}
+
+// The current content of a storage on a tier, by way of the host.
+void Lowering::bring(StorageId s, Tier to, Position p) {
+  if (is_valid(s, to) || at_[s].valid == 0) return;
+  if (to == Tier::kHost) {
+    transfer(s, is_valid(s, Tier::kDevice) ? Tier::kDevice : Tier::kNvme, to, p);
+    return;
+  }
+  bring(s, Tier::kHost, p);
+  transfer(s, Tier::kHost, to, p);
+}
+
+void Lowering::drop(StorageId s, Tier tier, Position p) {
+  BlockId& block = block_of(s, tier);
+  if (block.valid()) free_block(block, p);
+  block = BlockId();
+  at_[s].valid = static_cast<std::uint8_t>(at_[s].valid & ~bit_of(tier));
+}
+
+// What an operator is about to touch, on the tier of its executor.
+void Lowering::require(const Touch& touch, Tier tier, Position p) {
+  const StorageId s = touch.storage;
+  if (touch.access == Access::kRead || touch.access == Access::kMutate) {
+    bring(s, tier, p);
+  } else if (!block_of(s, tier).valid() && at_[s].valid != 0) {
+    block_of(s, tier) = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
+  }
+}
+
+// The other tiers' copies are stale now. What the host has made for the device goes there at once;
+// a copy that the host changes in place stays beside it, for the next time.
+void Lowering::wrote(const Touch& touch, Tier tier, Position p) {
+  const StorageId s = touch.storage;
+  at_[s].valid = bit_of(tier);
+  if (tier != Tier::kHost || graph_.storages[s].home != Tier::kDevice) return;
+  bring(s, Tier::kDevice, p);
+  if (touch.access != Access::kMutate) drop(s, Tier::kHost, p);
+}
+
+void Lowering::wait_for_copy(Position p, GapId gap) {
+  const StorageId s = live_.gaps[gap].storage;
+  const BlockId device = block_of(s, Tier::kDevice);
+  if (!device.valid()) return;
+  const std::uint32_t copy = last_[device].by_stream[index_of(Stream::kCopyOut)];
+  if (later(copy, known_[0][index_of(Stream::kCopyOut)])) {
+    const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
+    depend(Stream::kCompute, Stream::kCopyOut, copy);
+    finish_instruction();
+    tail_[index_of(Stream::kCompute)] = wait;
+  }
+  drop(s, Tier::kDevice, p);
+}
+
+// Before the touch that ends the gap, on the tier where that will be needed.
+void Lowering::fetch(Position p, GapId gap) {
+  const Gap& g = live_.gaps[gap];
+  const StorageId s = g.storage;
+  const Tier needed = tier_of(graph_.operators[order_.at[g.to].op].executor);
+  bring(s, needed, p);
+  if (graph_.storages[s].home != Tier::kDevice) return;
+  bring(s, Tier::kDevice, p);
+  if (needed != Tier::kHost) drop(s, Tier::kHost, p);
+  drop(s, Tier::kNvme, p);
+}
+
+void Lowering::release(Position p, GapId gap) {
+  const StorageId s = live_.gaps[gap].storage;
+  if (live_.gaps[gap].dead) {
+    for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme})
+      drop(s, tier, p);
+    return;
+  }
+  const auto* offload = std::get_if<Offload>(&decisions_[gap]);
+  const Tier home = graph_.storages[s].home;
+  const Tier away = home != Tier::kDevice ? home : offload->tier;
+  bring(s, away, p);
+  if (offload == nullptr || !offload->release_at.valid()) drop(s, Tier::kDevice, p);
+  if (away == Tier::kNvme) drop(s, Tier::kHost, p);
+}
+
+}  // namespace tidemark::lowering

@@ -1,0 +1,145 @@
+// The state of lowering. What it emits for operators stands in lower.cpp, where values are and how
+// they move in lower_residency.cpp. Only these two include it; everything else calls lower().
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/program/lower.hpp"
+
+namespace tidemark::lowering {
+
+inline constexpr std::uint32_t kNever = Id<void>::kNone;
+
+constexpr std::uint8_t index_of(Stream stream) {
+  return static_cast<std::uint8_t>(stream);
+}
+constexpr std::size_t index_of(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+constexpr std::uint8_t bit_of(Tier tier) {
+  return static_cast<std::uint8_t>(1U << index_of(tier));
+}
+
+// Orders two instruction numbers where kNever is before all.
+constexpr bool later(std::uint32_t a, std::uint32_t b) {
+  return a != kNever && (b == kNever || a > b);
+}
+
+// Lists of gaps by position, as one array with offsets.
+class GapsAt {
+ public:
+  explicit GapsAt(std::size_t positions) : first_(positions + 1, 0) {}
+  void count(Position p) { ++first_[p.index() + 1]; }
+  void allocate() {
+    for (std::size_t i = 1; i < first_.size(); ++i)
+      first_[i] += first_[i - 1];
+    gaps_.resize(first_.back());
+    next_.assign(first_.begin(), first_.end() - 1);
+  }
+  void add(Position p, GapId gap) { gaps_[next_[p.index()]++] = gap; }
+  template <class Less>
+  void sort(Less less) {
+    for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
+      if (first_[i + 1] - first_[i] < 2) continue;
+      std::stable_sort(gaps_.begin() + first_[i], gaps_.begin() + first_[i + 1], less);
+    }
+  }
+  [[nodiscard]] std::span<const GapId> at(Position p) const {
+    return std::span(gaps_).subspan(first_[p.index()], first_[p.index() + 1] - first_[p.index()]);
+  }
+
+ private:
+  std::vector<std::uint32_t> first_;
+  std::vector<std::uint32_t> next_;
+  std::vector<GapId> gaps_;
+};
+
+class Lowering {
+ public:
+  Lowering(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+           const IdVector<GapId, Decision>& decisions, const LibraryWorkspaces& libraries,
+           std::span<const Throttle> throttles);
+
+  StepProgram run();
+
+ private:
+  struct LastUse {  // of a block, by stream; kNever where a stream has not used it
+    LastUse() { by_stream.fill(kNever); }
+    std::uint32_t writer = kNever;
+    Stream writer_stream = Stream::kCompute;
+    std::uint32_t pool_edge = kNever;  // compute's tail when the block was taken from its pool
+    std::array<std::uint32_t, kStreams> by_stream{};
+  };
+  // Where a storage is: its blocks by tier, and which of them hold its current content.
+  struct Residence {
+    std::array<BlockId, kTiers> block{};
+    std::uint8_t valid = 0;
+  };
+  struct Limit {  // a throttled stream
+    int in_flight = -1;
+    Throttle::Waits waits = Throttle::Waits::kHost;
+    std::vector<std::uint32_t> issued;
+  };
+
+  void index_gaps();
+  void assign_roles();
+  void index_kept();
+  void emit_position(Position p);
+  void emit_operator(Position p);
+  void emit_creates(Position p, Tier tier);
+  void join_host(Position p);
+
+  // Residency.
+  [[nodiscard]] bool is_valid(StorageId s, Tier tier) const {
+    return (at_[s].valid & bit_of(tier)) != 0;
+  }
+  [[nodiscard]] BlockId& block_of(StorageId s, Tier tier) { return at_[s].block[index_of(tier)]; }
+  void bring(StorageId s, Tier to, Position p);
+  void transfer(StorageId s, Tier from, Tier to, Position p);
+  void drop(StorageId s, Tier tier, Position p);
+  void require(const Touch& touch, Tier tier, Position p);
+  void wrote(const Touch& touch, Tier tier, Position p);
+  void fetch(Position p, GapId gap);
+  void wait_for_copy(Position p, GapId gap);
+  void release(Position p, GapId gap);
+
+  std::uint32_t emit(Opcode opcode, std::uint8_t stream, std::uint32_t subject, Position p);
+  // Work on a stream: throttled, and its tail afterwards.
+  std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
+  void throttle(Stream stream, Position p);
+  BlockId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
+  void free_block(BlockId block, Position p);
+  void use(BlockId block, Access access, Stream stream, std::uint32_t instruction);
+  void finish_instruction();
+  void depend(Stream stream, Stream on, std::uint32_t instruction);
+
+  const TrainingGraph& graph_;
+  const ProgramOrder& order_;
+  const Liveness& live_;
+  const IdVector<GapId, Decision>& decisions_;
+  LibraryWorkspaces libraries_;
+  StepProgram program_;
+  IdVector<StorageId, Role> role_;
+  IdVector<StorageId, Residence> at_;
+  IdVector<BlockId, LastUse> last_;
+  GapsAt releases_;
+  GapsAt fetches_;
+  GapsAt waits_;
+  std::array<Limit, kStreams> limits_;
+  std::vector<std::uint32_t> kept_begins_;  // memory of frames, by `since` and by `until`
+  std::vector<std::uint32_t> kept_ends_;
+  std::vector<BlockId> kept_blocks_;
+  std::size_t next_begin_ = 0;
+  std::size_t next_end_ = 0;
+  // known_[a][b]: the latest instruction of stream b that stream a has waited for.
+  std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
+  std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
+  std::vector<BlockId> scratch_;                // freed when the operator has been issued
+  bool host_has_worked_ = false;                // in the current step
+};
+
+}  // namespace tidemark::lowering

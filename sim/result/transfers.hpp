@@ -1,0 +1,55 @@
+// What moved in the last step: per tensor its window, its copies, what compute lost to them and
+// what they saved.
+#pragma once
+
+#include <vector>
+
+#include "graph/core/units.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+// One stay of a tensor away from the device, or one visit of a tensor that lives elsewhere.
+//
+//   compute   [made]......stay away........[used]
+//   d2h            [copy_out]
+//   h2d                          [copy_in]
+//                  |------window----------|
+struct MovedTensor {
+  StorageId storage;
+  Bytes bytes;
+  Tier away = Tier::kHost;     // the farthest tier that it went to
+  Duration window{};           // from when the first copy could start until it is used again
+  Duration copies{};           // on all links
+  Duration stall{};            // that compute waited for these copies
+  bool saves_at_peak = false;  // away from the device when its live bytes peaked
+};
+
+struct TransferReport {
+  std::vector<MovedTensor> tensors;  // largest stall first, then largest
+  Duration copies{};                 // on all links, of the last step
+  Duration exposed{};                // of these, what compute waited for
+  std::int64_t bytes_out = 0;        // device to host
+  std::int64_t bytes_in = 0;
+  std::int64_t saved_at_peak = 0;  // bytes that were away when the live bytes peaked
+
+  // 1 when compute waited for none of the copies.
+  [[nodiscard]] double hidden() const;
+};
+
+// From a run that recorded its events.
+[[nodiscard]] TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
+                                       const Scratch& scratch, const RunResult& run);
+
+// Busy time of the links in the last step, and the share of it that compute did not wait for.
+[[nodiscard]] Duration copy_time(const RunResult& run);
+[[nodiscard]] double hidden_share(const RunResult& run);
+
+// Bytes that are live on a tier after the first `events` events, by role.
+[[nodiscard]] std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program,
+                                                            const Scratch& scratch, Tier tier,
+                                                            std::size_t events);
+
+}  // namespace tidemark
