@@ -21,7 +21,7 @@ class Belady final : public ResidencyPolicy {
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     Prefetch prefetch = prefetch_;
-    if (!prefetch.budget) prefetch.budget = device_budget(context);
+    prefetch.budget = curve_budget(context, plan, prefetch_.budget);
     std::vector<Departure> departures = evict(context, plan, prefetch.budget->count);
     place_fetches(context, plan, prefetch, departures);
     decide_offloads(context, departures, plan);

@@ -55,7 +55,7 @@ class Capuchin final : public ResidencyPolicy {
 };
 
 void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
-  const std::int64_t budget = prefetch_.budget.value_or(device_budget(context)).count;
+  const std::int64_t budget = curve_budget(context, plan, prefetch_.budget).count;
   const std::vector<Duration> starts = predicted_starts(context);
   MemoryCurve curve(context, plan);
   std::vector<Candidate> candidates;

@@ -22,7 +22,7 @@ class Karma final : public ResidencyPolicy {
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     Prefetch prefetch = prefetch_;
-    if (!prefetch.budget) prefetch.budget = device_budget(context);
+    prefetch.budget = curve_budget(context, plan, prefetch_.budget);
     std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
     std::erase_if(saved, [](const SavedGap& gap) { return gap.block == kNoBlock; });
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
