@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
+#include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -20,11 +20,13 @@ class Belady final : public ResidencyPolicy {
   [[nodiscard]] std::string_view name() const override { return "belady"; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
-    Prefetch prefetch = prefetch_;
-    if (!prefetch.budget) prefetch.budget = device_budget(context);
-    std::vector<Departure> departures = evict(context, plan, prefetch.budget->count);
-    place_fetches(context, plan, prefetch, departures);
-    decide_offloads(context, departures, plan);
+    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = prefetch_;
+      prefetch.budget = budget;
+      std::vector<Departure> departures = evict(context, tried, budget.count);
+      place_fetches(context, tried, prefetch, departures);
+      decide_offloads(context, departures, tried);
+    });
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
+#include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -36,15 +37,21 @@ class Capuchin final : public ResidencyPolicy {
       : prefetch_(prefetch), recompute_(recompute), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "capuchin"; }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    if (recompute_) relieve(context, plan, true);
+    if (recompute_) plan_within(context, plan, true);
   }
   // What recomputation itself adds is known only now.
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
-    relieve(context, plan, false);
+    plan_within(context, plan, false);
   }
 
  private:
-  void relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const;
+  void plan_within(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
+    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      relieve(context, tried, recompute, budget.count);
+    });
+  }
+  void relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute,
+               std::int64_t budget) const;
   static void feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
                         const MemoryCurve& curve, std::int64_t budget,
                         std::vector<Departure>& departures);
@@ -54,8 +61,8 @@ class Capuchin final : public ResidencyPolicy {
   Bytes min_bytes_;
 };
 
-void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
-  const std::int64_t budget = prefetch_.budget.value_or(device_budget(context)).count;
+void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute,
+                       std::int64_t budget) const {
   const std::vector<Duration> starts = predicted_starts(context);
   MemoryCurve curve(context, plan);
   std::vector<Candidate> candidates;
@@ -103,7 +110,9 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
   if (prefetch_.rule == PrefetchRule::kOwn) {
     feed_back(context, starts, curve, budget, departures);
   } else {
-    place_fetches(context, plan, prefetch_, departures);
+    Prefetch prefetch = prefetch_;
+    prefetch.budget = Bytes(budget);
+    place_fetches(context, plan, prefetch, departures);
   }
   decide_offloads(context, departures, plan);
 }

@@ -19,7 +19,7 @@ class FlashNeuron final : public ResidencyPolicy {
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     Prefetch prefetch = prefetch_;
-    if (!prefetch.budget) prefetch.budget = device_budget(context);
+    prefetch.budget = curve_budget(context, plan, prefetch_.budget);
     const std::int64_t excess = MemoryCurve(context, plan).peak() - prefetch.budget->count;
     if (excess <= 0) return;
     std::vector<Duration> forward(static_cast<std::size_t>(context.order.steps) *

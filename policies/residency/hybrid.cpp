@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -63,11 +64,14 @@ class Chooser {
         choices_(sites_.size(), Choice::kKeep) {}
 
   [[nodiscard]] std::size_t size() const { return sites_.size(); }
+  [[nodiscard]] std::int64_t budget() const { return budget_; }
   [[nodiscard]] bool fits_as_it_is() const {
     return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == 0;
   }
-  void choose_greedily(bool recompute);
-  // Of the greedy choices with and without recomputation.
+  // `link_share`: of the compute time, that copies are counted on to hide behind. `target`: live
+  // bytes, less than the budget where recomputation needs room.
+  void choose_greedily(bool recompute, double link_share, std::int64_t target);
+  // Of the greedy choices without recomputation and with, for several shares of the link.
   void choose_best();
   void improve(int tries);
   void search_all();
@@ -77,8 +81,8 @@ class Chooser {
  private:
   [[nodiscard]] Score score(const ResidencyPlan& plan) const;
   [[nodiscard]] Score score_choices() const;
-  Duration recompute_cost(const ResidencyPlan& plan, const Site& site,
-                          std::set<Position>& repeated) const;
+  Duration recompute_cost(const ResidencyPlan& plan, const Site& site, std::set<Position>& repeated,
+                          bool within_block) const;
   void recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& recipes) const;
   void search(std::size_t site, Duration recomputed, const std::set<Position>& repeated,
               Score& best, std::vector<Choice>& found);
@@ -173,25 +177,29 @@ void Chooser::recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& r
 }
 
 // Compute time of the last step for what is not in `repeated` yet, which it joins; max() where the
-// value cannot be computed again.
+// value cannot be computed again, or not from within the block that needs it.
 Duration Chooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
-                                 std::set<Position>& repeated) const {
+                                 std::set<Position>& repeated, bool within_block) const {
   Duration cost{};
   for (const SavedGap& gap : site.gaps) {
-    if (context_.order.at[gap.from].step + 1 != context_.order.steps) continue;
+    // Micro-batches run the same forward.
+    const Occurrence& from = context_.order.at[gap.from];
+    if (from.step + 1 != context_.order.steps || from.micro_batch != 0) continue;
     const std::optional<Recipe> recipe = recipe_of(context_, plan, gap);
     if (!recipe) return Duration::max();
     for (Position p : recipe->positions) {
+      if (within_block && context_.block_at(p) != context_.block_at(gap.to)) return Duration::max();
       if (repeated.insert(p).second) cost += context_.durations[context_.order.at[p].op];
     }
   }
-  return cost;
+  return cost * context_.order.micro_batches;
 }
 
 // While the predicted peak passes the budget, the value at the peak that costs least per byte goes
-// the cheaper of its two ways. An offload costs what its copies add to the time that links need
-// beyond forward and backward, and what its own gap is too short for.
-void Chooser::choose_greedily(bool recompute) {
+// the cheaper of its two ways. Block inputs are not computed again here: the blocks before them
+// would run for every block that drops its input. An offload costs what its copies add to the time
+// that links need beyond forward and backward, and what its own gap is too short for.
+void Chooser::choose_greedily(bool recompute, double link_share, std::int64_t target) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
   std::array<Duration, 2> compute{};  // of the first micro-batch: forward, backward
@@ -201,6 +209,8 @@ void Chooser::choose_greedily(bool recompute) {
     if (phase == Phase::kOptimizer) continue;
     compute[phase == Phase::kBackward || o.recompute ? 1 : 0] += context_.durations[o.op];
   }
+  for (Duration& time : compute)
+    time = Duration(std::llround(static_cast<double>(time.count()) * link_share));
   std::array<Duration, 2> copies{};
   const auto wait = [&](std::size_t direction, Duration more) {
     const Duration now = std::max(copies[direction] - compute[direction], Duration(0));
@@ -208,11 +218,12 @@ void Chooser::choose_greedily(bool recompute) {
   };
   std::vector<Duration> again(sites_.size(), Duration(-1));  // -1: not looked at
   std::set<Position> repeated;
-  while (curve.peak() > budget_) {
+  while (curve.peak() > target) {
     const Position peak = curve.peak_at();
     std::size_t best = sites_.size();
     Choice way = Choice::kKeep;
     double best_cost = std::numeric_limits<double>::infinity();
+    double best_spared = -1;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       const Site& site = sites_[i];
       if (choices_[i] != Choice::kKeep) continue;
@@ -222,15 +233,18 @@ void Chooser::choose_greedily(bool recompute) {
       if (live == site.gaps.end()) continue;
       if (again[i] < Duration(0)) {
         std::set<Position> with = repeated;
-        again[i] = recompute ? recompute_cost(plan, site, with) : Duration::max();
+        again[i] = recompute ? recompute_cost(plan, site, with, true) : Duration::max();
       }
       const Duration moved = (wait(0, copy_out_time(context_, site.bytes)) +
                               wait(1, copy_in_time(context_, site.bytes)) +
                               std::max(-free_time(context_, starts_, *live), Duration(0))) *
                              context_.order.micro_batches;
-      const double cost = static_cast<double>(std::min(moved, again[i]).count()) /
-                          static_cast<double>(site.bytes.count);
-      if (cost >= best_cost) continue;
+      const auto bytes = static_cast<double>(site.bytes.count);
+      const double cost = static_cast<double>(std::min(moved, again[i]).count()) / bytes;
+      // Where the link has time to spare it goes to what is dearest to compute again.
+      const double spared = static_cast<double>(again[i].count()) / bytes;
+      if (cost > best_cost || (cost == best_cost && spared <= best_spared)) continue;
+      best_spared = spared;
       best_cost = cost;
       best = i;
       way = moved <= again[i] ? Choice::kOffload : Choice::kRecompute;
@@ -246,7 +260,7 @@ void Chooser::choose_greedily(bool recompute) {
       if (way == Choice::kRecompute) plan.decide(gap.id, Recompute{.group = plan.add_group({})});
     }
     if (way != Choice::kRecompute) continue;
-    recompute_cost(plan, sites_[best], repeated);
+    recompute_cost(plan, sites_[best], repeated, true);
     // What shares its sources has become cheaper, what reads it dearer.
     const int block = sites_[best].gaps.front().needed_by;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
@@ -256,12 +270,27 @@ void Chooser::choose_greedily(bool recompute) {
 }
 
 void Chooser::choose_best() {
-  choose_greedily(false);
-  const std::vector<Choice> moved = choices_;
-  const Score only_moved = score_choices();
-  std::fill(choices_.begin(), choices_.end(), Choice::kKeep);
-  choose_greedily(true);
-  if (only_moved < score_choices()) choices_ = moved;
+  choose_greedily(false, 1, budget_);
+  std::vector<Choice> found = choices_;
+  Score best = score_choices();
+  // Copies come in bursts, so a link that is busy all the time makes compute wait.
+  for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
+    // What is computed again takes room of its own, which only the replay tells.
+    std::int64_t target = budget_;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      std::fill(choices_.begin(), choices_.end(), Choice::kKeep);
+      choose_greedily(true, share, target);
+      const Score tried = score_choices();
+      if (tried < best) {
+        best = tried;
+        found = choices_;
+      }
+      if (tried.over == 0) break;
+      if (tried.over == std::numeric_limits<std::int64_t>::max()) break;
+      target -= tried.over;
+    }
+  }
+  choices_ = std::move(found);
 }
 
 // Changes one choice at a time, largest values first, and keeps what replays better.
@@ -307,7 +336,7 @@ void Chooser::search(std::size_t site, Duration recomputed, const std::set<Posit
     Duration cost = recomputed;
     std::set<Position> with = repeated;
     if (choice == Choice::kRecompute) {
-      const Duration again = recompute_cost(plan_, sites_[site], with);
+      const Duration again = recompute_cost(plan_, sites_[site], with, false);
       if (again == Duration::max()) continue;
       cost += again;
     }
@@ -365,7 +394,7 @@ class Hybrid final : public ResidencyPolicy {
     const ResidencyPlan before = plan;
     Chooser chooser(context, before, prefetch_, options_.min_bytes);
     if (chooser.fits_as_it_is()) return;
-    chooser.choose_greedily(false);
+    chooser.choose_greedily(false, 1, chooser.budget());
     chooser.apply(plan);
   }
 

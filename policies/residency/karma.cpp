@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "policies/residency/checkpoint.hpp"
-#include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
+#include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -21,8 +21,15 @@ class Karma final : public ResidencyPolicy {
   [[nodiscard]] std::string_view name() const override { return "karma"; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    Prefetch prefetch = prefetch_;
-    if (!prefetch.budget) prefetch.budget = device_budget(context);
+    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = prefetch_;
+      prefetch.budget = budget;
+      arrange(context, prefetch, tried);
+    });
+  }
+
+ private:
+  void arrange(const PolicyContext& context, const Prefetch& prefetch, ResidencyPlan& plan) const {
     std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
     std::erase_if(saved, [](const SavedGap& gap) { return gap.block == kNoBlock; });
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
@@ -53,7 +60,6 @@ class Karma final : public ResidencyPolicy {
     decide_offloads(context, departures, plan);
   }
 
- private:
   // How many of the first blocks do not fit; the last one always stays.
   static int leaving_blocks(const PolicyContext& context, const ResidencyPlan& plan,
                             const std::vector<SavedGap>& saved,

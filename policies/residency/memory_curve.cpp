@@ -97,4 +97,14 @@ Bytes device_budget(const PolicyContext& context) {
   return Bytes(std::max<std::int64_t>(left, 0));
 }
 
+Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
+                   const std::optional<Bytes>& budget) {
+  const Bytes whole = budget.value_or(device_budget(context));
+  if (context.replay == nullptr) return whole;
+  const ReplayFigures figures = context.replay->run(plan);
+  const std::int64_t beyond =
+      (budget ? figures.peak_live : figures.peak_reserved) - MemoryCurve(context, plan).peak();
+  return Bytes(std::max<std::int64_t>(whole.count - std::max<std::int64_t>(beyond, 0), 0));
+}
+
 }  // namespace tidemark

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "policies/plan/policy.hpp"
@@ -34,5 +35,11 @@ class MemoryCurve {
 // What a plan may use where the scenario gives no budget: the device without the framework's
 // context.
 [[nodiscard]] Bytes device_budget(const PolicyContext& context);
+
+// The budget to hold a curve against: less by what the plan takes beyond its curve when it is
+// replayed, as library workspaces do. With a given budget that is live bytes, else what the
+// allocator reserves on the device.
+[[nodiscard]] Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
+                                 const std::optional<Bytes>& budget);
 
 }  // namespace tidemark

@@ -54,9 +54,12 @@ class Vdnn final : public ResidencyPolicy {
   }
 
  private:
-  static std::int64_t peak_of(const PolicyContext& context, const ResidencyPlan& plan) {
-    if (context.replay != nullptr) return context.replay->run(plan).peak_reserved;
-    return MemoryCurve(context, plan).peak();
+  // Live bytes where a budget is given, what the allocator reserves where the device is the limit.
+  [[nodiscard]] std::int64_t peak_of(const PolicyContext& context,
+                                     const ResidencyPlan& plan) const {
+    if (context.replay == nullptr) return MemoryCurve(context, plan).peak();
+    const ReplayFigures figures = context.replay->run(plan);
+    return prefetch_.budget ? figures.peak_live : figures.peak_reserved;
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {

@@ -1,0 +1,31 @@
+// Plans that are made for a predicted curve of live bytes, held against what a step really takes.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "policies/residency/memory_curve.hpp"
+
+namespace tidemark {
+
+// Calls arrange(budget, plan) for a curve budget. Where the replay of its plan takes more than the
+// budget (recomputation takes room of its own, allocators fragment) it is asked again for as much
+// less, a few times.
+template <class Arrange>
+void arrange_within(const PolicyContext& context, const std::optional<Bytes>& budget,
+                    ResidencyPlan& plan, const Arrange& arrange) {
+  constexpr int kAttempts = 3;
+  const std::int64_t limit = budget.value_or(device_budget(context)).count;
+  Bytes target = curve_budget(context, plan, budget);
+  for (int attempt = 0; attempt < kAttempts && context.replay != nullptr; ++attempt) {
+    ResidencyPlan tried = plan;
+    arrange(target, tried);
+    const ReplayFigures figures = context.replay->run(tried);
+    const std::int64_t over = (budget ? figures.peak_live : figures.peak_reserved) - limit;
+    if (over <= 0) break;
+    target = Bytes(std::max<std::int64_t>(target.count - over, 0));
+  }
+  arrange(target, plan);
+}
+
+}  // namespace tidemark
