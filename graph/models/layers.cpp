@@ -380,6 +380,7 @@ TensorId recurrent(const Context& c) {
   layers.dropout = probability(c, "dropout", 0);
   layers.bias = flag(c, "bias", true);
   layers.batch_first = flag(c, "batch_first", true);
+  layers.bidirectional = flag(c, "bidirectional", false);
   if (layers.layers == 1) layers.dropout = 0;  // there is nothing between the layers
   return recurrent_layers(c.builder, Cell.text, c.module, c.x, layers);
 }

@@ -1,6 +1,7 @@
 // torch.nn.LSTM, GRU and RNN (tanh), all layers in one node. On CUDA cuDNN runs them as one call
 // with a reserve; elsewhere they are decomposed into steps (recurrent_steps.hpp), whose saved
-// tensors are one block per kind here.
+// tensors are one block per kind here. With `bidirectional` each layer runs both ways over its
+// input.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -16,8 +17,8 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kX = 0;  // [steps, batch, features]; batch first with the attribute
-// Then, for each layer, weight_ih [gates * hidden, features], weight_hh [gates * hidden, hidden]
-// and with a bias bias_ih and bias_hh [gates * hidden].
+// Then, for each layer and direction, weight_ih [gates * hidden, features], weight_hh [gates *
+// hidden, hidden] and with a bias bias_ih and bias_hh [gates * hidden].
 
 // Per step and hidden unit, cuDNN's reserve keeps activated gates, the cell state and the state
 // itself. The layout is not published: an assumption, checked against no measurement.
@@ -31,8 +32,8 @@ CellKind cell_named(std::string_view family) {
   return family == "gru" ? CellKind::kGru : CellKind::kRnn;
 }
 
-std::size_t weights_per_layer(std::size_t inputs, std::int64_t layers) {
-  return layers > 0 ? (inputs - 1) / static_cast<std::size_t>(layers) : 0;
+std::size_t weights_per_run(std::size_t inputs, std::int64_t runs) {
+  return runs > 0 ? (inputs - 1) / static_cast<std::size_t>(runs) : 0;
 }
 
 template <class NodeLike>
@@ -44,11 +45,12 @@ RecurrentSize size_of_node(const NodeLike& node) {
                      .batch = x.shape[batch_first ? 0 : 1],
                      .input = x.shape[2],
                      .layers = node.attributes().integer("layers", 1),
+                     .directions = node.attributes().flag("bidirectional") ? 2 : 1,
                      .dtype = x.dtype,
                      .dropout = node.attributes().number("dropout", 0) > 0,
                      .input_gradient = x.requires_grad};
   size.hidden = node.input(2).shape[1];
-  size.bias = weights_per_layer(node.input_count(), size.layers) == 4;
+  size.bias = weights_per_run(node.input_count(), size.layers * size.directions) == 4;
   Tensor by_steps = x;
   if (batch_first) {
     std::swap(by_steps.shape[0], by_steps.shape[1]);
@@ -61,13 +63,14 @@ RecurrentSize size_of_node(const NodeLike& node) {
 void require_weights(const Inference& inference, const RecurrentSize& size) {
   const std::int64_t rows = size.gates() * size.hidden;
   const std::size_t each = size.bias ? 4 : 2;
-  for (std::int64_t layer = 0; layer < size.layers; ++layer) {
+  for (std::int64_t run = 0; run < size.layers * size.directions; ++run) {
+    const std::int64_t layer = run / size.directions;
     const std::array<Shape, 4> wanted = {Shape{rows, size.features(layer)},
                                          Shape{rows, size.hidden}, Shape{rows}, Shape{rows}};
     constexpr std::array<std::string_view, 4> kNames = {"weight_ih", "weight_hh", "bias_ih",
                                                         "bias_hh"};
     for (std::size_t i = 0; i < each; ++i) {
-      const Tensor& weight = inference.input(1 + static_cast<std::size_t>(layer) * each + i);
+      const Tensor& weight = inference.input(1 + static_cast<std::size_t>(run) * each + i);
       inference.require(weight.shape == wanted.at(i),
                         fmt::format("{} of layer {} has shape {} instead of {}", kNames.at(i),
                                     layer, to_string(weight.shape), to_string(wanted.at(i))));
@@ -78,7 +81,7 @@ void require_weights(const Inference& inference, const RecurrentSize& size) {
   }
 }
 
-// The output, then the final states: h [layers, batch, hidden], and c of an LSTM.
+// The output, then the final states: h [layers * directions, batch, hidden], and c of an LSTM.
 void infer(Inference& inference) {
   const Tensor x = inference.input(kX);
   const std::int64_t layers = inference.attributes().integer("layers", 1);
@@ -87,45 +90,46 @@ void infer(Inference& inference) {
   inference.require(layers >= 1, fmt::format("layers is {}; it starts at 1", layers));
   inference.require(dropout >= 0 && dropout < 1,
                     fmt::format("dropout = {} is not in [0, 1)", dropout));
-  const std::size_t each = weights_per_layer(inference.input_count(), layers);
+  const std::int64_t runs = layers * (inference.attributes().flag("bidirectional") ? 2 : 1);
+  const std::size_t each = weights_per_run(inference.input_count(), runs);
   inference.require((each == 2 || each == 4) &&
-                        inference.input_count() == 1 + each * static_cast<std::size_t>(layers),
-                    "each layer needs two weights and two biases or none");
+                        inference.input_count() == 1 + each * static_cast<std::size_t>(runs),
+                    "each layer and direction needs two weights and two biases or none");
   inference.require(inference.input(2).shape.rank() == 2, "weight_hh needs two axes");
   const RecurrentSize size = size_of_node(inference);
   require_weights(inference, size);
   // Every step of every layer keeps up to ten states of up to four bytes: all of it has an address.
-  static_cast<void>(element_count({size.steps, size.batch, size.hidden, layers, 64}));
+  static_cast<void>(element_count({size.steps, size.batch, size.hidden, runs, 64}));
+  const std::int64_t width = size.hidden * size.directions;
   if (inference.attributes().flag("batch_first")) {
-    inference.create({size.batch, size.steps, size.hidden}, x.dtype,
-                     {size.hidden, size.batch * size.hidden, 1});
+    inference.create({size.batch, size.steps, width}, x.dtype, {width, size.batch * width, 1});
   } else {
-    inference.create({size.steps, size.batch, size.hidden}, x.dtype);
+    inference.create({size.steps, size.batch, width}, x.dtype);
   }
-  inference.create({layers, size.batch, size.hidden}, x.dtype);
-  if (size.has_cell_state()) inference.create({layers, size.batch, size.hidden}, x.dtype);
+  inference.create({runs, size.batch, size.hidden}, x.dtype);
+  if (size.has_cell_state()) inference.create({runs, size.batch, size.hidden}, x.dtype);
 }
 
 // Steps wait for each other, so each is a product of its own; cuDNN starts about one kernel a step.
 Work work_of(const NodeView& node, const RecurrentSize& size, double share) {
-  const double features =
-      static_cast<double>(size.input + (size.layers - 1) * size.hidden + size.layers * size.hidden);
-  const double rows = static_cast<double>(size.gates() * size.hidden);
-  Work work{
-      .op_class = OperatorClass::kMatmul,
-      .dtype = size.dtype,
-      .flops = Flops(share * 2.0 * static_cast<double>(size.steps * size.batch) * rows * features),
-      .extent = {size.batch, size.gates() * size.hidden,
-                 (size.input + (2 * size.layers - 1) * size.hidden) / size.layers,
-                 size.steps * size.layers}};
+  const std::int64_t directions = size.directions;
+  const std::int64_t width = size.hidden * directions;
+  const std::int64_t features = size.input + (size.layers - 1) * width + size.layers * size.hidden;
+  const double rows = static_cast<double>(size.gates() * size.hidden * directions);
+  Work work{.op_class = OperatorClass::kMatmul,
+            .dtype = size.dtype,
+            .flops = Flops(share * 2.0 * static_cast<double>(size.steps * size.batch) * rows *
+                           static_cast<double>(features)),
+            .extent = {size.batch, size.gates() * size.hidden, features / size.layers,
+                       size.steps * size.layers * directions}};
   for (std::size_t i = 0; i < node.input_count(); ++i)
     work.read += node.input(i).bytes();
   for (std::size_t i = 0; i < (size.has_cell_state() ? 3U : 2U); ++i)
     work.written += node.output(i).bytes();
   constexpr std::int64_t kKernelsPerStep = 8;  // product, gates and states one by one
   const std::int64_t kernels = runs_on_cpu(node.rules()) ? kKernelsPerStep : 1;
-  work.launches = static_cast<int>(
-      std::min<std::int64_t>(size.steps * size.layers * kernels, std::int64_t{1} << 30));
+  work.launches = static_cast<int>(std::min<std::int64_t>(
+      size.steps * size.layers * directions * kernels, std::int64_t{1} << 30));
   return work;
 }
 
@@ -143,24 +147,23 @@ void save(SavedSet& saved) {
     const bool is_bias = size.bias && (i - 1) % 4 >= 2;
     if (!is_bias || !runs_on_cpu(node.rules())) saved.input(i);
   }
-  const Bytes states = size.state() * size.layers * (size.has_cell_state() ? 2 : 1);
-  extra("initial_states", states);
+  extra("initial_states", size.outer_states());
   if (!runs_on_cpu(node.rules())) {  // _cudnn_rnn
     saved.input(kX);
     saved.output();
-    Bytes reserve = size.sequence() * size.layers * reserve_units(size.cell);
-    if (size.dropout) reserve += size.sequence() * (size.layers - 1);
+    Bytes reserve = size.result() * size.layers * reserve_units(size.cell);
+    if (size.dropout) reserve += size.result() * (size.layers - 1);
     extra("reserve", reserve);
     return;
   }
   if (size.copies_input) {
-    extra("input_by_steps", size.input_bytes());
+    extra("input_by_steps", size.input_bytes() * size.directions);  // one for each product
   } else {
     saved.input(kX);
   }
-  extra("steps", saved_by_steps(size) * size.layers);
+  extra("steps", saved_by_steps(size) * size.layers * size.directions);
   // The inputs of the layers above the first; with dropout its noise beside its product.
-  extra("layer_inputs", size.sequence() * (size.layers - 1) * (size.dropout ? 2 : 1));
+  extra("layer_inputs", size.result() * (size.layers - 1) * (size.dropout ? 2 : 1));
 }
 
 Bytes saved_extras(const NodeView& node) {
