@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::size_t kX = 0;  // [steps, batch, features]; batch first with the attribute
 // Then, for each layer and direction, weight_ih [gates * hidden, features], weight_hh [gates *
-// hidden, hidden] and with a bias bias_ih and bias_hh [gates * hidden].
+// hidden, hidden] and with a bias bias_ih and bias_hh [gates * hidden]. With the attribute
+// `initial_states` the last inputs are h, and c of an LSTM, [layers * directions, batch, hidden];
+// without it zeros are made.
 
 // Per step and hidden unit, cuDNN's reserve keeps activated gates, the cell state and the state
 // itself. The layout is not published: an assumption, checked against no measurement.
@@ -32,8 +34,28 @@ CellKind cell_named(std::string_view family) {
   return family == "gru" ? CellKind::kGru : CellKind::kRnn;
 }
 
-std::size_t weights_per_run(std::size_t inputs, std::int64_t runs) {
-  return runs > 0 ? (inputs - 1) / static_cast<std::size_t>(runs) : 0;
+// Of the initial states, at the end of the inputs.
+template <class NodeLike>
+std::size_t given_states(const NodeLike& node) {
+  if (!node.attributes().flag("initial_states")) return 0;
+  return cell_named(node.family_name()) == CellKind::kLstm ? 2 : 1;
+}
+
+template <class NodeLike>
+std::size_t weight_count(const NodeLike& node) {
+  const std::size_t others = 1 + given_states(node);
+  return node.input_count() > others ? node.input_count() - others : 0;
+}
+
+std::size_t weights_per_run(std::size_t weights, std::int64_t runs) {
+  return runs > 0 ? weights / static_cast<std::size_t>(runs) : 0;
+}
+
+// Whether Linear of all steps multiplies a copy: their rows do not lie evenly in memory.
+bool needs_copy(const Tensor& by_steps) {
+  Strides strides;
+  const Shape rows{by_steps.shape[0] * by_steps.shape[1], by_steps.shape[2]};
+  return !view_strides(by_steps.shape, by_steps.strides, rows, strides);
 }
 
 template <class NodeLike>
@@ -50,13 +72,13 @@ RecurrentSize size_of_node(const NodeLike& node) {
                      .dropout = node.attributes().number("dropout", 0) > 0,
                      .input_gradient = x.requires_grad};
   size.hidden = node.input(2).shape[1];
-  size.bias = weights_per_run(node.input_count(), size.layers * size.directions) == 4;
+  size.bias = weights_per_run(weight_count(node), size.layers * size.directions) == 4;
   Tensor by_steps = x;
   if (batch_first) {
     std::swap(by_steps.shape[0], by_steps.shape[1]);
     std::swap(by_steps.strides[0], by_steps.strides[1]);
   }
-  size.copies_input = !by_steps.is_contiguous();
+  size.copies_input = needs_copy(by_steps);
   return size;
 }
 
@@ -91,13 +113,19 @@ void infer(Inference& inference) {
   inference.require(dropout >= 0 && dropout < 1,
                     fmt::format("dropout = {} is not in [0, 1)", dropout));
   const std::int64_t runs = layers * (inference.attributes().flag("bidirectional") ? 2 : 1);
-  const std::size_t each = weights_per_run(inference.input_count(), runs);
-  inference.require((each == 2 || each == 4) &&
-                        inference.input_count() == 1 + each * static_cast<std::size_t>(runs),
+  const std::size_t weights = weight_count(inference);
+  const std::size_t each = weights_per_run(weights, runs);
+  inference.require((each == 2 || each == 4) && weights == each * static_cast<std::size_t>(runs),
                     "each layer and direction needs two weights and two biases or none");
   inference.require(inference.input(2).shape.rank() == 2, "weight_hh needs two axes");
   const RecurrentSize size = size_of_node(inference);
   require_weights(inference, size);
+  for (std::size_t i = 1 + weights; i < inference.input_count(); ++i) {
+    const Shape& state = inference.input(i).shape;
+    const Shape wanted{runs, size.batch, size.hidden};
+    inference.require(state == wanted, fmt::format("an initial state has shape {} instead of {}",
+                                                   to_string(state), to_string(wanted)));
+  }
   // Every step of every layer keeps up to ten states of up to four bytes: all of it has an address.
   static_cast<void>(element_count({size.steps, size.batch, size.hidden, runs, 64}));
   const std::int64_t width = size.hidden * size.directions;
@@ -144,10 +172,10 @@ void save(SavedSet& saved) {
     if (bytes > Bytes(0)) saved.extra(name, {elements(bytes, size.dtype)}, size.dtype);
   };
   for (std::size_t i = 1; i < node.input_count(); ++i) {
-    const bool is_bias = size.bias && (i - 1) % 4 >= 2;
+    const bool is_bias = size.bias && i <= weight_count(node) && (i - 1) % 4 >= 2;
     if (!is_bias || !runs_on_cpu(node.rules())) saved.input(i);
   }
-  extra("initial_states", size.outer_states());
+  if (given_states(node) == 0) extra("initial_states", size.outer_states());
   if (!runs_on_cpu(node.rules())) {  // _cudnn_rnn
     saved.input(kX);
     saved.output();

@@ -16,11 +16,16 @@ std::string parent_of(const std::string& name) {
   return dot == std::string::npos ? std::string() : name.substr(0, dot + 1);
 }
 
+// Weight or bias; none where the exporter has written ones and zeros, as for affine=False.
+TensorId affine(OnnxLowering& l, std::size_t operand) {
+  return l.constant(l.node().inputs.at(operand)) != nullptr ? TensorId() : l.operand(operand);
+}
+
 // The counter of batches is in the module but not in the file. Statistics are those of the batch
 // also where the file was exported for inference: the step that is simulated trains.
 void lower_batch_norm(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
-  const TensorId result = b.add("batch_norm", {l.operand(0), l.operand(1), l.operand(2)});
+  const TensorId result = b.add("batch_norm", {l.operand(0), affine(l, 1), affine(l, 2)});
   l.set(result);
   const OnnxValueId mean = l.node().inputs.at(3);
   const OnnxValueId variance = l.node().inputs.at(4);
@@ -33,7 +38,7 @@ void lower_batch_norm(OnnxLowering& l) {
 }
 
 void lower_instance_norm(OnnxLowering& l) {
-  l.set(l.builder().add("instance_norm", {l.operand(0), l.operand(1), l.operand(2)}));
+  l.set(l.builder().add("instance_norm", {l.operand(0), affine(l, 1), affine(l, 2)}));
 }
 
 void lower_layer_norm(OnnxLowering& l) {
@@ -100,7 +105,8 @@ bool match_layer_norm(OnnxLowering& l) {
       result = sum;
     }
   }
-  m.finish(result, l.builder().add("layer_norm", {l.operand(0), weight, bias}));
+  m.finish(result, l.builder().add("layer_norm", {l.operand(0), weight, bias},
+                                   {{"axes", static_cast<std::int64_t>(axes)}}));
   return true;
 }
 
@@ -126,16 +132,21 @@ bool match_group_norm(OnnxLowering& l) {
     const TensorId tensor = l.tensor(root);
     return tensor.valid() && l.builder().shape(tensor) == Shape{channels} ? tensor : TensorId();
   };
+  // Without parameters the exporter writes [1, 1, ...] and [0, 0, ...].
+  const auto constant = [&](OnnxValueId of) {
+    const OnnxConstant* value = l.constant(m.node_of(of).inputs[1]);
+    return value != nullptr && value->elements() == 1 && !value->is_scalar();
+  };
   TensorId weight;
   TensorId bias;
   const OnnxValueId scaled = m.peek("Mul", result, 0);
   if (scaled.valid()) weight = affine(m.node_of(scaled).inputs[1]);
-  if (weight.valid()) {
+  if (weight.valid() || (scaled.valid() && constant(scaled))) {
     m.take(scaled);
     result = scaled;
     const OnnxValueId sum = m.peek("Add", result, 0);
     if (sum.valid()) bias = affine(m.node_of(sum).inputs[1]);
-    if (bias.valid()) {
+    if (bias.valid() || (sum.valid() && constant(sum))) {
       m.take(sum);
       result = sum;
     }

@@ -74,6 +74,22 @@ std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<Ten
   return b.split(b.view(found[0], {elements}), elements / (2 * directions), 0);
 }
 
+// h and c where the model computes them, as a decoder starts from its encoder's; none where they
+// are the zeros that the module makes.
+std::vector<TensorId> initial_states(OnnxLowering& l, std::string_view family) {
+  constexpr std::size_t kHidden = 5;
+  std::vector<TensorId> states;
+  bool given = false;
+  for (std::size_t i = kHidden; i < kHidden + (family == "lstm" ? 2U : 1U); ++i) {
+    if (!l.has(i)) return {};
+    given = given || l.constant(l.node().inputs[i]) == nullptr;
+  }
+  if (!given) return {};
+  for (std::size_t i = kHidden; i < kHidden + (family == "lstm" ? 2U : 1U); ++i)
+    states.push_back(l.operand(i));
+  return states;
+}
+
 // Results: Y [length, directions, batch, hidden], the last hidden state and, of an LSTM, the last
 // cell state. PyTorch's output has the directions side by side along its features, which Y is a
 // view of.
@@ -101,9 +117,13 @@ void lower_recurrent(OnnxLowering& l, std::string_view family) {
     operands.push_back(biases[2 * i]);
     operands.push_back(biases[2 * i + 1]);
   }
+  const std::vector<TensorId> states = initial_states(l, family);
+  operands.insert(operands.end(), states.begin(), states.end());
   const std::vector<TensorId> results =
       b.add_many(family, operands,
-                 {{"layers", std::int64_t{1}}, {"bidirectional", std::int64_t{directions - 1}}});
+                 {{"layers", std::int64_t{1}},
+                  {"bidirectional", std::int64_t{directions - 1}},
+                  {"initial_states", std::int64_t{states.empty() ? 0 : 1}}});
   const Shape shape = b.shape(results[0]);
   const TensorId split =
       b.view(results[0], {shape[0], shape[1], directions, shape[2] / directions});
