@@ -107,7 +107,7 @@ void backward_layer_norm(BackwardBuilder& b) {
   const NodeView& node = b.node();
   Bytes workspace = copy_of_strided(node.input(kX));
   // The CPU kernel sums weight and bias gradients in one buffer of two rows (one thread).
-  if (runs_on_cpu(node.rules()) && node.has_input(kWeight)) {
+  if (node.rules().sums_layer_norm_gradients_in_rows && node.has_input(kWeight)) {
     workspace += node.input(kWeight).bytes() * 2;
   }
   launch_backward(b, "layer_norm.backward", {b.saved("mean"), b.saved("rstd")}, workspace);

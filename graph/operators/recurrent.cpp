@@ -155,7 +155,7 @@ Work work_of(const NodeView& node, const RecurrentSize& size, double share) {
   for (std::size_t i = 0; i < (size.has_cell_state() ? 3U : 2U); ++i)
     work.written += node.output(i).bytes();
   constexpr std::int64_t kKernelsPerStep = 8;  // product, gates and states one by one
-  const std::int64_t kernels = runs_on_cpu(node.rules()) ? kKernelsPerStep : 1;
+  const std::int64_t kernels = node.rules().unrolls_recurrence ? kKernelsPerStep : 1;
   work.launches = static_cast<int>(std::min<std::int64_t>(
       size.steps * size.layers * directions * kernels, std::int64_t{1} << 30));
   return work;
@@ -173,10 +173,10 @@ void save(SavedSet& saved) {
   };
   for (std::size_t i = 1; i < node.input_count(); ++i) {
     const bool is_bias = size.bias && i <= weight_count(node) && (i - 1) % 4 >= 2;
-    if (!is_bias || !runs_on_cpu(node.rules())) saved.input(i);
+    if (!is_bias || !node.rules().unrolls_recurrence) saved.input(i);
   }
   if (given_states(node) == 0) extra("initial_states", size.outer_states());
-  if (!runs_on_cpu(node.rules())) {  // _cudnn_rnn
+  if (!node.rules().unrolls_recurrence) {  // _cudnn_rnn
     saved.input(kX);
     saved.output();
     Bytes reserve = size.result() * size.layers * reserve_units(size.cell);
@@ -210,7 +210,7 @@ Bytes above_zero(Bytes bytes) {
 ForwardKernel forward(const NodeView& node) {
   const RecurrentSize size = size_of_node(node);
   ForwardKernel kernel{.work = work_of(node, size, 1)};
-  if (runs_on_cpu(node.rules())) {
+  if (node.rules().unrolls_recurrence) {
     Bytes made = node.output().requires_grad ? saved_extras(node) : Bytes(0);
     for (std::size_t i = 0; i < (size.has_cell_state() ? 3U : 2U); ++i)
       made += node.output(i).bytes();
@@ -251,7 +251,7 @@ void backward(BackwardBuilder& b) {
     b.set_input_gradient(i, result);
   }
   if (kernel.creates.empty()) return;
-  kernel.workspace = runs_on_cpu(node.rules())
+  kernel.workspace = node.rules().unrolls_recurrence
                          ? above_zero(unrolled_backward_peak(size) - made)
                          : size.sequence() * size.gates();  // the gates' gradients of one layer
   b.launch(kernel);
