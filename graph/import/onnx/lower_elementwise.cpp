@@ -39,8 +39,12 @@ void lower_sub(OnnxLowering& l) {
   l.set(b.add("sub", {l.operand(0), l.operand(1)}));
 }
 
+// The exporter writes alpha and beta of addmm and its kin as products with 1, which PyTorch does
+// not compute.
 void lower_mul(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
+  if (l.scalar(1) == 1.0) return l.set(l.operand(0));
+  if (l.scalar(0) == 1.0) return l.set(l.operand(1));
   if (l.scalar(1)) return l.set(b.scale(l.operand(0)));
   if (l.scalar(0)) return l.set(b.scale(l.operand(1)));
   l.set(b.multiply(l.operand(0), l.operand(1)));
@@ -126,12 +130,12 @@ void lower_comparison(OnnxLowering& l) {
   l.set(l.builder().add(kFamily.name, {l.operand(0), l.operand(1)}));
 }
 
-// torch.isnan is x != x, torch.isinf |x| == infinity.
+// torch.isnan is x != x, torch.isinf |x| == infinity, inside one operator.
 void lower_is_nan(OnnxLowering& l) {
   l.set(l.builder().add("ne", {l.operand(0), l.operand(0)}));
 }
 void lower_is_inf(OnnxLowering& l) {
-  l.set(l.builder().add("eq", {l.builder().add("abs", {l.operand(0)})}));
+  l.set(l.builder().add("eq", {l.operand(0)}));
 }
 
 // torch.fmod and remainder by a number pass the gradient on, as an addition does.
