@@ -140,9 +140,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
                    {remedy.fits ? "fits" : "does not fit", remedy.fits ? kGood : kBad}});
   }
   const std::vector<std::string> gpus = gpus_with(needed, environment);
-  if (point.run.status == RunStatus::kOutOfHostMemory) {
-    table.add_row({{"more host memory"}, {""}, {""}, {"no GPU makes up for it", kBad}});
-  } else if (gpus.empty()) {
+  if (gpus.empty()) {
     table.add_row(
         {{"a larger GPU"}, {format_bytes(Bytes(needed))}, {""}, {"none is that large", kBad}});
   } else {

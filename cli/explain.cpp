@@ -360,7 +360,8 @@ std::string Explanation::device() const {
   add("+ cached", reserved - active, "reserved and free: fragments, and blocks to be used again");
   add("+ reserved at other times", point_.run.reserved.bytes - reserved,
       "the allocator keeps what it has reserved");
-  add("+ CUDA context", point_.context.count, "of the process");
+  add("+ CUDA context", point_.context.count,
+      point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
   add("device memory used", device_used(point_), "", true);
   add("capacity", capacity, scenario_.device.name);
   const std::int64_t needed = device_needed(point_);

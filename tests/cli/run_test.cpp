@@ -129,8 +129,8 @@ TEST_SUITE("golden") {
     check_point(point);
     CHECK(point["status"] == "out_of_memory");
     check_keys(point["failure"],
-               {"step", "phase", "operator", "layer", "requested", "message", "reason", "rounded",
-                "segment", "device_free", "largest_free_block", "free_in_segments",
+               {"step", "phase", "operator", "layer", "requested", "retries", "message", "reason",
+                "rounded", "segment", "device_free", "largest_free_block", "free_in_segments",
                 "partly_free_segments", "suggestions", "tried"});
     // Reported also where it does not fit: 2 bytes of each parameter.
     CHECK(point["memory"]["parameters"].get<std::int64_t>() ==
