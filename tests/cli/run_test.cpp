@@ -137,6 +137,24 @@ TEST_SUITE("golden") {
           2 * point["model"]["parameters"].get<std::int64_t>());
   }
 
+  TEST_CASE("of a sweep's points that do not fit the mildest change that fits is told") {
+    const Workspace w;
+    w.write("s.yaml", R"(version: 1
+model: {preset: gpt2, layers: 2}
+hardware: v100-sxm-16gb
+training: {sequence: 1024}
+sweep: {matrix: {training.micro_batch: [1, 64]}}
+)");
+    const Outcome o = w.run("run s.yaml");
+    CHECK(o.code == 1);
+    CHECK(contains(o.out, "1 of 2 fit"));
+    CHECK(contains(o.out, "micro_batch 64 would fit with "));
+    CHECK_FALSE(contains(o.out, "micro_batch 1 would fit"));
+    const Json failure = Json::parse(w.run("run s.yaml --json").out)["points"][1]["failure"];
+    REQUIRE_FALSE(failure["suggestions"].empty());
+    CHECK(contains(o.out, failure["suggestions"][0]["change"].get<std::string>()));
+  }
+
   TEST_CASE("run shows a sweep as a table and policies compactly") {
     const Workspace w;
     w.write("s.yaml", kSweep);

@@ -110,6 +110,52 @@ bool match_layer_norm(OnnxLowering& l) {
   return true;
 }
 
+// x.var and x.std: m = ReduceMean(x); d = x - m; v = ReduceMean(d d), where unbiased times n / (n -
+// 1), of the deviation its root. By hand squares are written as Pow. The mean may have other
+// readers, since the exporter joins equal nodes.
+bool match_variance(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId x = l.node().inputs[0];
+  const OnnxValueId mean = l.node().outputs.front();
+  if (l.node().integer("keepdims", 1) == 0) return false;
+  const List axes = l.axes_of(l.node());
+  const OnnxValueId d = m.reader("Sub", mean, 1);
+  if (!d.valid() || m.node_of(d).inputs[0] != x || l.uses().is_output[d] != 0) return false;
+  const auto& squared = l.uses().readers[d];
+  if (squared.size() != 2 || squared[0].node != squared[1].node) return false;
+  const OnnxValueId square = l.file().nodes[squared[0].node].outputs.front();
+  if (m.node_of(square).op != "Mul") return false;
+  m.take(square);
+  OnnxValueId result = m.next("ReduceMean", square, 0);
+  if (!result.valid() || l.axes_of(m.node_of(result)) != axes) return false;
+  const bool keep = m.node_of(result).integer("keepdims", 1) != 0;
+  const OnnxValueId sum = m.peek("Mul", result, 0);
+  const OnnxValueId unbiased = sum.valid() ? m.peek("Div", sum, 0) : OnnxValueId();
+  const auto count = sum.valid() ? m.operand_number(sum, 1) : std::nullopt;
+  if (unbiased.valid() && count && m.operand_number(unbiased, 1) == *count - 1) {
+    m.take(sum);
+    m.take(unbiased);
+    result = unbiased;
+  }
+  const OnnxValueId root = m.peek("Sqrt", result, 0);
+  if (root.valid()) {
+    m.take(root);
+    result = root;
+  }
+  Attributes attributes{{"keepdim", std::int64_t{keep ? 1 : 0}}};
+  Attributes of_mean{{"keepdim", std::int64_t{1}}};
+  if (!axes.empty()) {
+    attributes.set("axes", axes);
+    of_mean.set("axes", axes);
+  }
+  const TensorId input = l.operand(0);
+  if (l.uses().readers[mean].size() > 1 || l.uses().is_output[mean] != 0) {
+    l.set(l.builder().add("mean", {input}, of_mean));
+  }
+  m.finish(result, l.builder().add(root.valid() ? "std" : "var", {input}, attributes));
+  return true;
+}
+
 // nn.GroupNorm: InstanceNormalization of x as [n, groups, -1], reshaped back, times weight plus
 // bias as [channels, 1, ...]. The kernel works on contiguous memory and keeps a copy of anything
 // else.
@@ -164,6 +210,7 @@ constexpr OnnxOperator kOperators[] = {
 
 constexpr OnnxPattern kPatterns[] = {
     {"ReduceMean", match_layer_norm},
+    {"ReduceMean", match_variance},
     {"Reshape", match_group_norm},
 };
 

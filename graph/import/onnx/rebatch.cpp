@@ -92,6 +92,9 @@ List rebatched_expand(OnnxLowering& l, const List& dims, List wanted) {
   if (!old_output || wanted.size() < 2 || wanted.size() != dims.size() || dims[0] != 1) {
     return wanted;
   }
+  // x.repeat() is an Expand to its own shape, for axes that it adds, and a Tile.
+  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
+  if (reader.valid() && l.file().nodes[reader].op == "Tile") return wanted;
   const List target(old_output->begin(), old_output->end());
   const std::int64_t batch = l.exported_batch();
   // Where nothing else is expanded, the batch is what Expand is for.

@@ -58,6 +58,22 @@ TEST_SUITE("golden") {
     CHECK(two.saved_with(two.w.node("ReduceMax", {two.x}, {{"axes", OnnxDims{1, 2}}})) == 384 + 8);
   }
 
+  TEST_CASE("variance and standard deviation in pieces keep the input, the latter its result") {
+    for (const bool root : {false, true}) {
+      for (const bool unbiased : {false, true}) {
+        OnnxProbe probe(kTokens);
+        OnnxWriter& w = probe.w;
+        const OnnxDims axes = {1};
+        const std::string mean = w.node("ReduceMean", {probe.x}, {{"axes", axes}});
+        const std::string d = w.node("Sub", {probe.x, mean});
+        std::string y = w.node("ReduceMean", {w.node("Mul", {d, d})}, {{"axes", axes}});
+        if (unbiased) y = w.node("Div", {w.node("Mul", {y, w.number(6)}), w.number(5)});
+        if (root) y = w.node("Sqrt", {y});
+        CHECK(probe.saved_with(y) == 384 + (root ? 64 : 0));
+      }
+    }
+  }
+
   TEST_CASE("products with vectors keep the matrix, and the vector is a parameter") {
     OnnxProbe column(kTokens);
     CHECK(column.saved_with(column.w.node("MatMul", {column.x, column.w.parameter("q", {8})})) ==
