@@ -236,6 +236,7 @@ Json failure_of(const PointResult& point) {
           {"operator", failure.op},
           {"layer", failure.layer},
           {"requested", failure.requested},
+          {"retries", point.run.retries},
           {"message", failure.message},
           {"reason", failure.reason},
           {"rounded", failure.rounded},
