@@ -164,8 +164,9 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&scenario.policies[i]);
     if (sequence == nullptr) continue;
     const std::int64_t before = repeats_in_last_step(result.order);
-    result.order = run_pass(passes, (*sequence)->name(),
-                            [&] { return (*sequence)->order(context(result.order, live), result.policies[i]); });
+    result.order = run_pass(passes, (*sequence)->name(), [&] {
+      return (*sequence)->order(context(result.order, live), result.policies[i]);
+    });
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);
   }
