@@ -378,7 +378,13 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
 
 std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
                                             const BlockChainOptions& options) {
-  BlockChain chain(problem, options);
+  // Plans for the stages may take two thirds of the time; what is left is for combining them.
+  BlockChainOptions inside = options;
+  const auto now = std::chrono::steady_clock::now();
+  if (options.deadline != std::chrono::steady_clock::time_point::max()) {
+    inside.deadline = now + (options.deadline - now) * 2 / 3;
+  }
+  BlockChain chain(problem, inside);
   std::vector<Schedule> schedules;
   if (chain.stages() < 2) return schedules;
   // The room for which the recurrence's own estimate ends just within the budget, by bisection.

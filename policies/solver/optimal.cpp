@@ -66,7 +66,7 @@ class Planner {
   void start_from_blocks() {
     for (Schedule& schedule :
          block_chain_schedules(problem_, request_.budget,
-                               {.plans = 32, .seed = request_.seed, .deadline = at(0.45)})) {
+                               {.plans = 32, .seed = request_.seed, .deadline = at(0.6)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
       consider(replayed(problem_, std::move(schedule)));
     }
