@@ -17,14 +17,9 @@ namespace tidemark {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
-          checkpoint_every_entry(),
-          checkpoint_entry(),
-          checkpoint_sequential_entry(),
-          offload_activations_entry(),
-          revolve_entry(),
-          eviction_entry(),
-          selective_entry(),
-          megatron_selective_entry(),
+          checkpoint_every_entry(),    checkpoint_entry(), checkpoint_sequential_entry(),
+          offload_activations_entry(), revolve_entry(),    eviction_entry(),
+          selective_entry(),           megatron_selective_entry(),
       } {
   // Those that scenarios lay out in a way of their own are there already.
   for (const PolicyEntry& entry : planned_entries()) {
