@@ -71,13 +71,31 @@ std::string_view name_of_block(const ReportedRun& run, BlockId id) {
   return block.role == Role::kWorkspace ? "workspace" : "random state";
 }
 
-void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+// The operator whose content a block holds: the one that creates its storage, also where the block
+// was allocated to fetch it back; of a workspace the operator that it is allocated for.
+IdVector<BlockId, OperatorId> makers(const ReportedRun& run) {
   const StepProgram& program = run.program;
+  IdVector<StorageId, OperatorId> created_by(run.graph.storages.size());
+  for (OperatorId op : ids_of(run.graph.operators)) {
+    for (const Touch& touch : run.graph.touches_of(op)) {
+      if (touch.access != Access::kCreate || created_by[touch.storage].valid()) continue;
+      created_by[touch.storage] = op;
+    }
+  }
   IdVector<BlockId, OperatorId> made_by(program.blocks.size());
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate) continue;
-    made_by[BlockId(program.subject[i])] = run.order.at[program.position[i]].op;
+    const BlockId block(program.subject[i]);
+    const StorageId storage = program.blocks[block].storage;
+    const OperatorId creator = storage.valid() ? created_by[storage] : OperatorId();
+    made_by[block] = creator.valid() ? creator : run.order.at[program.position[i]].op;
   }
+  return made_by;
+}
+
+void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+  const StepProgram& program = run.program;
+  const IdVector<BlockId, OperatorId> made_by = makers(run);
   ColumnWriter name(true);
   ColumnWriter bytes;
   ColumnWriter role;

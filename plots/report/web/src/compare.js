@@ -197,7 +197,8 @@ function paretoPanel(points, open) {
       [...front].map((point) => ({x: point.time.step * 1e9, y: point.memory.device_needed}));
   return panel(
       'Peak against time',
-      'One mark per point; those on the line are not beaten in both. Hollow: does not fit (as it would be with enough memory). Click to open.',
+      'One mark per point; those on the line are not beaten in both. Hollow: does not fit (as it ' +
+          'would be with enough memory). Click to open.',
       scatterPlot({
         marks,
         lines: [{points: line, colour: colourOf('accent'), stepped: true}],

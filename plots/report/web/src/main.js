@@ -83,7 +83,8 @@ class RunPage {
         null :
         make(
             'p.hint',
-            'Drawn as it would run with enough memory; the red dashed line marks where it fails on this device.');
+            'Drawn as it would run with enough memory; the red dashed line marks where it fails on ' +
+                'this device.');
     this.element = make(
         'div.page', this.#cards(), point.failure ? failurePanel(point) : null,
         make(
@@ -92,7 +93,8 @@ class RunPage {
                 'header', make('h2', 'Memory over time'),
                 make(
                     'p',
-                    'Point to see what is live; click to choose an instant; drag to zoom, double-click to go back.')),
+                    'Point to see what is live; click to choose an instant; drag to zoom, ' +
+                        'double-click to go back.')),
             shownAs, toolbar,
             run.count > 0 ?
                 [

@@ -250,17 +250,19 @@ function byOperator(run) {
   const c = run.columns;
   const kinds = Array.from(c['operator.name'], (name) => run.names[name].split('.')[0]);
   const key = Array.from(c['block.operator'], (maker) => maker > 0 ? kinds[maker - 1] : '');
-  // The largest at the peak get a band of their own, then those that are large at some time.
-  const weight = new Map();
-  for (let b = 0; b < key.length; ++b) {
-    weight.set(key[b], (weight.get(key[b]) ?? 0) + run.bytes[b] * 1e-6);
+  // Those that hold most at any time get a band of their own.
+  const words = [...new Set(key)].filter((word) => word !== '');
+  const index = new Map(words.map((word, w) => [word, w]));
+  const wordOf = Int32Array.from(key, (word) => index.get(word) ?? -1);
+  const now = new Float64Array(words.length);
+  const most = new Float64Array(words.length);
+  for (let i = 0; i < run.count; ++i) {
+    const w = wordOf[run.block[i]];
+    if (w < 0) continue;
+    now[w] += run.sign[i] * run.bytes[run.block[i]];
+    if (now[w] > most[w]) most[w] = now[w];
   }
-  for (const allocation of run.liveAt(run.peak)) {
-    const b = run.blockOf(allocation);
-    weight.set(key[b], weight.get(key[b]) + run.bytes[b]);
-  }
-  const words = [...weight.keys()].filter((word) => word !== '');
-  words.sort((a, b) => weight.get(b) - weight.get(a));
+  words.sort((x, y) => most[index.get(y)] - most[index.get(x)]);
   const shown = words.slice(0, 8);
   const labels = ['before the first step', ...shown];
   const number = new Map([['', 0], ...shown.map((word, i) => [word, i + 1])]);
