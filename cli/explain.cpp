@@ -1,6 +1,5 @@
 // tidemark explain: every byte of the peak.
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include "cli/reports.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/peak_terms.hpp"
 #include "scenarios/result_document.hpp"
 
 namespace tidemark {
@@ -20,29 +20,6 @@ namespace {
 
 constexpr std::size_t kBarWidth = 24;
 constexpr std::size_t kIndent = 2;
-
-// "h.3" of "h.3.attn": up to the first part that is a number, where layers repeat.
-std::string block_of(const std::string& layer) {
-  std::size_t begin = 0;
-  while (begin < layer.size()) {
-    const std::size_t end = std::min(layer.find('.', begin), layer.size());
-    const bool number = std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    layer.begin() + static_cast<std::ptrdiff_t>(end),
-                                    [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (number) return layer.substr(0, end);
-    begin = end + 1;
-  }
-  return layer;
-}
-
-// "h.*.attn" of "h.3.attn": what repeated layers have in common.
-std::string pattern_of(const std::string& layer) {
-  const std::string block = block_of(layer);
-  const std::size_t number = block.rfind('.') + 1;  // 0 without a dot
-  const bool numbered =
-      !block.empty() && std::isdigit(static_cast<unsigned char>(block.back())) != 0;
-  return numbered ? block.substr(0, number) + '*' + layer.substr(block.size()) : layer;
-}
 
 using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -77,12 +54,6 @@ struct TensorGroup {
   std::int64_t count = 0;
   [[nodiscard]] std::int64_t bytes() const { return tensor.bytes * count; }
 };
-
-// The part of a tensor's name behind its layer's, which has the layer's number in it.
-std::string name_in_layer(const LargestTensor& tensor) {
-  const bool prefixed = !tensor.layer.empty() && tensor.tensor.starts_with(tensor.layer + '.');
-  return prefixed ? tensor.tensor.substr(tensor.layer.size() + 1) : tensor.tensor;
-}
 
 std::vector<TensorGroup> group_alike(const std::vector<LargestTensor>& tensors, bool each) {
   std::vector<TensorGroup> groups;
@@ -340,14 +311,7 @@ std::string Explanation::phases() const {
 // From the live bytes of the peak to what the device holds, term by term, and what is left.
 std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
-  std::int64_t active = total_;
-  std::int64_t reserved = total_;
-  // The state at the peak: the last one recorded for the instruction that reached it.
-  for (const TimelinePoint& p : detail_.timeline.points) {
-    if (p.instruction > point_.run.live.instruction) break;
-    active = p.active;
-    reserved = p.reserved;
-  }
+  const DeviceTerms terms = device_terms(point_, detail_);
   const BytesColumn unit(std::max(capacity, device_used(point_)));
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
@@ -356,10 +320,9 @@ std::string Explanation::device() const {
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", active - total_, "blocks are multiples of 512 bytes, and not always split");
-  add("+ cached", reserved - active, "reserved and free: fragments, and blocks to be used again");
-  add("+ reserved at other times", point_.run.reserved.bytes - reserved,
-      "the allocator keeps what it has reserved");
+  add("+ rounding", terms.rounding, "blocks are multiples of 512 bytes, and not always split");
+  add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be used again");
+  add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count, "of the process");
   add("device memory used", device_used(point_), "", true);
   add("capacity", capacity, scenario_.device.name);

@@ -13,6 +13,7 @@
 
 #include "cli/command.hpp"
 #include "cli/console.hpp"
+#include "cli/diff.hpp"
 #include "cli/plan.hpp"
 #include "cli/replay_allocator.hpp"
 #include "cli/replay_eviction.hpp"
@@ -23,9 +24,9 @@
 namespace tidemark {
 namespace {
 
-using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, CheckCommand, ListCommand,
-                            DescribeCommand, GraphCommand, InitCommand, PackCommand, PlanCommand,
-                            ReplayAllocatorCommand, ReplayEvictionCommand>;
+using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CheckCommand,
+                            ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand,
+                            PlanCommand, ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

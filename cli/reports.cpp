@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/console.hpp"
+#include "cli/figures.hpp"
 #include "cli/output_folder.hpp"
 #include "plots/timeline_csv.hpp"
 #include "plots/torch_snapshot.hpp"
@@ -36,6 +37,14 @@ void add_torch_snapshot(OutputFolder& output, const std::string& name, const Det
   const auto recorder = run_recorded(point.scenario, compiled, scratch);
   write_torch_snapshot(output.add(name), point.detail.model->training, compiled.order,
                        compiled.program, memory_timeline(compiled.program, scratch), *recorder);
+}
+
+// What a point has for itself. `suffix`: "-2" of the second of several points.
+void add_detail(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
+                const DetailedPoint& point) {
+  if (files.torch_snapshots)
+    add_torch_snapshot(output, "torch_snapshot" + suffix + ".pickle", point);
+  if (files.svg) add_timeline_svg(output, "timeline" + suffix, point);
 }
 
 }  // namespace
@@ -79,6 +88,9 @@ ReportFiles report_files(const Value& document, const std::string& output_option
     files.json = wants("json");
     files.csv = wants("csv");
     files.torch_snapshots = wants("torch_snapshot");
+    files.svg = wants("svg");
+    files.chrome_traces = wants("chrome_trace");
+    files.perfetto_traces = wants("perfetto");
     files.timelines = files.csv && given->find("formats") != nullptr;
   }
   if (!output_option.empty()) files.folder = output_option;
@@ -90,7 +102,7 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   OutputFolder output(files.folder);
   add_results(output, files, std::span(&point.result, 1));
   if (files.csv) add_timeline(output, "timeline.csv", point);
-  if (files.torch_snapshots) add_torch_snapshot(output, "torch_snapshot.pickle", point);
+  add_detail(output, files, "", point);
   output.commit();
 }
 
@@ -100,9 +112,9 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   OutputFolder output(files.folder);
   add_results(output, files, points);
   std::size_t number = 0;
+  std::vector<NamedFigure> overlaid;
   for (const Value& document : documents) {
-    const bool in_detail = files.timelines || files.torch_snapshots;
-    const std::size_t count = in_detail ? sweep_points(document).size() : 0;
+    const std::size_t count = files.any_detail() ? sweep_points(document).size() : 0;
     for (std::size_t i = 0; i < count; ++i) {
       const bool built = points[number].status != PointStatus::kError;
       ++number;
@@ -110,10 +122,15 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
       const DetailedPoint point =
           simulate_in_detail(document, i, environment, {.smallest_capacity = false});
       if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
-      if (files.torch_snapshots) {
-        add_torch_snapshot(output, fmt::format("torch_snapshot-{}.pickle", number), point);
+      add_detail(output, files, fmt::format("-{}", number), point);
+      if (files.svg) {
+        overlaid.push_back({point_label(points[number - 1], number), figure_of(point)});
       }
     }
+  }
+  if (files.svg) {
+    add_overlaid_svg(output, overlaid);
+    add_pareto_svg(output, points);
   }
   output.commit();
 }

@@ -1,20 +1,14 @@
-// The files of a run: results.json, results.csv, timeline.csv, torch_snapshot.pickle.
+// The files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/peak_terms.hpp"
 
 namespace tidemark {
 
-// A point on its own, with what its charts need.
-struct DetailedPoint {
-  Scenario scenario;
-  PointResult result;
-  PointDetail detail;
-};
 // Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
 [[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                                const Environment& environment,
@@ -31,6 +25,15 @@ struct ReportFiles {
   // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
   // scenario lists it.
   bool torch_snapshots = false;
+  // timeline.svg of a single point; of several, timeline-1.svg ..., timelines.svg and pareto.svg.
+  bool svg = false;
+  // trace.json and trace.perfetto-trace; of several points trace-1.json ...
+  bool chrome_traces = false;
+  bool perfetto_traces = false;
+  // Something that needs each point in detail.
+  [[nodiscard]] bool any_detail() const {
+    return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
+  }
 };
 // Of a document: -o, else its report.dir, else none. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "plots/axis_scale.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 
@@ -59,16 +60,6 @@ struct Scale {
   [[nodiscard]] double height() const { return step * static_cast<double>(intervals); }
   [[nodiscard]] std::size_t rows() const { return intervals * rows_per_interval; }
 };
-
-// The smallest of the round steps 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
-double round_step(double least) {
-  constexpr double kSteps[] = {1, 2, 2.5, 5};
-  const double power = std::pow(10.0, std::floor(std::log10(std::max(least, 1e-9))));
-  for (const double step : kSteps) {
-    if (step * power * (1 + 1e-9) >= least) return step * power;
-  }
-  return 10 * power;
-}
 
 // The lowest scale of three to six intervals that holds `value`, in about `rows` rows.
 Scale scale_for(double value, std::size_t rows) {

@@ -125,7 +125,8 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
 }
 
 ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
-  static constexpr std::array<std::string_view, 3> kAvailable{"csv", "json", "torch_snapshot"};
+  static constexpr std::array<std::string_view, 4> kAvailable{"csv", "json", "torch_snapshot",
+                                                              "svg"};
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");

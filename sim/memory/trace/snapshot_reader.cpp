@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <unordered_map>
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -27,7 +28,8 @@ constexpr std::size_t kBlockBytes = 8;
 // Makes the rows of one device.
 class SnapshotRows {
  public:
-  SnapshotRows(const Pickle& pickle, SnapshotReader& reader) : pickle_(pickle), reader_(reader) {}
+  SnapshotRows(const Pickle& pickle, SnapshotReader& reader, bool labels)
+      : pickle_(pickle), reader_(reader), with_labels_(labels) {}
 
   void read(std::optional<int> device);
 
@@ -43,6 +45,7 @@ class SnapshotRows {
     TraceRow row;
     std::size_t offset = 0;
     bool waits = false;
+    std::uint32_t label = 0;
   };
 
   [[nodiscard]] const PickleValue& field(const PickleValue& dict, std::string_view key,
@@ -63,12 +66,17 @@ class SnapshotRows {
                        std::size_t offset);
   void add(TraceOp op, std::int64_t id, std::int64_t bytes, std::int64_t stream,
            std::size_t offset) {
-    reader_.rows_.push_back({{.op = op, .id = id, .bytes = bytes, .stream = stream}, offset});
+    reader_.rows_.push_back(
+        {{.op = op, .id = id, .bytes = bytes, .stream = stream}, offset, reserved_, 0});
   }
+  // The place in SnapshotReader::labels_ of what the frames of an entry or a block say.
+  [[nodiscard]] std::uint32_t label_of(const PickleValue& dict);
   void put_initial_first();
 
   const Pickle& pickle_;
   SnapshotReader& reader_;
+  bool with_labels_;
+  std::unordered_map<std::string, std::uint32_t> known_labels_;
   IdMap<Place> places_;  // by address
   std::vector<Initial> initial_;
   std::int64_t next_id_ = 0;
@@ -230,6 +238,40 @@ void SnapshotRows::allocate(const PickleValue& entry) {
   }
   place = {.id = next_id_++, .live = true};
   add(TraceOp::kAllocate, place.id, bytes, number(entry, "stream"), entry.offset());
+  reader_.rows_.back().label = label_of(entry);
+}
+
+std::uint32_t SnapshotRows::label_of(const PickleValue& dict) {
+  if (!with_labels_) return 0;
+  const PickleValue* frames = pickle_.find(dict, "frames");
+  if (frames == nullptr || frames->kind() != PickleKind::kList) return 0;
+  std::string innermost;
+  std::string python;
+  for (const PickleValue& frame : pickle_.items(*frames)) {
+    if (frame.kind() != PickleKind::kDict) continue;
+    const PickleValue* name = pickle_.find(frame, "name");
+    const PickleValue* file = pickle_.find(frame, "filename");
+    if (name == nullptr || file == nullptr || name->kind() != PickleKind::kText ||
+        file->kind() != PickleKind::kText) {
+      continue;
+    }
+    if (innermost.empty()) innermost = pickle_.text(*name);
+    const std::string_view path = pickle_.text(*file);
+    if (!path.ends_with(".py")) continue;
+    const bool of_torch = path.find("/torch/") != std::string_view::npos;
+    if (of_torch && !python.empty()) continue;
+    const PickleValue* line = pickle_.find(frame, "line");
+    const bool numbered = line != nullptr && line->kind() == PickleKind::kInteger;
+    python = fmt::format("{} {}{}", pickle_.text(*name), path.substr(path.rfind('/') + 1),
+                         numbered ? fmt::format(":{}", line->integer()) : "");
+    if (!of_torch) break;
+  }
+  const std::string& label = python.empty() ? innermost : python;
+  if (label.empty()) return 0;
+  const auto [known, fresh] =
+      known_labels_.try_emplace(label, static_cast<std::uint32_t>(reader_.labels_.size()));
+  if (fresh) reader_.labels_.push_back(label);
+  return known->second;
 }
 
 // An address that the trace has not seen yet was live before it.
@@ -298,6 +340,7 @@ SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int6
 }
 
 void SnapshotRows::read_segments(const PickleValue& segments, int device) {
+  std::int64_t final_reserved = 0;
   for (const PickleValue& segment : pickle_.items(segments)) {
     if (number(segment, "device") != device) continue;
     std::int64_t address = number(segment, "address");
@@ -319,15 +362,21 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
           Initial& initial = add_initial(address, knows ? number(block, "requested_size") : size,
                                          stream, block.offset());
           initial.waits = waits;
+          initial.label = label_of(block);
         } else if (!place->live && !place->waits) {
           ++reader_.summary_.contradicting_blocks;
         }
+      }
+      if (!checked_add(final_reserved, size, final_reserved)) {
+        pickle_.fail(block.offset(), "the segments are more than 2^63 bytes together");
       }
       if (!checked_add(address, size, address)) {
         pickle_.fail(block.offset(), "the block ends behind address 2^63");
       }
     }
   }
+  // A recording may contradict its segments; it began with none at least.
+  reader_.summary_.reserved_before = final_reserved >= reserved_ ? final_reserved - reserved_ : 0;
 }
 
 void SnapshotRows::put_initial_first() {
@@ -335,17 +384,18 @@ void SnapshotRows::put_initial_first() {
             [](const Initial& a, const Initial& b) { return a.address < b.address; });
   std::vector<SnapshotReader::Row> first;
   for (const Initial& block : initial_)
-    first.push_back({block.row, block.offset});
+    first.push_back({block.row, block.offset, 0, block.label});
   for (const Initial& block : initial_) {
     if (block.waits)
-      first.push_back({{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset});
+      first.push_back({{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset, 0, 0});
   }
   reader_.rows_.insert(reader_.rows_.begin(), first.begin(), first.end());
 }
 
-SnapshotReader::SnapshotReader(const std::string& path, std::optional<int> device) : path_(path) {
+SnapshotReader::SnapshotReader(const std::string& path, std::optional<int> device, bool labels)
+    : path_(path) {
   const Pickle pickle(path);
-  SnapshotRows(pickle, *this).read(device);
+  SnapshotRows(pickle, *this, labels).read(device);
 }
 
 bool SnapshotReader::next(TraceRow& row) {

@@ -26,6 +26,7 @@ struct SnapshotSummary {
   // first, in the order of their addresses; when they were asked for is not known.
   std::int64_t live_blocks = 0;
   std::int64_t live_bytes = 0;
+  std::int64_t reserved_before = 0;  // bytes of segments at the beginning of the recording
   // Final blocks in use where the trace says that nothing is; left out.
   std::int64_t contradicting_blocks = 0;
   // Runs of freed segments that were taken as an allocator's retry, and as an empty_cache().
@@ -41,23 +42,33 @@ class SnapshotReader {
   // `device`: whose trace; without it the only one that has entries. Throws UserError with the byte
   // of the file: no pickle, no snapshot, no entries, negative or huge sizes, an address that is
   // allocated or freed twice.
-  SnapshotReader(const std::string& path, std::optional<int> device);
+  // `labels`: also what the stacks of allocations say.
+  SnapshotReader(const std::string& path, std::optional<int> device, bool labels = false);
 
   bool next(TraceRow& row);
   // Throws a UserError about the last row.
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
   [[nodiscard]] const SnapshotSummary& summary() const { return summary_; }
+  // Of the last row: bytes of all segments after it, and for an allocation the innermost frame
+  // outside of PyTorch, "forward model.py:42", else the innermost one; empty without stacks.
+  [[nodiscard]] std::int64_t reserved() const {
+    return summary_.reserved_before + rows_[next_ - 1].reserved;
+  }
+  [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label]; }
 
  private:
   struct Row {
     TraceRow row;
-    std::size_t offset = 0;  // of the entry in the file
+    std::size_t offset = 0;     // of the entry in the file
+    std::int64_t reserved = 0;  // beyond reserved_before
+    std::uint32_t label = 0;
   };
 
   std::string path_;
   std::vector<Row> rows_;
   std::size_t next_ = 0;
   SnapshotSummary summary_;
+  std::vector<std::string> labels_{""};
 
   friend class SnapshotRows;
 };

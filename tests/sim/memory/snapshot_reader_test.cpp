@@ -13,93 +13,12 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
-#include "plots/pickle_writer.hpp"
 #include "sim/memory/trace/replay.hpp"
+#include "tests/sim/memory/snapshot_file.hpp"
 
 using namespace tidemark;
 
 namespace {
-
-struct Entry {
-  std::string action;
-  std::int64_t address = 0;
-  std::int64_t size = 0;
-  std::int64_t stream = 0;
-};
-struct BlockState {
-  std::int64_t size = 0;
-  std::string state = "inactive";
-  std::int64_t requested = 0;
-};
-struct SegmentState {
-  std::int64_t address = 0;
-  std::vector<BlockState> blocks;
-};
-
-// A snapshot with a trace per device; the segments are device 0's.
-class SnapshotFile {
- public:
-  SnapshotFile(const std::vector<std::vector<Entry>>& traces,
-               const std::vector<SegmentState>& segments)
-      : path_((std::filesystem::temp_directory_path() /
-               fmt::format("tidemark-snapshot-{}.pickle", getpid()))
-                  .string()) {
-    std::ofstream out(path_, std::ios::binary);
-    PickleWriter pickle(out);
-    const auto integer = [&](std::string_view key, std::int64_t value) {
-      pickle.key(key);
-      pickle.integer(value);
-    };
-    const auto list = [&](std::string_view key, const auto& items, const auto& write) {
-      pickle.key(key);
-      pickle.begin_list();
-      for (const auto& item : items) {
-        pickle.begin_item();
-        write(item);
-      }
-      pickle.end_list();
-    };
-    pickle.begin_dict();
-    list("segments", segments, [&](const SegmentState& segment) {
-      pickle.begin_dict();
-      integer("device", 0);
-      integer("address", segment.address);
-      integer("stream", 0);
-      list("blocks", segment.blocks, [&](const BlockState& block) {
-        pickle.begin_dict();
-        integer("size", block.size);
-        integer("requested_size", block.requested);
-        pickle.key("state");
-        pickle.text(block.state);
-        pickle.end_dict();
-      });
-      pickle.end_dict();
-    });
-    list("device_traces", traces, [&](const std::vector<Entry>& trace) {
-      pickle.begin_list();
-      for (const Entry& entry : trace) {
-        pickle.begin_item();
-        pickle.begin_dict();
-        pickle.key("action");
-        pickle.word(entry.action);
-        integer(entry.action == "oom" ? "device_free" : "addr", entry.address);
-        integer("size", entry.size);
-        integer("stream", entry.stream);
-        pickle.end_dict();
-      }
-      pickle.end_list();
-    });
-    pickle.end_dict();
-    pickle.finish();
-  }
-  ~SnapshotFile() { std::filesystem::remove(path_); }
-  SnapshotFile(const SnapshotFile&) = delete;
-  SnapshotFile& operator=(const SnapshotFile&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // "a0:512 f0": op, id and, of an allocation, the bytes.
 std::string rows_of(const std::vector<std::vector<Entry>>& traces,

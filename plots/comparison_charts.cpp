@@ -1,0 +1,174 @@
+#include "plots/comparison_charts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "plots/csv.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::uint32_t kFrontInk = 0x0b3c5d;
+constexpr std::uint32_t kBehindInk = 0x777777;
+constexpr std::uint32_t kFailedInk = 0xb3261e;
+
+// A range with some air around its values; not empty even if they are all the same.
+void fit_axis(SvgAxis& axis, double low, double high) {
+  const double span = high - low;
+  const double air = span > 0 ? 0.12 * span : std::max(high * 0.25, 1e-9);
+  axis.begin = std::max(0.0, low - air);
+  axis.end = high + air;
+}
+
+}  // namespace
+
+std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs) {
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t i) { return !runs[i].fits || runs[i].seconds <= 0; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return runs[a].memory != runs[b].memory ? runs[a].memory < runs[b].memory
+                                            : runs[a].seconds < runs[b].seconds;
+  });
+  std::vector<std::size_t> front;
+  for (const std::size_t i : order) {
+    if (front.empty() || runs[i].seconds < runs[front.back()].seconds) front.push_back(i);
+  }
+  return front;
+}
+
+SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& runs, Bytes capacity,
+                      const std::string& time_title) {
+  SvgChart chart{.title = title};
+  chart.x = {.title = "device memory", .unit = AxisUnit::kBytes};
+  chart.y = {.title = time_title, .unit = AxisUnit::kSeconds};
+  const std::vector<std::size_t> front = pareto_front(runs);
+  std::vector<char> on_front(runs.size(), 0);
+  for (const std::size_t i : front)
+    on_front[i] = 1;
+
+  std::optional<std::array<double, 4>> range;  // of memory and of time
+  std::size_t untimed = 0;
+  std::array<bool, 3> explained{};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const TradeOff& run = runs[i];
+    if (run.seconds <= 0) {
+      ++untimed;
+      continue;
+    }
+    const double memory = static_cast<double>(run.memory);
+    if (!range) range = {memory, memory, run.seconds, run.seconds};
+    auto& [least, most, fastest, slowest] = *range;
+    least = std::min(least, memory);
+    most = std::max(most, memory);
+    fastest = std::min(fastest, run.seconds);
+    slowest = std::max(slowest, run.seconds);
+    const std::size_t kind = !run.fits ? 2 : on_front[i] != 0 ? 0 : 1;
+    constexpr std::array<const char*, 3> kKinds{"best for its memory", "beaten by another",
+                                                "does not fit"};
+    chart.marks.push_back({.at = {memory, run.seconds},
+                           .label = run.name,
+                           .legend = explained[kind] ? "" : kKinds[kind],
+                           .shape = run.fits ? MarkShape::kCircle : MarkShape::kCross,
+                           .hollow = kind == 1,
+                           .rgb = std::array{kFrontInk, kBehindInk, kFailedInk}[kind]});
+    explained[kind] = true;
+  }
+  if (range) {
+    fit_axis(chart.x, (*range)[0], (*range)[1]);
+    fit_axis(chart.y, (*range)[2], (*range)[3]);
+  }
+  SvgLine line{.rgb = kFrontInk, .dash = Dash::kShort};
+  for (const std::size_t i : front)
+    line.points.push_back({static_cast<double>(runs[i].memory), runs[i].seconds});
+  if (line.points.size() > 1) chart.lines.push_back(std::move(line));
+  const double limit = static_cast<double>(capacity.count);
+  if (capacity.count > 0 && limit > chart.x.begin && limit < chart.x.end) {
+    chart.lines.push_back({.label = fmt::format("capacity {}", format_bytes(capacity)),
+                           .points = {{limit, chart.y.begin}, {limit, chart.y.end}},
+                           .rgb = kFailedInk,
+                           .dash = Dash::kLong});
+  }
+  if (untimed > 0) chart.notes.push_back(fmt::format("{} without a time left out", untimed));
+  return chart;
+}
+
+void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs) {
+  const std::vector<std::size_t> front = pareto_front(runs);
+  out << "name,memory,seconds,fits,on_front\n";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const TradeOff& run = runs[i];
+    const bool best = std::find(front.begin(), front.end(), i) != front.end();
+    out << fmt::format("{},{},{},{},{}\n", csv_field(run.name), run.memory,
+                       run.seconds > 0 ? fmt::format("{:.9g}", run.seconds) : "", run.fits, best);
+  }
+}
+
+SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& points) {
+  SvgChart chart{.title = title};
+  chart.x = {.title = "memory budget", .unit = AxisUnit::kBytes};
+  chart.y = {.title = "overhead in time", .unit = AxisUnit::kPercent};
+  if (points.empty()) return chart;
+  std::vector<std::string> policies;
+  double highest = 0.01;
+  double lowest = 0;
+  double least = static_cast<double>(points.front().budget);
+  double most = least;
+  for (const BudgetPoint& point : points) {
+    if (std::find(policies.begin(), policies.end(), point.policy) == policies.end()) {
+      policies.push_back(point.policy);
+    }
+    highest = std::max(highest, point.overhead.value_or(0));
+    lowest = std::min(lowest, point.overhead.value_or(0));
+    least = std::min(least, static_cast<double>(point.budget));
+    most = std::max(most, static_cast<double>(point.budget));
+  }
+  fit_axis(chart.x, least, most);
+  const bool some_fail = std::any_of(points.begin(), points.end(),
+                                     [](const BudgetPoint& p) { return !p.overhead.has_value(); });
+  const double top = highest * 1.1;
+  const double row = (highest - lowest) * 0.055;
+  chart.y.begin = lowest < 0 ? lowest * 1.1 : 0;
+  chart.y.ticks_until = top;
+  chart.y.end = some_fail ? top + row * (static_cast<double>(policies.size()) + 2) : top;
+  bool explained = false;
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    const LineInk ink = line_ink(p);
+    SvgLine line{.label = policies[p], .rgb = ink.rgb, .dash = ink.dash, .mark = ink.mark};
+    for (const BudgetPoint& point : points) {
+      if (point.policy != policies[p]) continue;
+      const double budget = static_cast<double>(point.budget);
+      if (point.overhead) {
+        line.points.push_back({budget, *point.overhead});
+        continue;
+      }
+      chart.marks.push_back({.at = {budget, top + row * (static_cast<double>(p) + 1)},
+                             .legend = explained ? "" : "infeasible at this budget",
+                             .shape = MarkShape::kCross,
+                             .rgb = ink.rgb});
+      explained = true;
+    }
+    std::stable_sort(line.points.begin(), line.points.end(),
+                     [](const SvgPoint& a, const SvgPoint& b) { return a.x < b.x; });
+    chart.lines.push_back(std::move(line));
+  }
+  if (some_fail) {
+    chart.guides.push_back(
+        {.y = top, .label = "infeasible", .rgb = kBehindInk, .dash = Dash::kDotted});
+  }
+  return chart;
+}
+
+void write_budget_csv(std::ostream& out, const std::vector<BudgetPoint>& points) {
+  out << "policy,budget,feasible,overhead\n";
+  for (const BudgetPoint& point : points) {
+    out << fmt::format("{},{},{},{}\n", csv_field(point.policy), point.budget,
+                       point.overhead.has_value(),
+                       point.overhead ? fmt::format("{:.9g}", *point.overhead) : "");
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,240 @@
+#include "plots/memory_figure.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/core/units.hpp"
+#include "plots/csv.hpp"
+#include "plots/role_style.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr double kFarCapacity = 2.5;  // times the peak: a line that far away wastes the picture
+constexpr double kHeadroom = 1.12;    // over the highest value, for labels
+constexpr std::uint32_t kCapacityInk = 0xb3261e;
+constexpr std::uint32_t kReservedInk = 0x222222;
+constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
+
+struct AreaInk {
+  std::uint32_t rgb = 0;
+  Hatch hatch = Hatch::kNone;
+};
+
+// By Role. Neighbours in the stack differ in lightness or in hatching, for readers without colour.
+constexpr std::array<AreaInk, kRoles> kRoleInks{{
+    {0x1f4e79, Hatch::kNone},        // parameters
+    {0xc2dcef, Hatch::kNone},        // gradients
+    {0x7aa6cc, Hatch::kRising},      // optimizer state
+    {0x8d8d8d, Hatch::kDots},        // buffers
+    {0x5f948d, Hatch::kCross},       // inputs
+    {0xe0933a, Hatch::kNone},        // saved activations
+    {0xf7e3a1, Hatch::kFalling},     // activation gradients
+    {0x2f6b36, Hatch::kNone},        // temporaries
+    {0xb98ab8, Hatch::kHorizontal},  // workspace
+}};
+constexpr AreaInk kContextInk{0x9a9a9a, Hatch::kVertical};
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+Duration end_of(const MemoryFigure& figure) {
+  return figure.options.end - figure.options.begin;
+}
+
+// What the device holds in a column: never less than what is live.
+std::int64_t device_bytes(const MemoryFigure& figure, const MemorySample& sample) {
+  return figure.options.context.count + std::max(sample.reserved, sample.live);
+}
+
+std::int64_t most_on_device(const MemoryFigure& figure) {
+  std::int64_t most = 1;
+  for (const MemorySample& sample : figure.samples)
+    most = std::max(most, device_bytes(figure, sample));
+  return most;
+}
+
+// The y axis, with the capacity on it or in the notes.
+void scale_memory(SvgChart& chart, std::int64_t most, Bytes capacity, bool does_not_fit) {
+  chart.y = {.title = "device memory", .unit = AxisUnit::kBytes};
+  const double highest = static_cast<double>(most);
+  const double limit = static_cast<double>(capacity.count);
+  const bool near = limit > 0 && limit <= kFarCapacity * highest;
+  chart.y.end = kHeadroom * (near ? std::max(highest, limit) : highest);
+  if (near) {
+    chart.guides.push_back({.y = limit,
+                            .label = fmt::format("capacity {}", format_bytes(capacity)),
+                            .rgb = kCapacityInk});
+  } else if (limit > 0) {
+    chart.notes.push_back(fmt::format("capacity {} lies above", format_bytes(capacity)));
+  }
+  if (does_not_fit) chart.notes.emplace_back("does not fit: as if there were enough");
+}
+
+void add_phases(SvgChart& chart, const MemoryFigure& figure) {
+  const std::vector<Phase>& phases = figure.phases;
+  for (std::size_t first = 0; first < phases.size();) {
+    std::size_t last = first;
+    while (last < phases.size() && phases[last] == phases[first])
+      ++last;
+    chart.bands.push_back(
+        {.begin = seconds(figure.column_begin(first)),
+         .end = seconds(figure.column_begin(last)),
+         .label = std::string(name_of(phases[first])),
+         .short_label = std::string(kShortPhases[static_cast<std::size_t>(phases[first])])});
+    first = last;
+  }
+}
+
+// What is in use, or with `reserved` what the device holds.
+SvgLine step_line(const MemoryFigure& figure, bool reserved) {
+  SvgLine line{.steps = true};
+  for (std::size_t c = 0; c < figure.samples.size(); ++c) {
+    const MemorySample& sample = figure.samples[c];
+    const std::int64_t bytes =
+        reserved ? device_bytes(figure, sample) : figure.options.context.count + sample.live;
+    line.points.push_back({seconds(figure.column_begin(c)), static_cast<double>(bytes)});
+  }
+  if (!line.points.empty()) {
+    line.points.push_back({seconds(end_of(figure)), line.points.back().y});
+  }
+  return line;
+}
+
+}  // namespace
+
+Duration MemoryFigure::column_begin(std::size_t column) const {
+  return Duration((options.end - options.begin).count() * static_cast<std::int64_t>(column) /
+                  static_cast<std::int64_t>(std::max<std::size_t>(samples.size(), 1)));
+}
+
+MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,
+                           const MemoryTimeline& timeline, MemoryFigureOptions options) {
+  if (options.end <= options.begin) options.end = std::max(timeline.end, options.begin);
+  options.end = std::max(options.end, options.begin + Duration(1));
+  MemoryFigure figure{.options = std::move(options)};
+  const MemoryFigureOptions& o = figure.options;
+  figure.samples = thin_out(program, timeline, o.begin, o.end, o.columns);
+  figure.phases = phases_of(program, scratch, o.begin, o.end, o.columns);
+  return figure;
+}
+
+SvgChart memory_chart(const MemoryFigure& figure) {
+  const MemoryFigureOptions& options = figure.options;
+  SvgChart chart{.title = options.title, .subtitle = options.subtitle};
+  chart.plot_width = static_cast<double>(options.columns);
+  chart.x = {
+      .title = "time in the step", .unit = AxisUnit::kSeconds, .end = seconds(end_of(figure))};
+  scale_memory(chart, most_on_device(figure), options.capacity, options.does_not_fit);
+  add_phases(chart, figure);
+  const std::vector<MemorySample>& samples = figure.samples;
+  if (samples.empty()) return chart;
+  for (std::size_t c = 0; c <= samples.size(); ++c)
+    chart.column_edges.push_back(seconds(figure.column_begin(c)));
+
+  const auto peak = std::max_element(
+      samples.begin(), samples.end(),
+      [](const MemorySample& a, const MemorySample& b) { return a.live < b.live; });
+  const auto add = [&](std::string_view label, std::int64_t at_peak, const AreaInk& ink,
+                       std::vector<double> heights) {
+    if (std::all_of(heights.begin(), heights.end(), [](double h) { return h == 0; })) return;
+    chart.areas.push_back({.label = fmt::format("{} {}", label, format_bytes(Bytes(at_peak))),
+                           .rgb = ink.rgb,
+                           .hatch = ink.hatch,
+                           .heights = std::move(heights)});
+  };
+  const double context = static_cast<double>(options.context.count);
+  add(context_style().label, options.context.count, kContextInk,
+      std::vector<double>(samples.size(), context));
+  for (const Role role : kStackOrder) {
+    const auto r = static_cast<std::size_t>(role);
+    std::vector<double> heights;
+    for (const MemorySample& sample : samples)
+      heights.push_back(static_cast<double>(sample.by_role[r]));
+    add(style_of(role).label, peak->by_role[r], kRoleInks[r], std::move(heights));
+  }
+  SvgLine reserved = step_line(figure, true);
+  reserved.label = fmt::format("reserved {}", format_bytes(Bytes(device_bytes(figure, *peak))));
+  reserved.rgb = kReservedInk;
+  reserved.dash = Dash::kShort;
+  chart.lines.push_back(std::move(reserved));
+  chart.notes.insert(chart.notes.begin(), "sizes at the peak of what is live");
+
+  const std::int64_t on_device = options.context.count + peak->live;
+  const auto column = static_cast<std::size_t>(peak - samples.begin());
+  const double at = seconds(figure.column_begin(column) + figure.column_begin(column + 1)) / 2;
+  const std::string size =
+      fmt::format("peak {} at {}", format_bytes(Bytes(peak->live)),
+                  format_duration(std::max(peak->time - options.begin, Duration(0))));
+  chart.marks.push_back(
+      {.at = {at, static_cast<double>(on_device)},
+       .label = options.peak_note.empty() ? size : fmt::format("{}: {}", size, options.peak_note),
+       .short_label = size,
+       .shape = MarkShape::kTriangle,
+       .rgb = kReservedInk});
+  return chart;
+}
+
+void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure) {
+  out << "begin_ns,time_ns,phase,live,reserved,device";
+  for (int r = 0; r < kRoles; ++r)
+    out << ',' << name_of(static_cast<Role>(r));
+  out << '\n';
+  for (std::size_t c = 0; c < figure.samples.size(); ++c) {
+    const MemorySample& sample = figure.samples[c];
+    const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
+    out << figure.column_begin(c).count() << ',' << time.count() << ',' << name_of(figure.phases[c])
+        << ',' << sample.live << ',' << sample.reserved << ',' << device_bytes(figure, sample);
+    for (const std::int64_t bytes : sample.by_role)
+      out << ',' << bytes;
+    out << '\n';
+  }
+}
+
+SvgChart overlaid_memory_chart(const std::string& title, const std::vector<NamedFigure>& runs) {
+  SvgChart chart{.title = title};
+  chart.x = {.title = "time in the step", .unit = AxisUnit::kSeconds, .end = 1e-9};
+  std::int64_t most = 1;
+  std::vector<Bytes> capacities;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const MemoryFigure& figure = runs[i].figure;
+    chart.plot_width = static_cast<double>(figure.options.columns);
+    chart.x.end = std::max(chart.x.end, seconds(end_of(figure)));
+    for (const MemorySample& sample : figure.samples)
+      most = std::max(most, figure.options.context.count + sample.live);
+    capacities.push_back(figure.options.capacity);
+    const LineInk ink = line_ink(i);
+    SvgLine line = step_line(figure, false);
+    const auto peak = std::max_element(line.points.begin(), line.points.end(),
+                                       [](SvgPoint a, SvgPoint b) { return a.y < b.y; });
+    line.label = fmt::format(
+        "{}: {}{}", runs[i].name,
+        format_bytes(Bytes(static_cast<std::int64_t>(peak == line.points.end() ? 0 : peak->y))),
+        figure.options.does_not_fit ? ", does not fit" : "");
+    line.rgb = ink.rgb;
+    line.dash = ink.dash;
+    chart.lines.push_back(std::move(line));
+  }
+  std::sort(capacities.begin(), capacities.end());
+  capacities.erase(std::unique(capacities.begin(), capacities.end()), capacities.end());
+  const bool one_device = capacities.size() == 1;
+  scale_memory(chart, most, one_device ? capacities.front() : Bytes(0), false);
+  chart.y.title = "device memory in use";
+  return chart;
+}
+
+void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs) {
+  out << "run,begin_ns,time_ns,live,device\n";
+  for (const auto& [name, figure] : runs) {
+    for (std::size_t c = 0; c < figure.samples.size(); ++c) {
+      const MemorySample& sample = figure.samples[c];
+      const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
+      out << csv_field(name) << ',' << figure.column_begin(c).count() << ',' << time.count() << ','
+          << sample.live << ',' << device_bytes(figure, sample) << '\n';
+    }
+  }
+}
+
+}  // namespace tidemark

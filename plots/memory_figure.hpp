@@ -1,0 +1,55 @@
+// Memory over one step as a picture: live bytes by role stacked over true time, over the CUDA
+// context and under what the allocator has reserved.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "plots/memory_samples.hpp"
+#include "plots/svg.hpp"
+
+namespace tidemark {
+
+struct MemoryFigureOptions {
+  std::string title;
+  std::string subtitle;
+  Bytes capacity;  // of the device; its line is drawn where it is near
+  Bytes context;   // that the framework takes of it
+  Duration begin{};
+  Duration end{};             // not after `begin`: until the end of the timeline
+  std::string peak_note;      // what runs at the peak
+  bool does_not_fit = false;  // drawn as if there were enough memory
+  std::size_t columns = 600;  // samples: pixels of the plot's width
+};
+
+// What is drawn: of each column the state with the most live bytes, so that the peak is among them.
+struct MemoryFigure {
+  MemoryFigureOptions options;
+  std::vector<MemorySample> samples;
+  std::vector<Phase> phases;                                      // by column
+  [[nodiscard]] Duration column_begin(std::size_t column) const;  // since `begin`
+};
+
+[[nodiscard]] MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,
+                                         const MemoryTimeline& timeline,
+                                         MemoryFigureOptions options);
+[[nodiscard]] SvgChart memory_chart(const MemoryFigure& figure);
+
+// Columns: begin_ns of the column since the step began, time_ns of the state shown, phase, live,
+// reserved, device (reserved and the context), then live bytes by role.
+void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure);
+
+// A run beside others.
+struct NamedFigure {
+  std::string name;
+  MemoryFigure figure;
+};
+// Live bytes and the context of several runs over each other, as lines from the beginning of each
+// one's step.
+[[nodiscard]] SvgChart overlaid_memory_chart(const std::string& title,
+                                             const std::vector<NamedFigure>& runs);
+// Columns: run, begin_ns, time_ns, live, device.
+void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs);
+
+}  // namespace tidemark

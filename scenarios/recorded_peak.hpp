@@ -1,0 +1,15 @@
+// The peak of a simulated run as its allocator saw it, to be compared with a snapshot.
+#pragma once
+
+#include "scenarios/compile.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
+#include "sim/memory/trace/peak_allocations.hpp"
+
+namespace tidemark {
+
+// Of all steps, up to a request that failed: what `report.formats: [torch_snapshot]` writes. Labels
+// are alike for tensors that repeated layers have alike: "h.*.mlp: linear.output (temporary)".
+[[nodiscard]] RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compiled,
+                                             const TorchRecorder& recorder);
+
+}  // namespace tidemark

@@ -1,0 +1,132 @@
+// Peaks of recordings, and which of their allocations are the same.
+#include "sim/memory/trace/peak_allocations.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/sim/memory/snapshot_file.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+std::size_t longest(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  std::vector<std::vector<std::size_t>> best(a.size() + 1,
+                                             std::vector<std::size_t>(b.size() + 1, 0));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      best[i + 1][j + 1] = a[i] == b[j] ? best[i][j] + 1 : std::max(best[i][j + 1], best[i + 1][j]);
+    }
+  }
+  return best[a.size()][b.size()];
+}
+
+RecordedPeak peak_of(const std::vector<std::int64_t>& sizes, std::size_t unordered) {
+  RecordedPeak peak{.unordered = unordered};
+  for (const std::int64_t bytes : sizes) {
+    peak.live.push_back({.bytes = bytes});
+    peak.bytes += bytes;
+  }
+  return peak;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("common subsequences are as long as can be and ascend on both sides") {
+    std::mt19937 random(11);
+    for (int round = 0; round < 400; ++round) {
+      std::vector<std::int64_t> a(random() % 30);
+      std::vector<std::int64_t> b(random() % 30);
+      const auto values = 1 + random() % 8;
+      for (auto& value : a)
+        value = static_cast<std::int64_t>(random() % values);
+      for (auto& value : b)
+        value = static_cast<std::int64_t>(random() % values);
+      const auto pairs = common_subsequence(a, b);
+      CHECK(pairs.size() == longest(a, b));
+      for (std::size_t p = 0; p < pairs.size(); ++p) {
+        CHECK(a[pairs[p].first] == b[pairs[p].second]);
+        if (p == 0) continue;
+        CHECK(pairs[p - 1].first < pairs[p].first);
+        CHECK(pairs[p - 1].second < pairs[p].second);
+      }
+    }
+  }
+
+  TEST_CASE("a match uses every allocation once, and as many of each size as both have") {
+    std::mt19937 random(12);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::int64_t> a(random() % 40);
+      std::vector<std::int64_t> b(random() % 40);
+      for (auto* side : {&a, &b}) {
+        for (auto& bytes : *side)
+          bytes = static_cast<std::int64_t>(random() % 3000);
+      }
+      const RecordedPeak pa = peak_of(a, a.size() / 4);
+      const RecordedPeak pb = peak_of(b, b.size() / 3);
+      const AllocationMatch match = match_allocations(pa, pb);
+      std::set<std::size_t> used_a(match.only_a.begin(), match.only_a.end());
+      std::set<std::size_t> used_b(match.only_b.begin(), match.only_b.end());
+      for (const auto* pairs : {&match.in_order, &match.elsewhere}) {
+        for (const auto& [i, j] : *pairs) {
+          CHECK(rounded_request(a[i]) == rounded_request(b[j]));
+          used_a.insert(i);
+          used_b.insert(j);
+        }
+      }
+      const std::size_t pairs = match.in_order.size() + match.elsewhere.size();
+      CHECK(used_a.size() == a.size());
+      CHECK(used_b.size() == b.size());
+      CHECK(pairs + match.only_a.size() == a.size());
+      CHECK(pairs + match.only_b.size() == b.size());
+      for (const std::size_t i : match.only_a) {
+        for (const std::size_t j : match.only_b)
+          CHECK(rounded_request(a[i]) != rounded_request(b[j]));
+      }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("the peak of a snapshot has what is live then, with the user's frame as its name") {
+    const std::vector<SnapshotFrame> stack{{"empty", "/usr/lib/torch/functional.py", 7},
+                                           {"forward", "/home/me/model.py", 42},
+                                           {"main", "/home/me/train.py", 3}};
+    // 0x100 is live before the recording: its free is all that is known of it. 0x500 is too, and
+    // stays; 0x900 is freed before the peak.
+    const SnapshotFile file({{{"segment_alloc", 0x1000, 2048},
+                              {"alloc", 0x900, 700, 0, stack},
+                              {"free_requested", 0x900, 700},
+                              {"free_completed", 0x900, 700},
+                              {"segment_alloc", 0x2000, 4096},
+                              {"alloc", 0x2000, 3000, 0, stack},
+                              {"alloc", 0x1000, 600, 0, {{"workspace", "??", 0}}},
+                              {"free_requested", 0x100, 512},
+                              {"free_completed", 0x100, 512},
+                              {"free_requested", 0x2000, 3000},
+                              {"free_completed", 0x2000, 3000},
+                              {"oom", 10, 99999}}},
+                            {{0x100, {{1024, "inactive", 0}, {1024, "active_allocated", 1000}}},
+                             {0x1000, {{1024, "active_allocated", 600}, {1024, "inactive", 0}}},
+                             {0x2000, {{4096, "inactive", 0}}}});
+    const RecordedPeak peak = peak_of_snapshot(file.path(), std::nullopt);
+    CHECK(peak.unordered == 2);
+    REQUIRE(peak.live.size() == 4);
+    CHECK(peak.live[0].bytes == 512);
+    CHECK(peak.live[1].bytes == 1000);  // at 0x500
+    CHECK(peak.live[2].label == "forward model.py:42");
+    CHECK(peak.live[3].label == "workspace");
+    CHECK(peak.bytes == 512 + 1000 + 3000 + 600);
+    // 512 + 1024 + 3072 + 1024
+    CHECK(peak.rounding() == 5632 - 5112);
+    CHECK(peak.reserved == 2048 + 2048 + 4096);
+    CHECK(peak.most_reserved == 8192);
+    CHECK(peak.allocations == 5);
+    CHECK(peak.out_of_memory);
+  }
+}
