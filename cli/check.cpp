@@ -1,8 +1,11 @@
 // tidemark check: errors of scenario files without simulating them.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/compare.hpp"
 #include "scenarios/compile.hpp"
 
 namespace tidemark {
@@ -13,6 +16,14 @@ constexpr std::size_t kBuiltModels = 16;
 
 // Reads every point of a document; throws at the first error.
 std::size_t check_points(const Value& document, const Environment& environment) {
+  const bool compares = document.find("compare") != nullptr;
+  if (compares) {
+    const CompareSpec spec = decode_compare(document, environment);
+    // A cost graph needs no device, so it may be no scenario without its comparison.
+    if (document.find("hardware") == nullptr) {
+      return spec.lists.size() * std::max<std::size_t>(spec.budgets.size(), 1);
+    }
+  }
   const std::vector<std::vector<Override>> points = sweep_points(document);
   std::size_t built = 0;
   for (const std::vector<Override>& overrides : points) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
+#include "cli/compare.hpp"
 #include "cli/console.hpp"
 #include "cli/diff.hpp"
 #include "cli/plan.hpp"
@@ -24,7 +25,8 @@
 namespace tidemark {
 namespace {
 
-using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CheckCommand,
+using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand,
+                            CheckCommand,
                             ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand,
                             PlanCommand, ReplayAllocatorCommand, ReplayEvictionCommand>;
 
