@@ -1,5 +1,8 @@
 #include "cli/compare.hpp"
 
+#include <map>
+#include <set>
+
 #include <fmt/format.h>
 
 #include "cli/output_folder.hpp"
@@ -11,7 +14,8 @@
 namespace tidemark {
 namespace {
 
-constexpr const char* kExamples = R"(A scenario says what to compare; budgets are bytes, or shares of the peak without policies:
+constexpr const char* kExamples =
+    R"(A scenario says what to compare; budgets are bytes, or shares of the peak without policies:
   compare:
     policies: [[], [checkpoint_every: {period: 1}], [chen_sqrt], [optimal: {}]]
     budgets: [40%, 60%, 40GiB]
@@ -25,6 +29,24 @@ Examples:
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
 
+// What is proven for each budget, as a line of its own, where all plans are of one class.
+void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& comparison) {
+  std::map<std::int64_t, double> least;
+  std::set<std::string_view> classes;
+  for (const ComparePoint& point : comparison.points) {
+    const std::optional<double> overhead = least_overhead(point);
+    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
+    least.emplace(*point.budget, *overhead);
+    classes.insert(point.plan->schedule_class);
+  }
+  if (classes.size() != 1) return;
+  for (const auto& [budget, overhead] : least) {
+    points.push_back({.policy = fmt::format("proven least, class {}", *classes.begin()),
+                      .budget = budget,
+                      .overhead = overhead});
+  }
+}
+
 void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
   std::vector<BudgetPoint> points;
   for (const ComparePoint& point : comparison.points) {
@@ -35,6 +57,7 @@ void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
                       .budget = *point.budget,
                       .overhead = kept ? point.overhead : std::nullopt});
   }
+  add_least_overheads(points, comparison);
   if (points.empty()) return;
   write_svg(output.add("overhead.svg"), budget_chart(comparison.name, points));
   write_budget_csv(output.add("overhead.svg.csv"), points);
@@ -44,8 +67,7 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
   std::vector<TradeOff> runs;
   std::vector<std::size_t> seen;
   for (const ComparePoint& point : comparison.points) {
-    const bool known =
-        std::find(seen.begin(), seen.end(), point.evaluation) != seen.end();
+    const bool known = std::find(seen.begin(), seen.end(), point.evaluation) != seen.end();
     const bool planned = !point.plan || point.plan->infeasible.empty();
     if (known || !planned || point.result.status == PointStatus::kError) continue;
     seen.push_back(point.evaluation);
@@ -117,9 +139,9 @@ int CompareCommand::execute(const Console& console) const {
         compare(document, environment, thread_count(threads),
                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-  const std::string text = compare_document(comparison).dump(
-                               2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                           '\n';
+  const std::string text =
+      compare_document(comparison).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+      '\n';
   write_files(into, comparison, text);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0));

@@ -101,11 +101,10 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
 std::string CompareTable::heading() const {
   const PointResult& base = comparison_.base;
   std::string text = bold(comparison_.name, colour_);
-  text += fmt::format(": without policies {} live at the peak, {} {}",
-                      format_bytes(Bytes(base.run.live.bytes)),
-                      comparison_.cost_graph ? "cost" : "a step of",
-                      comparison_.cost_graph ? grouped(base.run.step.count())
-                                             : format_duration(base.run.step));
+  text += fmt::format(
+      ": without policies {} live at the peak, {} {}", format_bytes(Bytes(base.run.live.bytes)),
+      comparison_.cost_graph ? "cost" : "a step of",
+      comparison_.cost_graph ? grouped(base.run.step.count()) : format_duration(base.run.step));
   return text + "\n\n";
 }
 
@@ -130,9 +129,10 @@ std::string CompareTable::verdict() const {
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));
   }
-  text += dim("at least, gap: overhead that is proven to be the least for the plan's budget and "
-              "class, and the plan's cost over it; *: no other has less peak and less time\n",
-              colour_);
+  text +=
+      dim("at least, gap: overhead that is proven to be the least for the plan's budget and "
+          "class, and the plan's cost over it; *: no other has less peak and less time\n",
+          colour_);
   return text;
 }
 

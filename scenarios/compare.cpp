@@ -363,8 +363,7 @@ void share_bounds(std::vector<ComparePoint>& points) {
         plan.lower_bound = proven;
         if (!has_schedule(plan)) continue;
         if (proven > 0) {
-          same[i]->gap =
-              static_cast<double>(plan.cost - proven) / static_cast<double>(proven);
+          same[i]->gap = static_cast<double>(plan.cost - proven) / static_cast<double>(proven);
         }
         if (plan.cost <= proven) plan.status = name_of(PlanStatus::kOptimal);
         set_plan(same[i]->result, plan);
@@ -430,8 +429,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
   std::size_t done = 0;
   std::vector<std::vector<PointResult>> rows(spec.lists.size());
   for_each_parallel(spec.lists.size(), threads, [&](std::size_t list) {
-    rows[list] = evaluator->evaluate(
-        list, spec.solves[list] ? ascending : std::vector<std::int64_t>(), [&] {
+    rows[list] =
+        evaluator->evaluate(list, spec.solves[list] ? ascending : std::vector<std::int64_t>(), [&] {
           const std::lock_guard lock(mutex);
           ++done;
           if (progress) progress(done, total);
@@ -453,7 +452,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
       point.evaluation = first + at;
       point.result = row[at];
       point.result.overrides.emplace_back("policies", as_json(spec.lists[list]));
-      if (point.budget) point.result.overrides.emplace_back("budget", std::to_string(*point.budget));
+      if (point.budget)
+        point.result.overrides.emplace_back("budget", std::to_string(*point.budget));
       judge(point, result.base);
     }
     first += row.size();

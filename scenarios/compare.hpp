@@ -4,8 +4,8 @@
 //     budgets: [40GiB, 60GiB, 50%]   bytes, or a share of the peak without any policy
 //     iterations: 5000               of searches, and
 //     time_limit: 60s                of one plan
-// A budget is held against the live bytes at the peak of the step, parameters and all. Policies that
-// solve for a budget are asked once for each; what others do is judged by every budget.
+// A budget is held against the live bytes at the peak of the step, parameters and all. Policies
+// that solve for a budget are asked once for each; what others do is judged by every budget.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ struct CompareSpec {
     std::int64_t bytes = 0;
     std::optional<double> share;  // of the peak without any policy, instead of bytes
   };
-  std::vector<Value> lists;          // each the value that `policies` gets
-  std::vector<bool> solves;          // by list: whether it is planned for each budget
-  std::vector<Budget> budgets;       // as listed; none: each list once, on the device's memory
-  std::int64_t iterations = 5'000;   // of a search; together with a time limit that is not reached
+  std::vector<Value> lists;         // each the value that `policies` gets
+  std::vector<bool> solves;         // by list: whether it is planned for each budget
+  std::vector<Budget> budgets;      // as listed; none: each list once, on the device's memory
+  std::int64_t iterations = 5'000;  // of a search; together with a time limit that is not reached
   Duration time_limit = std::chrono::seconds(60);  // plans do not depend on the machine
 };
 
-// Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need no
-// `hardware`, and each of their lists is one policy for cost graphs, or none. Throws UserError:
+// Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need
+// no `hardware`, and each of their lists is one policy for cost graphs, or none. Throws UserError:
 // `compare` or its lists are missing, a policy or a budget is wrong, there is a sweep beside it.
 [[nodiscard]] CompareSpec decode_compare(const Value& document, const Environment& environment);
 
@@ -59,10 +59,12 @@ struct Comparison {
   std::vector<ComparePoint> points;  // lists x budgets, as listed; the list changes slowest
 };
 
-// On `threads` threads; what comes out does not depend on them, unless time limits are reached. With
-// more memory a list is never slower. `progress` as in simulate_points(). Throws UserError: as
-// decode_compare(); a model that cannot be built. A policy that is not for this graph is an error row.
-[[nodiscard]] Comparison compare(const Value& document, const Environment& environment, int threads,
-                                 const std::function<void(std::size_t, std::size_t)>& progress = {});
+// On `threads` threads; what comes out does not depend on them, unless time limits are reached.
+// With more memory a list is never slower. `progress` as in simulate_points(). Throws UserError: as
+// decode_compare(); a model that cannot be built. A policy that is not for this graph is an error
+// row.
+[[nodiscard]] Comparison compare(
+    const Value& document, const Environment& environment, int threads,
+    const std::function<void(std::size_t, std::size_t)>& progress = {});
 
 }  // namespace tidemark

@@ -76,8 +76,8 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
       out << ",,,,,";
     } else {
       out << fmt::format(",{},{},{},{},{}", result.run.live.bytes, result.run.reserved.bytes,
-                         result.context.count + result.run.reserved.bytes,
-                         seconds(result.run.step), seconds(result.run.recompute));
+                         result.context.count + result.run.reserved.bytes, seconds(result.run.step),
+                         seconds(result.run.recompute));
     }
     out << ',' << or_empty(point.overhead) << ',';
     if (point.plan) {
@@ -88,8 +88,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
     } else {
       out << ",,,,";
     }
-    out << fmt::format(",{},{},{}\n", or_empty(point.gap), point.best,
-                       csv_field(reason_of(point)));
+    out << fmt::format(",{},{},{}\n", or_empty(point.gap), point.best, csv_field(reason_of(point)));
   }
 }
 

@@ -143,9 +143,9 @@ Value comparable(const Value& document, const Environment& environment) {
 CompareSpec decode_compare(const Value& document, const Environment& environment) {
   const Value* given = document.find("compare");
   if (given == nullptr || given->is_null()) {
-    throw UserError(document.location, "compare",
-                    fmt::format("the scenario says nothing to compare; add for example\n  {}",
-                                kExample));
+    throw UserError(
+        document.location, "compare",
+        fmt::format("the scenario says nothing to compare; add for example\n  {}", kExample));
   }
   const Value* sweep = document.find("sweep");
   if (sweep != nullptr && !sweep->is_null()) {
@@ -158,8 +158,7 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
     compare.fail(fmt::format("required key 'policies' is missing; for example\n  {}", kExample));
   }
   const Value bare = comparable(document, environment);
-  const bool cost_graph =
-      decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
+  const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
   for (const Decoder& list : compare.required_child("policies").items()) {
     if (!list.value().is_sequence()) {
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
