@@ -39,8 +39,9 @@ ScheduleClass parse_class(const std::string& text) {
   throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
 }
 
-// "optimal", or as in a scenario: "checkpoint_every: {period: 2}".
-PlanFunction parse_policy(const std::string& text, std::string& name) {
+// "optimal", or as in a scenario: "checkpoint_every: {period: 2}". What it says of the request goes
+// before the options.
+PlanFunction parse_policy(const std::string& text, std::string& name, PlanRequest& request) {
   const Value document = parse_document(text, "--policy");
   const bool bare = document.is_scalar();
   if (!bare && (!document.is_mapping() || document.entries.size() != 1)) {
@@ -56,7 +57,11 @@ PlanFunction parse_policy(const std::string& text, std::string& name) {
                                 tidemark::quoted(name), did_you_mean(name, names),
                                 fmt::join(names, ", ")));
   }
-  return policy->decode(bare ? Decoder() : Decoder(document.entries.front().value, name));
+  const Decoder parameters = bare ? Decoder() : Decoder(document.entries.front().value, name);
+  PlanFunction plan = policy->decode(parameters);
+  request = decode_request(parameters, *policy, request);
+  parameters.finish();
+  return plan;
 }
 
 std::string policy_lines() {
@@ -146,7 +151,8 @@ search; what is returned is always replayed, with what is proven about it.
 Examples:
   tidemark plan graph.json --policy optimal --budget 40GiB
   tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
-  tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json)");
+  tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json
+  tidemark graph gpt2 --gpu a100-sxm-80gb --cost-graph > gpt2.json && tidemark plan gpt2.json --budget 2GiB)");
   app->add_option("GRAPH", graph, "cost graph")->required()->type_name("FILE");
   app->add_option("--policy", policy, "how to choose")->capture_default_str();
   app->add_option("--budget", budget, "the most bytes that may be resident")
@@ -157,19 +163,25 @@ Examples:
   app->add_option("--time-limit", time_limit, "for solving")
       ->type_name("DURATION")
       ->capture_default_str();
+  app->add_option("--iterations", iterations,
+                  "of the search, in place of a time limit: the same plan everywhere")
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--seed", seed, "of the search's random choices")->capture_default_str();
   app->add_flag("--json", json, "for scripts");
 }
 
 int PlanCommand::execute(const Console& /*console*/) const {
-  const PlanRequest request{
+  PlanRequest request{
       .budget = parse_option("--budget", budget, parse_bytes).count,
       .schedule_class = parse_class(schedule_class),
       .time_limit = std::min<Duration>(parse_option("--time-limit", time_limit, parse_duration),
                                        std::chrono::hours(24 * 365)),
+      .iterations = iterations,
       .seed = seed};
+  if (iterations > 0 && app->get_option("--time-limit")->empty())
+    request.time_limit = std::chrono::hours(24 * 365);
   std::string policy_name;
-  const PlanFunction solve_with = parse_policy(policy, policy_name);
+  const PlanFunction solve_with = parse_policy(policy, policy_name, request);
   const CostGraph costs = read_cost_graph(graph);
   const RematProblem problem = remat_problem(costs);
   const auto begin = std::chrono::steady_clock::now();

@@ -17,6 +17,7 @@ struct PlanCommand {
   std::string budget;
   std::string schedule_class = "fixed";
   std::string time_limit = "10s";
+  std::int64_t iterations = 0;
   std::uint64_t seed = 1;
   bool json = false;
   void attach(CLI::App& parent);

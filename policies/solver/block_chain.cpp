@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <unordered_map>
+#include <optional>
 
 #include "policies/solver/neighbourhood_search.hpp"
 
@@ -13,8 +13,10 @@ namespace tidemark {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
-constexpr std::size_t kMostStages = 50;
-constexpr std::int64_t kSlots = 500;
+constexpr std::size_t kMostStages = 32;
+constexpr std::int64_t kSlots = 1000;
+constexpr std::int64_t kUnknown = -1;
+constexpr int kRooms = 10;  // that are tried
 constexpr NodeIndex kOutside = ~NodeIndex{0};
 
 NodeIndex forward_count(const RematProblem& problem) {
@@ -66,8 +68,9 @@ class BlockChain {
   std::optional<Schedule> solve(std::int64_t room) {
     if (room <= 0) return std::nullopt;
     slot_ = std::max<std::int64_t>(1, room / kSlots);
-    states_.clear();
     const std::int64_t memory = room / slot_;
+    levels_ = static_cast<std::size_t>(memory) + 1;
+    states_.assign(stages_.size() * stages_.size() * levels_, Choice{});
     const std::size_t last = stages_.size() - 1;
     if (cost(0, last, memory) >= kNever) return std::nullopt;
     schedule_.clear();
@@ -78,9 +81,9 @@ class BlockChain {
 
  private:
   struct Choice {
-    std::int64_t cost = kNever;
-    std::size_t plan = 0;
-    std::size_t split = 0;  // > 0: the stage whose input is kept while those before run through
+    std::int64_t cost = kUnknown;
+    std::uint32_t plan = 0;
+    std::uint32_t split = 0;  // > 0: the stage whose input is kept while those before run through
   };
 
   [[nodiscard]] std::vector<NodeIndex> nodes_of(std::size_t s) const {
@@ -88,9 +91,7 @@ class BlockChain {
     nodes.insert(nodes.end(), stages_[s].backward.begin(), stages_[s].backward.end());
     return nodes;
   }
-  [[nodiscard]] std::int64_t slots(std::int64_t bytes) const {
-    return (bytes + slot_ / 2) / slot_;
-  }
+  [[nodiscard]] std::int64_t slots(std::int64_t bytes) const { return (bytes + slot_ / 2) / slot_; }
 
   [[nodiscard]] Signature signature(std::size_t s) const {
     Signature result{static_cast<std::int64_t>(stages_[s].forward.size())};
@@ -182,6 +183,7 @@ class BlockChain {
     const std::int64_t least = free.bytes[turn - 1];
     const std::int64_t peak = std::max(all.forward_peak, all.backward_peak);
     for (int k = 0; k < options_.plans && all.kept > least; ++k) {
+      if (std::chrono::steady_clock::now() > options_.deadline) break;
       const auto share = static_cast<double>(k) / options_.plans;
       const std::int64_t kept =
           least + static_cast<std::int64_t>(share * static_cast<double>(all.kept - least));
@@ -192,7 +194,8 @@ class BlockChain {
                                                .lower_bound = local.base_cost,
                                                .anneal = true,
                                                .iterations = options_.iterations,
-                                               .seed = options_.seed});
+                                               .seed = options_.seed,
+                                               .deadline = options_.deadline});
       if (found) plans.push_back(measured(local, found->schedule, turn));
     }
     return plans;
@@ -256,16 +259,19 @@ class BlockChain {
            memory >= slots(gradient_[s] + plan.backward_peak + later);
   }
 
+  [[nodiscard]] Choice& state(std::size_t s, std::size_t t, std::int64_t memory) {
+    return states_[(s * stages_.size() + t) * levels_ + static_cast<std::size_t>(memory)];
+  }
   std::int64_t cost(std::size_t s, std::size_t t, std::int64_t memory) {
     if (memory < 0) return kNever;
-    const std::uint64_t key = (s * kMostStages + t) * 2 * kSlots + static_cast<std::uint64_t>(memory);
-    if (const auto known = states_.find(key); known != states_.end()) return known->second.cost;
-    Choice best;
+    if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
+    Choice best{.cost = kNever};
     const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
     for (std::size_t k = 0; k < plans.size(); ++k) {
       if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
       const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
-      if (rest < kNever && rest + plans[k].cost < best.cost) best = {rest + plans[k].cost, k, 0};
+      if (rest < kNever && rest + plans[k].cost < best.cost)
+        best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
     }
     std::int64_t through = 0;
     for (std::size_t split = s + 1; split <= t; ++split) {
@@ -278,9 +284,9 @@ class BlockChain {
       if (later >= kNever || through + later >= best.cost) continue;
       const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
       if (earlier >= kNever || through + later + earlier >= best.cost) continue;
-      best = {through + later + earlier, 0, split};
+      best = {through + later + earlier, 0, static_cast<std::uint32_t>(split)};
     }
-    states_.emplace(key, best);
+    state(s, t, memory) = best;
     return best.cost;
   }
 
@@ -294,8 +300,7 @@ class BlockChain {
     }
   }
   void build(std::size_t s, std::size_t t, std::int64_t memory) {
-    const std::uint64_t key = (s * kMostStages + t) * 2 * kSlots + static_cast<std::uint64_t>(memory);
-    const Choice choice = states_.at(key);
+    const Choice choice = state(s, t, memory);
     if (choice.split == 0) {
       const StagePlan& plan = plans_[plans_of_[s]][choice.plan];
       run(s, plan.forward);
@@ -315,15 +320,17 @@ class BlockChain {
   const RematProblem& problem_;
   BlockChainOptions options_;
   std::vector<Stage> stages_;
-  std::vector<NodeIndex> place_;    // by node, in its stage
-  std::vector<std::size_t> stage_;  // by node
+  std::vector<NodeIndex> place_;               // by node, in its stage
+  std::vector<std::size_t> stage_;             // by node
   std::vector<std::vector<StagePlan>> plans_;  // of distinct stages
   std::vector<std::size_t> plans_of_;          // by stage
   // By stage, bytes: of its output; gradients that its backward takes; gradients that it leaves.
   std::vector<std::int64_t> output_, gradient_, stays_;
-  std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward, keeping the output only
+  std::vector<std::int64_t> through_peak_,
+      through_cost_;  // of its forward, keeping the output only
   std::int64_t slot_ = 1;
-  std::unordered_map<std::uint64_t, Choice> states_;
+  std::size_t levels_ = 0;  // of memory
+  std::vector<Choice> states_;
   Schedule schedule_;
   std::vector<bool> computed_;
 };
@@ -371,14 +378,28 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
 
 std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
                                             const BlockChainOptions& options) {
-  BlockChain chain(problem, options);
+  // Plans for the stages may take two thirds of the time; what is left is for combining them.
+  BlockChainOptions inside = options;
+  const auto now = std::chrono::steady_clock::now();
+  if (options.deadline != std::chrono::steady_clock::time_point::max()) {
+    inside.deadline = now + (options.deadline - now) * 2 / 3;
+  }
+  BlockChain chain(problem, inside);
   std::vector<Schedule> schedules;
   if (chain.stages() < 2) return schedules;
+  // The room for which the recurrence's own estimate ends just within the budget, by bisection.
   const auto room = static_cast<double>(budget - problem.fixed);
-  for (const int percent : {108, 105, 103, 102, 101, 100, 99, 98, 96, 93, 89, 84, 78}) {
-    if (auto schedule = chain.solve(static_cast<std::int64_t>(room * percent / 100))) {
-      schedules.push_back(*std::move(schedule));
-    }
+  double low = 0.5;   // gives schedules that fit, or so it is hoped
+  double high = 1.2;  // does not
+  double share = 1;
+  for (int k = 0; k < kRooms && std::chrono::steady_clock::now() <= options.deadline; ++k) {
+    std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
+    const bool fits = schedule && replay(problem, *schedule).peak <= budget;
+    // Where nothing is found more room is needed, and it will not fit.
+    if (!schedule && share >= 1) break;
+    (fits || !schedule ? low : high) = share;
+    if (schedule) schedules.push_back(*std::move(schedule));
+    share = k == 0 ? (fits ? 1.03 : 0.97) : (low + high) / 2;
   }
   return schedules;
 }

@@ -9,6 +9,7 @@
 // reads, or to that of the backward nodes before it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct BlockChainOptions {
   int plans = 8;
   std::int64_t iterations = 1500;  // of the search for each
   std::uint64_t seed = 1;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 // Schedules that the recurrence finds for the budget and for somewhat more and less, since it only

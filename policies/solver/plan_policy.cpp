@@ -105,10 +105,11 @@ PlanFunction decode_revolve(const Decoder& d) {
 std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
                                       std::string_view policy, int plans) {
   if (stages_of(problem, 3).size() < 2) {
-    throw UserError(fmt::format(
-        "{} is for chains of stages, and no node of this graph has everything later read nothing but "
-        "itself of what comes before. Choose another policy",
-        policy));
+    throw UserError(
+        fmt::format("{} is for chains of stages, and no node of this graph has everything later "
+                    "read nothing but "
+                    "itself of what comes before. Choose another policy",
+                    policy));
   }
   return block_chain_schedules(problem, request.budget, {.plans = plans, .seed = request.seed});
 }
@@ -190,8 +191,10 @@ std::span<const PlanPolicy> plan_policies() {
 
 PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
   const Value* budget = d.value().find("budget");
+  // A bare number is bytes, of which nobody gives one or less.
   const bool share = policy.shares && budget != nullptr && budget->is_scalar() &&
-                     budget->scalar.find_first_not_of("0123456789.") == std::string::npos;
+                     budget->scalar.find_first_not_of("0123456789.") == std::string::npos &&
+                     (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
   if (share) {
     request.saved_share = d.maybe<double>("budget", between(0, 1));
   } else if (const auto bytes = d.maybe<Bytes>("budget")) {
@@ -207,8 +210,8 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
   request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
   // Iterations alone end the search where it ends everywhere.
   const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
-  request.time_limit = request.iterations > 0 && !d.has("time_limit") ? kLongestPlan
-                                                                      : std::min(limit, kLongestPlan);
+  request.time_limit =
+      request.iterations > 0 && !d.has("time_limit") ? kLongestPlan : std::min(limit, kLongestPlan);
   request.seed = static_cast<std::uint64_t>(
       d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
   return request;

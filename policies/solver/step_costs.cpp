@@ -80,7 +80,7 @@ class Builder {
   IdVector<StorageId, std::vector<TouchAt>> touches_;  // in order
   std::vector<bool> once_;                             // by operator
   std::vector<Index> group_;                           // union-find
-  std::set<StorageId> apart_;  // storages whose writers would form a cycle as one group
+  std::set<StorageId> apart_;             // storages whose writers would form a cycle as one group
   IdVector<StorageId, char> read_later_;  // after the micro-batch
   std::vector<Index> order_;              // groups, by their first operator
   std::vector<CostNodeId> node_of_;       // by operator
@@ -119,8 +119,10 @@ void Builder::list_holds(const IdVector<OperatorId, Index>& index) {
       if (hold.kind == HoldKind::kLocal && since_here) read_later_[hold.storage] = 1;
       continue;
     }
-    if (until <= touches.back().at) continue;
-    touches.push_back({until, Access::kRead, true});
+    const auto at = std::upper_bound(touches.begin(), touches.end(), until,
+                                     [](Index u, const TouchAt& touch) { return u < touch.at; });
+    const bool touched = at != touches.begin() && std::prev(at)->at == until;
+    if (at != touches.begin() && !touched) touches.insert(at, {until, Access::kRead, true});
   }
 }
 
@@ -130,6 +132,7 @@ bool Builder::may_fuse(StorageId s) const {
   if (!is_made_here(s) || graph_.storages[s].persistent || apart_.contains(s)) return false;
   bool read = false;
   for (std::size_t k = 0; k < touches.size(); ++k) {
+    if (touches[k].hold) continue;
     if (!writes(touches[k])) {
       read = true;
     } else if (read || once_[touches[k].at] || (k > 0 && touches[k].access == Access::kCreate)) {
@@ -313,8 +316,10 @@ void Builder::make_nodes() {
       by_node.emplace_back();
     }
     if (!precedes[group]) continue;
-    const CostNodeId token = result_.graph.nodes.push_back(
-        {.name = op.name + " has run", .kind = result_.graph.nodes[id].kind, .deps = {id}, .once = true});
+    const CostNodeId token = result_.graph.nodes.push_back({.name = op.name + " has run",
+                                                            .kind = result_.graph.nodes[id].kind,
+                                                            .deps = {id},
+                                                            .once = true});
     result_.operators.push_back({});
     by_node.emplace_back();
     token_of_[group] = token;
@@ -357,6 +362,15 @@ void Builder::add_dependencies() {
     }
   }
   if (wanted.empty()) return;
+  // What nobody reads comes before the end, too.
+  IdVector<CostNodeId, char> read(result_.graph.nodes.size(), 0);
+  for (const CostNode& node : result_.graph.nodes) {
+    for (const CostNodeId dep : node.deps)
+      read[dep] = 1;
+  }
+  for (const CostNodeId id : ids_of(result_.graph.nodes)) {
+    if (read[id] == 0) wanted.push_back(id);
+  }
   const CostNodeId end = result_.graph.nodes.push_back(
       {.name = "end of the micro-batch", .kind = Phase::kBackward, .once = true});
   result_.operators.push_back({});
@@ -365,6 +379,14 @@ void Builder::add_dependencies() {
 }
 
 }  // namespace
+
+std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
+  std::vector<OperatorId> operators = graph.forward;
+  const bool adds = graph.micro_batches > 1 && !graph.backward_accumulate.empty();
+  const auto& backward = adds ? graph.backward_accumulate : graph.backward;
+  operators.insert(operators.end(), backward.begin(), backward.end());
+  return operators;
+}
 
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
                      const IdVector<OperatorId, Duration>& durations, bool any_order) {

@@ -8,6 +8,14 @@
 namespace tidemark {
 namespace {
 
+// As an error lists them.
+std::string available_policies() {
+  std::string names;
+  for (const std::string& name : PolicyRegistry().names())
+    names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 const std::string kConfig =
     std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models/llama-3.2-1b.json";
 
@@ -307,9 +315,8 @@ report: {dir: out, formats: [json]}
           "available: csv, json, torch_snapshot, svg");
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'zero' is planned but not available: it comes with a "
-          "later version of Tidemark; available: checkpoint_every, checkpoint, "
-          "checkpoint_sequential, offload_activations, revolve, "
-          "eviction");
+          "later version of Tidemark; available: " +
+              available_policies());
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");
   }
@@ -331,10 +338,8 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:12: policies[0]: there is no policy 'checkpoint_evry'; did you mean "
           "'checkpoint_every'?");
     CHECK(refusal_with("policies: [magic]\n") ==
-          "s.yaml:3:12: policies[0]: there is no policy 'magic'; available: checkpoint_every, "
-          "checkpoint, "
-          "checkpoint_sequential, "
-          "offload_activations, revolve, eviction");
+          "s.yaml:3:12: policies[0]: there is no policy 'magic'; available: " +
+              available_policies());
     CHECK(refusal_with("policies: revolve\n") ==
           "s.yaml:3:11: policies: expected a list of policies, found 'revolve'; begin each policy "
           "with '- '");
