@@ -1,9 +1,11 @@
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include <unistd.h>
 
 #include "bench/figures.hpp"
+#include "plots/chrome_trace.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/simulate.hpp"
 
@@ -26,6 +28,23 @@ PointResult whole(const Environment& environment, std::string_view text) {
   const Scenario scenario = decode_scenario(document, environment);
   const TrainedModel model = build_training(scenario);
   return simulate(scenario, model, {.smallest_capacity = false});
+}
+
+// Both steps of a run that is there already, as Chrome trace events.
+double chrome_trace_seconds(const Environment& environment, std::string_view text) {
+  const Scenario scenario = decode_scenario(parse_document(text, "bench.yaml"), environment);
+  const TrainedModel model = build_training(scenario);
+  PointDetail detail;
+  const PointResult point = simulate(scenario, model, {.smallest_capacity = false}, &detail);
+  const Compiled& compiled = detail.compiled;
+  return median_seconds(9, [&] {
+    std::ofstream out("/dev/null", std::ios::binary);
+    write_chrome_trace(
+        out, model.training, compiled.program,
+        trace_model(model.training, compiled.order, compiled.program, compiled.costs,
+                    detail.scratch, detail.timeline),
+        {.name = point.name, .device = scenario.device.name, .capacity = point.capacity});
+  });
 }
 
 }  // namespace
@@ -61,6 +80,9 @@ std::vector<Figure> pipeline_figures() {
   torch.replace(torch.find("ideal"), 5, "torch");
   figures.push_back({.name = "pipeline.llama_2_7b_checkpointed_torch_allocator",
                      .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
+                     .unit = "ms"});
+  figures.push_back({.name = "trace.llama_2_7b_chrome",
+                     .value = chrome_trace_seconds(environment, torch) * 1e3,
                      .unit = "ms"});
   const std::string binary = TIDEMARK_BINARY;
   if (access(binary.c_str(), X_OK) == 0) {

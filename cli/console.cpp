@@ -1,6 +1,7 @@
 #include "cli/console.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -17,6 +18,16 @@ namespace {
 constexpr std::size_t kNarrowest = 60;
 constexpr std::size_t kWidest = 160;
 constexpr auto kBetweenReports = std::chrono::milliseconds(100);
+constexpr auto kBeforeEstimates = std::chrono::seconds(1);
+constexpr auto kBetweenTicks = std::chrono::milliseconds(500);
+
+// "34 s", "5 min 10 s", "3 h 20 min".
+std::string in_words(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::max(std::ceil(seconds), 1.0));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
 
 bool set_in_environment(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread starts
@@ -73,9 +84,45 @@ void Progress::report(std::size_t done, std::size_t total) {
   if (dirty_ && now - last_ < kBetweenReports) return;
   last_ = now;
   dirty_ = true;
-  const std::string line = fmt::format("\r\x1b[K{} of {} {}", done, total, noun_);
+  std::string line = fmt::format("\r\x1b[K{} of {} {}", done, total, noun_);
+  const std::chrono::duration<double> elapsed = now - begin_;
+  if (done > 0 && done < total && elapsed >= kBeforeEstimates) {
+    line += fmt::format(", about {} left", in_words(elapsed.count() / static_cast<double>(done) *
+                                                    static_cast<double>(total - done)));
+  }
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
+}
+
+Waiting::Waiting(const Console& console, std::string what, std::chrono::nanoseconds limit) {
+  if (!console.error_terminal) return;
+  thread_ = std::thread([this, what = std::move(what), limit] {
+    const auto begin = std::chrono::steady_clock::now();
+    bool dirty = false;
+    std::unique_lock lock(mutex_);
+    while (!over_.wait_for(lock, kBetweenTicks, [this] { return ended_; })) {
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+      std::string line = fmt::format("\r\x1b[K{}: {}", what, in_words(elapsed.count()));
+      if (limit.count() > 0) {
+        line +=
+            fmt::format(" of at most {}", in_words(std::chrono::duration<double>(limit).count()));
+      }
+      std::fwrite(line.data(), 1, line.size(), stderr);
+      std::fflush(stderr);
+      dirty = true;
+    }
+    if (dirty) std::fputs("\r\x1b[K", stderr);
+  });
+}
+
+Waiting::~Waiting() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  over_.notify_one();
+  thread_.join();
 }
 
 }  // namespace tidemark

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace tidemark {
 
@@ -32,7 +35,8 @@ void print_error(const Console& console, std::string_view message);
 void print_usage(std::string_view text);  // help that nobody asked for, on stderr
 void print_warning(const Console& console, std::string_view message);
 
-// "12 of 40 points" on a terminal's last line, at most ten times a second; silent elsewhere.
+// "12 of 40 points, about 34 s left" on a terminal's last line, at most ten times a second; silent
+// elsewhere. What is left is told once a second has passed, as if all points took equally long.
 class Progress {
  public:
   Progress(const Console& console, std::string noun)
@@ -46,7 +50,25 @@ class Progress {
   bool shown_;
   bool dirty_ = false;
   std::string noun_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point last_;
+};
+
+// "solving: 4 s of at most 10 s" on a terminal's last line while something runs that cannot say how
+// far it is; silent elsewhere, and for what takes less than half a second.
+class Waiting {
+ public:
+  // `limit`: 0 where there is none.
+  Waiting(const Console& console, std::string what, std::chrono::nanoseconds limit);
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting();
+
+ private:
+  std::condition_variable over_;
+  std::mutex mutex_;
+  bool ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace tidemark

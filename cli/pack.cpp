@@ -108,7 +108,7 @@ Examples:
   app->add_flag("--json", json, "for scripts");
 }
 
-int PackCommand::execute(const Console& /*console*/) const {
+int PackCommand::execute(const Console& console) const {
   std::optional<std::int64_t> limit;
   if (!capacity.empty()) limit = parse_option("--capacity", capacity, parse_bytes).count;
   PackOptions options{.capacity = limit,
@@ -116,7 +116,10 @@ int PackCommand::execute(const Console& /*console*/) const {
   const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
   const SolutionFile solution(out);
   const auto begin = std::chrono::steady_clock::now();
-  const PackResult result = pack(named.problem, options);
+  const PackResult result = [&] {
+    const Waiting waiting(console, "packing", options.time_limit);
+    return pack(named.problem, options);
+  }();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (const auto fault = packing_fault(named.problem, result.packing)) {
     throw InternalError(fmt::format("the packing of {} is not valid: {}", buffers, *fault));

@@ -170,7 +170,7 @@ Examples:
   app->add_flag("--json", json, "for scripts");
 }
 
-int PlanCommand::execute(const Console& /*console*/) const {
+int PlanCommand::execute(const Console& console) const {
   PlanRequest request{
       .budget = parse_option("--budget", budget, parse_bytes).count,
       .schedule_class = parse_class(schedule_class),
@@ -185,7 +185,10 @@ int PlanCommand::execute(const Console& /*console*/) const {
   const CostGraph costs = read_cost_graph(graph);
   const RematProblem problem = remat_problem(costs);
   const auto begin = std::chrono::steady_clock::now();
-  const PlanResult result = solve_with(problem, request);
+  const PlanResult result = [&] {
+    const Waiting waiting(console, "solving", request.time_limit);
+    return solve_with(problem, request);
+  }();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const Answer answer{problem, request, result, policy_name, seconds.count()};
   print(json ? document_of(answer).dump() + '\n' : summary(answer, costs.name));

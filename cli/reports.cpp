@@ -7,6 +7,8 @@
 #include "cli/console.hpp"
 #include "cli/figures.hpp"
 #include "cli/output_folder.hpp"
+#include "plots/chrome_trace.hpp"
+#include "plots/perfetto_trace.hpp"
 #include "plots/timeline_csv.hpp"
 #include "plots/torch_snapshot.hpp"
 #include "scenarios/located_error.hpp"
@@ -39,12 +41,34 @@ void add_torch_snapshot(OutputFolder& output, const std::string& name, const Det
                        compiled.program, memory_timeline(compiled.program, scratch), *recorder);
 }
 
+// A run as events, for both formats of traces.
+void add_traces(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
+                const DetailedPoint& point) {
+  const TrainingGraph& graph = point.detail.model->training;
+  const Compiled& compiled = point.detail.compiled;
+  const TraceModel model = trace_model(graph, compiled.order, compiled.program, compiled.costs,
+                                       point.detail.scratch, point.detail.timeline);
+  const TraceTitle title{.name = point.result.name,
+                         .device = point.scenario.device.name,
+                         .capacity = point.result.capacity,
+                         .ranks = point.scenario.count};
+  if (files.chrome_traces) {
+    write_chrome_trace(output.add("trace" + suffix + ".json"), graph, compiled.program, model,
+                       title);
+  }
+  if (files.perfetto_traces) {
+    write_perfetto_trace(output.add("trace" + suffix + ".perfetto-trace"), graph, compiled.program,
+                         model, title);
+  }
+}
+
 // What a point has for itself. `suffix`: "-2" of the second of several points.
 void add_detail(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
                 const DetailedPoint& point) {
   if (files.torch_snapshots)
     add_torch_snapshot(output, "torch_snapshot" + suffix + ".pickle", point);
   if (files.svg) add_timeline_svg(output, "timeline" + suffix, point);
+  if (files.chrome_traces || files.perfetto_traces) add_traces(output, files, suffix, point);
 }
 
 }  // namespace

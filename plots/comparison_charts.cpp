@@ -147,7 +147,8 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
       }
       chart.marks.push_back({.at = {budget, top + row * (static_cast<double>(p) + 1)},
                              .legend = explained ? "" : "infeasible at this budget",
-                             .shape = MarkShape::kCross,
+                             .shape = ink.mark,
+                             .hollow = true,
                              .rgb = ink.rgb});
       explained = true;
     }

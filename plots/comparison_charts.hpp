@@ -41,7 +41,7 @@ struct BudgetPoint {
 };
 
 // Overhead over budget, one line per policy in the order of first appearance. Budgets at which a
-// policy has no schedule are crossed out above the plot, each policy on a row of its own.
+// policy has no schedule are hollow marks above the plot, each policy on a row of its own.
 [[nodiscard]] SvgChart budget_chart(const std::string& title,
                                     const std::vector<BudgetPoint>& points);
 // Columns: policy, budget, feasible, overhead (empty where infeasible).

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "plots/svg_labels.hpp"
 #include "plots/table.hpp"
 
 namespace tidemark {
@@ -32,13 +33,6 @@ constexpr std::string_view kFonts =
 double text_width(std::string_view text, double font) {
   return static_cast<double>(display_width(text)) * font * kAdvance;
 }
-
-struct Box {
-  double left = 0, top = 0, right = 0, bottom = 0;
-  [[nodiscard]] bool meets(const Box& other) const {
-    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
-  }
-};
 
 std::string_view dashes(Dash dash) {
   constexpr std::string_view kDashes[] = {"", "8 4", "4 3", "1.5 3", "8 3 1.5 3"};
@@ -81,13 +75,12 @@ class SvgWriter {
   void stroke(std::uint32_t rgb, double width, Dash dash);
   void mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow);
   void pattern(std::size_t index, const SvgArea& area);
-  [[nodiscard]] bool is_free(const Box& box) const;
-  [[nodiscard]] bool place(double x, double y, std::string_view words);
+  [[nodiscard]] bool place(double x, double y, std::string_view words, bool off_strokes);
 
   const SvgChart& chart_;
   std::string body_;
   std::string definitions_;
-  std::vector<Box> taken_;  // by text and marks
+  SvgLabels labels_{SvgBox{}};
   std::vector<std::string> title_lines_, subtitle_lines_;
   AxisTicks x_ticks_, y_ticks_;
   double left_ = kLeft, top_ = 0, width_ = 0, height_ = 0;
@@ -107,6 +100,7 @@ SvgWriter::SvgWriter(const SvgChart& chart) : chart_(chart) {
     }
   }
   measure();
+  labels_ = SvgLabels({left_, top_, right(), bottom()});
 }
 
 // Margins, from what stands in them.
@@ -158,7 +152,7 @@ void SvgWriter::label(double x, double y, std::string_view words, std::string_vi
   put(">{}</text>\n", xml_text(words));
   const double length = text_width(words, font);
   const double begin = anchor == "end" ? x - length : anchor == "middle" ? x - length / 2 : x;
-  taken_.push_back({begin, y - font * 0.85, begin + length, y + font * 0.3});
+  labels_.take({begin, y - font * 0.85, begin + length, y + font * 0.3});
 }
 
 void SvgWriter::titles() {
@@ -283,6 +277,11 @@ void SvgWriter::polyline(const SvgLine& line) {
   stroke(line.rgb, 1.6, line.dash);
   put(" d=\"M{:.1f} {:.1f}", x_of(points[0].x), y_of(points[0].y));
   for (std::size_t i = 1; i < points.size(); ++i) {
+    const double from_x = x_of(points[i - 1].x);
+    const double from_y = y_of(points[i - 1].y);
+    labels_.keep_off(from_x, from_y, x_of(points[i].x), line.steps ? from_y : y_of(points[i].y));
+    if (line.steps)
+      labels_.keep_off(x_of(points[i].x), from_y, x_of(points[i].x), y_of(points[i].y));
     if (!line.steps) {
       put("L{:.1f} {:.1f}", x_of(points[i].x), y_of(points[i].y));
     } else if (points[i].y != points[i - 1].y || i + 1 == points.size()) {
@@ -300,7 +299,7 @@ void SvgWriter::lines() {
       const double x = x_of(point.x);
       const double y = y_of(point.y);
       mark(x, y, line.mark, line.rgb, false);
-      taken_.push_back({x - kMark, y - kMark, x + kMark, y + kMark});
+      labels_.take({x - kMark, y - kMark, x + kMark, y + kMark});
     }
   }
 }
@@ -334,47 +333,27 @@ void SvgWriter::mark(double x, double y, MarkShape shape, std::uint32_t rgb, boo
   }
 }
 
-bool SvgWriter::is_free(const Box& box) const {
-  const bool inside =
-      box.left >= left_ && box.right <= right() && box.top >= top_ - 2 && box.bottom <= bottom();
-  return inside && std::none_of(taken_.begin(), taken_.end(),
-                                [&](const Box& other) { return box.meets(other); });
-}
-
 // Beside a point, or further away with a line to it; false where there is no place.
-bool SvgWriter::place(double x, double y, std::string_view words) {
+bool SvgWriter::place(double x, double y, std::string_view words, bool off_strokes) {
   const double length = text_width(words, kSmallFont);
-  const double high = kSmallFont * 1.15;
-  constexpr std::array<std::pair<double, double>, 8> kDirections{
-      {{1, -1}, {0, -1}, {-1, -1}, {1, 0}, {-1, 0}, {1, 1}, {0, 1}, {-1, 1}}};
-  for (double away = kMark + 2; away < 120; away += 10) {
-    for (const auto& [dx, dy] : kDirections) {
-      double cx = x + dx * (away + length / 2);
-      // Above and below, a text moves as far as it must to stay on the plot.
-      const double half = length / 2 + 1;
-      if (dx == 0 && 2 * half < chart_.plot_width) {
-        cx = std::clamp(cx, left_ + half + 0.01,
-                        std::max(right() - half - 0.01, left_ + half + 0.01));
-      }
-      const double cy = y + dy * (away + high / 2);
-      const Box box{cx - length / 2 - 1, cy - high / 2, cx + length / 2 + 1, cy + high / 2};
-      if (!is_free(box)) continue;
-      if (away > 3 * kMark) {
-        put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#555\" stroke-width=\"0.6\"/>\n", x,
-            y, std::clamp(x, box.left, box.right), std::clamp(y, box.top, box.bottom));
-      }
-      // Towards the point, since the text may be narrower than its box.
-      const double edge = dx > 0 ? box.left + 1 : dx < 0 ? box.right - 1 : cx;
-      label(edge, cy + kSmallFont * 0.35, words,
-            dx > 0   ? "start"
-            : dx < 0 ? "end"
-                     : "middle",
-            kSmallFont, true);
-      taken_.back() = box;
-      return true;
-    }
+  const auto found = labels_.find(x, y, length, kSmallFont * 1.15, kMark + 2, off_strokes);
+  if (!found) return false;
+  const SvgBox& box = found->box;
+  if (found->away > 3 * kMark) {
+    put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#555\" stroke-width=\"0.6\"/>\n", x, y,
+        std::clamp(x, box.left, box.right), std::clamp(y, box.top, box.bottom));
   }
-  return false;
+  // Towards the point, since the text may be narrower than its box.
+  const double baseline = (box.top + box.bottom) / 2 + kSmallFont * 0.35;
+  if (found->side == 0) {
+    label((box.left + box.right) / 2, baseline, words, "middle", kSmallFont, true);
+  } else if (found->side > 0) {
+    label(box.left + 1, baseline, words, "start", kSmallFont, true);
+  } else {
+    label(box.right - 1, baseline, words, "end", kSmallFont, true);
+  }
+  labels_.take(box);
+  return true;
 }
 
 void SvgWriter::guides() {
@@ -389,8 +368,8 @@ void SvgWriter::guides() {
                                 {left_ + 4, -5.0},
                                 {right() - length - 4, kSmallFont + 2},
                                 {left_ + 4, kSmallFont + 2}}) {
-      const Box box{x, y + dy - kSmallFont, x + length, y + dy + 2};
-      if (!is_free(box)) continue;
+      const SvgBox box{x, y + dy - kSmallFont, x + length, y + dy + 2};
+      if (!labels_.is_free(box, false)) continue;
       label(x, y + dy, guide.label, "start", kSmallFont, true);
       break;
     }
@@ -402,15 +381,20 @@ void SvgWriter::marks() {
     const double x = x_of(point.at.x);
     const double y = y_of(point.at.y);
     mark(x, y, point.shape, point.rgb, point.hollow);
-    taken_.push_back({x - kMark, y - kMark, x + kMark, y + kMark});
+    labels_.take({x - kMark, y - kMark, x + kMark, y + kMark});
   }
 }
 
 // A label without a free place is left to the table beside the picture.
 void SvgWriter::mark_labels() {
   for (const SvgMark& point : chart_.marks) {
-    for (const std::string& words : {point.label, point.short_label}) {
-      if (!words.empty() && place(x_of(point.at.x), y_of(point.at.y), words)) break;
+    const double x = x_of(point.at.x);
+    const double y = y_of(point.at.y);
+    bool placed = point.label.empty();
+    for (const bool off_strokes : {true, false}) {
+      for (const std::string& words : {point.label, point.short_label}) {
+        placed = placed || (!words.empty() && place(x, y, words, off_strokes));
+      }
     }
   }
 }
@@ -460,6 +444,8 @@ std::string SvgWriter::text() {
       bottom(), right());
   lines();
   marks();
+  for (const SvgGuide& guide : chart_.guides)
+    labels_.keep_off(left_, y_of(guide.y), right(), y_of(guide.y));
   mark_labels();
   guides();
   legend();

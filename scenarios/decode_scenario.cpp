@@ -124,8 +124,8 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
 }
 
 ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
-  static constexpr std::array<std::string_view, 4> kAvailable{"csv", "json", "torch_snapshot",
-                                                              "svg"};
+  static constexpr std::array<std::string_view, 6> kAvailable{
+      "csv", "json", "torch_snapshot", "svg", "chrome_trace", "perfetto"};
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");

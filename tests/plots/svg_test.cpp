@@ -191,7 +191,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("charts of policies are well formed, without overlap, and cross out what fails") {
+  TEST_CASE("charts of policies are well formed, without overlap, and show what fails") {
     std::vector<TradeOff> runs;
     for (int i = 0; i < 12; ++i) {  // close together
       runs.push_back({.name = fmt::format("policy <number> {}", i),
@@ -215,6 +215,10 @@ TEST_SUITE("unit") {
     }
     const SvgChart chart = budget_chart("budgets", points);
     CHECK(chart.marks.size() == 4);  // two policies at two budgets
+    for (const SvgMark& mark : chart.marks) {
+      CHECK(mark.hollow);
+      CHECK(mark.at.y > chart.y.ticks_until);
+    }
     const std::string budgets = svg_of(chart);
     check_well_formed(budgets);
     check_no_overlap(budgets);

@@ -312,7 +312,7 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:1: goal: 'goal' comes with a later version of Tidemark");
     CHECK(refusal_with("report: {formats: [csv, html]}\n") ==
           "s.yaml:3:25: report.formats[1]: format 'html' comes with a later version of Tidemark; "
-          "available: csv, json, torch_snapshot, svg");
+          "available: csv, json, torch_snapshot, svg, chrome_trace, perfetto");
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'zero' is planned but not available: it comes with a "
           "later version of Tidemark; available: " +

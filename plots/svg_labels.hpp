@@ -1,0 +1,42 @@
+// Places for labels of points where nothing else stands.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace tidemark {
+
+struct SvgBox {
+  double left = 0;
+  double top = 0;
+  double right = 0;
+  double bottom = 0;
+  [[nodiscard]] bool meets(const SvgBox& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+};
+
+class SvgLabels {
+ public:
+  struct Place {
+    SvgBox box;
+    int side = 0;  // of the point on which it is: -1 left, 0 above or below, 1 right
+    double away = 0;
+  };
+
+  explicit SvgLabels(const SvgBox& plot) : plot_(plot) {}
+  void take(const SvgBox& box) { taken_.push_back(box); }
+  // A straight stroke: labels keep off it where there is another place.
+  void keep_off(double x0, double y0, double x1, double y1);
+  [[nodiscard]] bool is_free(const SvgBox& box, bool off_strokes) const;
+  // The nearest free place for a text of this size beside a point, at least `least` pixels away.
+  [[nodiscard]] std::optional<Place> find(double x, double y, double width, double height,
+                                          double least, bool off_strokes) const;
+
+ private:
+  SvgBox plot_;
+  std::vector<SvgBox> taken_;  // by text and marks
+  std::vector<SvgBox> strokes_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,93 @@
+// A run as the events that trace viewers show: slices on tracks, flows between them, counters of
+// memory and lifetimes of tensors. Times in integer nanoseconds since the run began.
+//
+//   host      |op|op|op|                         dispatch of each kernel and copy
+//   compute   [step 0 [forward |k| |k|k| ][backward |k|k| |k| ]]
+//   d2h             |copy|   \ flow: copy out -> copy in -> use
+//   h2d                     |copy|
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "graph/analysis/program_order.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/result/timeline.hpp"
+
+namespace tidemark {
+
+// One kernel or copy.
+struct TraceSlice {
+  std::uint32_t instruction = 0;
+  Stream stream = Stream::kCompute;
+  Opcode opcode = Opcode::kLaunch;
+  Phase phase = Phase::kForward;
+  bool recompute = false;
+  int step = 0;
+  OperatorId op;  // of a copy: the one that it serves
+  BlockId block;  // of a copy: on the device
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  // after `begin`, or equal where the device charges nothing
+  // Compute time right before `begin` that went into operators run again for evicted blocks.
+  std::int64_t restored = 0;
+  std::int64_t host_begin = 0;  // its dispatch
+  std::int64_t host_end = 0;
+};
+
+enum class FlowKind : std::uint8_t {
+  kRecompute,  // from the forward operator to where it runs again
+  kFetch,      // from the copy out to the copy back in
+  kUse,        // from the copy in to the first operator that touches what it brought
+};
+[[nodiscard]] constexpr std::string_view name_of(FlowKind kind) {
+  constexpr std::string_view kNames[] = {"recompute", "fetch", "use"};
+  return kNames[static_cast<int>(kind)];
+}
+struct TraceFlow {
+  FlowKind kind = FlowKind::kRecompute;
+  std::size_t from = 0;  // slice
+  std::size_t to = 0;    // slice; begins no earlier
+};
+
+// A part of the step on the compute stream; steps enclose phases.
+struct TraceSpan {
+  int step = 0;
+  bool whole_step = false;
+  Phase phase = Phase::kForward;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+struct TraceCounter {
+  std::int64_t time = 0;
+  BytesByRole by_role{};  // live
+  std::int64_t live = 0;
+  std::int64_t reserved = 0;
+};
+
+struct TraceLifetime {
+  BlockId block;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+struct TraceModel {
+  std::vector<TraceSlice> slices;  // in the order of issue: begins ascend on each stream
+  std::vector<TraceFlow> flows;
+  std::vector<TraceSpan> spans;  // each step before its phases
+  std::vector<TraceCounter>
+      counters;  // times ascend; of one instant the highest and the last state
+  std::vector<TraceLifetime> lifetimes;  // of device blocks, by their beginning
+};
+
+[[nodiscard]] TraceModel trace_model(const TrainingGraph& graph, const ProgramOrder& order,
+                                     const StepProgram& program, const CostTable& costs,
+                                     const Scratch& scratch, const MemoryTimeline& timeline);
+
+// "h.3.mlp.linear.output", "cuBLAS workspace", "workspace".
+[[nodiscard]] std::string_view block_name(const TrainingGraph& graph, const StepProgram& program,
+                                          BlockId block);
+
+}  // namespace tidemark
