@@ -64,6 +64,7 @@ std::vector<Column> CompareTable::columns() const {
   if (!comparison_.cost_graph) columns.push_back({"device memory", Align::kRight, 1});
   columns.push_back({comparison_.cost_graph ? "cost" : "step", Align::kRight});
   columns.push_back({"overhead", Align::kRight});
+  if (!comparison_.cost_graph) columns.push_back({"planned", Align::kRight, 3});
   columns.push_back({"at least", Align::kRight, 3});
   columns.push_back({"gap", Align::kRight, 4});
   columns.push_back({"best"});
@@ -91,6 +92,7 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
   if (!comparison_.cost_graph) cells.push_back({planned ? unit_.text(device_used(result)) : "-"});
   cells.push_back({planned ? time(result) : "-"});
   cells.push_back({or_dash(point.overhead), -1, point.best});
+  if (!comparison_.cost_graph) cells.push_back({or_dash(planned_overhead(point))});
   cells.push_back({or_dash(least_overhead(point))});
   cells.push_back({or_dash(point.gap)});
   cells.push_back({point.best ? "*" : "", kGood});
@@ -130,8 +132,9 @@ std::string CompareTable::verdict() const {
                                               or_dash(cheapest->overhead));
   }
   text +=
-      dim("at least, gap: overhead that is proven to be the least for the plan's budget and "
-          "class, and the plan's cost over it; *: no other has less peak and less time\n",
+      dim("at least: what is proven to be the least overhead of a plan of this class within the "
+          "budget; "
+          "gap: the\nplan's cost over it; *: no other point has both less peak and less time\n",
           colour_);
   return text;
 }

@@ -31,6 +31,14 @@ std::string override_of(const ComparePoint& point, std::string_view key) {
 
 }  // namespace
 
+std::optional<double> planned_overhead(const ComparePoint& point) {
+  if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(point.plan->cost - point.plan->base_cost) /
+         static_cast<double>(point.plan->base_cost);
+}
+
 std::optional<double> least_overhead(const ComparePoint& point) {
   if (!point.plan || !point.plan->lower_bound || point.plan->base_cost <= 0) return std::nullopt;
   return static_cast<double>(*point.plan->lower_bound - point.plan->base_cost) /
@@ -53,6 +61,7 @@ Json compare_document(const Comparison& comparison) {
     document["points"][i]["compare"] = {
         {"budget", point.budget ? Json(*point.budget) : Json(nullptr)},
         {"overhead", or_null(point.overhead)},
+        {"planned_overhead", or_null(planned_overhead(point))},
         {"lower_bound_overhead", or_null(least_overhead(point))},
         {"gap", or_null(point.gap)},
         {"pareto", point.best}};
