@@ -92,7 +92,10 @@ TEST_SUITE("paper") {
     }
     CHECK(largest == std::vector<std::int64_t>{200, 280, 320, 320});
   }
+}
 
+// Each solves a dozen plans of several hundred operators.
+TEST_SUITE("slow") {
   TEST_CASE("Checkmate: VGG-16's overhead against budget") {
     const Comparison comparison = compared("checkmate_vgg16");
     check_optimal_is_last(comparison);
@@ -122,9 +125,6 @@ TEST_SUITE("paper") {
     CHECK(*point_at(comparison, 3, 0.6).overhead == doctest::Approx(0.0353).epsilon(0.05));
     CHECK(*point_at(comparison, 3, 0.8).overhead == doctest::Approx(0.011).epsilon(0.05));
   }
-}
-
-TEST_SUITE("slow") {
   TEST_CASE("rotor on a ResNet: never worse than whole blocks, and behind what may keep parts") {
     Value document = paper("rotor_resnet");
     apply_override(document, parse_override("compare.budgets=[40%, 55%]"));
