@@ -11,6 +11,7 @@
 #include "bench/figures.hpp"
 #include "policies/solver/optimal.hpp"
 #include "policies/solver/step_costs.hpp"
+#include "scenarios/compare.hpp"
 #include "scenarios/compile.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/scenario.hpp"
@@ -101,10 +102,25 @@ void add_gpt2(std::vector<Figure>& figures) {
   }
 }
 
+// Four policies under five budgets on ResNet-50, planned and simulated on one thread.
+void add_comparison(std::vector<Figure>& figures) {
+  const Value document = parse_document(
+      "model: resnet50\nhardware: a100-sxm-80gb\n"
+      "training: {micro_batch: 32, precision: fp32, optimizer: sgd}\n"
+      "compare: {policies: [[], [checkpoint_every: {period: 1}], [chen_greedy], [optimal]], "
+      "budgets: [40%, 55%, 70%, 85%, 100%], iterations: 200}\n",
+      "bench");
+  const Environment environment = default_environment();
+  const double seconds =
+      median_seconds(3, [&] { static_cast<void>(compare(document, environment, 1)); });
+  figures.push_back({.name = "compare.resnet50.20_points.seconds", .value = seconds, .unit = "s"});
+}
+
 }  // namespace
 
 std::vector<Figure> plan_figures() {
   std::vector<Figure> figures;
+  add_comparison(figures);
   add_gpt2(figures);
   if (!std::filesystem::exists(instances())) return figures;
   add_small(figures);

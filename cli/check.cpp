@@ -1,8 +1,11 @@
 // tidemark check: errors of scenario files without simulating them.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/compare.hpp"
 #include "scenarios/compile.hpp"
 
 namespace tidemark {
@@ -11,8 +14,8 @@ namespace {
 // Points whose model is built too where it is a file of its own: shapes only show then.
 constexpr std::size_t kBuiltModels = 16;
 
-// Reads every point of a document; throws at the first error.
-std::size_t check_points(const Value& document, const Environment& environment) {
+// Reads every point of a document's sweep, or its only one; throws at the first error.
+std::size_t check_points_of_sweep(const Value& document, const Environment& environment) {
   const std::vector<std::vector<Override>> points = sweep_points(document);
   std::size_t built = 0;
   for (const std::vector<Override>& overrides : points) {
@@ -24,6 +27,19 @@ std::size_t check_points(const Value& document, const Environment& environment) 
     if (is_file && built++ < kBuiltModels) static_cast<void>(build_training(scenario));
   }
   return points.size();
+}
+
+// The same for what the document compares, if it does.
+std::size_t check_points(const Value& document, const Environment& environment) {
+  if (document.find("compare") != nullptr) {
+    const CompareSpec spec = decode_compare(document, environment);
+    const std::size_t compared = spec.lists.size() * std::max<std::size_t>(spec.budgets.size(), 1);
+    // A cost graph needs no device to be compared, and is no scenario to run without one.
+    if (document.find("hardware") == nullptr) return compared;
+    static_cast<void>(check_points_of_sweep(document, environment));
+    return compared;
+  }
+  return check_points_of_sweep(document, environment);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
+#include "cli/compare.hpp"
 #include "cli/console.hpp"
 #include "cli/diff.hpp"
 #include "cli/plan.hpp"
@@ -24,9 +25,10 @@
 namespace tidemark {
 namespace {
 
-using Commands = std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CheckCommand,
-                            ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand,
-                            PlanCommand, ReplayAllocatorCommand, ReplayEvictionCommand>;
+using Commands =
+    std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand, CheckCommand,
+               ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand, PlanCommand,
+               ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

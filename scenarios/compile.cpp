@@ -153,7 +153,8 @@ LibraryWorkspaces libraries_of(const Scenario& scenario) {
   return {figures.cublas_workspace, figures.cudnn_filter_copies};
 }
 
-Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps) {
+Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps,
+                 const std::vector<PolicyOutcome>* smaller_budget) {
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
@@ -177,7 +178,9 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
     if (sequence == nullptr) continue;
     const std::int64_t before = repeats_in_last_step(result.order);
     result.order = run_pass(passes, (*sequence)->name(), [&] {
-      return (*sequence)->order(context(result.order, live), result.policies[i]);
+      PolicyContext asked = context(result.order, live);
+      if (smaller_budget != nullptr) asked.smaller_budget = &(*smaller_budget)[i];
+      return (*sequence)->order(asked, result.policies[i]);
     });
     result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
     live = analyze_liveness(graph, result.order);

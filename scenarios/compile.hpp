@@ -58,8 +58,10 @@ struct Compiled {
 [[nodiscard]] LibraryWorkspaces libraries_of(const Scenario& scenario);
 
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails. `steps` instead
-// of those of the scenario, if given.
+// of those of the scenario, if given. `smaller_budget`: what the same policies of the same model
+// decided with less memory, or null.
 [[nodiscard]] Compiled compile(const Scenario& scenario, const TrainedModel& model,
-                               std::optional<int> steps = std::nullopt);
+                               std::optional<int> steps = std::nullopt,
+                               const std::vector<PolicyOutcome>* smaller_budget = nullptr);
 
 }  // namespace tidemark

@@ -39,7 +39,6 @@ void check_keys(const Decoder& scenario) {
     throw UserError(location_of_key(scenario.value(), key), std::string(key), problem);
   };
   refuse("extends", "'extends' works in a scenario file only");
-  refuse("compare", fmt::format("'compare' {}; `sweep` over policies shows the same", kLater));
   refuse("goal", fmt::format("'goal' {}", kLater));
 }
 

@@ -37,6 +37,9 @@ struct PolicyContext {
   const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
   const DeviceProfile& device;
   const PlanReplay* replay = nullptr;  // none where a plan is made without a scenario
+  // What the policy that is asked decided for the same graph with less memory; null where nobody
+  // has asked. With more memory a plan is never worse.
+  const PolicyOutcome* smaller_budget = nullptr;
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {

@@ -95,6 +95,8 @@ struct PlanFigures {
   std::int64_t base_cost = 0;               // without repeats
   std::optional<std::int64_t> lower_bound;  // of the cost; absent where nothing fits
   std::string infeasible;                   // why no plan keeps to the budget; empty if one does
+  // Of each distinct micro-batch, in the order of their first appearance: nodes of its cost graph.
+  std::vector<std::vector<std::uint32_t>> schedules;
 };
 
 // What became of a policy's decisions; an entry of `policies` in the result document.

@@ -37,11 +37,14 @@ class Planned final : public SequencePolicy {
                                    PolicyOutcome& outcome) const override {
     std::vector<Plan> plans;
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
-    for (Plan& plan : plans) {
-      const PlanFigures figures = solve(context, plan, plans.size());
+    std::vector<Schedule> schedules;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const PlanFigures figures = solve(context, plans, i);
       // Of several kinds of micro-batch the one that needs most memory counts.
       if (!outcome.plan || figures.peak > outcome.plan->peak) outcome.plan = figures;
+      schedules.push_back(schedule_of(plans[i]));
     }
+    if (outcome.plan) outcome.plan->schedules = std::move(schedules);
     ProgramOrder result;
     result.steps = context.order.steps;
     result.micro_batches = context.order.micro_batches;
@@ -93,8 +96,25 @@ class Planned final : public SequencePolicy {
     return found;
   }
 
-  [[nodiscard]] PlanFigures solve(const PolicyContext& context, Plan& plan,
-                                  std::size_t plans) const {
+  [[nodiscard]] static Schedule schedule_of(const Plan& plan) {
+    Schedule schedule;
+    for (const CostNodeId node : plan.schedule)
+      schedule.push_back(node.value);
+    return schedule;
+  }
+
+  // The schedule of the same micro-batch for a smaller budget, if there is one that fits.
+  [[nodiscard]] static const Schedule* known_schedule(const PolicyContext& context,
+                                                      std::size_t index) {
+    const PolicyOutcome* smaller = context.smaller_budget;
+    if (smaller == nullptr || !smaller->plan || !smaller->plan->infeasible.empty()) return nullptr;
+    const auto& schedules = smaller->plan->schedules;
+    return index < schedules.size() ? &schedules[index] : nullptr;
+  }
+
+  [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<Plan>& plans,
+                                  std::size_t index) const {
+    Plan& plan = plans[index];
     plan.costs = step_costs(context.graph, plan.operators, context.durations,
                             request_.schedule_class == ScheduleClass::kUnrestricted);
     const RematProblem problem = remat_problem(plan.costs.graph);
@@ -102,7 +122,8 @@ class Planned final : public SequencePolicy {
     if (!budget_given_) {
       request.budget = (context.device.hbm.capacity - context.device.framework.context).count;
     }
-    request.time_limit /= static_cast<std::int64_t>(plans);
+    request.time_limit /= static_cast<std::int64_t>(plans.size());
+    request.known = known_schedule(context, index);
     const PlanResult result = plan_(problem, request);
     PlanFigures figures{.status = name_of(result.status),
                         .schedule_class = name_of(request.schedule_class),

@@ -310,9 +310,6 @@ report: {dir: out, formats: [json]}
   TEST_CASE("what later versions bring is an error that says so") {
     CHECK(refusal_with("training: {loader: {workers: 4}}\n") ==
           "s.yaml:3:12: training.loader: 'loader' comes with a later version of Tidemark");
-    CHECK(refusal_with("compare: {policies: [[]]}\n") ==
-          "s.yaml:3:1: compare: 'compare' comes with a later version of Tidemark; `sweep` over "
-          "policies shows the same");
     CHECK(refusal_with("goal: {minimize: time.step}\n") ==
           "s.yaml:3:1: goal: 'goal' comes with a later version of Tidemark");
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==

@@ -1,0 +1,30 @@
+// tidemark compare: policies against memory budgets, on one graph.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.hpp"
+#include "scenarios/compare.hpp"
+
+namespace tidemark {
+
+struct CompareCommand {
+  static constexpr const char* kName = "compare";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string folder;
+  bool json = false;
+  int threads = 0;  // 0: as many as there are cores
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+// One row per point, in their order. `width` 0: no limit.
+[[nodiscard]] std::string compare_table(const Comparison& comparison, bool colour,
+                                        std::size_t width);
+// "optimal + offload_activations"
+[[nodiscard]] std::string policies_label(const ComparePoint& point);
+
+}  // namespace tidemark

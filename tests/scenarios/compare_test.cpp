@@ -1,0 +1,185 @@
+// Policies against budgets on one graph.
+#include "scenarios/compare.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include "graph/import/cost_graph.hpp"
+#include "policies/solver/optimal.hpp"
+#include "scenarios/compare_document.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr const char* kSmallModel =
+    "model: {preset: vgg16}\nhardware: v100-sxm-16gb\n"
+    "training: {micro_batch: 8, image: 64, precision: fp32, optimizer: sgd}\n";
+
+std::string cost_graph_text(const std::string& name) {
+  return "model: {graph: " + std::string(TIDEMARK_TEST_DATA) + "/rematerialization/" + name +
+         ".json}\n";
+}
+
+Comparison compared(const std::string& text, int threads = 1) {
+  return compare(parse_document(text, "s.yaml"), environment(), threads);
+}
+
+std::string compare_refusal(const std::string& text) {
+  return error_of(
+      [&] { static_cast<void>(decode_compare(parse_document(text, "s.yaml"), environment())); });
+}
+
+// What must hold of every comparison: budgets are kept, bounds are below, more memory never hurts.
+void check_invariants(const Comparison& comparison) {
+  std::map<std::size_t, std::vector<const ComparePoint*>> lists;
+  for (const ComparePoint& point : comparison.points) {
+    CAPTURE(point.list);
+    CAPTURE(*point.budget);
+    const bool fits = point.result.status == PointStatus::kFits;
+    CHECK(fits == (reason_of(point).empty()));
+    if (fits) CHECK(point.result.run.live.bytes <= *point.budget);
+    if (fits && point.plan) {
+      CHECK(point.plan->peak <= *point.budget);
+      if (point.plan->lower_bound) CHECK(*point.plan->lower_bound <= point.plan->cost);
+      CHECK(point.plan->base_cost <= point.plan->cost);
+    }
+    if (point.best) CHECK(fits);
+    lists[point.list].push_back(&point);
+  }
+  for (auto& [list, points] : lists) {
+    std::sort(points.begin(), points.end(),
+              [](const ComparePoint* a, const ComparePoint* b) { return *a->budget < *b->budget; });
+    for (std::size_t i = 1; i < points.size(); ++i) {
+      const ComparePoint& less = *points[i - 1];
+      const ComparePoint& more = *points[i];
+      CAPTURE(list);
+      CAPTURE(*more.budget);
+      if (less.result.status == PointStatus::kFits) {
+        CHECK(more.result.status == PointStatus::kFits);
+        CHECK(more.result.run.step <= less.result.run.step);
+      }
+      if (less.plan && more.plan && less.plan->lower_bound && more.plan->lower_bound) {
+        CHECK(*more.plan->lower_bound <= *less.plan->lower_bound);
+      }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("every list is held against every budget of a simulated step") {
+    const Comparison comparison = compared(
+        std::string(kSmallModel) +
+        "compare: {policies: [[], [chen_greedy], [checkpoint_every: {period: 1}], [optimal]], "
+        "budgets: [100%, 2GiB, 97%, 94%, 1MiB], iterations: 300}\n");
+    REQUIRE(comparison.points.size() == 20);
+    check_invariants(comparison);
+    // Keeping everything takes exactly the peak without policies, which is the first budget.
+    CHECK(comparison.points[0].result.status == PointStatus::kFits);
+    CHECK(comparison.points[0].overhead == 0);
+    CHECK(comparison.points[2].result.status == PointStatus::kInfeasible);
+    // optimal with all the memory repeats nothing; with a MiB nothing fits, and it says by how
+    // much.
+    const ComparePoint& all = comparison.points[15];
+    CHECK(all.overhead == 0);
+    CHECK(all.gap == 0);
+    const ComparePoint& none = comparison.points[19];
+    CHECK(none.result.status == PointStatus::kInfeasible);
+    CHECK(reason_of(none).find("alone takes") != std::string::npos);
+    // What one list does without a budget is one evaluation for all of them.
+    CHECK(comparison.points[0].evaluation == comparison.points[4].evaluation);
+    CHECK(comparison.points[15].evaluation != comparison.points[16].evaluation);
+  }
+
+  TEST_CASE("a comparison does not depend on the number of threads") {
+    const std::string text = std::string(kSmallModel) +
+                             "compare: {policies: [[chen_greedy], [optimal], [min_cut], [rotor]], "
+                             "budgets: [97%, 95%], iterations: 200}\n";
+    CHECK(compare_document(compared(text, 1)) == compare_document(compared(text, 4)));
+  }
+
+  TEST_CASE("plans of a cost graph are its solver's, and need no device") {
+    const std::string name = "unet_d2_n10";
+    const Comparison comparison =
+        compared(cost_graph_text(name) +
+                 "compare: {policies: [[], [chen_sqrt], [chen_greedy], [optimal], [optimal: "
+                 "{class: unrestricted}]], budgets: [60%, 80%, 100%, 1]}\n");
+    REQUIRE(comparison.points.size() == 20);
+    check_invariants(comparison);
+    const RematProblem problem = remat_problem(
+        read_cost_graph(std::string(TIDEMARK_TEST_DATA) + "/rematerialization/" + name + ".json"));
+    for (const ComparePoint& point : comparison.points) {
+      if (point.list < 3) continue;
+      const ScheduleClass schedule_class =
+          point.list == 3 ? ScheduleClass::kFixed : ScheduleClass::kUnrestricted;
+      const PlanResult alone =
+          plan_optimal(problem, {.budget = *point.budget, .schedule_class = schedule_class});
+      CAPTURE(*point.budget);
+      CHECK((alone.status == PlanStatus::kOptimal) == (point.result.status == PointStatus::kFits));
+      if (alone.status != PlanStatus::kOptimal) continue;
+      CHECK(point.plan->cost == alone.solution->replay.cost);
+      CHECK(point.plan->status == "optimal");
+      CHECK(point.gap == 0);
+    }
+    CHECK(comparison.base.run.live.bytes == *comparison.points[2].budget);
+  }
+
+  TEST_CASE("a policy that is not for the graph is a row with its reason") {
+    const Comparison comparison =
+        compared(cost_graph_text("randdag_s11_n8") +
+                 "compare: {policies: [[revolve], [chen_greedy]], budgets: [100%, 90%]}\n");
+    REQUIRE(comparison.points.size() == 4);
+    CHECK(comparison.points[0].result.status == PointStatus::kError);
+    CHECK_FALSE(reason_of(comparison.points[0]).empty());
+    CHECK(comparison.points[2].result.status == PointStatus::kFits);
+  }
+
+  TEST_CASE("a budget of the policy's own stands") {
+    const Comparison comparison =
+        compared(cost_graph_text("chain_n6") +
+                 "compare: {policies: [[optimal: {budget: 1000000}], [min_cut: {budget: 0.5}]], "
+                 "budgets: [100%, 1]}\n");
+    CHECK(comparison.points[0].plan->budget == 1000000);
+    CHECK(comparison.points[0].result.status == PointStatus::kFits);
+    CHECK(comparison.points[1].result.status == PointStatus::kInfeasible);
+  }
+
+  TEST_CASE("mistakes of a comparison are told where they stand") {
+    const std::string model = kSmallModel;  // three lines
+    CHECK(compare_refusal(model).find("compare: the scenario says nothing to compare; add") !=
+          std::string::npos);
+    CHECK(compare_refusal(model + "compare: {policies: [[], [optimale]], budgets: [1GiB]}\n") ==
+          "s.yaml:4:27: compare.policies[1][0]: there is no policy 'optimale'; did you mean "
+          "'optimal'?");
+    CHECK(compare_refusal(model + "compare: {policies: [[optimal: {bugdet: 3}]]}\n") ==
+          "s.yaml:4:33: compare.policies[0].optimal.bugdet: unknown key; did you mean 'budget'?");
+    CHECK(compare_refusal(model + "compare: {policies: [optimal]}\n") ==
+          "s.yaml:4:22: compare.policies[0]: expected a list of policies such as [optimal: {}], "
+          "found 'optimal'");
+    CHECK(compare_refusal(model + "compare: {policies: [[]], budgets: [80G]}\n")
+              .starts_with("s.yaml:4:37: compare.budgets[0]:"));
+    CHECK(compare_refusal(model + "compare: {policies: [[]], budgets: [150%]}\n")
+              .starts_with("s.yaml:4:37: compare.budgets[0]: expected a size such as 40GiB, or a "
+                           "share"));
+    CHECK(compare_refusal(model + "compare: {policies: [[]], budget: [1GiB]}\n") ==
+          "s.yaml:4:27: compare.budget: unknown key; did you mean 'budgets'?");
+    CHECK(compare_refusal(model + "compare: {budgets: [1GiB]}\n").find("'policies' is missing") !=
+          std::string::npos);
+    CHECK(
+        compare_refusal(model + "compare: {policies: [[]]}\nsweep: {matrix: {name: [a, b]}}\n") ==
+        "s.yaml:5:1: sweep: a comparison is of one graph; leave the sweep out with -s sweep=null");
+    const std::string graph = cost_graph_text("chain_n4");
+    CHECK(compare_refusal(graph + "compare: {policies: [[offload_activations]], budgets: [9]}\n")
+              .starts_with("s.yaml:2:23: compare.policies[0]: there is no policy "
+                           "'offload_activations' for cost graphs"));
+    CHECK(compare_refusal(graph + "compare: {policies: [[optimal, rotor]], budgets: [9]}\n") ==
+          "s.yaml:2:22: compare.policies[0]: a schedule of a cost graph is one policy's");
+    CHECK(compare_refusal(graph + "compare: {policies: [[optimal]]}\n")
+              .find("'budgets' is missing") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tidemark

@@ -1,0 +1,146 @@
+// The scenarios that follow a table or a figure: what their comments say holds.
+#include <cmath>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "scenarios/compare.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+Value paper(const std::string& name) {
+  return load_scenario(std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/papers/" + name + ".yaml");
+}
+
+const ComparePoint& point_at(const Comparison& comparison, std::size_t list, double share) {
+  const auto peak = static_cast<double>(comparison.base.run.live.bytes);
+  for (const ComparePoint& point : comparison.points) {
+    if (point.list == list && point.budget == std::llround(share * peak)) return point;
+  }
+  FAIL("no such point");
+  return comparison.points.front();
+}
+
+bool fits(const ComparePoint& point) {
+  return point.result.status == PointStatus::kFits;
+}
+
+// No plan takes less time than the last one, `optimal`, at any budget, and none beats its bound.
+void check_optimal_is_last(const Comparison& comparison) {
+  const std::size_t optimal = comparison.points.back().list;
+  for (const ComparePoint& best : comparison.points) {
+    if (best.list != optimal) continue;
+    for (const ComparePoint& other : comparison.points) {
+      if (other.budget != best.budget || !fits(other) || !other.plan) continue;
+      CAPTURE(other.list);
+      CAPTURE(*other.budget);
+      CHECK(fits(best));
+      // To a thousandth: the simulated step has gaps that no plan's cost has.
+      CHECK(static_cast<double>(best.result.run.step.count()) <=
+            1.001 * static_cast<double>(other.result.run.step.count()));
+      CHECK(other.plan->cost >= *best.plan->lower_bound);
+    }
+  }
+}
+
+Comparison compared(const std::string& name) {
+  return compare(paper(name), environment(), 2);
+}
+
+TEST_SUITE("paper") {
+  TEST_CASE("Chen et al. 2016: n layers take the memory of sqrt(n), for one more forward pass") {
+    const std::vector<PointResult> points =
+        simulate_points(paper("chen_sqrt"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == 6);
+    const auto saved = [&](std::size_t i) {
+      return static_cast<double>(
+          points[i].peak.by_role[static_cast<std::size_t>(Role::kSavedActivation)]);
+    };
+    for (std::size_t n = 0; n < 3; ++n) {
+      const double layers = std::pow(4.0, static_cast<double>(n) + 2);  // 16, 64, 256
+      const double ratio = saved(2 * n) / saved(2 * n + 1);
+      CHECK(ratio == doctest::Approx(std::sqrt(layers)).epsilon(0.02));
+      const RunResult& all = points[2 * n].run;
+      const RunResult& less = points[2 * n + 1].run;
+      const Duration forward = all.phase[static_cast<std::size_t>(Phase::kForward)];
+      CHECK(less.recompute <= forward);
+      const double more =
+          static_cast<double>(less.step.count()) / static_cast<double>(all.step.count()) - 1;
+      CHECK(more > 0.29);
+      CHECK(more < 0.32);
+    }
+    // The memory of 256 layers is that of 16 kept whole.
+    CHECK(saved(5) == saved(0));
+  }
+
+  TEST_CASE("Checkmate: the largest batch of VGG-19, with at most one more forward pass") {
+    const std::vector<PointResult> points =
+        simulate_points(paper("checkmate_batch"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == 20);
+    std::vector<std::int64_t> largest;
+    for (std::size_t list = 0; list < 4; ++list) {
+      std::int64_t most = 0;
+      for (std::size_t k = 0; k < 5; ++k) {
+        const PointResult& point = points[5 * list + k];
+        const Duration forward = point.run.phase[static_cast<std::size_t>(Phase::kForward)];
+        const bool counts = point.status == PointStatus::kFits && point.run.recompute <= forward;
+        if (counts) most = 160 + 40 * static_cast<std::int64_t>(k);
+      }
+      largest.push_back(most);
+    }
+    CHECK(largest == std::vector<std::int64_t>{200, 280, 320, 320});
+  }
+}
+
+// Each solves a dozen plans of several hundred operators.
+TEST_SUITE("slow") {
+  TEST_CASE("Checkmate: VGG-16's overhead against budget") {
+    const Comparison comparison = compared("checkmate_vgg16");
+    check_optimal_is_last(comparison);
+    const ComparePoint& tight = point_at(comparison, 3, 0.6);
+    CHECK(*tight.overhead == doctest::Approx(0.0306).epsilon(0.05));
+    CHECK(*tight.gap < 0.001);
+    for (const std::size_t chen : {1U, 2U}) {
+      const ComparePoint& heuristic = point_at(comparison, chen, 0.8);
+      CHECK((!fits(heuristic) || *heuristic.overhead > 0.14));
+    }
+  }
+
+  TEST_CASE("Checkmate: MobileNetV2's overhead against budget") {
+    const Comparison comparison = compared("checkmate_mobilenet");
+    check_optimal_is_last(comparison);
+    CHECK_FALSE(fits(point_at(comparison, 3, 0.3)));
+    CHECK(*point_at(comparison, 3, 0.4).overhead == doctest::Approx(0.191).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.5).overhead == doctest::Approx(0.152).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.6).overhead == doctest::Approx(0.113).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.4).gap < 0.005);
+  }
+
+  TEST_CASE("Checkmate: U-Net's overhead against budget") {
+    const Comparison comparison = compared("checkmate_unet");
+    check_optimal_is_last(comparison);
+    CHECK(*point_at(comparison, 3, 0.5).overhead == doctest::Approx(0.057).epsilon(0.08));
+    CHECK(*point_at(comparison, 3, 0.6).overhead == doctest::Approx(0.0353).epsilon(0.05));
+    CHECK(*point_at(comparison, 3, 0.8).overhead == doctest::Approx(0.011).epsilon(0.05));
+  }
+  TEST_CASE("rotor on a ResNet: never worse than whole blocks, and behind what may keep parts") {
+    Value document = paper("rotor_resnet");
+    apply_override(document, parse_override("compare.budgets=[40%, 55%]"));
+    const Comparison comparison = compare(document, environment(), 2);
+    check_optimal_is_last(comparison);
+    const Duration blocks = point_at(comparison, 0, 0.55).result.run.step;
+    const Duration rotor = point_at(comparison, 2, 0.55).result.run.step;
+    const Duration rockmate = point_at(comparison, 3, 0.55).result.run.step;
+    CHECK(rotor <= blocks);
+    CHECK(rockmate <= rotor);
+    CHECK_FALSE(fits(point_at(comparison, 0, 0.4)));
+    CHECK(fits(point_at(comparison, 2, 0.4)));
+    CHECK(*point_at(comparison, 2, 0.55).overhead == doctest::Approx(0.113).epsilon(0.04));
+    CHECK(*point_at(comparison, 4, 0.55).overhead == doctest::Approx(0.080).epsilon(0.04));
+  }
+}
+
+}  // namespace
+}  // namespace tidemark
