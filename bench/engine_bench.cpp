@@ -36,6 +36,22 @@ struct Step {
   }
 };
 
+// The same with every gap that is long enough moved to the host or to NVMe, and throttled streams.
+StepProgram offloaded_program(const Step& step) {
+  ResidencyPlan plan(step.live);
+  plan.begin_policy(0, "bench");
+  for (GapId id : ids_of(step.live.gaps)) {
+    const Gap& gap = step.live.gaps[id];
+    if (!gap.open() || gap.to.value < gap.release.value + 4) continue;
+    plan.decide(id, Offload{.fetch_at = Position(gap.to.value - 1),
+                            .release_at = {},
+                            .tier = id.value % 2 == 0 ? Tier::kHost : Tier::kNvme});
+  }
+  plan.throttle({.stream = Stream::kNvmeWrite, .in_flight = 4});
+  plan.throttle({.stream = Stream::kCopyOut, .in_flight = 4});
+  return lower(step.graph, step.order, step.live, plan.decisions(), {}, plan.throttles());
+}
+
 RunResult run_once(const Step& step, Scratch& scratch, bool record) {
   IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
   allocator.reserve(step.program.blocks.size());
@@ -152,6 +168,33 @@ std::vector<Figure> engine_figures() {
                        .unit = "",
                        .required = "0"});
     benchmark::DoNotOptimize(torch_result.live.bytes);
+    const StepProgram offloaded = offloaded_program(step);
+    CostTable costs = step.costs;
+    costs.copy_out = costs.copy_in = {.ns_per_byte_alone = 0.02, .ns_per_byte_duplex = 0.03};
+    costs.nvme_read = costs.nvme_write = {.ns_per_byte_alone = 0.1, .ns_per_byte_duplex = 0.1};
+    allocator = IdealAllocator{Bytes(std::int64_t{1} << 60)};
+    allocator.reserve(offloaded.blocks.size());
+    Scratch moved_scratch;
+    moved_scratch.prepare(offloaded, true, PinnedMemory::kPowerOfTwo);
+    std::size_t inside_offload = 0;
+    const double seconds = median_seconds(1, [&] {
+      const std::size_t start = allocation_count();
+      const RunResult moved = run(offloaded, costs, allocator, moved_scratch,
+                                  {.host_capacity = Bytes(std::int64_t{1} << 60),
+                                   .nvme_capacity = Bytes(std::int64_t{1} << 60),
+                                   .pinned = PinnedMemory::kPowerOfTwo,
+                                   .record_events = true});
+      inside_offload = allocation_count() - start;
+      benchmark::DoNotOptimize(moved.live.bytes);
+    });
+    figures.push_back({.name = "engine.allocations_inside_run_offload",
+                       .value = static_cast<double>(inside_offload),
+                       .unit = "",
+                       .required = "0"});
+    figures.push_back({.name = "engine.instructions_per_second_offload",
+                       .value = static_cast<double>(offloaded.size()) / seconds,
+                       .unit = "1/s",
+                       .required = ">= 1e7"});
     figures.push_back({.name = "engine.instructions", .value = count, .unit = ""});
     figures.push_back(
         {.name = "engine.bytes_per_instruction",

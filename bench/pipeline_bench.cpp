@@ -1,5 +1,5 @@
 #include <cstdlib>
-#include <sstream>
+#include <fstream>
 #include <string>
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ double chrome_trace_seconds(const Environment& environment, std::string_view tex
   const PointResult point = simulate(scenario, model, {.smallest_capacity = false}, &detail);
   const Compiled& compiled = detail.compiled;
   return median_seconds(9, [&] {
-    std::ostringstream out;
+    std::ofstream out("/dev/null", std::ios::binary);
     write_chrome_trace(
         out, model.training, compiled.program,
         trace_model(model.training, compiled.order, compiled.program, compiled.costs,
@@ -80,7 +80,8 @@ std::vector<Figure> pipeline_figures() {
   torch.replace(torch.find("ideal"), 5, "torch");
   figures.push_back({.name = "pipeline.llama_2_7b_checkpointed_torch_allocator",
                      .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
-                     .unit = "ms"});
+                     .unit = "ms",
+                     .required = "at most 3 times that of the ideal allocator"});
   figures.push_back({.name = "trace.llama_2_7b_chrome",
                      .value = chrome_trace_seconds(environment, torch) * 1e3,
                      .unit = "ms"});

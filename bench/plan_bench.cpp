@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 
 #include <benchmark/benchmark.h>
@@ -9,6 +10,10 @@
 
 #include "bench/figures.hpp"
 #include "policies/solver/optimal.hpp"
+#include "policies/solver/step_costs.hpp"
+#include "scenarios/compile.hpp"
+#include "scenarios/environment.hpp"
+#include "scenarios/scenario.hpp"
 
 namespace tidemark::bench {
 namespace {
@@ -69,10 +74,38 @@ constexpr Published kPublished[] = {
     {"resnet50", 11417806848, "30", "<= 2"},
 };
 
+// gpt2's micro-batch by operators at half of its peak, ten seconds: `tidemark graph SCENARIO
+// --cost-graph` writes the same graph.
+void add_gpt2(std::vector<Figure>& figures) {
+  for (const char* precision : {"fp16_autocast", "bf16_mixed"}) {
+    const Value document = parse_document(
+        std::string("version: 1\nmodel: gpt2\nhardware: a100-sxm-80gb\n"
+                    "training: {micro_batch: 8, sequence: 1024, attention: math, precision: ") +
+            precision + "}\n",
+        "bench");
+    const Scenario scenario = decode_scenario(document, default_environment({}));
+    const TrainedModel model = build_training(scenario);
+    const CostTable costs = price(model.training, CostModel(scenario.device));
+    const RematProblem problem = remat_problem(
+        step_costs(model.training, micro_batch_of(model.training), costs.device, false).graph);
+    Schedule once(problem.size());
+    std::iota(once.begin(), once.end(), NodeIndex{0});
+    const PlanResult plan = plan_optimal(problem, {.budget = replay(problem, once).peak / 2,
+                                                   .time_limit = std::chrono::seconds(10)});
+    const std::string name = std::string("plan.gpt2.") + precision + ".50_percent";
+    figures.push_back({.name = name + ".nodes", .value = static_cast<double>(problem.size())});
+    if (!plan.solution) continue;
+    const auto bound = static_cast<double>(*plan.lower_bound);
+    const double gap = 100 * (static_cast<double>(plan.solution->replay.cost) / bound - 1);
+    figures.push_back({.name = name + ".gap", .value = gap, .unit = "%", .required = "<= 1"});
+  }
+}
+
 }  // namespace
 
 std::vector<Figure> plan_figures() {
   std::vector<Figure> figures;
+  add_gpt2(figures);
   if (!std::filesystem::exists(instances())) return figures;
   add_small(figures);
   for (const Published& published : kPublished) {

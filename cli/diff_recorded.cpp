@@ -38,6 +38,40 @@ std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::
   return groups;
 }
 
+// Groups left on both sides that come equally often, the one a whole multiple of the other's size:
+// perhaps the same tensors in another type or shape.
+struct Multiple {
+  Alike a;
+  Alike b;
+  [[nodiscard]] std::string ratio() const {
+    const std::int64_t more = std::max(a.bytes, b.bytes) / std::min(a.bytes, b.bytes);
+    return b.bytes > a.bytes ? fmt::format("{} times", more) : fmt::format("1/{}", more);
+  }
+};
+
+// From the largest on, each group once. Small single allocations are multiples by chance.
+std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a, const std::vector<Alike>& of_b,
+                                   std::int64_t peak) {
+  constexpr std::int64_t kMostTimes = 8;
+  constexpr std::int64_t kSmall = 200;  // part of the peak
+  std::vector<Multiple> found;
+  std::vector<char> taken(of_b.size(), 0);
+  for (const Alike& a : of_a) {
+    if (a.bytes == 0 || (a.count == 1 && a.bytes < peak / kSmall)) continue;
+    for (std::size_t j = 0; j < of_b.size(); ++j) {
+      const Alike& b = of_b[j];
+      if (taken[j] != 0 || b.count != a.count || b.bytes == 0) continue;
+      const std::int64_t large = std::max(a.bytes, b.bytes);
+      const std::int64_t small = std::min(a.bytes, b.bytes);
+      if (large % small != 0 || large / small > kMostTimes) continue;
+      found.push_back({a, b});
+      taken[j] = 1;
+      break;
+    }
+  }
+  return found;
+}
+
 class RecordedDifference {
  public:
   RecordedDifference(const RecordedSide& a, const RecordedSide& b)
@@ -84,6 +118,11 @@ class RecordedDifference {
     const std::int64_t all = a_.peak.bytes + b_.peak.bytes;
     return all == 0 ? 1 : static_cast<double>(matched) / static_cast<double>(all);
   }
+  [[nodiscard]] std::vector<Multiple> multiples() const {
+    return multiples_of(group_alike(a_.peak, match_.only_a), group_alike(b_.peak, match_.only_b),
+                        std::max(a_.peak.bytes, b_.peak.bytes));
+  }
+  [[nodiscard]] std::string perhaps(std::size_t top, bool colour) const;
   [[nodiscard]] std::string only(const RecordedSide& side, const std::vector<std::size_t>& which,
                                  const std::string& title, std::size_t top, bool colour) const;
 
@@ -118,6 +157,22 @@ std::string RecordedDifference::only(const RecordedSide& side,
   }
   table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
   return '\n' + bold(title, colour) + '\n' + table.text(colour);
+}
+
+std::string RecordedDifference::perhaps(std::size_t top, bool colour) const {
+  const std::vector<Multiple> pairs = multiples();
+  if (pairs.empty()) return {};
+  Table table({{"A", Align::kRight}, {""}, {"B", Align::kRight}, {""}, {"B / A"}}, kIndent);
+  const auto size = [](const Alike& group) {
+    return fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)));
+  };
+  for (std::size_t i = 0; i < std::min(top, pairs.size()); ++i) {
+    const auto& [a, b] = pairs[i];
+    table.add_row({{size(a)}, {a.label}, {size(b)}, {b.label}, {pairs[i].ratio()}});
+  }
+  return '\n' +
+         bold("Of those, equally many in whole multiples: perhaps another type or shape", colour) +
+         '\n' + table.text(colour);
 }
 
 std::string RecordedDifference::text(std::size_t top, bool colour) const {
@@ -173,6 +228,7 @@ std::string RecordedDifference::text(std::size_t top, bool colour) const {
   }
   text += only(a_, match_.only_a, "Live only in A", top, colour);
   text += only(b_, match_.only_b, "Live only in B", top, colour);
+  text += perhaps(top, colour);
   return text;
 }
 
@@ -210,6 +266,14 @@ Json RecordedDifference::json() const {
     document["above"].push_back(term(t));
   document["only_a"] = list(a_.peak, match_.only_a);
   document["only_b"] = list(b_.peak, match_.only_b);
+  document["multiples"] = Json::array();
+  for (const auto& [x, y] : multiples()) {
+    document["multiples"].push_back({{"a", x.label},
+                                     {"b", y.label},
+                                     {"count", x.count},
+                                     {"bytes_a", x.bytes},
+                                     {"bytes_b", y.bytes}});
+  }
   return document;
 }
 

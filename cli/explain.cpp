@@ -326,7 +326,8 @@ std::string Explanation::device() const {
   add("+ rounding", terms.rounding, "blocks are multiples of 512 bytes, and not always split");
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be used again");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
-  add("+ CUDA context", point_.context.count, "of the process");
+  add("+ CUDA context", point_.context.count,
+      point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
   add("device memory used", device_used(point_), "", true);
   add("capacity", capacity, scenario_.device.name);
   const std::int64_t needed = device_needed(point_);

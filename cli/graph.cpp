@@ -92,22 +92,15 @@ Json graph_json(const TrainingGraph& graph) {
 
 // The operators of one micro-batch as checkpoint placement sees them, a node per line.
 std::string cost_graph_json(const Scenario& scenario, const TrainingGraph& graph) {
-  std::vector<OperatorId> micro_batch = graph.forward;
-  const bool accumulates = graph.micro_batches > 1 && !graph.backward_accumulate.empty();
-  const auto& backward = accumulates ? graph.backward_accumulate : graph.backward;
-  micro_batch.insert(micro_batch.end(), backward.begin(), backward.end());
   const CostTable costs = price(graph, CostModel(scenario.device));
-  const CostGraph result = step_costs(graph, micro_batch, costs.device, false).graph;
+  const CostGraph result = step_costs(graph, micro_batch_of(graph), costs.device, false).graph;
   std::string nodes;
   for (const CostNodeId id : ids_of(result.nodes)) {
     const CostNode& node = result.nodes[id];
-    Json json{{"id", id.value},
-              {"name", node.name},
-              {"kind", name_of(node.kind)},
-              {"cost", node.cost},
-              {"bytes", node.bytes.count},
-              {"workspace", node.workspace.count},
-              {"deps", Json::array()}};
+    Json json{
+        {"id", id.value},       {"name", node.name},         {"kind", name_of(node.kind)},
+        {"cost", node.cost},    {"bytes", node.bytes.count}, {"workspace", node.workspace.count},
+        {"deps", Json::array()}};
     for (const CostNodeId dep : node.deps)
       json["deps"].push_back(dep.value);
     if (node.once) json["once"] = true;

@@ -1,6 +1,8 @@
 #include "cli/html_page.hpp"
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -47,26 +49,43 @@ Json stack_order() {
   return list;
 }
 
-// What sets a point apart: "micro_batch 4, no policy"; its name where nothing does.
-std::string label_of(const PointResult& point) {
-  std::string label;
+// What sets a point apart: "micro_batch 4, no policy"; its name where nothing does, or where other
+// points have other names.
+std::string label_of(const PointResult& point, bool named) {
+  std::string label = named ? point.name : "";
   for (const auto& [key, value] : point.overrides) {
     if (key == "name") continue;
     const std::string word = key.substr(key.rfind('.') + 1);
     const std::string setting = short_setting(value);
-    label += label.empty() ? "" : ", ";
+    label += label.empty() ? "" : label == point.name ? ": " : ", ";
     label += word == "policies" ? setting : fmt::format("{} {}", word, setting);
   }
   return label.empty() ? point.name : label;
 }
 
+bool have_names(std::span<const PointResult> points) {
+  return std::any_of(points.begin(), points.end(),
+                     [&](const PointResult& point) { return point.name != points.front().name; });
+}
+
 std::string title_of(std::span<const PointResult> points) {
   if (points.empty()) return "Tidemark";
-  std::string title = points.front().name;
-  for (const PointResult& point : points) {
-    if (point.name != points.front().name) return fmt::format("{} runs", points.size());
+  return have_names(points) ? fmt::format("{} points", points.size()) : points.front().name;
+}
+
+// Points of equal settings are told apart by their number.
+std::vector<std::string> labels_of(std::span<const PointResult> points) {
+  const bool named = have_names(points);
+  std::vector<std::string> labels;
+  for (const PointResult& point : points)
+    labels.push_back(label_of(point, named));
+  std::map<std::string, int> uses;
+  for (const std::string& label : labels)
+    ++uses[label];
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (uses[labels[i]] > 1) labels[i] = fmt::format("{} [{}]", labels[i], i + 1);
   }
-  return title;
+  return labels;
 }
 
 // The scenario with everything that was left to its defaults.
@@ -102,9 +121,10 @@ HtmlPage::HtmlPage(std::span<const PointResult> points) {
   report_.summary["roles"] = roles();
   report_.summary["stack_order"] = stack_order();
   report_.summary["context_colour"] = hex_colour(context_style().colour);
+  const std::vector<std::string> labels = labels_of(points);
   for (std::size_t i = 0; i < points.size(); ++i) {
     Json& entry = report_.summary["points"][i];
-    entry["label"] = label_of(points[i]);
+    entry["label"] = labels[i];
     Json& settings = entry["settings"] = Json::object();
     for (const auto& [key, value] : points[i].overrides)
       settings[key] = short_setting(value);

@@ -58,8 +58,9 @@ sweep:
       - [offload_activations: {}]
       - [checkpoint_every: {period: 1}, offload_activations: {}]
 
-# Files that a run writes: results.json, results.csv and, for one point, timeline.csv.
-# report: {dir: out}
+# Files that a run writes: results.json, results.csv and, for one point, timeline.csv; on request also
+# pictures (svg) and traces (chrome_trace, perfetto, torch_snapshot).
+# report: {dir: out, formats: [csv, json, svg]}
 )yaml";
 
 }  // namespace

@@ -38,6 +38,7 @@ constexpr const char* kExamples = R"(Examples:
   tidemark run gpt2-xl --gpu v100-sxm-32gb -s training.micro_batch=4
   tidemark init && tidemark run scenario.yaml        a commented scenario to start from
   tidemark explain scenario.yaml                     what makes up the peak, byte by byte
+  tidemark diff scenario.yaml -b training.micro_batch=8   why one peak is larger, term by term
   tidemark list models                               also: gpus, policies, allocators, optimizers
   tidemark describe checkpoint_every                 parameters, defaults, sources
 

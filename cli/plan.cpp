@@ -178,7 +178,8 @@ int PlanCommand::execute(const Console& console) const {
                                        std::chrono::hours(24 * 365)),
       .iterations = iterations,
       .seed = seed};
-  if (iterations > 0 && app->get_option("--time-limit")->empty()) request.time_limit = std::chrono::hours(24 * 365);
+  if (iterations > 0 && app->get_option("--time-limit")->empty())
+    request.time_limit = std::chrono::hours(24 * 365);
   std::string policy_name;
   const PlanFunction solve_with = parse_policy(policy, policy_name, request);
   const CostGraph costs = read_cost_graph(graph);

@@ -60,7 +60,8 @@ std::string Summary::memory() const {
         "", fmt::format("= {} reserved by the {} allocator{}",
                         format_bytes(Bytes(point_.run.reserved.bytes)), name_of(point_.allocator),
                         point_.context.count > 0
-                            ? " + " + format_bytes(point_.context) + " CUDA context"
+                            ? " + " + format_bytes(point_.context) +
+                                  (point_.ranks > 1 ? " CUDA context and NCCL" : " CUDA context")
                             : ""));
     text += reserved();
   }

@@ -90,6 +90,7 @@ class PointsTable {
   [[nodiscard]] std::vector<Cell> row(const PointResult& point) const;
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string verdict() const;
+  [[nodiscard]] std::string advice() const;
   [[nodiscard]] std::string setting(const PointResult& point) const;
   void choose_best();
 
@@ -200,7 +201,7 @@ std::string PointsTable::verdict() const {
     return p.status == PointStatus::kFits;
   });
   std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
-  if (fastest_ == nullptr) return text + ".\n";
+  if (fastest_ == nullptr) return text + "." + advice() + "\n";
   text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
                       format_duration(fastest_->run.step),
                       format_bytes(Bytes(device_needed(*fastest_))));
@@ -211,7 +212,24 @@ std::string PointsTable::verdict() const {
   }
   const std::string moved = transfer_verdict(*fastest_);
   if (!moved.empty()) text += fmt::format("\nthe fastest: {}", moved);
-  return text + "\n";
+  return text + advice() + "\n";
+}
+
+// The mildest change that fits, for the first points that do not.
+std::string PointsTable::advice() const {
+  constexpr int kTold = 3;
+  std::string text;
+  int told = 0;
+  for (const PointResult& point : points_) {
+    if (point.failure.empty() || told == kTold) continue;
+    const std::vector<Suggestion>& tried = point.failure.front().tried;
+    const auto helps = std::find_if(tried.begin(), tried.end(),
+                                    [](const Suggestion& change) { return change.fits; });
+    if (helps == tried.end()) continue;
+    text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
+    ++told;
+  }
+  return text;
 }
 
 std::string PointsTable::text(std::size_t width) {

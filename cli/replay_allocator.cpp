@@ -136,7 +136,8 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
         {"live_at_start", {{"blocks", snapshot->live_blocks}, {"bytes", snapshot->live_bytes}}},
         {"contradicting_blocks", snapshot->contradicting_blocks},
         {"retry_releases", snapshot->retry_releases},
-        {"empty_caches", snapshot->empty_caches}};
+        {"empty_caches", snapshot->empty_caches},
+        {"unclear_releases", snapshot->unclear_releases}};
   }
   Json steps = Json::array();
   for (const ReplayStep& step : result.steps) {

@@ -64,10 +64,20 @@ void show_point(const DetailedPoint& point, const Environment& environment,
   print(text);
 }
 
+// A format that is written only where it is listed cannot be meant to be left out.
+void warn_of_no_folder(const ReportFiles& files, const Console& console) {
+  if (!files.folder.empty() || !files.torch_snapshots) return;
+  print_warning(
+      console,
+      "report.formats names torch_snapshot, but there is no folder to write it into: give "
+      "-o DIR, or report.dir in the scenario");
+}
+
 int run_one(const Value& document, const Environment& environment, const RunCommand& command,
             const Console& console) {
   const ReportFiles files = report_files(document, command.folder, environment);
   check_writable(files.folder);
+  warn_of_no_folder(files, console);
   const DetailedPoint point = simulate_in_detail(
       document, 0, environment, {.convergence_limit = kConvergenceLimit, .suggestions = true});
   const std::span<const PointResult> points(&point.result, 1);
@@ -118,6 +128,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
       if (group.files.folder == files.folder) return group;
     }
     check_writable(files.folder);
+    warn_of_no_folder(files, console);
     return groups.emplace_back(Group{.files = files});
   };
   for (const Value& document : documents)

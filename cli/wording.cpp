@@ -15,17 +15,32 @@ std::string scalar_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// {"checkpoint_every": {"period": 1}} or "revolve".
-std::string policy_text(const Json& policy) {
-  if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
-  std::string text = policy.begin().key();
-  const Json& parameters = policy.begin().value();
-  if (!parameters.is_object() || parameters.empty()) return text;
+// "torch(expandable_segments true)"
+std::string named_text(const std::string& name, const Json& parameters) {
   std::string list;
   for (const auto& [key, value] : parameters.items()) {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", key, scalar_text(value));
   }
-  return fmt::format("{}({})", text, list);
+  return list.empty() ? name : fmt::format("{}({})", name, list);
+}
+
+// {"checkpoint_every": {"period": 1}} or "revolve".
+std::string policy_text(const Json& policy) {
+  if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
+  const Json& parameters = policy.begin().value();
+  return named_text(policy.begin().key(), parameters.is_object() ? parameters : Json::object());
+}
+
+// {"kind": "torch", "expandable_segments": true}: what names the thing, then its parameters.
+std::string mapping_text(Json mapping) {
+  for (const char* key : {"kind", "preset", "gpu", "name"}) {
+    const auto name = mapping.find(key);
+    if (name == mapping.end() || !name->is_string()) continue;
+    const std::string text = name->get<std::string>();
+    mapping.erase(name);
+    return named_text(text, mapping);
+  }
+  return mapping.dump();
 }
 
 }  // namespace
@@ -77,6 +92,7 @@ std::string in_seconds(Duration duration, Duration largest) {
 std::string short_setting(std::string_view json) {
   const Json value = Json::parse(json, nullptr, false);
   if (value.is_discarded()) return std::string(json);
+  if (value.is_object()) return mapping_text(value);
   if (!value.is_array()) return scalar_text(value);
   if (value.empty()) return "no policy";
   std::string text;

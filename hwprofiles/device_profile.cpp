@@ -206,6 +206,7 @@ FrameworkProfile decode_framework(const FigureReader& framework) {
   const FrameworkProfile profile{
       .context = framework.required<Bytes>("context"),
       .cublas_workspace = framework.required<Bytes>("cublas_workspace"),
+      .communication_buffers = framework.required<Bytes>("communication_buffers"),
       .cudnn_filter_copies = framework.required<double>("cudnn_filter_copies", at_least(0))};
   framework.finish();
   return profile;

@@ -116,6 +116,7 @@ struct LinksProfile {
 struct FrameworkProfile {
   Bytes context;                   // CUDA context of one process
   Bytes cublas_workspace;          // per handle and stream, from the caching allocator
+  Bytes communication_buffers;     // of NCCL in one process, beside its allocator; 0: not known
   double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
 };
 

@@ -73,6 +73,12 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   const TrainingOptions& training = scenario.training;
   Graph graph = run_pass(passes, "model", [&] { return build_model(scenario); });
 
+  if (graph.trainable_parameter_count() == 0) {
+    throw UserError({}, "model",
+                    fmt::format("'{}' has no parameters, so there is nothing to train; add a layer "
+                                "with weights, such as a linear one",
+                                graph.name));
+  }
   std::vector<const ForwardRewrite*> forward = policies_of<ForwardRewrite>(scenario);
   const PrecisionRules& precision = rules_of(training.precision);
   std::optional<Autocast> autocast;

@@ -112,6 +112,11 @@ void decode_allocator(const Decoder& scenario, Scenario& result) {
   if (given == nullptr || given->is_null()) return;
   const Value mapping = given->is_scalar() ? long_form("allocator", *given) : *given;
   const Decoder allocator(mapping, "allocator");
+  if (const Value* kind = mapping.find("kind");
+      kind != nullptr && kind->is_scalar() && kind->scalar.starts_with("torch-")) {
+    allocator.fail_at("kind", fmt::format("{} names a version; write {{kind: torch, version: {}}}",
+                                          tidemark::quoted(kind->scalar), kTorchAllocatorVersion));
+  }
   const std::string word = allocator.optional_word("kind", kKinds, "torch");
   if (word == "torch") {
     result.allocator = AllocatorKind::kTorch;

@@ -159,14 +159,10 @@ Json time_of(const RunResult& run) {
 
 // In the accounting of cost graphs, beside the simulated figures of the point.
 Json plan_of(const PlanFigures& plan) {
-  Json json = {{"status", plan.status},
-               {"class", plan.schedule_class},
-               {"budget", plan.budget},
-               {"peak", plan.peak},
-               {"cost", plan.cost},
-               {"base_cost", plan.base_cost},
-               {"lower_bound", nullptr},
-               {"gap", nullptr}};
+  Json json = {{"status", plan.status},  {"class", plan.schedule_class},
+               {"budget", plan.budget},  {"peak", plan.peak},
+               {"cost", plan.cost},      {"base_cost", plan.base_cost},
+               {"lower_bound", nullptr}, {"gap", nullptr}};
   if (plan.lower_bound) {
     json["lower_bound"] = *plan.lower_bound;
     if (plan.peak <= plan.budget && *plan.lower_bound > 0) {
@@ -236,6 +232,7 @@ Json failure_of(const PointResult& point) {
           {"operator", failure.op},
           {"layer", failure.layer},
           {"requested", failure.requested},
+          {"retries", point.run.retries},
           {"message", failure.message},
           {"reason", failure.reason},
           {"rounded", failure.rounded},

@@ -28,6 +28,7 @@ constexpr Field kFields[] = {
      [](const PointResult& p) { return fmt::to_string(p.context.count + p.run.reserved.bytes); }},
     {"peak_live", [](const PointResult& p) { return fmt::to_string(p.run.live.bytes); }},
     {"peak_allocated", [](const PointResult& p) { return fmt::to_string(p.run.allocated.bytes); }},
+    {"peak_active", [](const PointResult& p) { return fmt::to_string(p.run.active.bytes); }},
     {"peak_reserved", [](const PointResult& p) { return fmt::to_string(p.run.reserved.bytes); }},
     {"smallest_capacity", [](const PointResult& p) { return fmt::to_string(p.smallest_capacity); }},
     {"peak_phase", [](const PointResult& p) { return std::string(name_of(p.peak.phase)); }},

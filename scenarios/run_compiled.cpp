@@ -61,7 +61,7 @@ RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scrat
       return go(IdealAllocator(left));
     case AllocatorKind::kTorch:
       return go(TorchAllocator(capacity, scenario.allocator_options.torch,
-                               scenario.device.framework.context));
+                               bytes_beside_allocator(scenario)));
     case AllocatorKind::kPacked:
       return go(PackedAllocator(compiled.placement, left));
     case AllocatorKind::kBfc: {
@@ -71,6 +71,12 @@ RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scrat
     }
   }
   throw InternalError("an allocator that the engine does not know");
+}
+
+Bytes bytes_beside_allocator(const Scenario& scenario) {
+  if (scenario.allocator == AllocatorKind::kIdeal) return Bytes(0);
+  const FrameworkProfile& framework = scenario.device.framework;
+  return framework.context + (scenario.count > 1 ? framework.communication_buffers : Bytes(0));
 }
 
 std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compiled, Bytes context,
@@ -108,7 +114,7 @@ std::int64_t smallest_capacity(const Scenario& scenario, const Compiled& compile
 std::unique_ptr<const TorchRecorder> run_recorded(const Scenario& scenario,
                                                   const Compiled& compiled, Scratch& scratch,
                                                   bool limited) {
-  const Bytes context = scenario.device.framework.context;
+  const Bytes context = bytes_beside_allocator(scenario);
   const Bytes capacity = limited ? scenario.device.hbm.capacity - context : kUnlimited;
   auto recorder =
       std::make_unique<TorchRecorder>(capacity, scenario.allocator_options.torch, context);

@@ -15,6 +15,10 @@ namespace tidemark {
 // More than any program asks for.
 inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
+// Bytes that a process has on the device beside its allocator: the CUDA context and, with several
+// ranks, NCCL's buffers. None for the ideal allocator.
+[[nodiscard]] Bytes bytes_beside_allocator(const Scenario& scenario);
+
 // `capacity`: what the allocator may take, the framework's context left out. Without a limit the
 // host has none either and nothing is evicted. `record` fills the events of `scratch`; `failure`,
 // if given, is filled when the device runs out of memory.

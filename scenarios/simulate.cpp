@@ -240,8 +240,8 @@ void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel
   point.forward_flops = model.forward_flops;
   point.step_flops = model.step_flops;
   point.capacity = scenario.device.hbm.capacity;
-  point.context =
-      scenario.allocator == AllocatorKind::kIdeal ? Bytes(0) : scenario.device.framework.context;
+  point.context = bytes_beside_allocator(scenario);
+  point.ranks = scenario.count;
   point.parameters = model.parameters;
   point.gradients = model.gradients;
   point.optimizer_state = model.optimizer_state;
@@ -250,6 +250,11 @@ void fill_model(PointResult& point, const Scenario& scenario, const TrainedModel
   point.allocator = scenario.allocator;
   point.host_capacity = scenario.device.host.memory;
   point.nvme_capacity = scenario.device.nvme.capacity;
+}
+
+std::string context_words(const PointResult& point) {
+  return point.ranks > 1 ? "the context of the framework with NCCL's buffers"
+                         : "the context of the framework";
 }
 
 // The type of the matrix products, whose peak the model's operations are measured against.
@@ -321,12 +326,13 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     point.failure.push_back(Reporter(model, compiled, scratch).failure(point.run, memory));
     if (point.context > point.capacity) {
       Failure& failure = point.failure.front();
-      failure.reason = fmt::format(
-          "the context of the framework alone, {}, does not fit into the {} of the device",
-          format_bytes(point.context), format_bytes(point.capacity));
+      failure.reason =
+          fmt::format("{} alone, {}, does not fit into the {} of the device", context_words(point),
+                      format_bytes(point.context), format_bytes(point.capacity));
       failure.message = failure.reason;
     }
-    // What it would need: the same program with memory without end.
+    // What it would need: the same program with memory without end. Of the run that failed only
+    // what a limit causes stays, beside `failure`: see result_document.hpp.
     const RunResult failed = point.run;
     point.run = run_compiled(scenario, compiled, scratch, kUnlimited, true);
     unlimited = point.run;

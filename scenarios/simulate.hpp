@@ -99,7 +99,8 @@ struct PointResult {
   Flops forward_flops;
   Flops step_flops;
   Bytes capacity;  // of the device
-  Bytes context;   // that the framework takes of it
+  Bytes context;   // that the framework takes of it: CUDA's, with several ranks NCCL's buffers too
+  int ranks = 1;   // data-parallel, one device each
   Bytes parameters;
   Bytes gradients;
   Bytes optimizer_state;

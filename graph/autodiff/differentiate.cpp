@@ -1,5 +1,6 @@
 #include "graph/autodiff/differentiate.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -174,6 +175,7 @@ void GradientTape::emit_backward(NodeId id) {
   for (TensorId out : node.outputs)
     reached = reached || pending_[out].has_value();
   if (!reached || !is_differentiable(node)) return;
+  reached_[id] = 1;
 
   current_ = id;
   results_.clear();
@@ -282,6 +284,31 @@ void GradientTape::accumulate_leaf(TensorId parameter) {
                                .layer = storage.layer});
 }
 
+// Outputs that the loss does not read keep their autograd graph: what its nodes saved goes with
+// them at the end of the step, since backward never comes there.
+void GradientTape::hold_other_outputs(OperatorId end) {
+  if (graph_.other_outputs.empty()) return;
+  IdVector<TensorId, char> wanted(graph_.tensors.size(), 0);
+  for (TensorId output : graph_.other_outputs)
+    wanted[output] = 1;
+  for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+    const NodeId id(i);
+    const Node& node = graph_.nodes[id];
+    const bool leads_there = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                         [&](TensorId out) { return wanted[out] != 0; });
+    if (!leads_there) continue;
+    for (TensorId in : node.inputs) {
+      if (in.valid()) wanted[in] = 1;
+    }
+    if (reached_[id] != 0) continue;
+    for (StorageId s : saved_[id].storages) {
+      if (!training_.storages[s].persistent) {
+        training_.holds.push_back({s, OperatorId(), end, HoldKind::kSaved});
+      }
+    }
+  }
+}
+
 // Operators without a kernel that mark where variables die: zero_grad and the end of the step.
 void GradientTape::emit_ends() {
   const auto marker = [&](std::vector<OperatorId>& part, std::string name, Phase phase) {
@@ -317,6 +344,9 @@ void GradientTape::emit_ends() {
     const StorageId ones = training_.touches_of(root).front().storage;
     training_.holds.push_back({ones, root, training_.backward.back(), HoldKind::kLocal});
   }
+  hold_other_outputs(end);
+  for (TensorId output : graph_.other_outputs)
+    keep(output, end);
   if (graph_.loss.valid()) keep(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
@@ -329,6 +359,7 @@ void GradientTape::emit_ends() {
 
 TrainingGraph GradientTape::run() {
   is_parameter_.assign(graph_.tensors.size(), 0);
+  reached_.assign(graph_.nodes.size(), 0);
   for (TensorId p : graph_.parameters)
     is_parameter_[p] = 1;
   for (const Node& node : graph_.nodes) {

@@ -15,8 +15,41 @@ struct FrameworkRules {
   std::string_view name;
   std::string_view source;
 
-  // Kernels are ATen's for CPUs: their temporaries differ from those of CUDA.
-  bool cpu = false;
+  // --- Which kernels run, where their temporaries and what they keep differ ---
+  // Convolutions copy operands into oneDNN's blocked layout; cuDNN transforms the filters.
+  bool blocked_convolutions = false;
+  // Transposed convolutions unfold a sample into columns and add the bias by a product with ones.
+  bool unfolds_transposed_convolutions = false;
+  // LSTM, GRU and RNN run step by step, each step autograd nodes of its own; cuDNN runs all layers
+  // in one call with a reserve.
+  bool unrolls_recurrence = false;
+  // Interpolation tabulates an index and a weight for each place along an axis.
+  bool tabulates_interpolation = false;
+  // Batch norm sums each channel into tensors of its own before mean and invstd are made.
+  bool sums_channels_apart = false;
+  // Batch norm's backward makes a second buffer of its input's size.
+  bool buffers_batch_norm_gradient = false;
+  // Weight and bias gradients of layer norm are summed in a buffer of two rows.
+  bool sums_layer_norm_gradients_in_rows = false;
+  // Softmax converts its input in a kernel before, not inside.
+  bool converts_before_softmax = false;
+  // Softmax's backward multiplies gradient and output into a tensor of its own first.
+  bool softmax_gradient_product = true;
+  // log_sigmoid keeps exp(-|x|) for backward.
+  bool keeps_logsigmoid_buffer = false;
+  // Gradients of embeddings and indices sort the indices together with their positions.
+  bool sorts_indices = true;
+  // Tensors of the logits' size that binary cross-entropy with logits makes on its way.
+  int bce_logits_temporaries = 2;
+  // A Python number beside a tensor is a tensor of 8 bytes, converted to the other one's type; on
+  // CUDA it is an argument of the kernel.
+  bool scalars_are_tensors = false;
+  // The kernels of torch.optim's foreach form take lists of tensors; elsewhere one tensor each.
+  bool multi_tensor_kernels = true;
+  // Autocast's lists are those of CPU 1.13: shorter, and with cross_entropy_loss as a whole.
+  bool cpu_autocast_lists = false;
+
+  // --- What is kept, and when it goes ---
   // Dropout keeps its noise as a bool mask (native_dropout on CUDA) or in the input's dtype (CPU).
   bool dropout_mask_is_bool = true;
   // Mean and rstd of layer and group norm are fp32 whatever the input's dtype.

@@ -36,6 +36,7 @@ class GradientTape {
   [[nodiscard]] bool is_shared(TensorId parameter) const;
   void accumulate_leaf(TensorId parameter);
   void hold_node(NodeId id, OperatorId last);
+  void hold_other_outputs(OperatorId end);
   void emit_ends();
   [[nodiscard]] bool is_differentiable(const Node& node) const;
 
@@ -53,6 +54,7 @@ class GradientTape {
   IdVector<TensorId, std::optional<Tensor>> pending_;  // gradients that wait for their node
   IdVector<TensorId, int> uses_left_;                  // of parameters: gradients still to come
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
+  IdVector<NodeId, char> reached_;                     // by backward
   IdVector<TensorId, char> is_parameter_;              // leaves only: a view of a parameter is none
   std::vector<std::pair<TensorId, Tensor>> results_;   // of the node that runs
   NodeId current_;

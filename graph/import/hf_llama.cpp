@@ -20,7 +20,9 @@ LlamaConfig hf_llama_sizes(const Decoder& config, LlamaConfig defaults) {
   llama.kv_heads =
       config.optional<std::int64_t>("num_key_value_heads", llama.heads, up_to(kMaxHeads));
   llama.head_width = config.maybe<std::int64_t>("head_dim", up_to(kMaxWidth));
-  llama.positions = config.required<std::int64_t>("max_position_embeddings", up_to(kMaxSequence));
+  // Rotary positions have no table to fit in: it only bounds the sequence that is assumed.
+  llama.positions = config.optional<std::int64_t>("max_position_embeddings", kDefaultSequence,
+                                                  up_to(kMaxSequence));
   llama.activation = hf_activation(config, "hidden_act", "silu");
   llama.attention_dropout =
       config.optional<double>("attention_dropout", llama.attention_dropout, between(0, 1));

@@ -92,6 +92,11 @@ void LayerModel::read_modules() {
 
 TensorId LayerModel::read_inputs(Taps& taps) {
   static constexpr std::array<std::string_view, 2> kTypes = {"float", "int64"};
+  for (const Value::Entry& entry : document_.value().entries) {
+    if (entry.key == "input" && !document_.has("inputs")) {
+      throw UserError(entry.location, "input", "unknown key; did you mean 'inputs'?");
+    }
+  }
   const auto inputs = document_.required_child("inputs").entries();
   if (inputs.empty()) document_.fail_at("inputs", "expected at least one input");
   TensorId first;
@@ -134,7 +139,9 @@ Graph build_layer_model(const Decoder& document, const Decoder& overrides, const
 }
 
 bool is_layer_model(const Value& document) {
-  return document.find("inputs") != nullptr && document.find("layers") != nullptr;
+  // `input` for `inputs` is a slip that reading such a model explains.
+  return (document.find("inputs") != nullptr || document.find("input") != nullptr) &&
+         document.find("layers") != nullptr;
 }
 
 }  // namespace tidemark

@@ -1,5 +1,7 @@
 // Structures of a layer model (sequence, repeat, residual, joins, modules) and its single layers.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,27 @@
 
 namespace tidemark {
 
+namespace {
+
+// Two layers of one list cannot have one name, given or that of their position: their parameters
+// would be the same.
+void require_new_name(const Decoder& layer, int position,
+                      std::map<std::string, Location, std::less<>>& named) {
+  std::string name = std::to_string(position);
+  Location location = layer.location();
+  if (const Value* given = layer.value().is_mapping() ? layer.value().find("name") : nullptr) {
+    if (given->is_scalar()) name = given->scalar;
+    location = given->location;
+  }
+  const auto [found, fresh] = named.emplace(name, location);
+  if (fresh) return;
+  throw UserError(location, layer.path() + ".name",
+                  fmt::format("the layer in line {} is called {} already; names of one list differ",
+                              found->second.line, tidemark::quoted(name)));
+}
+
+}  // namespace
+
 TensorId LayerModel::run(const Decoder& layers, TensorId x, Taps& taps) {
   if (++depth_ > kMaxLayerDepth) {
     layers.fail(
@@ -21,8 +44,11 @@ TensorId LayerModel::run(const Decoder& layers, TensorId x, Taps& taps) {
                     kMaxLayerDepth));
   }
   int position = 0;
-  for (const Decoder& layer : layers.items())
+  std::map<std::string, Location, std::less<>> named;
+  for (const Decoder& layer : layers.items()) {
+    require_new_name(layer, position, named);
     x = run_layer(layer, std::to_string(position++), x, taps);
+  }
   --depth_;
   return x;
 }

@@ -52,7 +52,10 @@ struct Graph {
   IdVector<LayerId, Layer> layers;
   std::vector<TensorId> parameters;  // each once, however often it is used
   std::vector<LocalVariable> locals;
-  TensorId logits;           // what the model returns
+  TensorId logits;  // what the model returns
+  // Returned beside it. The caller holds them, and with them what autograd keeps of their
+  // operators.
+  std::vector<TensorId> other_outputs;
   TensorId loss;             // a scalar; invalid without a loss
   std::int64_t samples = 0;  // per micro-batch
   std::int64_t tokens = 0;   // per micro-batch; 0 for images

@@ -119,6 +119,7 @@ class ModelBuilder {
   [[nodiscard]] DType dtype() const { return dtype_; }
   void set_samples(std::int64_t samples, std::int64_t tokens);
   void set_output(TensorId logits) { graph_.logits = logits; }
+  void add_other_output(TensorId output) { graph_.other_outputs.push_back(output); }
   void set_loss(TensorId loss) { graph_.loss = loss; }
   [[nodiscard]] Graph finish();
 

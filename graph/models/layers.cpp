@@ -380,6 +380,7 @@ TensorId recurrent(const Context& c) {
   layers.dropout = probability(c, "dropout", 0);
   layers.bias = flag(c, "bias", true);
   layers.batch_first = flag(c, "batch_first", true);
+  layers.bidirectional = flag(c, "bidirectional", false);
   if (layers.layers == 1) layers.dropout = 0;  // there is nothing between the layers
   return recurrent_layers(c.builder, Cell.text, c.module, c.x, layers);
 }
@@ -398,7 +399,7 @@ constexpr LayerKind activation_kind() {
 constexpr std::string_view kConvolution =
     "channels, kernel: 1, stride: 1, padding: 0, dilation: 1, groups: 1, bias: true";
 constexpr std::string_view kRecurrent =
-    "hidden, layers: 1, dropout: 0, bias: true, batch_first: true";
+    "hidden, layers: 1, dropout: 0, bias: true, batch_first: true, bidirectional: false";
 constexpr std::string_view kPooling = "kernel, stride: kernel, padding: 0";
 
 constexpr std::array kKinds = {

@@ -120,7 +120,7 @@ void backward_index(BackwardBuilder& b) {
                         {result, gradient});
   kernel.work.launches = 2;
   const Bytes index(node.input(1).elements() * size_of(DType::kInt64));
-  kernel.workspace = runs_on_cpu(node.rules()) ? Bytes(0) : index * 4;
+  kernel.workspace = node.rules().sorts_indices ? index * 4 : Bytes(0);
   b.launch(kernel);
   b.set_input_gradient(0, result);
 }

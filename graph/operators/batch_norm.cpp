@@ -36,7 +36,7 @@ ForwardKernel forward(const NodeView& node) {
 ForwardKernel forward_batch(const NodeView& node) {
   ForwardKernel kernel = forward(node);
   const std::int64_t channels = node.input(kX).shape[1];
-  if (runs_on_cpu(node.rules())) {
+  if (node.rules().sums_channels_apart) {
     kernel.workspace = Bytes(2 * channels * size_of(DType::kFloat32));
   }
   return kernel;
@@ -70,7 +70,7 @@ void backward(BackwardBuilder& b) {
     kernel.work.written += result.bytes();
     b.set_input_gradient(i, result);
   }
-  if (runs_on_cpu(node.rules())) kernel.workspace = x.bytes();
+  if (node.rules().buffers_batch_norm_gradient) kernel.workspace = x.bytes();
   b.launch(kernel);
 }
 
@@ -85,7 +85,7 @@ ForwardKernel forward_instance(const NodeView& node) {
   ForwardKernel kernel = forward(node);
   // The repeated bias, and the statistics of the CPU kernel as sums and as square sums.
   if (node.has_input(kBias)) kernel.workspace += repeated_bytes(node);
-  if (runs_on_cpu(node.rules())) kernel.workspace += repeated_bytes(node) * 2;
+  if (node.rules().sums_channels_apart) kernel.workspace += repeated_bytes(node) * 2;
   return kernel;
 }
 
@@ -122,7 +122,7 @@ void backward_instance(BackwardBuilder& b) {
   }
   for (const Tensor& tensor : kernel.creates)
     kernel.work.written += tensor.bytes();
-  if (runs_on_cpu(node.rules())) kernel.workspace = x.bytes();
+  if (node.rules().buffers_batch_norm_gradient) kernel.workspace = x.bytes();
   b.launch(kernel);
   for (std::size_t at = 0; at < affine.size(); ++at) {
     const Tensor& repeated = kernel.creates[kernel.creates.size() - affine.size() + at];

@@ -129,6 +129,7 @@ constexpr OperatorFamily kFamilies[] = {
     comparison("ge", "a >= b, or a constant; bool"),
     comparison("logical_and", "both hold; bool"),
     comparison("logical_or", "one of two holds; bool"),
+    comparison("logical_xor", "one of two holds, not both; bool"),
     comparison("logical_not", "does not hold; bool"),
 };
 

@@ -94,20 +94,20 @@ bool is_channels_last(const Tensor& tensor) {
 Bytes forward_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!runs_on_cpu(node.rules()) || is_channels_last(node.input(kX))) return weight;
+  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
   return std::max(node.output().bytes(), node.input(kX).bytes() + weight);
 }
 
 Bytes data_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!runs_on_cpu(node.rules()) || is_channels_last(node.input(kX))) return weight;
+  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
   return std::max(node.input(kX).bytes(), node.output().bytes() + weight);
 }
 
 Bytes weight_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
-  if (!runs_on_cpu(node.rules())) {
+  if (!node.rules().blocked_convolutions) {
     return Bytes(node.input(kWeight).elements() * size_of(DType::kFloat32));  // fp32 sums
   }
   const Bytes weight = node.input(kWeight).bytes();

@@ -57,7 +57,7 @@ void backward(BackwardBuilder& b) {
   work.written = result.bytes() + gradient.bytes();
   work.launches = 2;
   // embedding_dense_backward_cuda sorts the indices together with their positions.
-  const Bytes workspace = runs_on_cpu(b.node().rules()) ? Bytes(0) : indices.bytes() * 2;
+  const Bytes workspace = b.node().rules().sorts_indices ? indices.bytes() * 2 : Bytes(0);
   b.launch({.name = "embedding.weight_gradient",
             .reads = {gradient, indices},
             .creates = {result},

@@ -43,7 +43,7 @@ void infer_logsigmoid(Inference& inference) {
 // The CPU kernel keeps exp(-|x|) for backward; on CUDA the buffer is empty.
 ForwardKernel forward_logsigmoid(const NodeView& node) {
   ForwardKernel kernel = forward(node);
-  const bool drops_buffer = runs_on_cpu(node.rules()) && !node.output().requires_grad;
+  const bool drops_buffer = node.rules().keeps_logsigmoid_buffer && !node.output().requires_grad;
   if (drops_buffer) kernel.workspace = node.input(0).bytes();
   return kernel;
 }
@@ -51,13 +51,13 @@ ForwardKernel forward_logsigmoid(const NodeView& node) {
 void save_logsigmoid(SavedSet& saved) {
   const Tensor& x = saved.node().input(0);
   saved.input(0);
-  if (runs_on_cpu(saved.node().rules())) saved.extra("buffer", x.shape, x.dtype);
+  if (saved.node().rules().keeps_logsigmoid_buffer) saved.extra("buffer", x.shape, x.dtype);
 }
 
 void backward_logsigmoid(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   std::vector<Tensor> reads{gradient, b.node().input(0)};
-  if (runs_on_cpu(b.node().rules())) reads.push_back(b.saved("buffer"));
+  if (b.node().rules().keeps_logsigmoid_buffer) reads.push_back(b.saved("buffer"));
   const Tensor result = create_dense(b, "input_gradient", gradient);
   b.launch_elementwise("logsigmoid.backward", reads, result, OperatorClass::kElementwise, 4);
   b.set_input_gradient(0, result);

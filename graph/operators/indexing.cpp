@@ -1,5 +1,6 @@
 // Elements chosen by int64 indices: index_select, advanced indexing along one axis, gather,
-// index_add, scatter_add, topk and sort. Backward adds into zeros of the input's size.
+// index_add, scatter_add, scatter, index_put, topk and sort. Backward adds into zeros of the
+// input's size.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -151,6 +152,56 @@ void backward_sum(BackwardBuilder& b) {
   b.set_input_gradient(kSource, result);
 }
 
+// torch.scatter: elements of a copy replaced by those of a source.
+void infer_scatter(Inference& inference) {
+  require_indices(inference);
+  const Shape& x = inference.input(kX).shape;
+  const Shape& index = inference.input(kIndex).shape;
+  static_cast<void>(axis_of(inference, 0));
+  inference.require(index.rank() == x.rank(), "its index needs as many axes as its input");
+  inference.require(index == inference.input(kSource).shape, "index and source differ in shape");
+  inference.create(x, inference.input(kX).dtype);
+}
+
+// A part of a copy replaced; without an index the part is a slice.
+void infer_index_put(Inference& inference) {
+  if (inference.has_input(kIndex)) require_indices(inference);
+  inference.require(inference.input(kSource).elements() <= inference.input(kX).elements(),
+                    "the source has more elements than the input");
+  inference.create(inference.input(kX).shape, inference.input(kX).dtype);
+}
+
+ForwardKernel forward_put(const NodeView& node) {
+  const Tensor& source = node.input(kSource);
+  Work work = work_on(OperatorClass::kEmbedding, Flops(0), {node.input(kX), source},
+                      {node.output(), source});
+  work.launches = 2;  // the copy, and what is put into it
+  return {.work = work};
+}
+
+void save_put(SavedSet& saved) {
+  if (saved.node().has_input(kIndex)) saved.input(kIndex);
+}
+
+// Zeros where elements were replaced; the source's gradient is what stood there.
+void backward_put(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const NodeView& node = b.node();
+  const std::string name = std::string(node.family_name()) + ".backward";
+  std::vector<Tensor> reads{gradient};
+  if (node.has_input(kIndex)) reads.push_back(node.input(kIndex));
+  for (std::size_t i : {kX, kSource}) {
+    if (!b.needs_gradient(i)) continue;
+    const Tensor result =
+        b.create_like(i == kX ? "input_gradient" : "source_gradient", node.input(i));
+    b.launch({.name = name,
+              .reads = reads,
+              .creates = {result},
+              .work = work_on(OperatorClass::kEmbedding, Flops(0), {result}, {result})});
+    b.set_input_gradient(i, result);
+  }
+}
+
 // Values and int64 indices of the k largest along an axis.
 void infer_topk(Inference& inference) {
   const Tensor& x = inference.input(kX);
@@ -215,6 +266,18 @@ constexpr OperatorFamily kFamilies[] = {
      .forward = forward_sum,
      .save = save_index,
      .backward = backward_sum},
+    {.name = "scatter",
+     .summary = "a copy with elements of a source at indices; keeps the indices",
+     .infer = infer_scatter,
+     .forward = forward_put,
+     .save = save_put,
+     .backward = backward_put},
+    {.name = "index_put",
+     .summary = "a copy with a part replaced; keeps the indices, of a slice nothing",
+     .infer = infer_index_put,
+     .forward = forward_put,
+     .save = save_put,
+     .backward = backward_put},
     {.name = "topk",
      .summary = "the k largest along an axis and their int64 indices, which are kept",
      .infer = infer_topk,

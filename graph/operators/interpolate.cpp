@@ -52,7 +52,7 @@ void infer(Inference& inference) {
 
 // The CPU kernel tabulates an int64 index and a weight for each tap of each place along an axis.
 Bytes tables(const NodeView& node) {
-  if (!runs_on_cpu(node.rules())) return Bytes(0);
+  if (!node.rules().tabulates_interpolation) return Bytes(0);
   std::int64_t places = 0;
   for (int axis = 2; axis < node.output().shape.rank(); ++axis)
     places += node.output().shape[axis];

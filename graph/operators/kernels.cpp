@@ -28,7 +28,7 @@ Strides dense_strides(const Shape& shape, const Strides& like) {
 }
 
 ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype) {
-  if (!runs_on_cpu(rules)) return {};
+  if (!rules.scalars_are_tensors) return {};
   return {.as_given = Bytes(size_of(DType::kFloat64)), .converted = Bytes(size_of(dtype))};
 }
 

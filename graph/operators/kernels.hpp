@@ -14,11 +14,6 @@ namespace tidemark {
 // `like` is expanded.
 [[nodiscard]] Strides dense_strides(const Shape& shape, const Strides& like);
 
-// ATen's CPU kernels need temporaries that the CUDA kernels do not, and the other way round.
-[[nodiscard]] inline bool runs_on_cpu(const FrameworkRules& rules) {
-  return rules.cpu;
-}
-
 // A Python number as an operand on a CPU: a tensor of 8 bytes, converted to the type of the other
 // operand. On CUDA it is an argument of the kernel. Measured on 1.13.1.
 struct ScalarOperand {

@@ -26,7 +26,14 @@ void require_affine(const Inference& inference, const Shape& wanted) {
   }
 }
 
-// The trailing axes that the weight covers are normalised; without a weight the last one.
+// The trailing axes that the weight covers are normalised; without a weight the last ones, by the
+// attribute `axes`.
+template <class NodeLike>
+int normalized_rank(const NodeLike& node) {
+  return node.has_input(kWeight) ? node.input(kWeight).shape.rank()
+                                 : static_cast<int>(node.attributes().integer("axes", 1));
+}
+
 Shape normalized_shape(const Tensor& x, int rank) {
   Shape shape;
   for (int axis = x.shape.rank() - rank; axis < x.shape.rank(); ++axis) {
@@ -37,7 +44,7 @@ Shape normalized_shape(const Tensor& x, int rank) {
 
 void infer_trailing(Inference& inference) {
   const Tensor& x = inference.input(kX);
-  const int rank = inference.has_input(kWeight) ? inference.input(kWeight).shape.rank() : 1;
+  const int rank = normalized_rank(inference);
   inference.require(rank >= 1 && rank <= x.shape.rank(), "the weight has more axes than the input");
   require_affine(inference, normalized_shape(x, rank));
   inference.create(x.shape, x.dtype);
@@ -45,8 +52,7 @@ void infer_trailing(Inference& inference) {
 
 std::int64_t rows_of(const NodeView& node) {
   const Tensor& x = node.input(kX);
-  const int rank = node.has_input(kWeight) ? node.input(kWeight).shape.rank() : 1;
-  return x.elements() / element_count(normalized_shape(x, rank));
+  return x.elements() / element_count(normalized_shape(x, normalized_rank(node)));
 }
 
 // A strided input is copied for the kernel.
@@ -101,7 +107,7 @@ void backward_layer_norm(BackwardBuilder& b) {
   const NodeView& node = b.node();
   Bytes workspace = copy_of_strided(node.input(kX));
   // The CPU kernel sums weight and bias gradients in one buffer of two rows (one thread).
-  if (runs_on_cpu(node.rules()) && node.has_input(kWeight)) {
+  if (node.rules().sums_layer_norm_gradients_in_rows && node.has_input(kWeight)) {
     workspace += node.input(kWeight).bytes() * 2;
   }
   launch_backward(b, "layer_norm.backward", {b.saved("mean"), b.saved("rstd")}, workspace);

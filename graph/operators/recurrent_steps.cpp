@@ -188,20 +188,20 @@ class BackwardSteps {
 };
 
 // LinearBackward of the whole input: without a bias and for a copied input the weight comes before
-// the input, otherwise after it.
-void input_product(const RecurrentSize& size, std::int64_t layer, Tally& tally) {
+// the input, otherwise after it. `last`: no other direction reads the same input after this one.
+void input_product(const RecurrentSize& size, std::int64_t layer, bool last, Tally& tally) {
   const Weights weights = weights_of(size, layer);
   const Bytes gates = size.sequence() * size.gates();
   tally.make(gates);  // of the steps, joined
   tally.drop(gates);
   const bool wanted = layer > 0 || size.input_gradient;
   const bool folded = layer == 0 && size.copies_input;
-  const Bytes input = layer == 0 ? size.input_bytes() : size.sequence();
+  const Bytes input = layer == 0 ? size.input_bytes() : size.result();
   if (wanted && !folded) tally.make(input);
   tally.make(weights.bias);
   tally.make(weights.input);
   if (wanted && folded) tally.make(input);
-  if (layer > 0 || size.copies_input) tally.drop(input);  // the saved one
+  if (folded || (layer > 0 && last)) tally.drop(input);  // the saved one
   tally.drop(gates);
 }
 
@@ -225,32 +225,48 @@ Bytes saved_by_steps(const RecurrentSize& size) {
 
 Bytes unrolled_forward_peak(const RecurrentSize& size) {
   Tally tally;
-  tally.make(size.state() * size.layers * (size.has_cell_state() ? 2 : 1));
+  tally.make(size.outer_states());
+  const Bytes gates = size.sequence() * size.gates();
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
-    if (layer == 0 && size.copies_input) tally.make(size.input_bytes());
-    const Bytes gates = size.sequence() * size.gates();
-    tally.make(gates);
-    tally.make(saved_by_steps(size) + final_states(size));
-    tally.make(size.sequence());  // the stack of the states
+    for (std::int64_t direction = 0; direction < size.directions; ++direction) {
+      if (layer == 0 && size.copies_input) tally.make(size.input_bytes());
+      tally.make(gates);
+      if (direction > 0) tally.drop(gates);  // of the direction before: replaced by these
+      tally.make(saved_by_steps(size) + final_states(size));
+      tally.make(size.sequence());  // the stack of the states
+    }
+    if (size.directions > 1) {
+      tally.make(size.result());
+      tally.drop(size.sequence() * size.directions);
+    }
     tally.drop(gates);
     if (layer + 1 < size.layers && size.dropout) {
-      tally.make(size.sequence(), 2);  // noise, and the product
-      tally.drop(size.sequence());
+      tally.make(size.result(), 2);  // noise, and the product
+      tally.drop(size.result());
     }
   }
-  tally.make(size.state() * size.layers * (size.has_cell_state() ? 2 : 1));
+  tally.make(size.outer_states());
   return tally.peak();
 }
 
 Bytes unrolled_backward_peak(const RecurrentSize& size) {
   Tally tally;
   for (std::int64_t layer = size.layers; layer-- > 0;) {
-    BackwardSteps(size, tally).run(weights_of(size, layer));
-    if (layer + 1 < size.layers) tally.drop(size.sequence());  // the gradient of this output
-    input_product(size, layer, tally);
+    for (std::int64_t direction = size.directions; direction-- > 0;) {
+      BackwardSteps(size, tally).run(weights_of(size, layer));
+      // The gradient of this output; that of two directions is two views of one tensor.
+      if (layer + 1 < size.layers && direction == 0) tally.drop(size.result());
+      input_product(size, layer, direction == 0, tally);
+    }
+    const bool wanted = layer > 0 || size.input_gradient;
+    if (size.directions > 1 && wanted) {  // both directions' gradients of their input, added
+      const Bytes input = layer == 0 ? size.input_bytes() : size.result();
+      tally.make(input);
+      tally.drop(input * 2);
+    }
     if (layer > 0 && size.dropout) {  // the product with the noise, and the noise
-      tally.make(size.sequence());
-      tally.drop(size.sequence() * 2);
+      tally.make(size.result());
+      tally.drop(size.result() * 2);
     }
   }
   return tally.peak();

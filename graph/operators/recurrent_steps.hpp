@@ -6,6 +6,9 @@
 //   step 1    |gates|h1|
 //   step 2            |gates|h2|
 //   output                          |stack of h1 .. hT|
+//
+// Two directions of a layer are two such runs over the same input, the second over its steps
+// backwards, whose stacks are joined along the features (FullBidirectionalLayer).
 #pragma once
 
 #include <cstdint>
@@ -25,6 +28,7 @@ struct RecurrentSize {
   std::int64_t input = 1;  // features
   std::int64_t hidden = 1;
   std::int64_t layers = 1;
+  std::int64_t directions = 1;  // 2: each layer also runs from the last step to the first
   DType dtype = DType::kFloat32;
   bool bias = true;
   bool dropout = false;       // between layers
@@ -37,12 +41,19 @@ struct RecurrentSize {
   [[nodiscard]] Bytes sequence() const { return state() * steps; }  // of one layer's states
   [[nodiscard]] Bytes input_bytes() const { return Bytes(steps * batch * input * size_of(dtype)); }
   [[nodiscard]] std::int64_t features(std::int64_t layer) const {
-    return layer == 0 ? input : hidden;
+    return layer == 0 ? input : hidden * directions;
+  }
+  // A layer's result: the states of its directions side by side.
+  [[nodiscard]] Bytes result() const { return sequence() * directions; }
+  // h, and c of an LSTM, one state per layer and direction.
+  [[nodiscard]] Bytes outer_states() const {
+    return state() * layers * directions * (has_cell_state() ? 2 : 1);
   }
 };
 
-// What autograd keeps of one layer's steps: gates, candidates, cell states and hidden states, the
-// initial ones and a copied input left out. Measured on 1.13.1 (LSTM, GRU, RNN_tanh probes).
+// What autograd keeps of the steps of one layer and direction: gates, candidates, cell states and
+// hidden states, the initial ones and a copied input left out. Measured on 1.13.1 (LSTM, GRU,
+// RNN_tanh probes).
 [[nodiscard]] Bytes saved_by_steps(const RecurrentSize& size);
 // Most bytes above those at the start of forward, and of backward (where saved tensors go on the
 // way), all results included.

@@ -36,6 +36,7 @@ std::vector<const OperatorFamily*> collect() {
   add(gated_families());
   add(transposed_convolution_families());
   add(interpolate_families());
+  add(grid_sample_families());
   add(rearrange_families());
   add(statistics_families());
   add(indexing_families());

@@ -75,7 +75,7 @@ void backward_logits(BackwardBuilder& b) {
 // 1.13: (1 - target) * input + max + log(exp(-max) + exp(-input - max)), five tensors at once.
 // 2.4: (1 - target) * input - logsigmoid(input), two. All of them are gone when the mean is made.
 ForwardKernel forward_logits(const NodeView& node) {
-  const int tensors = runs_on_cpu(node.rules()) ? 5 : 2;
+  const int tensors = node.rules().bce_logits_temporaries;
   ForwardKernel kernel{
       .work = loss_work(node, 12),
       .workspace = node.input(kPrediction).bytes() * tensors - node.output().bytes()};

@@ -21,7 +21,7 @@ void infer(Inference& inference) {
 // A CPU kernel converts the input first; CUDA converts inside.
 Bytes conversion(const NodeView& node, const Tensor& tensor) {
   const bool converts = node.output().dtype != node.input(0).dtype;
-  return converts && runs_on_cpu(node.rules()) ? tensor.bytes() : Bytes(0);
+  return converts && node.rules().converts_before_softmax ? tensor.bytes() : Bytes(0);
 }
 
 ForwardKernel forward(const NodeView& node) {
@@ -49,8 +49,9 @@ void launch_backward(BackwardBuilder& b, std::string_view name, Bytes workspace,
 
 // softmax_backward_cuda_out multiplies gradient and output into a tensor of its own first.
 void backward_softmax(BackwardBuilder& b) {
-  const bool cpu = runs_on_cpu(b.node().rules());
-  launch_backward(b, "softmax.backward", cpu ? Bytes(0) : b.node().output().bytes(), cpu ? 1 : 2);
+  const bool product = b.node().rules().softmax_gradient_product;
+  launch_backward(b, "softmax.backward", product ? b.node().output().bytes() : Bytes(0),
+                  product ? 2 : 1);
 }
 
 void backward_log_softmax(BackwardBuilder& b) {

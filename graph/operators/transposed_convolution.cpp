@@ -62,7 +62,7 @@ Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, cons
 // and adds the bias by a product with ones; cuDNN transforms the filters.
 Bytes columns(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
-  if (!runs_on_cpu(node.rules())) return weight.bytes();
+  if (!node.rules().unfolds_transposed_convolutions) return weight.bytes();
   const Tensor& x = node.input(kX);
   const std::int64_t rows = weight.elements() / weight.shape[0];
   const std::int64_t places = x.elements() / (x.shape[0] * x.shape[1]);
@@ -70,7 +70,7 @@ Bytes columns(const NodeView& node) {
 }
 
 Bytes ones(const NodeView& node) {
-  if (!runs_on_cpu(node.rules())) return Bytes(0);
+  if (!node.rules().unfolds_transposed_convolutions) return Bytes(0);
   const Tensor& out = node.output();
   return Bytes(out.bytes().count / (out.shape[0] * out.shape[1]));
 }

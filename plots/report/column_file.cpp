@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#define ZLIB_CONST  // input is declared const
 #include <zlib.h>
 
 #include "graph/core/errors.hpp"
@@ -23,8 +24,7 @@ std::string gzipped(std::string_view bytes) {
     throw InternalError("zlib cannot be initialised");
   }
   std::string result(deflateBound(&stream, static_cast<uLong>(bytes.size())), '\0');
-  // zlib does not write to its input, which is declared without const.
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.next_in = reinterpret_cast<const Bytef*>(bytes.data());
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(result.data());
   stream.avail_out = static_cast<uInt>(result.size());

@@ -57,6 +57,7 @@ if(TIDEMARK_HTML)
             ${page_folder}/style.css ${page_packages}/installed
     VERBATIM)
 else()
+  set(page_source ${CMAKE_CURRENT_BINARY_DIR}/report/page_left_out.cpp)
   file(CONFIGURE OUTPUT ${page_source} CONTENT [[
 #include "plots/report/page.hpp"
 

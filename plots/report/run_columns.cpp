@@ -71,13 +71,31 @@ std::string_view name_of_block(const ReportedRun& run, BlockId id) {
   return block.role == Role::kWorkspace ? "workspace" : "random state";
 }
 
-void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+// The operator whose content a block holds: the one that creates its storage, also where the block
+// was allocated to fetch it back; of a workspace the operator that it is allocated for.
+IdVector<BlockId, OperatorId> makers(const ReportedRun& run) {
   const StepProgram& program = run.program;
+  IdVector<StorageId, OperatorId> created_by(run.graph.storages.size());
+  for (OperatorId op : ids_of(run.graph.operators)) {
+    for (const Touch& touch : run.graph.touches_of(op)) {
+      if (touch.access != Access::kCreate || created_by[touch.storage].valid()) continue;
+      created_by[touch.storage] = op;
+    }
+  }
   IdVector<BlockId, OperatorId> made_by(program.blocks.size());
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate) continue;
-    made_by[BlockId(program.subject[i])] = run.order.at[program.position[i]].op;
+    const BlockId block(program.subject[i]);
+    const StorageId storage = program.blocks[block].storage;
+    const OperatorId creator = storage.valid() ? created_by[storage] : OperatorId();
+    made_by[block] = creator.valid() ? creator : run.order.at[program.position[i]].op;
   }
+  return made_by;
+}
+
+void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+  const StepProgram& program = run.program;
+  const IdVector<BlockId, OperatorId> made_by = makers(run);
   ColumnWriter name(true);
   ColumnWriter bytes;
   ColumnWriter role;
@@ -152,47 +170,64 @@ Wait wait_before(const ReportedRun& run, std::size_t i, std::int64_t free_since)
   return wait;
 }
 
-void add_work(ColumnFile& file, const ReportedRun& run) {
-  const StepProgram& program = run.program;
-  ColumnWriter start(true);
+// One row per launch or copy that has started, and per wait that took time.
+struct WorkColumns {
+  ColumnWriter start{true};
   ColumnWriter duration;
   ColumnWriter stream;
   ColumnWriter kind;
-  ColumnWriter position(true);
+  ColumnWriter position{true};
   ColumnWriter block;
-  ColumnWriter enqueued(true);
+  ColumnWriter enqueued{true};
   ColumnWriter dispatch;
   ColumnWriter restored;
   ColumnWriter host_wait;
   ColumnWriter other_wait;
   ColumnWriter cause;
-  std::int64_t free_since = 0;  // the compute stream
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    const Opcode opcode = program.opcode[i];
-    const bool launch = opcode == Opcode::kLaunch;
-    const bool copy = opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn;
-    if ((!launch && !copy && opcode != Opcode::kWait) || run.scratch.started[i] < 0) continue;
-    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
-    const Wait wait = compute ? wait_before(run, i, free_since) : Wait();
-    const std::int64_t end = std::max(run.scratch.finished[i], run.scratch.started[i]);
-    if (compute) free_since = end;
-    if (opcode == Opcode::kWait && wait.host + wait.other == 0) continue;
-    start.add(run.scratch.started[i]);
-    duration.add(end - run.scratch.started[i]);
-    stream.add(program.stream[i]);
-    kind.add(launch ? 0 : opcode == Opcode::kCopyOut ? 1 : opcode == Opcode::kCopyIn ? 2 : 3);
-    position.add(static_cast<std::int64_t>(program.position[i].value));
-    block.add(copy ? static_cast<std::int64_t>(program.subject[i]) + 1 : 0);
-    enqueued.add(run.scratch.enqueued[i]);
-    dispatch.add(launch ? run.costs.dispatch[OperatorId(program.subject[i])].count()
-                 : copy ? run.costs.copy_dispatch.count()
-                        : 0);
-    const bool restores = compute && !run.scratch.restored.empty();
-    restored.add(restores ? run.scratch.restored[i] : 0);
-    host_wait.add(wait.host);
-    other_wait.add(wait.other);
-    cause.add(static_cast<std::int64_t>(wait.cause));
+
+  void add(const ReportedRun& run, std::size_t i, const Wait& wait);
+  void write(ColumnFile& file) const;
+};
+
+// Of work.kind; -1 of what is no work.
+int kind_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kLaunch:
+      return 0;
+    case Opcode::kCopyOut:
+      return 1;
+    case Opcode::kCopyIn:
+      return 2;
+    case Opcode::kWait:
+      return 3;
+    default:
+      return -1;
   }
+}
+
+void WorkColumns::add(const ReportedRun& run, std::size_t i, const Wait& wait) {
+  const StepProgram& program = run.program;
+  const Opcode opcode = program.opcode[i];
+  const bool copy = opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn;
+  const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+  start.add(run.scratch.started[i]);
+  duration.add(std::max<std::int64_t>(run.scratch.finished[i] - run.scratch.started[i], 0));
+  stream.add(program.stream[i]);
+  kind.add(kind_of(opcode));
+  position.add(static_cast<std::int64_t>(program.position[i].value));
+  block.add(copy ? static_cast<std::int64_t>(program.subject[i]) + 1 : 0);
+  enqueued.add(run.scratch.enqueued[i]);
+  dispatch.add(opcode == Opcode::kLaunch
+                   ? run.costs.dispatch[OperatorId(program.subject[i])].count()
+               : copy ? run.costs.copy_dispatch.count()
+                      : 0);
+  restored.add(compute && !run.scratch.restored.empty() ? run.scratch.restored[i] : 0);
+  host_wait.add(wait.host);
+  other_wait.add(wait.other);
+  cause.add(static_cast<std::int64_t>(wait.cause));
+}
+
+void WorkColumns::write(ColumnFile& file) const {
   file.add("work.start", start);
   file.add("work.duration", duration);
   file.add("work.stream", stream);
@@ -205,6 +240,23 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
   file.add("work.host_wait", host_wait);
   file.add("work.other_wait", other_wait);
   file.add("work.cause", cause);
+}
+
+void add_work(ColumnFile& file, const ReportedRun& run) {
+  const StepProgram& program = run.program;
+  WorkColumns work;
+  std::int64_t free_since = 0;  // the compute stream
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (kind_of(program.opcode[i]) < 0 || run.scratch.started[i] < 0) continue;
+    Wait wait;
+    if (program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute)) {
+      wait = wait_before(run, i, free_since);
+      free_since = std::max(run.scratch.finished[i], run.scratch.started[i]);
+    }
+    const bool pause = program.opcode[i] == Opcode::kWait && wait.host + wait.other == 0;
+    if (!pause) work.add(run, i, wait);
+  }
+  work.write(file);
 }
 
 }  // namespace

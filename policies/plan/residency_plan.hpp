@@ -84,14 +84,15 @@ struct RecomputeGroup {
   bool in_hooks = false;  // see Occurrence
 };
 
-// What a solver of checkpoint placement says of its plan, in the abstract accounting of cost graphs.
+// What a solver of checkpoint placement says of its plan, in the abstract accounting of cost
+// graphs.
 struct PlanFigures {
   std::string_view status;          // "optimal", "feasible", "infeasible", "unknown"
   std::string_view schedule_class;  // that the bound is for
   std::int64_t budget = 0;          // bytes
   std::int64_t peak = 0;
-  std::int64_t cost = 0;       // nanoseconds of one micro-batch, repeats included
-  std::int64_t base_cost = 0;  // without repeats
+  std::int64_t cost = 0;                    // nanoseconds of one micro-batch, repeats included
+  std::int64_t base_cost = 0;               // without repeats
   std::optional<std::int64_t> lower_bound;  // of the cost; absent where nothing fits
   std::string infeasible;                   // why no plan keeps to the budget; empty if one does
 };

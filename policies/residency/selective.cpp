@@ -21,8 +21,8 @@ bool touches_parameter(const PolicyContext& context, Position p) {
   });
 }
 
-// Drops what the chosen operators of a block make for backward, and computes it again at once before
-// the first of it is read: with as little else as its values come from.
+// Drops what the chosen operators of a block make for backward, and computes it again at once
+// before the first of it is read: with as little else as its values come from.
 //
 //   forward   linear  [bmm  softmax  dropout]  bmm  linear     chosen: in brackets
 //   backward  ... [bmm softmax dropout] bmm.right_gradient ...
@@ -60,10 +60,9 @@ void recompute_chosen(const PolicyContext& context, const BlockRegion& block, Re
       }
       for (const Touch& touch : context.graph.touches_of(context.order.at[p].op)) {
         const auto made = writers.find(touch.storage);
-        const bool again =
-            made != writers.end() &&
-            (touch.access != Access::kRead ||
-             std::all_of(made->second.begin(), made->second.end(), chosen));
+        const bool again = made != writers.end() &&
+                           (touch.access != Access::kRead ||
+                            std::all_of(made->second.begin(), made->second.end(), chosen));
         if (again && seen.insert(touch.storage).second) wanted.push_back(touch.storage);
       }
     }
@@ -101,8 +100,9 @@ class Selective final : public ResidencyPolicy {
       if (known.contains(kind)) continue;
       std::string hint = did_you_mean(kind, names);
       if (hint.empty()) hint = fmt::format("; it has {}", fmt::join(names, ", "));
-      throw UserError({}, std::string("policies.selective.") + (saves_ ? "save" : "recompute"),
-                      fmt::format("the model's forward has no operator of kind '{}'{}", kind, hint));
+      throw UserError(
+          {}, std::string("policies.selective.") + (saves_ ? "save" : "recompute"),
+          fmt::format("the model's forward has no operator of kind '{}'{}", kind, hint));
     }
     if (context.graph.blocks == 0) {
       throw UserError({}, "policies.selective",
@@ -182,7 +182,8 @@ const PolicyEntry& selective_entry() {
         std::vector<std::string> saved = d.list<std::string>("save");
         std::vector<std::string> again = d.list<std::string>("recompute");
         d.finish();
-        if (saves && recomputes) d.fail("give one of save and recompute; the other is what is left");
+        if (saves && recomputes)
+          d.fail("give one of save and recompute; the other is what is left");
         return std::make_unique<Selective>(saves ? std::move(saved) : std::move(again), saves);
       }};
   return kEntry;
@@ -192,7 +193,8 @@ const PolicyEntry& megatron_selective_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "megatron_selective",
       .seam = "residency",
-      .summary = "compute the core of attention again, from the scores to the product with the values",
+      .summary =
+          "compute the core of attention again, from the scores to the product with the values",
       .source = "Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
       .decode = [](const Decoder& d) -> AnyPolicy {
         d.finish();

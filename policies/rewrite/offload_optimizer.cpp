@@ -30,6 +30,7 @@ class OffloadOptimizer final : public TrainingRewrite {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
+  static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
 
   double ratio_ = 1;
@@ -76,7 +77,22 @@ void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan
     const bool state = storage.role == Role::kOptimizerState && storage.home != Tier::kDevice;
     if (state) plan.outcomes().back().offloaded += storage.bytes;
   }
+  if (streams_gradients_) keep_incomplete(context, plan);
   if (tier_ == Tier::kNvme) double_buffer(context, plan);
+}
+
+// A gradient leaves when backward has completed it: that of a tied weight is added to on the way.
+void OffloadOptimizer::keep_incomplete(const PolicyContext& context, ResidencyPlan& plan) {
+  for (GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    const Storage& storage = context.graph.storages[gap.storage];
+    if (!gap.open() || storage.role != Role::kGradient || storage.home == Tier::kDevice) continue;
+    const Occurrence& from = context.order.at[gap.from];
+    const Occurrence& to = context.order.at[gap.to];
+    if (from.step != to.step || from.micro_batch != to.micro_batch) continue;
+    if (context.op_at(gap.to).phase != Phase::kBackward) continue;
+    plan.decide(id, Pin{.reason = "backward has not completed it"});
+  }
 }
 
 // Reads a group's state when the update of the group before it is issued; the host holds the next
@@ -109,6 +125,8 @@ void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan
     if (!gap.open() || context.graph.storages[gap.storage].home != Tier::kNvme) continue;
     const Position fetch_at = before[gap.to];
     if (!fetch_at.valid() || fetch_at <= gap.release) continue;
+    // The first group of a step is read when the step begins, not a whole step ahead.
+    if (context.order.at[fetch_at].step != context.order.at[gap.to].step) continue;
     plan.decide(id, Offload{.fetch_at = fetch_at, .release_at = {}, .tier = Tier::kNvme});
   }
 }

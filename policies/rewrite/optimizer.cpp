@@ -291,7 +291,7 @@ void OptimizerStep::add_touches(const OptimizerKernel& kernel, Slot& slot,
 
 int OptimizerStep::launches_of(const OptimizerKernel& kernel,
                                std::span<const std::int64_t> elements) const {
-  if (runs_on_cpu(rules_)) return static_cast<int>(elements.size());
+  if (!rules_.multi_tensor_kernels) return static_cast<int>(elements.size());
   std::string lists = kernel.reads + kernel.writes;
   std::erase(lists, 's');  // counters are passed beside the lists
   std::sort(lists.begin(), lists.end());

@@ -101,7 +101,7 @@ constexpr std::array kCastRules = {
 
 CastPolicy policy_of(std::string_view family, const FrameworkRules& rules) {
   for (const CastRule& rule : kCastRules) {
-    if (rule.family == family) return runs_on_cpu(rules) ? rule.cpu : rule.cuda;
+    if (rule.family == family) return rules.cpu_autocast_lists ? rule.cpu : rule.cuda;
   }
   return CastPolicy::kAsGiven;
 }
@@ -178,7 +178,7 @@ TensorId AutocastGraph::cast(TensorId tensor, DType dtype, LayerId layer) {
 
 // On a CPU cross_entropy_loss itself is listed: its converted argument lives until it returns.
 void AutocastGraph::hold_converted_logits(const Node& node, NodeId copy) {
-  if (!runs_on_cpu(rules_)) return;
+  if (!rules_.cpu_autocast_lists) return;
   if (node.family->name == "log_softmax") {
     const TensorId input = new_.nodes[copy].inputs[0];
     converted_logits_ = input == tensor_[node.inputs[0]] ? TensorId() : input;
@@ -233,6 +233,8 @@ Graph AutocastGraph::run() {
   }
   if (old_.logits.valid()) new_.logits = tensor_[old_.logits];
   if (old_.loss.valid()) new_.loss = tensor_[old_.loss];
+  for (TensorId output : old_.other_outputs)
+    new_.other_outputs.push_back(tensor_[output]);
   return std::move(new_);
 }
 

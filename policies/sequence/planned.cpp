@@ -30,10 +30,7 @@ class Planned final : public SequencePolicy {
  public:
   Planned(const PlanPolicy& policy, PlanFunction plan, const PlanRequest& request,
           bool budget_given)
-      : policy_(policy),
-        plan_(std::move(plan)),
-        request_(request),
-        budget_given_(budget_given) {}
+      : policy_(policy), plan_(std::move(plan)), request_(request), budget_given_(budget_given) {}
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
@@ -90,7 +87,8 @@ class Planned final : public SequencePolicy {
         return plan.operators == operators;
       });
       micro_batch.plan = static_cast<std::size_t>(known - plans.begin());
-      if (known == plans.end()) plans.push_back({.operators = operators, .costs = {}, .schedule = {}});
+      if (known == plans.end())
+        plans.push_back({.operators = operators, .costs = {}, .schedule = {}});
     }
     return found;
   }

@@ -91,9 +91,7 @@ class BlockChain {
     nodes.insert(nodes.end(), stages_[s].backward.begin(), stages_[s].backward.end());
     return nodes;
   }
-  [[nodiscard]] std::int64_t slots(std::int64_t bytes) const {
-    return (bytes + slot_ / 2) / slot_;
-  }
+  [[nodiscard]] std::int64_t slots(std::int64_t bytes) const { return (bytes + slot_ / 2) / slot_; }
 
   [[nodiscard]] Signature signature(std::size_t s) const {
     Signature result{static_cast<std::int64_t>(stages_[s].forward.size())};
@@ -272,7 +270,8 @@ class BlockChain {
     for (std::size_t k = 0; k < plans.size(); ++k) {
       if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
       const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
-      if (rest < kNever && rest + plans[k].cost < best.cost) best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
+      if (rest < kNever && rest + plans[k].cost < best.cost)
+        best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
     }
     std::int64_t through = 0;
     for (std::size_t split = s + 1; split <= t; ++split) {
@@ -321,13 +320,14 @@ class BlockChain {
   const RematProblem& problem_;
   BlockChainOptions options_;
   std::vector<Stage> stages_;
-  std::vector<NodeIndex> place_;    // by node, in its stage
-  std::vector<std::size_t> stage_;  // by node
+  std::vector<NodeIndex> place_;               // by node, in its stage
+  std::vector<std::size_t> stage_;             // by node
   std::vector<std::vector<StagePlan>> plans_;  // of distinct stages
   std::vector<std::size_t> plans_of_;          // by stage
   // By stage, bytes: of its output; gradients that its backward takes; gradients that it leaves.
   std::vector<std::int64_t> output_, gradient_, stays_;
-  std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward, keeping the output only
+  std::vector<std::int64_t> through_peak_,
+      through_cost_;  // of its forward, keeping the output only
   std::int64_t slot_ = 1;
   std::size_t levels_ = 0;  // of memory
   std::vector<Choice> states_;
@@ -378,7 +378,13 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
 
 std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
                                             const BlockChainOptions& options) {
-  BlockChain chain(problem, options);
+  // Plans for the stages may take two thirds of the time; what is left is for combining them.
+  BlockChainOptions inside = options;
+  const auto now = std::chrono::steady_clock::now();
+  if (options.deadline != std::chrono::steady_clock::time_point::max()) {
+    inside.deadline = now + (options.deadline - now) * 2 / 3;
+  }
+  BlockChain chain(problem, inside);
   std::vector<Schedule> schedules;
   if (chain.stages() < 2) return schedules;
   // The room for which the recurrence's own estimate ends just within the budget, by bisection.

@@ -68,7 +68,8 @@ class Relaxation {
         resident_(n_) {
     for (NodeIndex t = 0; t < n_; ++t) {
       for (NodeIndex i = 0; i < t; ++i) {
-        evaluated_[t].push_back(program_.variable(static_cast<double>(problem.cost[i]) / unit_, problem.once[i] ? 0 : 1));
+        evaluated_[t].push_back(program_.variable(static_cast<double>(problem.cost[i]) / unit_,
+                                                  problem.once[i] ? 0 : 1));
         resident_[t].push_back(program_.variable(0));
       }
     }
@@ -268,10 +269,10 @@ PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& req
           problem, rounded(problem, relaxed.resident, [&](double s) { return s >= threshold; })));
     }
     for (int k = 0; k < kRandomRoundings; ++k) {
-      candidates.push_back(complete_stages(problem, rounded(problem, relaxed.resident, [&](double s) {
-                                             return static_cast<double>(rng() >> 11) * 0x1.0p-53 <
-                                                    s;
-                                           })));
+      candidates.push_back(
+          complete_stages(problem, rounded(problem, relaxed.resident, [&](double s) {
+                            return static_cast<double>(rng() >> 11) * 0x1.0p-53 < s;
+                          })));
     }
   };
   const auto fits = [&](const Schedule& schedule) {

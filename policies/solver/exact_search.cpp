@@ -449,7 +449,7 @@ class Search {
   std::vector<std::int64_t> cost_, bytes_, room_;
   std::vector<Set> deps_, ancestors_, after_;
   Set all_;
-  Set once_;  // never computed again
+  Set once_;                 // never computed again
   std::vector<Need> needs_;  // by number of computed nodes
 
   std::vector<State> states_;

@@ -24,8 +24,8 @@ struct KnapsackItem {
 inline constexpr std::int64_t kNoSchedule = std::int64_t{1} << 60;
 
 // The least cost of items that have at least `excess` bytes together; every number >= 0. Exact when
-// costs are multiples of few units, else rounded down by at most one part in thousands per item. kNoSchedule
-// when all items together have less.
+// costs are multiples of few units, else rounded down by at most one part in thousands per item.
+// kNoSchedule when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
 // The greatest over all cuts, for the tightest also that of closure_bound(), base cost included

@@ -51,9 +51,7 @@ class Planner {
       if (done()) return;
     }
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    const std::int64_t first = problem_.size() <= 40 ? 2'000
-                               : small               ? 20'000
-                                                     : iterations();
+    const std::int64_t first = problem_.size() <= 40 ? 2'000 : small ? 20'000 : iterations();
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
@@ -67,7 +65,8 @@ class Planner {
   // Where the graph is a chain of blocks, what is best inside each is found at once.
   void start_from_blocks() {
     for (Schedule& schedule :
-         block_chain_schedules(problem_, request_.budget, {.plans = 32, .seed = request_.seed, .deadline = at(0.45)})) {
+         block_chain_schedules(problem_, request_.budget,
+                               {.plans = 32, .seed = request_.seed, .deadline = at(0.6)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
       consider(replayed(problem_, std::move(schedule)));
     }

@@ -105,10 +105,11 @@ PlanFunction decode_revolve(const Decoder& d) {
 std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
                                       std::string_view policy, int plans) {
   if (stages_of(problem, 3).size() < 2) {
-    throw UserError(fmt::format(
-        "{} is for chains of stages, and no node of this graph has everything later read nothing but "
-        "itself of what comes before. Choose another policy",
-        policy));
+    throw UserError(
+        fmt::format("{} is for chains of stages, and no node of this graph has everything later "
+                    "read nothing but "
+                    "itself of what comes before. Choose another policy",
+                    policy));
   }
   return block_chain_schedules(problem, request.budget, {.plans = plans, .seed = request.seed});
 }
@@ -209,8 +210,8 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
   request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
   // Iterations alone end the search where it ends everywhere.
   const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
-  request.time_limit = request.iterations > 0 && !d.has("time_limit") ? kLongestPlan
-                                                                      : std::min(limit, kLongestPlan);
+  request.time_limit =
+      request.iterations > 0 && !d.has("time_limit") ? kLongestPlan : std::min(limit, kLongestPlan);
   request.seed = static_cast<std::uint64_t>(
       d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
   return request;

@@ -36,9 +36,10 @@ struct PlanPolicy {
 // Every policy with every budget: result[policy][budget]. Each policy starts from its plan for the
 // next smaller budget, so that more memory never makes a plan worse; a bound proven for a larger
 // budget holds for the smaller ones. The time limit is that of one plan.
-[[nodiscard]] std::vector<std::vector<PlanResult>> plan_grid(
-    const RematProblem& problem, std::span<const PlanFunction> policies,
-    std::span<const std::int64_t> budgets, const PlanRequest& request);
+[[nodiscard]] std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
+                                                             std::span<const PlanFunction> policies,
+                                                             std::span<const std::int64_t> budgets,
+                                                             const PlanRequest& request);
 
 // The cheapest of the candidates that fits and is of the class; where none fits, that of the least
 // peak, with status unknown. `policy` is named in the reason.

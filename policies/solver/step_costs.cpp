@@ -80,7 +80,7 @@ class Builder {
   IdVector<StorageId, std::vector<TouchAt>> touches_;  // in order
   std::vector<bool> once_;                             // by operator
   std::vector<Index> group_;                           // union-find
-  std::set<StorageId> apart_;  // storages whose writers would form a cycle as one group
+  std::set<StorageId> apart_;             // storages whose writers would form a cycle as one group
   IdVector<StorageId, char> read_later_;  // after the micro-batch
   std::vector<Index> order_;              // groups, by their first operator
   std::vector<CostNodeId> node_of_;       // by operator
@@ -316,8 +316,10 @@ void Builder::make_nodes() {
       by_node.emplace_back();
     }
     if (!precedes[group]) continue;
-    const CostNodeId token = result_.graph.nodes.push_back(
-        {.name = op.name + " has run", .kind = result_.graph.nodes[id].kind, .deps = {id}, .once = true});
+    const CostNodeId token = result_.graph.nodes.push_back({.name = op.name + " has run",
+                                                            .kind = result_.graph.nodes[id].kind,
+                                                            .deps = {id},
+                                                            .once = true});
     result_.operators.push_back({});
     by_node.emplace_back();
     token_of_[group] = token;
@@ -377,6 +379,14 @@ void Builder::add_dependencies() {
 }
 
 }  // namespace
+
+std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
+  std::vector<OperatorId> operators = graph.forward;
+  const bool adds = graph.micro_batches > 1 && !graph.backward_accumulate.empty();
+  const auto& backward = adds ? graph.backward_accumulate : graph.backward;
+  operators.insert(operators.end(), backward.begin(), backward.end());
+  return operators;
+}
 
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
                      const IdVector<OperatorId, Duration>& durations, bool any_order) {

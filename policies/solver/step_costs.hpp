@@ -2,17 +2,20 @@
 // compute again, what that costs and how many bytes it frees.
 //
 // A node is an operator, with the bytes of all its results together: they are kept or dropped as
-// one. Only of what runs once, results that stay after the micro-batch (gradients of parameters) are
-// a node of their own behind it. Views share the storage of what they view. Beside that:
+// one. Only of what runs once, results that stay after the micro-batch (gradients of parameters)
+// are a node of their own behind it. Views share the storage of what they view. Beside that:
 //   - An operator in place belongs to the node that makes the storage, if nothing looks at the
 //     content in between: convolution, batch norm and relu_ run again as batch norm + relu_.
 //       bn creates s    update reads mean, var    relu_ changes s      ->   {bn, relu_}, {update}
-//   - What changes persistent memory (running statistics, gradients) runs once. So does what changes
+//   - What changes persistent memory (running statistics, gradients) runs once. So does what
+//   changes
 //     or reads a content that is gone later and cannot be had again by such a group: sums of
 //     gradients in place. Random state is versioned, so that dropout may run again.
-//   - Memory that is there before the micro-batch and after it is the graph's fixed bytes: parameters,
-//     buffers, inputs, optimizer state, and gradients where the micro-batch adds to those of others.
-//     Gradients that it makes itself are read by a last node of no cost, as is what runs later.
+//   - Memory that is there before the micro-batch and after it is the graph's fixed bytes:
+//   parameters,
+//     buffers, inputs, optimizer state, and gradients where the micro-batch adds to those of
+//     others. Gradients that it makes itself are read by a last node of no cost, as is what runs
+//     later.
 //   - What a variable or autograd holds counts as read by the operator that ends the hold.
 #pragma once
 
@@ -32,12 +35,15 @@ struct StepCosts {
   IdVector<CostNodeId, std::vector<OperatorId>> operators;
 };
 
+// Forward and then the backward that most micro-batches run: with several, that which adds to
+// gradients.
+[[nodiscard]] std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph);
+
 // `micro_batch` is forward and then backward (or backward_accumulate), as they run once. With
 // `any_order`, nodes of no cost keep readers of a content before what changes it even where nothing
 // else does; without, the order of the list has to be kept.
 [[nodiscard]] StepCosts step_costs(const TrainingGraph& graph,
                                    std::span<const OperatorId> micro_batch,
-                                   const IdVector<OperatorId, Duration>& durations,
-                                   bool any_order);
+                                   const IdVector<OperatorId, Duration>& durations, bool any_order);
 
 }  // namespace tidemark

@@ -64,6 +64,10 @@ TEST_SUITE("unit") {
     for (const Json& term : other["above"])
       reserved += term["difference"].get<std::int64_t>();
     CHECK(reserved == other["reserved"]["difference"].get<std::int64_t>());
+    // Twice the samples: whatever is left is twice as large.
+    CHECK_FALSE(other["multiples"].empty());
+    for (const Json& pair : other["multiples"])
+      CHECK(pair["bytes_b"].get<std::int64_t>() == 2 * pair["bytes_a"].get<std::int64_t>());
     std::int64_t only_b = 0;
     for (const Json& group : other["only_b"])
       only_b += group["bytes"].get<std::int64_t>() * group["count"].get<std::int64_t>();

@@ -36,6 +36,23 @@ TEST_SUITE("unit") {
     CHECK(document.at("solve_seconds").is_number());
   }
 
+  TEST_CASE("a model's cost graph is what plan reads, and its peak is that of a scenario's plan") {
+    const Workspace workspace;
+    const std::string scenario =
+        "version: 1\nmodel: resnet18\nhardware: a100-sxm-40gb\n"
+        "training: {micro_batch: 4, framework: ideal}\nallocator: ideal\n"
+        "policies: [optimal: {budget: 215MiB, iterations: 50}]\n";
+    workspace.write("s.yaml", scenario);
+    workspace.write("g.json", workspace.run("graph s.yaml --cost-graph").out);
+    const Outcome planned = workspace.run("plan g.json --budget 215MiB --iterations 50 --json");
+    const Outcome ran = workspace.run("run s.yaml --json");
+    const auto plan = nlohmann::json::parse(planned.out);
+    const auto policy = nlohmann::json::parse(ran.out).at("points").at(0).at("policies").at(0);
+    CHECK(policy.at("budget") == 215 * 1024 * 1024);
+    for (const char* key : {"status", "class", "peak", "cost", "base_cost", "lower_bound"})
+      CHECK(policy.at(key) == plan.at(key));
+  }
+
   TEST_CASE("what does not fit exits with 1 and gives the least budget that could") {
     const Workspace workspace;
     workspace.write("g.json", kGraph);

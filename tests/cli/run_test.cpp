@@ -130,12 +130,30 @@ TEST_SUITE("golden") {
     check_point(point);
     CHECK(point["status"] == "out_of_memory");
     check_keys(point["failure"],
-               {"step", "phase", "operator", "layer", "requested", "message", "reason", "rounded",
-                "segment", "device_free", "largest_free_block", "free_in_segments",
+               {"step", "phase", "operator", "layer", "requested", "retries", "message", "reason",
+                "rounded", "segment", "device_free", "largest_free_block", "free_in_segments",
                 "partly_free_segments", "suggestions", "tried"});
     // Reported also where it does not fit: 2 bytes of each parameter.
     CHECK(point["memory"]["parameters"].get<std::int64_t>() ==
           2 * point["model"]["parameters"].get<std::int64_t>());
+  }
+
+  TEST_CASE("of a sweep's points that do not fit the mildest change that fits is told") {
+    const Workspace w;
+    w.write("s.yaml", R"(version: 1
+model: {preset: gpt2, layers: 2}
+hardware: v100-sxm-16gb
+training: {sequence: 1024}
+sweep: {matrix: {training.micro_batch: [1, 64]}}
+)");
+    const Outcome o = w.run("run s.yaml");
+    CHECK(o.code == 1);
+    CHECK(contains(o.out, "1 of 2 fit"));
+    CHECK(contains(o.out, "micro_batch 64 would fit with "));
+    CHECK_FALSE(contains(o.out, "micro_batch 1 would fit"));
+    const Json failure = Json::parse(w.run("run s.yaml --json").out)["points"][1]["failure"];
+    REQUIRE_FALSE(failure["suggestions"].empty());
+    CHECK(contains(o.out, failure["suggestions"][0]["change"].get<std::string>()));
   }
 
   TEST_CASE("run shows a sweep as a table and policies compactly") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "plots/report/html_report.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark {
@@ -320,6 +321,13 @@ report: {dir: out, formats: [json]}
               available_policies());
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");
+  }
+
+  TEST_CASE("an HTML report takes a tidemark that was built with npm") {
+    const std::string said = refusal_with("report: {formats: [csv, html]}\n");
+    CHECK(said == (has_html_report()
+                       ? "accepted"
+                       : "s.yaml:3:25: report.formats[1]: " + std::string(kNoHtmlReport)));
   }
 
   TEST_CASE("allocators and formats that do not exist are errors") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/result_document.hpp"
 #include "scenarios/run_compiled.hpp"
 #include "scenarios/simulate.hpp"
 #include "scenarios/suggestions.hpp"
@@ -215,6 +216,83 @@ TEST_SUITE("unit") {
         CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
         if (suggestion.fits) CHECK(suggestion.device_used <= capacity);
       }
+    }
+  }
+
+  TEST_CASE("figures of a point that does not fit are those of a run with memory without end") {
+    const PointResult roomy = simulate_text(scenario_with("torch"), 8);
+    const std::int64_t capacity = roomy.context.count + roomy.run.most_live - kMiB.count;
+    const PointResult failed = simulate_text(scenario_with("torch", std::to_string(capacity)), 8);
+    REQUIRE(roomy.status == PointStatus::kFits);
+    REQUIRE(failed.status == PointStatus::kOutOfMemory);
+    CHECK(failed.run.live.bytes == roomy.run.live.bytes);
+    CHECK(failed.run.reserved.bytes == roomy.run.reserved.bytes);
+    CHECK(failed.run.step == roomy.run.step);
+    CHECK(failed.run.fragmentation.reserved == roomy.run.fragmentation.reserved);
+    CHECK(terms_of(failed.run.fragmentation) == terms_of(roomy.run.fragmentation));
+    CHECK(failed.convergence.step == roomy.convergence.step);
+    REQUIRE(failed.convergence.steps.size() == roomy.convergence.steps.size());
+    for (std::size_t i = 0; i < roomy.convergence.steps.size(); ++i)
+      CHECK(failed.convergence.steps[i].peak == roomy.convergence.steps[i].peak);
+    // The run on the device: a request that failed after a retry of its own.
+    CHECK(failed.run.ooms == 1);
+    CHECK(failed.run.retries >= 1);
+    CHECK(roomy.run.ooms == 0);
+    CHECK(failed.samples_per_second == 0);
+    const auto document = result_document(std::span(&failed, 1));
+    const auto& point = document["points"][0];
+    CHECK(point["failure"]["retries"] == failed.run.retries);
+    CHECK(point["memory"]["device_used"] == roomy.context.count + roomy.run.reserved.bytes);
+  }
+
+  TEST_CASE("several ranks leave their devices less: NCCL's buffers beside the context") {
+    std::string text = scenario_with("torch");
+    const PointResult one = simulate_text(text);
+    text.insert(text.find("gpu: h100"), "count: 2, ");
+    const PointResult two = simulate_text(text);
+    CHECK(two.context.count == one.context.count + 1480 * kMiB.count);
+    CHECK(two.run.reserved.bytes == one.run.reserved.bytes);
+    CHECK(two.smallest_capacity == one.smallest_capacity + 1480 * kMiB.count);
+  }
+
+  TEST_CASE("the micro-batch that is suggested is the largest divisor of the samples that fits") {
+    const auto with_batch = [](std::int64_t batch, const std::string& capacity) {
+      return fmt::format(
+          "{{version: 1, model: {{preset: gpt, layers: 2, width: 64, heads: 4, vocab: 64, "
+          "sequence: "
+          "128}}, hardware: {{gpu: h100-sxm-80gb, hbm: {{capacity: {}}}}}, training: "
+          "{{micro_batch: "
+          "{}, sequence: 128}}, allocator: {{kind: torch, expandable_segments: true}}, policies: "
+          "[checkpoint_every: {{period: 1}}, offload_activations: {{}}]}}",
+          capacity, batch);
+    };
+    // 12 samples: 6, 4, 3, 2 and 1 divide them; 5 would need less than 6, but leaves some over.
+    const std::int64_t capacity = simulate_text(with_batch(5, "79GiB")).smallest_capacity;
+    const Failed failed(with_batch(12, std::to_string(capacity)));
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    const std::vector<Suggestion> tried = suggest_changes(
+        failed.document, failed.scenario, failed.model, environment(), failed.point);
+    REQUIRE_FALSE(tried.empty());
+    CHECK(tried.back().change == "micro_batch 4, accumulate 3");
+    CHECK(tried.back().fits);
+  }
+
+  TEST_CASE(
+      "what bfc needs is the smallest capacity, not the regions that double without a limit") {
+    const Failed failed(scenario_with("bfc", "600MiB"));
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    const std::vector<Suggestion> tried = suggest_changes(
+        failed.document, failed.scenario, failed.model, environment(), failed.point);
+    REQUIRE_FALSE(tried.empty());
+    for (const Suggestion& suggestion : tried) {
+      CAPTURE(suggestion.change);
+      Value changed = failed.document;
+      for (const auto& [key, value] : suggestion.overrides)
+        apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
+      const Scenario other = decode_scenario(changed, environment());
+      const PointResult point = simulate(other, build_training(other), {});
+      CHECK(suggestion.fits == (point.status == PointStatus::kFits));
+      if (!suggestion.fits) CHECK(suggestion.device_used == point.smallest_capacity);
     }
   }
 

@@ -1,4 +1,5 @@
-// Activations that exporters write as several operators: gelu, silu, hardswish, mish, glu, rsqrt.
+// Activations that exporters write as several operators: gelu, silu, logsigmoid, hardswish, mish,
+// glu, rsqrt.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -70,6 +71,15 @@ bool match_silu(OnnxLowering& l) {
   return match_gate(l, "silu");
 }
 
+// F.logsigmoid: Log(Sigmoid(x)).
+bool match_logsigmoid(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId result = m.next("Log", l.node().outputs.front(), 0);
+  if (!result.valid()) return false;
+  m.finish(result, l.builder().add("logsigmoid", {l.operand(0)}));
+  return true;
+}
+
 // Sets before 14 have no HardSwish.
 bool match_hardswish(OnnxLowering& l) {
   return is_about(l.node().get<double>("alpha", 0.2), 1.0 / 6) && match_gate(l, "hardswish");
@@ -115,9 +125,13 @@ bool match_rsqrt(OnnxLowering& l) {
 }
 
 constexpr OnnxPattern kPatterns[] = {
-    {"Div", match_gelu},      {"Mul", match_gelu_tanh},
-    {"Sigmoid", match_silu},  {"HardSigmoid", match_hardswish},
-    {"Softplus", match_mish}, {"Split", match_glu},
+    {"Div", match_gelu},
+    {"Mul", match_gelu_tanh},
+    {"Sigmoid", match_silu},
+    {"Sigmoid", match_logsigmoid},
+    {"HardSigmoid", match_hardswish},
+    {"Softplus", match_mish},
+    {"Split", match_glu},
     {"Sqrt", match_rsqrt},
 };
 

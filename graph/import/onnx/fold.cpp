@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "graph/import/onnx/element_type.hpp"
 #include "graph/import/onnx/folding.hpp"
 
 namespace tidemark {
@@ -152,7 +153,7 @@ Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
 }
 
 Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
-  const auto target = cast_target(node.integer("to"));
+  const auto target = onnx_element_type(node.integer("to"));
   if (!target) return std::nullopt;
   Folded result = shaped(*target, x.dims);
   if (!result || !x.known) return result;
@@ -274,32 +275,6 @@ OnnxConstant integers_constant(std::vector<std::int64_t> values) {
           .dims = {static_cast<std::int64_t>(values.size())},
           .integers = std::move(values),
           .known = true};
-}
-
-std::optional<DType> cast_target(std::int64_t to) {
-  switch (to) {
-    case 1:
-      return DType::kFloat32;
-    case 10:
-      return DType::kFloat16;
-    case 11:
-      return DType::kFloat64;
-    case 16:
-      return DType::kBFloat16;
-    case 2:
-    case 3:
-      return DType::kInt8;
-    case 6:
-    case 12:
-      return DType::kInt32;
-    case 7:
-    case 13:
-      return DType::kInt64;
-    case 9:
-      return DType::kBool;
-    default:
-      return std::nullopt;
-  }
 }
 
 bool is_foldable(std::string_view op) {

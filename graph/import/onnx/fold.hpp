@@ -22,10 +22,6 @@ namespace tidemark {
 
 [[nodiscard]] OnnxConstant integers_constant(std::vector<std::int64_t> values);
 
-// The type that ONNX's Cast converts to, by the number of TensorProto.DataType; nothing for types
-// that are not simulated.
-[[nodiscard]] std::optional<DType> cast_target(std::int64_t to);
-
 // NumPy's rule; nothing when the shapes do not broadcast.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> broadcast_dims(
     const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);

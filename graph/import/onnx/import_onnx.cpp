@@ -98,9 +98,15 @@ void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int
 void OnnxLowering::add_loss() {
   builder_.enter({});
   const TensorId output = chosen_output(*this, file_, onnx_.output);
-  const Tensor& tensor = builder_.tensor(output);
+  const Tensor tensor = builder_.tensor(output);
   if (!tensor.requires_grad) {
     throw UserError({}, "model.output", "this output does not depend on a parameter");
+  }
+  for (OnnxValueId value : file_.outputs) {
+    const TensorId other = this->tensor(value);
+    if (other.valid() && other != output && builder_.tensor(other).requires_grad) {
+      builder_.add_other_output(other);
+    }
   }
   if (tensor.shape.rank() == 0) return builder_.set_loss(output);
   builder_.set_output(output);

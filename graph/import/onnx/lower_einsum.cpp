@@ -1,7 +1,7 @@
-// torch.einsum of one or two operands. Two are multiplied as ATen's sumproduct_pair does: the axes
-// of each are ordered as [shared, own, summed], a copy where strides demand it, and bmm multiplies
-// what is then seen as three axes. Without a summed axis the operands are multiplied element by
-// element.
+// torch.einsum. Several operands are multiplied from left to right, two as ATen's sumproduct_pair
+// does: the axes of each are ordered as [shared, own, summed], a copy where strides demand it, and
+// bmm multiplies what is then seen as three axes. Without a summed axis the operands are multiplied
+// element by element.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -219,19 +219,8 @@ class Einsum {
   OnnxLowering& l_;
 };
 
-void lower_einsum(OnnxLowering& l) {
-  const Equation equation = parse(l);
-  const Einsum einsum(l);
-  const Labels& result = equation.result;
-  Named a{l.operand(0), equation.operands[0]};
-  if (equation.operands.size() == 1) {
-    einsum.sum(a, [&](int label) { return !holds(result, label); });
-    einsum.permute(a, result);
-    return l.set(a.tensor);
-  }
-  if (equation.operands.size() != 2) l.fail("more than two operands are not simulated");
-  Named b{l.operand(1), equation.operands[1]};
-  if (static_cast<int>(result.size()) > kMaxRank) l.fail("its result has too many axes");
+// The product of two operands, of which `result` are the axes that are wanted afterwards.
+TensorId multiplied(OnnxLowering& l, const Einsum& einsum, Named a, Named b, const Labels& result) {
   Labels summed;
   for (int label : a.labels) {
     const std::int64_t in_a = einsum.extent(a, label);
@@ -245,7 +234,42 @@ void lower_einsum(OnnxLowering& l) {
   const auto alone = [&](int label) { return !holds(result, label) && !holds(summed, label); };
   einsum.sum(a, alone);
   einsum.sum(b, alone);
-  l.set(summed.empty() ? einsum.multiply(a, b, result) : einsum.product(a, b, result, summed));
+  return summed.empty() ? einsum.multiply(a, b, result) : einsum.product(a, b, result, summed);
+}
+
+// Axes that the product of `a` and operand `next` keeps: those that the result or a later operand
+// has, in the order of the result, then of the operands.
+Labels kept_axes(const Equation& equation, const Named& a, std::size_t next) {
+  Labels kept;
+  const auto keep = [&](const Labels& order) {
+    for (int label : order) {
+      const bool present = holds(a.labels, label) || holds(equation.operands[next], label);
+      if (present && !holds(kept, label)) kept.push_back(label);
+    }
+  };
+  keep(equation.result);
+  for (std::size_t later = next + 1; later < equation.operands.size(); ++later)
+    keep(equation.operands[later]);
+  return kept;
+}
+
+void lower_einsum(OnnxLowering& l) {
+  const Equation equation = parse(l);
+  const Einsum einsum(l);
+  const Labels& result = equation.result;
+  Named a{l.operand(0), equation.operands[0]};
+  if (equation.operands.size() == 1) {
+    einsum.sum(a, [&](int label) { return !holds(result, label); });
+    einsum.permute(a, result);
+    return l.set(a.tensor);
+  }
+  for (std::size_t next = 1; next < equation.operands.size(); ++next) {
+    const bool last = next + 1 == equation.operands.size();
+    const Labels wanted = last ? result : kept_axes(equation, a, next);
+    if (static_cast<int>(wanted.size()) > kMaxRank) l.fail("its result has too many axes");
+    a = {multiplied(l, einsum, a, {l.operand(next), equation.operands[next]}, wanted), wanted};
+  }
+  l.set(a.tensor);
 }
 
 constexpr OnnxOperator kOperators[] = {{"Einsum", lower_einsum}};

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "graph/import/onnx/fold.hpp"
+#include "graph/import/onnx/element_type.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
@@ -39,8 +39,12 @@ void lower_sub(OnnxLowering& l) {
   l.set(b.add("sub", {l.operand(0), l.operand(1)}));
 }
 
+// The exporter writes alpha and beta of addmm and its kin as products with 1, which PyTorch does
+// not compute.
 void lower_mul(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
+  if (l.scalar(1) == 1.0) return l.set(l.operand(0));
+  if (l.scalar(0) == 1.0) return l.set(l.operand(1));
   if (l.scalar(1)) return l.set(b.scale(l.operand(0)));
   if (l.scalar(0)) return l.set(b.scale(l.operand(1)));
   l.set(b.multiply(l.operand(0), l.operand(1)));
@@ -126,6 +130,24 @@ void lower_comparison(OnnxLowering& l) {
   l.set(l.builder().add(kFamily.name, {l.operand(0), l.operand(1)}));
 }
 
+// torch.isnan is x != x, torch.isinf |x| == infinity, inside one operator.
+void lower_is_nan(OnnxLowering& l) {
+  l.set(l.builder().add("ne", {l.operand(0), l.operand(0)}));
+}
+void lower_is_inf(OnnxLowering& l) {
+  l.set(l.builder().add("eq", {l.operand(0)}));
+}
+
+// torch.fmod and remainder by a number pass the gradient on, as an addition does.
+void lower_mod(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.scalar(1)) return l.set(b.add("add_scalar", {l.operand(0)}));
+  if (b.tensor(l.operand(0)).requires_grad || b.tensor(l.operand(1)).requires_grad) {
+    l.fail("the remainder by a tensor is simulated without gradients only");
+  }
+  l.set(b.add("sub", {l.operand(0), l.operand(1)}));
+}
+
 TensorId as_mask(OnnxLowering& l, TensorId x) {
   return l.builder().tensor(x).dtype == DType::kBool ? x : l.builder().cast(x, DType::kBool);
 }
@@ -142,7 +164,7 @@ void lower_where(OnnxLowering& l) {
 // To the type that a tensor has already: nothing happens.
 void lower_cast(OnnxLowering& l) {
   const std::int64_t to = l.node().integer("to");
-  const auto target = cast_target(to);
+  const auto target = onnx_element_type(to);
   if (!target) l.fail(fmt::format("element type {} is not simulated", to));
   l.set(l.builder().cast(l.operand(0), is_floating(*target) ? l.model_type(*target) : *target));
 }
@@ -180,6 +202,15 @@ constexpr OnnxOperator kOperators[] = {
     {"Erf", unary<"erf">},
     {"Sin", unary<"sin">},
     {"Cos", unary<"cos">},
+    {"Tan", unary<"tan">},
+    {"Asin", unary<"asin">},
+    {"Acos", unary<"acos">},
+    {"Atan", unary<"atan">},
+    {"Sinh", unary<"sinh">},
+    {"Cosh", unary<"cosh">},
+    {"Asinh", unary<"asinh">},
+    {"Acosh", unary<"acosh">},
+    {"Atanh", unary<"atanh">},
     {"Sign", unary<"sign">},
     {"Floor", unary<"floor">},
     {"Ceil", unary<"ceil">},
@@ -214,6 +245,10 @@ constexpr OnnxOperator kOperators[] = {
     {"GreaterOrEqual", lower_comparison<"ge">},
     {"And", lower_comparison<"logical_and">},
     {"Or", lower_comparison<"logical_or">},
+    {"Xor", lower_comparison<"logical_xor">},
+    {"IsNaN", lower_is_nan},
+    {"IsInf", lower_is_inf},
+    {"Mod", lower_mod},
     {"Where", lower_where},
     {"Cast", lower_cast},
     {"CastLike", lower_cast_like},

@@ -1,10 +1,14 @@
 // Elements chosen by indices.
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/models/routing.hpp"
 
 namespace tidemark {
 namespace {
+
+using List = std::vector<std::int64_t>;
 
 // nn.Embedding calls its table `weight`; other parameters are indexed.
 bool is_embedding_table(OnnxLowering& l, OnnxValueId value) {
@@ -51,8 +55,70 @@ void lower_topk(OnnxLowering& l) {
   l.set(results[1], 1);
 }
 
+// x[i, j, ..] by rows of indices: x seen as one axis of the places that they choose from.
+void lower_gather_nd(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const Shape x = l.shape_of_operand(0);
+  const Shape indices = l.shape_of_operand(1);
+  if (l.node().integer("batch_dims") != 0) l.fail("batch_dims is not simulated");
+  if (indices.rank() < 1 || indices[-1] < 1 || indices[-1] > x.rank()) {
+    l.fail(fmt::format("indices of the shape {} do not fit {}", to_string(indices), to_string(x)));
+  }
+  if (indices[-1] != 1) l.fail("indices of more than one axis are not simulated");
+  Shape places;
+  for (int axis = 0; axis + 1 < indices.rank(); ++axis)
+    places.push_back(indices[axis]);
+  l.set(b.add("index", {l.operand(0), b.view(l.operand(1), places)}, {{"axis", std::int64_t{0}}}));
+}
+
+// torch.scatter and scatter_add.
+void lower_scatter_elements(OnnxLowering& l) {
+  const std::string reduction = l.node().get<std::string>("reduction", "none");
+  if (reduction != "none" && reduction != "add") {
+    l.fail(fmt::format("the reduction {} is not simulated", tidemark::quoted(reduction)));
+  }
+  l.set(l.builder().add(reduction == "add" ? "scatter_add" : "scatter",
+                        {l.operand(0), l.operand(1), l.operand(2)},
+                        {{"axis", l.node().integer("axis")}}));
+}
+
+// x[..] = values: a slice, whose constant indices are the exporter's, or torch.index_put, which
+// keeps the indices that it was given.
+void lower_scatter_nd(OnnxLowering& l) {
+  const OnnxValueId indices = l.node().inputs.at(1);
+  const bool slice = l.constant(indices) != nullptr;
+  l.set(l.builder().add("index_put",
+                        {l.operand(0), slice ? TensorId() : l.operand(1), l.operand(2)}));
+}
+
+// F.one_hot: int64, with the classes as the last axis.
+void lower_one_hot(OnnxLowering& l) {
+  const auto depth = l.setting(1);
+  const std::int64_t axis = l.node().integer("axis", -1);
+  const int rank = l.shape_of_operand(0).rank();
+  if (!depth || depth->size() != 1 || depth->front() < 1) {
+    l.fail("its number of classes is not one number of at least 1");
+  }
+  if (axis != -1 && axis != rank) l.fail("classes are simulated as the last axis only");
+  List extents(l.shape_of_operand(0).begin(), l.shape_of_operand(0).end());
+  extents.push_back(depth->front());
+  static_cast<void>(l.shape(extents));
+  l.set(l.builder().add_many(one_hot_family(), {l.operand(0)}, {{"classes", depth->front()}})[0]);
+}
+
+void lower_nonzero(OnnxLowering& l) {
+  l.fail(
+      "how many elements are not zero depends on data, which is not simulated; export the model "
+      "with a fixed number of elements, such as a mask that multiplies");
+}
+
 constexpr OnnxOperator kOperators[] = {
     {"Gather", lower_gather},
+    {"GatherND", lower_gather_nd},
+    {"NonZero", lower_nonzero},
+    {"OneHot", lower_one_hot},
+    {"ScatterElements", lower_scatter_elements},
+    {"ScatterND", lower_scatter_nd},
     {"GatherElements", lower_gather_elements},
     {"TopK", lower_topk},
 };

@@ -23,15 +23,7 @@ std::int64_t checked_axis(const OnnxLowering& l, std::int64_t axis, int rank) {
 }
 
 // nn.MultiheadAttention splits its packed projection and makes each third contiguous before it is
-// seen as [length, batch * heads, width]; the exporter does not write that copy.
-bool is_attention_head(OnnxLowering& l, const Shape& target) {
-  if (!l.is_chunk(l.node().inputs[0]) || target.rank() != 3) return false;
-  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
-  if (!reader.valid() || l.file().nodes[reader].op != "Transpose") return false;
-  const List permutation = l.file().nodes[reader].list("perm");
-  return permutation == List{1, 0, 2} || permutation == List{1, 2, 0};
-}
-
+// seen as heads; the exporter does not write that copy.
 void lower_reshape(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   auto wanted = l.setting(1);
@@ -46,7 +38,8 @@ void lower_reshape(OnnxLowering& l) {
                        element_count(old), fmt::join(*wanted, ", "), to_string(old)));
   }
   const Shape shape = l.shape(*target);
-  l.set(b.reshape(is_attention_head(l, shape) ? b.contiguous(x) : x, shape));
+  const bool copies = shape.rank() == 3 && is_attention_head(l);
+  l.set(b.reshape(copies ? b.contiguous(x) : x, shape));
 }
 
 void lower_flatten(OnnxLowering& l) {

@@ -16,11 +16,16 @@ std::string parent_of(const std::string& name) {
   return dot == std::string::npos ? std::string() : name.substr(0, dot + 1);
 }
 
+// Weight or bias; none where the exporter has written ones and zeros, as for affine=False.
+TensorId affine(OnnxLowering& l, std::size_t operand) {
+  return l.constant(l.node().inputs.at(operand)) != nullptr ? TensorId() : l.operand(operand);
+}
+
 // The counter of batches is in the module but not in the file. Statistics are those of the batch
 // also where the file was exported for inference: the step that is simulated trains.
 void lower_batch_norm(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
-  const TensorId result = b.add("batch_norm", {l.operand(0), l.operand(1), l.operand(2)});
+  const TensorId result = b.add("batch_norm", {l.operand(0), affine(l, 1), affine(l, 2)});
   l.set(result);
   const OnnxValueId mean = l.node().inputs.at(3);
   const OnnxValueId variance = l.node().inputs.at(4);
@@ -33,7 +38,7 @@ void lower_batch_norm(OnnxLowering& l) {
 }
 
 void lower_instance_norm(OnnxLowering& l) {
-  l.set(l.builder().add("instance_norm", {l.operand(0), l.operand(1), l.operand(2)}));
+  l.set(l.builder().add("instance_norm", {l.operand(0), affine(l, 1), affine(l, 2)}));
 }
 
 void lower_layer_norm(OnnxLowering& l) {
@@ -100,7 +105,54 @@ bool match_layer_norm(OnnxLowering& l) {
       result = sum;
     }
   }
-  m.finish(result, l.builder().add("layer_norm", {l.operand(0), weight, bias}));
+  m.finish(result, l.builder().add("layer_norm", {l.operand(0), weight, bias},
+                                   {{"axes", static_cast<std::int64_t>(axes)}}));
+  return true;
+}
+
+// x.var and x.std: m = ReduceMean(x); d = x - m; v = ReduceMean(d d), where unbiased times n / (n -
+// 1), of the deviation its root. By hand squares are written as Pow. The mean may have other
+// readers, since the exporter joins equal nodes.
+bool match_variance(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId x = l.node().inputs[0];
+  const OnnxValueId mean = l.node().outputs.front();
+  if (l.node().integer("keepdims", 1) == 0) return false;
+  const List axes = l.axes_of(l.node());
+  const OnnxValueId d = m.reader("Sub", mean, 1);
+  if (!d.valid() || m.node_of(d).inputs[0] != x || l.uses().is_output[d] != 0) return false;
+  const auto& squared = l.uses().readers[d];
+  if (squared.size() != 2 || squared[0].node != squared[1].node) return false;
+  const OnnxValueId square = l.file().nodes[squared[0].node].outputs.front();
+  if (m.node_of(square).op != "Mul") return false;
+  m.take(square);
+  OnnxValueId result = m.next("ReduceMean", square, 0);
+  if (!result.valid() || l.axes_of(m.node_of(result)) != axes) return false;
+  const bool keep = m.node_of(result).integer("keepdims", 1) != 0;
+  const OnnxValueId sum = m.peek("Mul", result, 0);
+  const OnnxValueId unbiased = sum.valid() ? m.peek("Div", sum, 0) : OnnxValueId();
+  const auto count = sum.valid() ? m.operand_number(sum, 1) : std::nullopt;
+  if (unbiased.valid() && count && m.operand_number(unbiased, 1) == *count - 1) {
+    m.take(sum);
+    m.take(unbiased);
+    result = unbiased;
+  }
+  const OnnxValueId root = m.peek("Sqrt", result, 0);
+  if (root.valid()) {
+    m.take(root);
+    result = root;
+  }
+  Attributes attributes{{"keepdim", std::int64_t{keep ? 1 : 0}}};
+  Attributes of_mean{{"keepdim", std::int64_t{1}}};
+  if (!axes.empty()) {
+    attributes.set("axes", axes);
+    of_mean.set("axes", axes);
+  }
+  const TensorId input = l.operand(0);
+  if (l.uses().readers[mean].size() > 1 || l.uses().is_output[mean] != 0) {
+    l.set(l.builder().add("mean", {input}, of_mean));
+  }
+  m.finish(result, l.builder().add(root.valid() ? "std" : "var", {input}, attributes));
   return true;
 }
 
@@ -126,16 +178,21 @@ bool match_group_norm(OnnxLowering& l) {
     const TensorId tensor = l.tensor(root);
     return tensor.valid() && l.builder().shape(tensor) == Shape{channels} ? tensor : TensorId();
   };
+  // Without parameters the exporter writes [1, 1, ...] and [0, 0, ...].
+  const auto constant = [&](OnnxValueId of) {
+    const OnnxConstant* value = l.constant(m.node_of(of).inputs[1]);
+    return value != nullptr && value->elements() == 1 && !value->is_scalar();
+  };
   TensorId weight;
   TensorId bias;
   const OnnxValueId scaled = m.peek("Mul", result, 0);
   if (scaled.valid()) weight = affine(m.node_of(scaled).inputs[1]);
-  if (weight.valid()) {
+  if (weight.valid() || (scaled.valid() && constant(scaled))) {
     m.take(scaled);
     result = scaled;
     const OnnxValueId sum = m.peek("Add", result, 0);
     if (sum.valid()) bias = affine(m.node_of(sum).inputs[1]);
-    if (bias.valid()) {
+    if (bias.valid() || (sum.valid() && constant(sum))) {
       m.take(sum);
       result = sum;
     }
@@ -153,6 +210,7 @@ constexpr OnnxOperator kOperators[] = {
 
 constexpr OnnxPattern kPatterns[] = {
     {"ReduceMean", match_layer_norm},
+    {"ReduceMean", match_variance},
     {"Reshape", match_group_norm},
 };
 

@@ -6,15 +6,44 @@
 namespace tidemark {
 namespace {
 
-// The parameter behind Transpose(weight, [1, 0]); invalid when `value` is something else.
-OnnxValueId transposed_parameter(const OnnxLowering& l, OnnxValueId value) {
+// What a parameter is or was cut from: nn.MultiheadAttention over two inputs takes rows of its
+// packed projection.
+bool is_of_parameter(const OnnxLowering& l, OnnxValueId value) {
+  const OnnxNodeId source = l.uses().producer[value];
+  if (!source.valid()) return l.is_initializer(value);
+  const OnnxNode& node = l.file().nodes[source];
+  return node.op == "Slice" && l.is_initializer(node.inputs[0]);
+}
+
+// The weight behind Transpose(weight, [1, 0]); invalid when `value` is something else.
+OnnxValueId transposed_weight(const OnnxLowering& l, OnnxValueId value) {
   const OnnxNodeId source = l.uses().producer[value];
   if (!source.valid()) return {};
   const OnnxNode& node = l.file().nodes[source];
-  if (node.op != "Transpose" || !l.is_initializer(node.inputs[0])) return {};
+  if (node.op != "Transpose" || !is_of_parameter(l, node.inputs[0])) return {};
   const std::vector<std::int64_t> permutation = node.list("perm");
   const bool swaps = permutation.empty() || permutation == std::vector<std::int64_t>{1, 0};
   return swaps ? node.inputs[0] : OnnxValueId();
+}
+
+// Products with a vector: it is a matrix of one column or row, whose axis the result has not.
+TensorId vector_product(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId left = l.operand(0);
+  const TensorId right = l.operand(1);
+  const bool row = b.shape(left).rank() == 1;
+  const TensorId vector = row ? left : right;
+  const TensorId column = b.view(vector, {b.shape(vector)[0], 1});
+  TensorId other = row ? right : left;
+  if (b.shape(other).rank() == 0) l.fail("a scalar has no rows to multiply");
+  if (b.shape(other).rank() == 1) other = b.view(other, {1, b.shape(other)[0]});
+  if (row && b.shape(right).rank() > 1) other = b.transpose(other, -2, -1);
+  const TensorId product = b.matmul(other, column);
+  Shape shape;
+  const bool both = row && b.shape(right).rank() == 1;
+  for (int axis = 0; axis + 1 < b.shape(product).rank() && !both; ++axis)
+    shape.push_back(b.shape(product)[axis]);
+  return b.view(product, shape);
 }
 
 // F.linear on three or more axes: MatMul with the transposed weight, then Add with the bias as the
@@ -22,13 +51,14 @@ OnnxValueId transposed_parameter(const OnnxLowering& l, OnnxValueId value) {
 void lower_matmul(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   const OnnxValueId right = l.node().inputs[1];
-  const OnnxValueId behind = transposed_parameter(l, right);
+  const OnnxValueId behind = transposed_weight(l, right);
   const OnnxValueId weight_value = behind.valid() ? behind : right;
-  const TensorId weight = l.is_initializer(weight_value) ? l.tensor(weight_value) : TensorId();
+  const bool has_weight = behind.valid() || l.is_initializer(right);
+  const TensorId weight = has_weight ? l.tensor(weight_value) : TensorId();
+  if (l.shape_of_operand(0).rank() < 2 || l.shape_of_operand(1).rank() < 2) {
+    return l.set(vector_product(l));
+  }
   if (!weight.valid() || b.shape(weight).rank() != 2) {
-    if (l.shape_of_operand(0).rank() < 2 || l.shape_of_operand(1).rank() < 2) {
-      l.fail("products of vectors are not simulated");
-    }
     return l.set(b.matmul(l.operand(0), l.operand(1)));
   }
   OnnxValueId result = l.node().outputs.front();
@@ -36,9 +66,10 @@ void lower_matmul(OnnxLowering& l) {
   const OnnxNodeId reader = l.uses().only_reader(result);
   if (reader.valid() && l.file().nodes[reader].op == "Add") {
     const OnnxNode& sum = l.file().nodes[reader];
-    if (sum.inputs[1] == result && l.is_parameter(sum.inputs[0]) &&
-        b.shape(l.tensor(sum.inputs[0])).rank() == 1) {
-      bias = l.tensor(sum.inputs[0]);
+    const bool added = sum.inputs[1] == result && is_of_parameter(l, sum.inputs[0]);
+    const TensorId first = added ? l.tensor(sum.inputs[0]) : TensorId();
+    if (first.valid() && b.tensor(first).requires_grad && b.shape(first).rank() == 1) {
+      bias = first;
       result = sum.outputs.front();
       l.mark_done(reader);
     }

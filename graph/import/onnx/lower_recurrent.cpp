@@ -1,5 +1,6 @@
-// nn.LSTM, nn.GRU and nn.RNN of one layer and direction. The exporter reorders the gates of every
-// weight by slices and joins, which the real step does not do: the parameters behind them count.
+// nn.LSTM, nn.GRU and nn.RNN, one layer of one or two directions. The exporter reorders the gates
+// of every weight by slices and joins, which the real step does not do: the parameters behind them
+// count.
 #include <set>
 
 #include <fmt/format.h>
@@ -43,40 +44,90 @@ std::vector<TensorId> parameters_behind(OnnxLowering& l, std::size_t operand) {
   return tensors;
 }
 
-// Weights that the exporter has folded stand as [1, gates * hidden, features].
-TensorId without_direction(OnnxLowering& l, TensorId weight) {
-  const Shape& shape = l.builder().shape(weight);
-  return shape.rank() == 3 && shape[0] == 1 ? l.builder().view(weight, {shape[1], shape[2]})
-                                            : weight;
+// The parameters of each direction. Weights that the exporter has folded are one tensor
+// [directions, ...].
+std::vector<TensorId> by_direction(OnnxLowering& l, const std::vector<TensorId>& found,
+                                   std::int64_t directions) {
+  ModelBuilder& b = l.builder();
+  std::vector<TensorId> tensors;
+  for (TensorId tensor : found) {
+    const Shape shape = b.shape(tensor);
+    if (shape.rank() != 3) {
+      tensors.push_back(tensor);
+    } else if (shape[0] == 1 || static_cast<std::int64_t>(found.size()) == directions) {
+      tensors.push_back(b.view(tensor, {shape[0] * shape[1], shape[2]}));
+    } else {
+      for (TensorId part : b.split(tensor, 1, 0))
+        tensors.push_back(b.view(part, {shape[1], shape[2]}));
+    }
+  }
+  return tensors;
 }
 
-// Results: Y [length, 1, batch, hidden], the last hidden state and, of an LSTM, the last cell
-// state.
+// bias_ih and bias_hh of each direction; folded they are one tensor [directions, 2 * rows].
+std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<TensorId>& found,
+                                          std::int64_t directions) {
+  if (static_cast<std::int64_t>(found.size()) != 1) return found;
+  ModelBuilder& b = l.builder();
+  const std::int64_t elements = element_count(b.shape(found[0]));
+  if (elements % (2 * directions) != 0) l.fail("its bias does not divide into two per direction");
+  return b.split(b.view(found[0], {elements}), elements / (2 * directions), 0);
+}
+
+// h and c where the model computes them, as a decoder starts from its encoder's; none where they
+// are the zeros that the module makes.
+std::vector<TensorId> initial_states(OnnxLowering& l, std::string_view family) {
+  constexpr std::size_t kHidden = 5;
+  std::vector<TensorId> states;
+  bool given = false;
+  for (std::size_t i = kHidden; i < kHidden + (family == "lstm" ? 2U : 1U); ++i) {
+    if (!l.has(i)) return {};
+    given = given || l.constant(l.node().inputs[i]) == nullptr;
+  }
+  if (!given) return {};
+  for (std::size_t i = kHidden; i < kHidden + (family == "lstm" ? 2U : 1U); ++i)
+    states.push_back(l.operand(i));
+  return states;
+}
+
+// Results: Y [length, directions, batch, hidden], the last hidden state and, of an LSTM, the last
+// cell state. PyTorch's output has the directions side by side along its features, which Y is a
+// view of.
 void lower_recurrent(OnnxLowering& l, std::string_view family) {
   ModelBuilder& b = l.builder();
   const std::string direction = l.node().get<std::string>("direction", "forward");
-  if (direction == "bidirectional") l.fail("two directions in one node are not simulated");
+  const std::int64_t directions = direction == "bidirectional" ? 2 : 1;
   if (l.node().integer("layout") != 0) l.fail("only [length, batch, features] is simulated");
   if (family == "gru" && l.node().integer("linear_before_reset") == 0) {
     l.fail("PyTorch's GRU has linear_before_reset = 1");
   }
-  const std::vector<TensorId> input_weights = parameters_behind(l, 1);
-  const std::vector<TensorId> hidden_weights = parameters_behind(l, 2);
-  std::vector<TensorId> biases = parameters_behind(l, 3);
-  if (input_weights.size() != 1 || hidden_weights.size() != 1 || biases.size() > 2) {
+  const auto wanted = static_cast<std::size_t>(directions);
+  const std::vector<TensorId> input_weights = by_direction(l, parameters_behind(l, 1), directions);
+  const std::vector<TensorId> hidden_weights = by_direction(l, parameters_behind(l, 2), directions);
+  const std::vector<TensorId> biases = biases_by_direction(l, parameters_behind(l, 3), directions);
+  if (input_weights.size() != wanted || hidden_weights.size() != wanted ||
+      (!biases.empty() && biases.size() != 2 * wanted)) {
     l.fail("its weights are not the parameters of one layer");
   }
-  if (biases.size() == 1) {  // folded: [1, 2 * gates * hidden]
-    const std::int64_t rows = element_count(b.shape(biases[0])) / 2;
-    const TensorId both = b.view(biases[0], {2 * rows});
-    biases = b.split(both, rows, 0);
+  std::vector<TensorId> operands{l.operand(0)};
+  for (std::size_t i = 0; i < wanted; ++i) {
+    operands.push_back(input_weights[i]);
+    operands.push_back(hidden_weights[i]);
+    if (biases.empty()) continue;
+    operands.push_back(biases[2 * i]);
+    operands.push_back(biases[2 * i + 1]);
   }
-  std::vector<TensorId> operands{l.operand(0), without_direction(l, input_weights[0]),
-                                 without_direction(l, hidden_weights[0])};
-  operands.insert(operands.end(), biases.begin(), biases.end());
-  const std::vector<TensorId> results = b.add_many(family, operands, {{"layers", std::int64_t{1}}});
+  const std::vector<TensorId> states = initial_states(l, family);
+  operands.insert(operands.end(), states.begin(), states.end());
+  const std::vector<TensorId> results =
+      b.add_many(family, operands,
+                 {{"layers", std::int64_t{1}},
+                  {"bidirectional", std::int64_t{directions - 1}},
+                  {"initial_states", std::int64_t{states.empty() ? 0 : 1}}});
   const Shape shape = b.shape(results[0]);
-  l.set(b.view(results[0], {shape[0], 1, shape[1], shape[2]}));
+  const TensorId split =
+      b.view(results[0], {shape[0], shape[1], directions, shape[2] / directions});
+  l.set(b.transpose(split, 1, 2));
   for (std::size_t i = 1; i < results.size(); ++i)
     l.set(results[i], i);
 }

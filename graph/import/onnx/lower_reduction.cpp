@@ -27,11 +27,20 @@ void lower_mean(OnnxLowering& l) {
 void lower_sum(OnnxLowering& l) {
   reduce(l, "sum");
 }
-void lower_amax(OnnxLowering& l) {
-  reduce(l, "amax");
+// x.max(axis) makes values and positions and keeps the positions; of several axes, or all, only
+// amax is possible. The exporter writes x.amax(axis) of one axis in the same way: the first is
+// assumed.
+void reduce_extremum(OnnxLowering& l, std::string_view one_axis, std::string_view several) {
+  const List axes = l.setting_or_attribute(1, "axes");
+  if (axes.size() != 1) return reduce(l, several);
+  const bool keep = l.node().integer("keepdims", 1) != 0;
+  l.set(l.builder().add_many(one_axis, {l.operand(0)}, reduction_attributes(axes, keep))[0]);
 }
-void lower_amin(OnnxLowering& l) {
-  reduce(l, "amin");
+void lower_max(OnnxLowering& l) {
+  reduce_extremum(l, "max", "amax");
+}
+void lower_min(OnnxLowering& l) {
+  reduce_extremum(l, "min", "amin");
 }
 void lower_product(OnnxLowering& l) {
   reduce(l, "prod");
@@ -92,12 +101,14 @@ void lower_cross_entropy(OnnxLowering& l) {
 constexpr OnnxOperator kOperators[] = {
     {"ReduceMean", lower_mean},
     {"ReduceSum", lower_sum},
-    {"ReduceMax", lower_amax},
-    {"ReduceMin", lower_amin},
+    {"ReduceMax", lower_max},
+    {"ReduceMin", lower_min},
     {"ReduceProd", lower_product},
+    {"ReduceL1", lower_norm},
     {"ReduceL2", lower_norm},
     {"ReduceLogSumExp", lower_logsumexp},
     {"ArgMax", lower_argmax},
+    {"ArgMin", lower_argmax},
     {"Softmax", lower_softmax},
     {"LogSoftmax", lower_log_softmax},
     {"CumSum", lower_cumsum},

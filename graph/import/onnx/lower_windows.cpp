@@ -232,6 +232,10 @@ void lower_resize(OnnxLowering& l) {
   l.set(l.builder().add("interpolate", {l.operand(0)}, {{"size", size}, {"mode", family}}));
 }
 
+void lower_grid_sample(OnnxLowering& l) {
+  l.set(l.builder().add("grid_sample", {l.operand(0), l.operand(1)}));
+}
+
 // F.avg_pool2d counts its padding, which the exporter writes as a Pad of its own, with zeros too;
 // the real operator pads inside.
 bool pad_of_average(OnnxLowering& l) {
@@ -277,6 +281,7 @@ constexpr OnnxOperator kOperators[] = {
     {"GlobalAveragePool", lower_global_average},
     {"GlobalMaxPool", lower_global_max},
     {"Resize", lower_resize},
+    {"GridSample", lower_grid_sample},
 };
 
 constexpr OnnxPattern kPatterns[] = {{"Pad", pad_of_average}};

@@ -149,6 +149,7 @@ struct OnnxPattern {
 [[nodiscard]] std::span<const OnnxOperator> onnx_reduction_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_normalization_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_recurrent_operators();
+[[nodiscard]] std::span<const OnnxOperator> onnx_random_operators();
 [[nodiscard]] std::span<const OnnxPattern> onnx_normalization_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_activation_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_layout_patterns();

@@ -10,7 +10,8 @@ std::vector<OnnxOperator> collect_operators() {
   for (const auto& operators :
        {onnx_elementwise_operators(), onnx_window_operators(), onnx_product_operators(),
         onnx_layout_operators(), onnx_index_operators(), onnx_reduction_operators(),
-        onnx_normalization_operators(), onnx_recurrent_operators(), onnx_einsum_operators()}) {
+        onnx_normalization_operators(), onnx_recurrent_operators(), onnx_einsum_operators(),
+        onnx_random_operators()}) {
     all.insert(all.end(), operators.begin(), operators.end());
   }
   std::sort(all.begin(), all.end(),

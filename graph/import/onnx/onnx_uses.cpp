@@ -31,21 +31,26 @@ bool is_setting(const OnnxNode& node, std::size_t operand) {
   const auto listed = [&](const auto& words) {
     return std::find(words.begin(), words.end(), node.op) != words.end();
   };
-  return listed(kAll) || (operand >= 1 && listed(kFromSecond));
+  const bool classes = node.op == "OneHot" && operand >= 1;
+  return listed(kAll) || (operand >= 1 && listed(kFromSecond)) || classes;
 }
 
 std::size_t least_operands(const OnnxNode& node) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 20> kMore = {{
-      {"Constant", 0}, {"Add", 2},
-      {"Sub", 2},      {"Mul", 2},
-      {"Div", 2},      {"Pow", 2},
-      {"MatMul", 2},   {"Gemm", 2},
-      {"Conv", 2},     {"ConvTranspose", 2},
-      {"Gather", 2},   {"GatherElements", 2},
-      {"Equal", 2},    {"Less", 2},
-      {"Greater", 2},  {"Where", 3},
-      {"LSTM", 3},     {"InstanceNormalization", 3},
-      {"GRU", 3},      {"BatchNormalization", 5},
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 28> kMore = {{
+      {"Constant", 0},     {"Add", 2},
+      {"Sub", 2},          {"Mul", 2},
+      {"Div", 2},          {"Pow", 2},
+      {"MatMul", 2},       {"Gemm", 2},
+      {"Conv", 2},         {"ConvTranspose", 2},
+      {"Gather", 2},       {"GatherElements", 2},
+      {"Equal", 2},        {"Less", 2},
+      {"Greater", 2},      {"Where", 3},
+      {"LSTM", 3},         {"InstanceNormalization", 3},
+      {"GRU", 3},          {"BatchNormalization", 5},
+      {"RNN", 3},          {"GatherND", 2},
+      {"OneHot", 3},       {"GridSample", 2},
+      {"RandomNormal", 0}, {"RandomUniform", 0},
+      {"ScatterND", 3},    {"ScatterElements", 3},
   }};
   for (const auto& [op, count] : kMore) {
     if (op == node.op) return count;

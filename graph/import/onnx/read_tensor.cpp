@@ -8,38 +8,12 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/import/onnx/element_type.hpp"
 
 namespace tidemark {
 
 DType onnx_dtype(int onnx, const std::string& where) {
-  switch (onnx) {
-    case 1:
-      return DType::kFloat32;
-    case 2:
-    case 3:
-      return DType::kInt8;
-    case 6:
-    case 12:
-      return DType::kInt32;
-    case 7:
-    case 13:
-      return DType::kInt64;
-    case 9:
-      return DType::kBool;
-    case 10:
-      return DType::kFloat16;
-    case 11:
-      return DType::kFloat64;
-    case 16:
-      return DType::kBFloat16;
-    case 17:
-    case 18:
-    case 19:
-    case 20:
-      return DType::kFloat8;
-    default:
-      break;
-  }
+  if (const auto known = onnx_element_type(onnx)) return *known;
   constexpr std::string_view kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
                                          "int16",      "int32",   "int64",  "string", "bool",
                                          "float16",    "double",  "uint32", "uint64", "complex64",

@@ -20,12 +20,12 @@ std::int64_t inner_elements(const List& dims, std::size_t axis) {
   return inner;
 }
 
-bool reads_as_attention_head(const OnnxLowering& l) {
+// [length, batch * heads, width] is transposed next: to heads in front, of keys also to columns.
+bool reads_as_heads(const OnnxLowering& l) {
   const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
   if (!reader.valid() || l.file().nodes[reader].op != "Transpose") return false;
   const List permutation = l.file().nodes[reader].list("perm");
-  return l.is_chunk(l.node().inputs[0]) &&
-         (permutation == List{1, 0, 2} || permutation == List{1, 2, 0});
+  return permutation == List{1, 0, 2} || permutation == List{1, 2, 0};
 }
 
 // The axis of `target` that holds the batch; target.size() when none can.
@@ -36,7 +36,9 @@ std::size_t batch_axis_of(const OnnxLowering& l, const List& old_dims, std::size
       inner_elements(target, axis) == inner) {
     return axis;
   }
-  if (target.size() == 3 && reads_as_attention_head(l) && target[1] % batch == 0) return 1;
+  const bool keeps_length = old_dims.size() == 3 && axis == 1 && target.front() == old_dims.front();
+  const bool heads = is_attention_head(l) || (keeps_length && reads_as_heads(l));
+  if (target.size() == 3 && heads && target[1] % batch == 0) return 1;
   const auto alone = std::count(target.begin(), target.end(), batch);
   if (alone == 1) {
     return static_cast<std::size_t>(std::find(target.begin(), target.end(), batch) -
@@ -53,6 +55,10 @@ std::size_t batch_axis_of(const OnnxLowering& l, const List& old_dims, std::size
 }
 
 }  // namespace
+
+bool is_attention_head(const OnnxLowering& l) {
+  return l.is_chunk(l.node().inputs[0]) && reads_as_heads(l);
+}
 
 std::optional<List> rebatched_reshape(OnnxLowering& l, const List& dims, const List& wanted,
                                       bool allow_zero) {
@@ -86,6 +92,9 @@ List rebatched_expand(OnnxLowering& l, const List& dims, List wanted) {
   if (!old_output || wanted.size() < 2 || wanted.size() != dims.size() || dims[0] != 1) {
     return wanted;
   }
+  // x.repeat() is an Expand to its own shape, for axes that it adds, and a Tile.
+  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
+  if (reader.valid() && l.file().nodes[reader].op == "Tile") return wanted;
   const List target(old_output->begin(), old_output->end());
   const std::int64_t batch = l.exported_batch();
   // Where nothing else is expanded, the batch is what Expand is for.

@@ -9,6 +9,10 @@
 
 namespace tidemark {
 
+// Whether the Reshape that is lowered makes heads of nn.MultiheadAttention: [length, batch * heads,
+// width] of a third of its packed projection, which is transposed next.
+[[nodiscard]] bool is_attention_head(const OnnxLowering& l);
+
 // The shape for a Reshape of `dims` whose operand `wanted` holds the file's batch; nothing when the
 // batch does not change or `wanted` is right as it is. Compared with the shapes at the file's
 // batch, the axes of the input that grew are the batch; the batch goes to the axis of the target

@@ -3,6 +3,7 @@
 import {readFileSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {Script} from 'node:vm';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const [packages, output] = process.argv.slice(2);
@@ -36,12 +37,13 @@ const variable = (name) => `${name.replace(/\W.*$/, '')}_module`;
 function bundle(modules) {
   const parts = modules.map(({name, text}) => {
     const exported = [];
-    for (const [, word] of
-        text.matchAll(/^export (?:async )?(?:function\*?|const|let|class) (\w+)/gm)) {
+    for (const [, word] of text.matchAll(
+             /^export (?:async )?(?:function\*?|const|let|class) (\w+)/gm)) {
       exported.push(word);
     }
-    const body = text.replace(/^import (\{[^}]*\}) from '\.\/([\w.]+)';$/gm,
-                              (_, names, from) => `const ${names} = ${variable(from)};`)
+    const body = text.replace(
+                         /^import (\{[^}]*\}) from '\.\/([\w.]+)';$/gm,
+                         (_, names, from) => `const ${names} = ${variable(from)};`)
                      .replace(/^export /gm, '');
     if (/^import /m.test(body)) fail(`${name}: only import {names} from './file.js' is understood`);
     return `const ${variable(name)} = (() => {\n${body}return {${exported.join(', ')}};\n})();\n`;
@@ -62,6 +64,7 @@ const pieces = {
 for (const name of ['uplot', 'script']) {
   if (/<\/script/i.test(pieces[name])) fail(`${name} would end its own script element`);
 }
+new Script(pieces.script);  // throws where it is no JavaScript
 let page = readFileSync(join(here, 'page.html'), 'utf8');
 for (const [name, text] of Object.entries(pieces)) {
   const mark = `{{${name}}}`;
@@ -76,10 +79,14 @@ for (let i = 0; i < bytes.length; i += kPartBytes) {
   let literal = '';
   for (const byte of bytes.subarray(i, i + kPartBytes)) {
     const c = String.fromCharCode(byte);
-    if (c === '\n') literal += '\\n';
-    else if (c === '"' || c === '\\' || c === '?') literal += `\\${c}`;
-    else if (byte < 32 || byte > 126) literal += `\\${byte.toString(8).padStart(3, '0')}`;
-    else literal += c;
+    if (c === '\n')
+      literal += '\\n';
+    else if (c === '"' || c === '\\' || c === '?')
+      literal += `\\${c}`;
+    else if (byte < 32 || byte > 126)
+      literal += `\\${byte.toString(8).padStart(3, '0')}`;
+    else
+      literal += c;
   }
   literals.push(`    "${literal}",\n`);
 }

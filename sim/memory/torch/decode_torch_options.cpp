@@ -13,7 +13,11 @@ auto at_key(const Decoder& decoder, std::string_view key, F&& parse) {
   try {
     return parse();
   } catch (const std::invalid_argument& error) {
-    decoder.fail_at(key, error.what());
+    // Parsers of the whole text name the option; here the path does.
+    std::string problem = error.what();
+    const std::string name = std::string(key) + ": ";
+    if (problem.starts_with(name)) problem.erase(0, name.size());
+    decoder.fail_at(key, problem);
   }
 }
 
@@ -32,7 +36,10 @@ RoundupDivisions decode_intervals(const Decoder& mapping) {
         throw std::invalid_argument("intervals are whole MiB, found " + quoted(key));
       intervals.set(size.count / kMiB.count, divisions);
     } catch (const std::invalid_argument& error) {
-      value.fail(error.what());
+      std::string problem = error.what();
+      constexpr std::string_view kName = "roundup_power2_divisions: ";
+      if (problem.starts_with(kName)) problem.erase(0, kName.size());
+      value.fail(problem);
     }
   }
   return intervals.divisions();

@@ -25,6 +25,9 @@ bool is_pickle(const std::string& path) {
 constexpr std::size_t kFreeBlocks = 1024;
 constexpr std::size_t kBlockBytes = 8;
 
+// What a run of freed segments came from, as far as the stack of its entries tells.
+enum class Release { kUnknown, kEmptyCache, kAllocation };
+
 // Makes the rows of one device.
 class SnapshotRows {
  public:
@@ -61,6 +64,9 @@ class SnapshotRows {
   [[nodiscard]] std::int64_t changed_reserved(const PickleValue& entry, std::string_view action,
                                               std::int64_t before) const;
   void end_segment_frees(const PickleValue& entry, std::string_view action);
+  [[nodiscard]] Release release_of(const PickleValue& entry) const;
+  void refuse_private_pool(const PickleValue& dict, std::string_view key,
+                           std::string_view what) const;
   void read_segments(const PickleValue& segments, int device);
   Initial& add_initial(std::int64_t address, std::int64_t bytes, std::int64_t stream,
                        std::size_t offset);
@@ -84,7 +90,10 @@ class SnapshotRows {
   // Bytes of segments beyond those at the beginning of the trace, which it does not tell.
   std::int64_t reserved_ = 0;
   std::int64_t most_reserved_ = 0;  // in the whole trace
+  // The most that the device can hold beyond the same, by what a failed allocation found free.
+  std::optional<std::int64_t> device_;
   bool frees_segments_ = false;
+  Release release_ = Release::kUnknown;
   std::int64_t reserved_before_frees_ = 0;
 };
 
@@ -179,6 +188,13 @@ void SnapshotRows::read_reserved(const PickleValue& trace) {
     const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
     reserved = changed_reserved(entry, action, reserved);
     most_reserved_ = std::max(most_reserved_, reserved);
+    const PickleValue* free = pickle_.find(entry, "device_free");
+    if (action != "oom" || free == nullptr) continue;
+    std::int64_t whole = 0;
+    if (!checked_add(reserved, number(entry, "device_free"), whole)) {
+      pickle_.fail(free->offset(), "the device has more than 2^63 bytes");
+    }
+    device_ = std::max(device_.value_or(whole), whole);
   }
 }
 
@@ -187,10 +203,14 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
   for (const PickleValue& entry : pickle_.items(trace)) {
     const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
     ++reader_.summary_.entries;
+    refuse_private_pool(entry, "pool_id", "the entry is one");
     const std::int64_t before = reserved_;
     reserved_ = changed_reserved(entry, action, before);
     if (action == "segment_free" || action == "segment_unmap") {
-      if (!frees_segments_) reserved_before_frees_ = before;
+      if (!frees_segments_) {
+        reserved_before_frees_ = before;
+        release_ = release_of(entry);
+      }
       frees_segments_ = true;
       continue;
     }
@@ -210,14 +230,39 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
   end_segment_frees(trace, {});
 }
 
-// Segments go back before an allocation that found no memory; otherwise the program has asked. What
-// fits beside them, since the trace has as much at another time, would have found memory.
+// Newer versions note who has freed a segment: empty_cache(), or the allocation that retries.
+Release SnapshotRows::release_of(const PickleValue& entry) const {
+  const PickleValue* frames = pickle_.find(entry, "frames");
+  if (frames == nullptr || frames->kind() != PickleKind::kList) return Release::kUnknown;
+  bool any = false;
+  for (const PickleValue& frame : pickle_.items(*frames)) {
+    if (frame.kind() != PickleKind::kDict) continue;
+    const PickleValue* name = pickle_.find(frame, "name");
+    if (name == nullptr || name->kind() != PickleKind::kText) continue;
+    any = true;
+    const std::string_view text = pickle_.text(*name);
+    const auto mentions = [&](std::string_view word) {
+      return text.find(word) != std::string_view::npos;
+    };
+    if (mentions("empty_cache") || mentions("emptyCache")) return Release::kEmptyCache;
+  }
+  return any ? Release::kAllocation : Release::kUnknown;
+}
+
+// Segments go back before an allocation that found no memory, or because the program has asked. The
+// new segment tells where its frames do not: what fits beside the freed ones, since the trace has
+// as much at another time or the device is as large, would have found memory. Where nothing tells,
+// the program has asked: at the capacity of the recording the replay of a retry is the same.
 void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view action) {
   if (!frees_segments_) return;
   frees_segments_ = false;
-  bool retry = action == "oom";
-  if (action == "segment_alloc" || action == "segment_map") {
-    retry = number(entry, "size") > most_reserved_ - reserved_before_frees_;
+  const bool takes = action == "segment_alloc" || action == "segment_map";
+  bool retry = action == "oom" || (takes && release_ == Release::kAllocation);
+  if (takes && release_ == Release::kUnknown) {
+    const std::int64_t size = number(entry, "size");
+    const bool seen = size <= most_reserved_ - reserved_before_frees_;
+    retry = !seen && device_ && size > *device_ - reserved_before_frees_;
+    if (!seen && !device_) ++reader_.summary_.unclear_releases;
   }
   if (retry) {
     ++reader_.summary_.retry_releases;
@@ -339,10 +384,31 @@ SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int6
   return initial_.back();
 }
 
+// CUDA graphs and torch.cuda.MemPool take memory from pools of their own, which do not share blocks
+// with the others.
+void SnapshotRows::refuse_private_pool(const PickleValue& dict, std::string_view key,
+                                       std::string_view what) const {
+  const PickleValue* pool = pickle_.find(dict, key);
+  if (pool == nullptr) return;
+  if (pool->kind() != PickleKind::kList) return;
+  std::vector<std::int64_t> id;
+  for (const PickleValue& part : pickle_.items(*pool)) {
+    if (part.kind() != PickleKind::kInteger) return;
+    id.push_back(part.integer());
+  }
+  if (std::all_of(id.begin(), id.end(), [](std::int64_t part) { return part == 0; })) return;
+  pickle_.fail(
+      pool->offset(),
+      fmt::format("{} of the private pool ({}), of a CUDA graph or a MemPool, which is not "
+                  "replayed; record the steps without graphs and pools of their own",
+                  what, fmt::join(id, ", ")));
+}
+
 void SnapshotRows::read_segments(const PickleValue& segments, int device) {
   std::int64_t final_reserved = 0;
   for (const PickleValue& segment : pickle_.items(segments)) {
     if (number(segment, "device") != device) continue;
+    refuse_private_pool(segment, "segment_pool_id", "the segment is one");
     std::int64_t address = number(segment, "address");
     const std::int64_t stream = number(segment, "stream");
     for (const PickleValue& block : pickle_.items(field(segment, "blocks", PickleKind::kList))) {

@@ -2,8 +2,10 @@
 //
 // What the program asked for is replayed: alloc, free_requested, free_completed, oom. What the
 // allocator did about it (segment_alloc and its kin) is the replayed allocator's own business, but
-// segments that were freed tell of an empty_cache(), unless a failed allocation or a new segment
-// follows that may not have fitted beside them: more than the trace has reserved at any time.
+// segments that were freed tell of an empty_cache(), unless an allocation has freed them to try
+// again: by the frames of the entry, or because it fails all the same, or because its new segment
+// did not fit beside them into the device, whose size a failed allocation tells. Private pools
+// (CUDA graphs, MemPool) are refused.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,8 @@ struct SnapshotSummary {
   // Runs of freed segments that were taken as an allocator's retry, and as an empty_cache().
   std::int64_t retry_releases = 0;
   std::int64_t empty_caches = 0;
+  // Of the latter, those that may have been retries: nothing tells how large the device was.
+  std::int64_t unclear_releases = 0;
 };
 
 // Whether a file is to be read as a pickle: by its name, or by how it begins.

@@ -88,6 +88,14 @@ TEST_SUITE("unit") {
                            "an integer"));
   }
 
+  TEST_CASE("families that turn positions or compare them need no limit of the sequence") {
+    std::string config(kLlama);
+    const std::string_view limit = ",\n  \"max_position_embeddings\": 16";
+    config.erase(config.find(limit), limit.size());
+    CHECK(import(config, {.micro_batch = 2}).tokens == 2 * 2048);
+    CHECK(import(config, {.micro_batch = 2, .sequence = 32}).tokens == 2 * 32);
+  }
+
   TEST_CASE("wrong sizes are errors at their line") {
     CHECK(error_of(with(kGpt2, "n_head", "7")) ==
           "config.json:7:13: n_head: 7 heads do not divide a width of 64; the nearest that do are "

@@ -163,6 +163,14 @@ TEST_SUITE("unit") {
         error_in("- conv2d: {chanels: 4}\n").starts_with("m.yaml:4:11: layers[0].conv2d.channels"));
     CHECK(error_in("- conv2d: {channels: 4, pading: 4}\n") ==
           "m.yaml:4:25: layers[0].conv2d.pading: unknown key; did you mean 'padding'?");
+    CHECK(
+        error_in("- {name: a, linear: 4}\n- {name: a, linear: 4}\n") ==
+        "m.yaml:5:10: layers[1].name: the layer in line 4 is called 'a' already; names of one list "
+        "differ");
+    CHECK(error_in("- linear: 4\n- {name: 0, linear: 4}\n").find("called '0' already") !=
+          std::string::npos);
+    CHECK(error_of("input: {x: [batch, 4]}\nlayers: [linear: 4]") ==
+          "m.yaml:1:1: input: unknown key; did you mean 'inputs'?");
     CHECK(error_in("- {conv2d: 4, relu: }\n").find("'conv2d' is given already") !=
           std::string::npos);
     CHECK(error_in("- linear: 4\n- {from: tokens, linear: 4}\n") ==

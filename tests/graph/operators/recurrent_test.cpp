@@ -149,6 +149,36 @@ TEST_SUITE("unit") {
 }
 
 TEST_SUITE("golden") {
+  TEST_CASE("two directions keep what PyTorch 1.13 keeps, their input once") {
+    // Measured on 6 steps of 2 samples with 8 features, hidden 5; the input left out.
+    const auto kept = [](std::string_view cell, const RecurrentLayers& layers) {
+      return saved([&](Arguments& a) {
+        return recurrent_layers(a.builder, cell, "rnn", a.x({6, 2, 8}), layers);
+      });
+    };
+    // h and c of two directions; per direction gates 4, tanh(c) 1, h and c of all steps but the
+    // last.
+    CHECK(kept("lstm", {.hidden = 5, .bidirectional = true}) ==
+          4 * 40 + 2 * (6 * 5 * 40 + 2 * 5 * 40));
+    CHECK(kept("gru", {.hidden = 5, .bidirectional = true}) == 2 * 40 + 2 * (6 * 6 * 40 + 5 * 40));
+    CHECK(kept("rnn", {.hidden = 5, .bidirectional = true}) == 2 * 40 + 2 * 6 * 40);
+    // Batch first, now 6 samples of 2 steps: each direction multiplies a copy of its own; both
+    // share the first layer's result.
+    const RecurrentLayers two{.hidden = 5, .layers = 2, .batch_first = true, .bidirectional = true};
+    CHECK(kept("lstm", two) == 7968);
+    CHECK(kept("gru", two) == 7968);
+    CHECK(kept("rnn", two) == 2688);
+    const Graph graph = [&] {
+      ModelBuilder b("probe", DType::kFloat32);
+      b.set_output(
+          recurrent_layers(b, "lstm", "rnn", b.input("x", {2, 6, 8}, DType::kFloat32), two));
+      return b.finish();
+    }();
+    CHECK(graph.tensors[graph.logits].shape == Shape{2, 6, 10});
+    // 20 rows of 8 or 10 features, 5 states and two biases, in two directions.
+    CHECK(graph.parameter_count() == 2 * 20 * (8 + 5 + 2) + 2 * 20 * (10 + 5 + 2));
+  }
+
   TEST_CASE("the recurrent language model has the example's parameters") {
     // 33,278 * 200 twice and a bias; per layer 4 * 200 * (200 + 200 + 2).
     const Graph graph = language_model("{}", {.micro_batch = 20, .dtype = DType::kFloat32});

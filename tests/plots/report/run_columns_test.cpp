@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -216,6 +217,14 @@ TEST_SUITE("unit") {
       if (c["position.step"][position] == 1) peak = std::max(peak, live);
     }
     CHECK(peak == run.result.run.live.bytes);
+
+    // What is fetched back is still what its operator made, not what the fetch was for.
+    std::set<std::int64_t> phases;
+    for (std::size_t b = 0; b < c["block.role"].size(); ++b) {
+      if (static_cast<Role>(c["block.role"][b]) != Role::kSavedActivation) continue;
+      phases.insert(c["operator.phase"].at(static_cast<std::size_t>(c["block.operator"][b] - 1)));
+    }
+    CHECK(phases == std::set<std::int64_t>{static_cast<std::int64_t>(Phase::kForward)});
 
     // The engine's own accounting of the last step, to the nanosecond.
     std::int64_t host = 0;

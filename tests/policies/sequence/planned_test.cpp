@@ -58,9 +58,8 @@ LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std:
 }
 
 RematProblem problem_of(const TrainingGraph& graph) {
-  std::vector<OperatorId> micro_batch = graph.forward;
-  micro_batch.insert(micro_batch.end(), graph.backward.begin(), graph.backward.end());
-  return remat_problem(step_costs(graph, micro_batch, fixed_durations(graph), false).graph);
+  return remat_problem(
+      step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false).graph);
 }
 
 }  // namespace
@@ -131,8 +130,7 @@ TEST_SUITE("unit") {
                                   2;
       for (const PolicyEntry& entry : planned_entries()) {
         if (entry.name != "optimal" && entry.name != "chen_sqrt") continue;
-        const LaidOut plan =
-            lay_out(graph, entry, "{budget: " + std::to_string(budget) + "}", 1);
+        const LaidOut plan = lay_out(graph, entry, "{budget: " + std::to_string(budget) + "}", 1);
         CHECK(plan.problems.empty());
         CHECK(plan.peak == plan.outcome.plan->peak);
         std::int64_t cost = 0;
@@ -176,9 +174,7 @@ TEST_SUITE("unit") {
     add("relu_", Phase::kForward, {{norm, Access::kMutate}});
     add("backward", Phase::kBackward,
         {{norm, Access::kRead}, {conv, Access::kRead}, {gradient, Access::kCreate}});
-    std::vector<OperatorId> micro_batch = graph.forward;
-    micro_batch.push_back(graph.backward.front());
-    const StepCosts costs = step_costs(graph, micro_batch, fixed_durations(graph), false);
+    const StepCosts costs = step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false);
     REQUIRE(costs.graph.nodes.size() == 4);  // conv, norm + relu_, update, backward
     const auto operators = [&](std::uint32_t node) { return costs.operators[CostNodeId(node)]; };
     CHECK(operators(1) == std::vector{graph.forward[1], graph.forward[3]});

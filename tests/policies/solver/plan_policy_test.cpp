@@ -213,8 +213,9 @@ TEST_SUITE("property") {
     std::mt19937_64 rng(23);
     int compared = 0;
     for (int round = 0; round < 8; ++round) {
-      const RematProblem problem =
-          round % 2 == 0 ? random_problem(rng, 16, false) : unit_chain(static_cast<NodeIndex>(6 + rng() % 6));
+      const RematProblem problem = round % 2 == 0
+                                       ? random_problem(rng, 16, false)
+                                       : unit_chain(static_cast<NodeIndex>(6 + rng() % 6));
       const std::int64_t low = problem.footprint(problem.largest_footprint());
       const std::int64_t high = peak_without_repeats(problem);
       std::vector<std::int64_t> budgets;

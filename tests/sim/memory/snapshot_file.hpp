@@ -35,6 +35,7 @@ struct BlockState {
 struct SegmentState {
   std::int64_t address = 0;
   std::vector<BlockState> blocks;
+  std::int64_t pool = 0;  // of segment_pool_id
 };
 
 // A snapshot with a trace per device; the segments are device 0's.
@@ -66,6 +67,8 @@ class SnapshotFile {
       integer("device", 0);
       integer("address", segment.address);
       integer("stream", 0);
+      pickle.key("segment_pool_id");
+      pickle.pair(0, segment.pool);
       list("blocks", segment.blocks, [&](const BlockState& block) {
         pickle.begin_dict();
         integer("size", block.size);

@@ -15,12 +15,13 @@ export class AddressMap {
     this.known = this.offset.length === run.births.length && this.offset.length > 0;
     this.box = make('div.addresses');
     if (!this.known) {
-      this.box.append(empty(`The ${run.point.memory.allocator.kind} allocator has no addresses to ` +
-        'show. Run with allocator: torch or packed to see where blocks lie.'));
+      this.box.append(empty(
+          `The ${run.point.memory.allocator.kind} allocator has no addresses to ` +
+          'show. Run with allocator: torch or packed to see where blocks lie.'));
       return;
     }
     this.height = Array.from(c['segment.offset'], (o, s) => o + c['segment.bytes'][s])
-        .reduce((most, end) => Math.max(most, end), 1);
+                      .reduce((most, end) => Math.max(most, end), 1);
     this.canvas = make('canvas', {role: 'img', 'aria-label': 'Addresses of blocks over time'});
     this.box.append(this.canvas);
     this.redraw = onNextFrame(() => this.draw());
@@ -38,7 +39,8 @@ export class AddressMap {
       tooltip.hide();
       view.hover(null);
     });
-    this.canvas.addEventListener('click', (event) => view.choose(run.pointAt(this.#timeAt(event.offsetX))));
+    this.canvas.addEventListener(
+        'click', (event) => view.choose(run.pointAt(this.#timeAt(event.offsetX))));
     this.canvas.addEventListener('dblclick', () => view.reset());
     attachGestures(this.canvas, view, (x) => this.#timeAt(x));
   }
@@ -72,8 +74,9 @@ export class AddressMap {
     const mark = (time, colour, thickness) => {
       if (time === null || time < begin || time > end) return;
       context.fillStyle = colour;
-      context.fillRect(left + (time - begin) / (end - begin) * inner - thickness / 2, 8, thickness,
-                       kHeight - 16);
+      context.fillRect(
+          left + (time - begin) / (end - begin) * inner - thickness / 2, 8, thickness,
+          kHeight - 16);
     };
     mark(this.view.hovered, colourOf('faint'), 1);
     mark(this.run.time[this.view.instant], colourOf('accent'), 1.5);
@@ -85,8 +88,9 @@ export class AddressMap {
     const left = gutter();
     const inner = width - left - kMargin;
     const [top, bottom] = [8, kHeight - 8];
-    const x = (time) => left + (Math.min(Math.max(time, view.begin), view.end) - view.begin) /
-        (view.end - view.begin) * inner;
+    const x = (time) => left +
+        (Math.min(Math.max(time, view.begin), view.end) - view.begin) / (view.end - view.begin) *
+            inner;
     const y = (offset) => bottom - offset / this.height * (bottom - top);
     const {size, unit} = unitOf(this.height, false);
     const step = niceStep(this.height / size, 5) * size;
@@ -95,8 +99,9 @@ export class AddressMap {
     context.textBaseline = 'middle';
     for (let at = 0; at <= this.height; at += step) {
       context.fillStyle = colourOf('faint');
-      context.fillText(at === 0 ? '0' : `${(at / size).toFixed(step / size < 1 ? 1 : 0)} ${unit}`,
-                       left - 8, Math.min(y(at), bottom - 4));
+      context.fillText(
+          at === 0 ? '0' : `${(at / size).toFixed(step / size < 1 ? 1 : 0)} ${unit}`, left - 8,
+          Math.min(y(at), bottom - 4));
     }
     context.save();
     context.beginPath();
@@ -108,8 +113,9 @@ export class AddressMap {
       const [from, to] = [this.#timeOf(c['segment.since'][s]), this.#timeOf(c['segment.until'][s])];
       if (to < view.begin || from > view.end) continue;
       const low = c['segment.offset'][s];
-      context.fillRect(x(from), y(low + c['segment.bytes'][s]), Math.max(x(to) - x(from), 0.5),
-                       Math.max(y(low) - y(low + c['segment.bytes'][s]), 0.3));
+      context.fillRect(
+          x(from), y(low + c['segment.bytes'][s]), Math.max(x(to) - x(from), 0.5),
+          Math.max(y(low) - y(low + c['segment.bytes'][s]), 0.3));
     }
     const grouping = run.grouping(view.grouping);
     // By colour, so that the canvas changes its state rarely.
@@ -120,17 +126,29 @@ export class AddressMap {
       if (to < view.begin || from > view.end) continue;
       byColour[grouping.of[run.blockOf(a)]].push(a);
     }
+    // Where the last rectangle narrower than a pixel was drawn, by the rows that it covers: the
+    // same block of every micro-batch fills the same pixels again and again.
+    const drawn = new Int32Array((kHeight + 1) * (kHeight + 1));
     byColour.forEach((allocations, g) => {
       context.fillStyle = grouping.colours[g];
+      drawn.fill(-1);
       for (const a of allocations) {
         const bytes = run.bytes[run.blockOf(a)];
         const from = x(run.time[run.births[a]]);
-        const to = x(this.#timeOf(run.returns[a]));
+        const wide = x(this.#timeOf(run.returns[a])) - from;
+        const low = y(this.offset[a]);
         const high = y(this.offset[a] + bytes);
-        const tall = y(this.offset[a]) - high;
+        if (wide < 1) {
+          const rows = Math.floor(high) * (kHeight + 1) + Math.floor(low);
+          const column = Math.floor(from);
+          if (drawn[rows] === column) continue;
+          drawn[rows] = column;
+        }
         // A line of background between neighbours that are large enough to have one.
-        context.fillRect(from, high, Math.max(to - from - (to - from > 6 ? 0.75 : 0), 0.4),
-                         Math.max(tall - (tall > 3 ? 0.75 : 0), 0.25));
+        const tall = low - high;
+        context.fillRect(
+            from, high, Math.max(wide - (wide > 6 ? 0.75 : 0), 0.6),
+            Math.max(tall - (tall > 3 ? 0.75 : 0), 0.25));
       }
     });
     context.restore();
@@ -155,14 +173,21 @@ export class AddressMap {
       if (offset >= this.offset[a] && offset < end) break;
     }
     if (found < 0) {
-      this.tooltip.show(event.clientX, event.clientY, make('div.when', 'free here'),
-        make('div.where', `${formatTime(time)}, ${formatBytes(Math.max(Math.round(offset), 0))} up`));
+      this.tooltip.show(
+          event.clientX, event.clientY, make('div.when', 'free here'),
+          make(
+              'div.where',
+              `${formatTime(time)}, ${formatBytes(Math.max(Math.round(offset), 0))} up`));
       return;
     }
     const block = run.describeBlock(run.blockOf(found));
     const [from, to] = [run.time[run.births[found]], this.#timeOf(run.returns[found])];
-    this.tooltip.show(event.clientX, event.clientY, make('div.when', `${block.name}, ${formatBytes(block.bytes)}`),
-      make('div.where', run.summary.roles[block.role].label + (block.madeBy ? ` · by ${block.madeBy}` : '')),
-      make('div', `from ${formatTime(from)} for ${formatTime(to - from)}`));
+    this.tooltip.show(
+        event.clientX, event.clientY,
+        make('div.when', `${block.name}, ${formatBytes(block.bytes)}`),
+        make(
+            'div.where',
+            run.summary.roles[block.role].label + (block.madeBy ? ` · by ${block.madeBy}` : '')),
+        make('div', `from ${formatTime(from)} for ${formatTime(to - from)}`));
   }
 }

@@ -28,10 +28,15 @@ export function placeText(place) {
 // Axes of time and memory that look alike in every chart.
 export function timeAxis() {
   return {
-    stroke: colourOf('faint'), grid: {stroke: colourOf('grid'), width: 1},
-    ticks: {show: false}, size: 30, gap: 6, font: '11px system-ui, sans-serif',
+    stroke: colourOf('faint'),
+    grid: {stroke: colourOf('grid'), width: 1},
+    ticks: {show: false},
+    size: 30,
+    gap: 6,
+    font: '11px system-ui, sans-serif',
     splits: (u, axis, min, max) => {
-      const step = niceStep(max - min, Math.max(2, Math.floor(u.bbox.width / devicePixelRatio / 90)));
+      const step =
+          niceStep(max - min, Math.max(2, Math.floor(u.bbox.width / devicePixelRatio / 90)));
       const splits = [];
       for (let at = Math.ceil(min / step) * step; at <= max; at += step) splits.push(at);
       return splits;
@@ -47,8 +52,12 @@ export function timeAxis() {
 
 export function memoryAxis() {
   return {
-    stroke: colourOf('faint'), grid: {stroke: colourOf('grid'), width: 1},
-    ticks: {show: false}, size: gutter(), gap: 8, font: '11px system-ui, sans-serif',
+    stroke: colourOf('faint'),
+    grid: {stroke: colourOf('grid'), width: 1},
+    ticks: {show: false},
+    size: gutter(),
+    gap: 8,
+    font: '11px system-ui, sans-serif',
     splits: (u, axis, min, max) => {
       const {size} = unitOf(max, false);
       let step = niceStep(max / size, 6) * size;
@@ -73,15 +82,19 @@ export class MemoryChart {
     this.run = run;
     this.view = view;
     this.tooltip = tooltip;
-    this.box = make('div.chart', {tabindex: '0', role: 'img',
-      'aria-label': 'Device memory over time, stacked'});
+    this.box = make(
+        'div.chart',
+        {tabindex: '0', role: 'img', 'aria-label': 'Device memory over time, stacked'});
     this.legend = make('ul.legend');
     this.toCapacity = run.context + run.live[run.peak] > 0.35 * run.capacity;
     this.redraw = onNextFrame(() => this.#refresh());
     view.listen((what) => {
-      if (what === 'grouping') this.build();
-      else if (what === 'range') this.redraw();
-      else if (this.plot) this.plot.redraw(false);
+      if (what === 'grouping')
+        this.build();
+      else if (what === 'range')
+        this.redraw();
+      else if (this.plot)
+        this.plot.redraw(false);
     });
     new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth !== this.plot.width) this.build();
@@ -99,7 +112,8 @@ export class MemoryChart {
     const grouping = run.grouping(view.grouping);
     this.plot?.destroy();
     const stepped = uPlot.paths.stepped({align: 1});
-    const area = (fill) => ({paths: stepped, points: {show: false}, width: 0, stroke: 'transparent', fill});
+    const area = (fill) =>
+        ({paths: stepped, points: {show: false}, width: 0, stroke: 'transparent', fill});
     const line = (stroke) => ({paths: stepped, points: {show: false}, width: 1.25, stroke});
     const series = [{}, area(colourOf('context'))];
     const bands = [];
@@ -109,14 +123,21 @@ export class MemoryChart {
     });
     series.push(line(colourOf('allocated')), line(colourOf('reserved')));
     const options = {
-      width: this.box.clientWidth, height: this.height, series, bands,
+      width: this.box.clientWidth,
+      height: this.height,
+      series,
+      bands,
       padding: [18, kMargin, 0, 0],
       legend: {show: false},
-      scales: {x: {time: false, range: () => [view.begin, view.end]},
-        y: {range: () => [0, this.top]}},
+      scales:
+          {x: {time: false, range: () => [view.begin, view.end]}, y: {range: () => [0, this.top]}},
       axes: [timeAxis(), memoryAxis()],
-      cursor: {drag: {x: true, y: false, setScale: false, dist: 6}, points: {show: false}, y: true,
-        focus: {prox: -1}},
+      cursor: {
+        drag: {x: true, y: false, setScale: false, dist: 6},
+        points: {show: false},
+        y: true,
+        focus: {prox: -1}
+      },
       hooks: {
         draw: [(u) => this.#annotate(u)],
         setCursor: [(u) => this.#hover(u)],
@@ -139,7 +160,9 @@ export class MemoryChart {
       view.hover(null);
     });
     let down = 0;
-    over.addEventListener('mousedown', (event) => { down = event.clientX; });
+    over.addEventListener('mousedown', (event) => {
+      down = event.clientX;
+    });
     over.addEventListener('click', (event) => {
       if (Math.abs(event.clientX - down) > 5) return;
       const rect = over.getBoundingClientRect();
@@ -152,13 +175,15 @@ export class MemoryChart {
 
   #data(grouping) {
     const {run, view} = this;
-    const columns = Math.max(100, Math.round((this.box.clientWidth - gutter() - kMargin) *
-        Math.min(devicePixelRatio, 2)));
+    const columns = Math.max(
+        100,
+        Math.round((this.box.clientWidth - gutter() - kMargin) * Math.min(devicePixelRatio, 2)));
     this.shown = thinStack(run, grouping, view.begin, view.end, columns);
     const {x, tops, allocated, reserved} = this.shown;
     let most = 0;
     for (const line of [reserved, tops[tops.length - 1]]) {
-      for (const value of line) if (value > most) most = value;
+      for (const value of line)
+        if (value > most) most = value;
     }
     if (this.toCapacity) most = Math.max(most, run.capacity);
     this.top = Math.max(most * 1.04, 1);
@@ -182,11 +207,16 @@ export class MemoryChart {
     let high = x.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (x[middle] <= time) low = middle + 1; else high = middle;
+      if (x[middle] <= time)
+        low = middle + 1;
+      else
+        high = middle;
     }
     let found = Math.max(low - 1, 0);
-    for (let k = found; k > 0 && x[k] >= time - reach; --k) if (total[k] > total[found]) found = k;
-    for (let k = low; k < x.length && x[k] <= time + reach; ++k) if (total[k] > total[found]) found = k;
+    for (let k = found; k > 0 && x[k] >= time - reach; --k)
+      if (total[k] > total[found]) found = k;
+    for (let k = low; k < x.length && x[k] <= time + reach; ++k)
+      if (total[k] > total[found]) found = k;
     return found;
   }
 
@@ -207,12 +237,14 @@ export class MemoryChart {
   #describeGroups(grouping) {
     const {run} = this;
     const sums = new Float64Array(grouping.groups);
-    for (const a of run.liveAt(run.peak)) sums[grouping.of[run.blockOf(a)]] += run.bytes[run.blockOf(a)];
+    for (const a of run.liveAt(run.peak))
+      sums[grouping.of[run.blockOf(a)]] += run.bytes[run.blockOf(a)];
     const entries = grouping.labels.map((label, g) => [label, grouping.colours[g], sums[g]]);
     if (run.context > 0) entries.unshift(['CUDA context', colourOf('context'), run.context]);
-    this.legend.replaceChildren(...entries.reverse().map(([label, colour, bytes]) =>
-      make('li', {title: 'at the peak'}, swatch(colour), make('span', label),
-           make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
+    this.legend.replaceChildren(...entries.reverse().map(
+        ([label, colour, bytes]) => make(
+            'li', {title: 'at the peak'}, swatch(colour), make('span', label),
+            make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
   }
 
   // Capacity, peak, failure, beginnings of steps, the chosen instant and the pointer.
@@ -286,8 +318,11 @@ export class MemoryChart {
       ctx.lineWidth = 1.5 * ratio;
       ctx.stroke();
       // Below the dot where the capacity's own note is close above.
-      const crowded = py - 26 * ratio < top || Math.abs(py - 16 * ratio - (y - 10 * ratio)) < 18 * ratio;
-      note(`peak live ${formatBytes(run.live[run.peak])}`, px, py + (crowded ? 16 : -16) * ratio, colourOf('ink'), 'center');
+      const crowded =
+          py - 26 * ratio < top || Math.abs(py - 16 * ratio - (y - 10 * ratio)) < 18 * ratio;
+      note(
+          `peak live ${formatBytes(run.live[run.peak])}`, px, py + (crowded ? 16 : -16) * ratio,
+          colourOf('ink'), 'center');
     }
     ctx.restore();
   }
@@ -316,13 +351,20 @@ export class MemoryChart {
     });
     const rect = u.over.getBoundingClientRect();
     const label = band < 0 ? 'all tensors' : grouping.labels[band];
-    this.tooltip.show(rect.left + left, rect.top + top,
-      make('div.when', `${formatTime(time)} · ${formatBytes(run.context + run.live[i])} · ` +
-        `${formatShare(run.context + run.live[i], run.capacity)} of the device`),
-      make('div.where', placeText(run.describePoint(i))),
-      make('div.band', band >= 0 ? swatch(grouping.colours[band]) : null,
-           `${label}: ${formatBytes(sum)} in ${inBand.length} tensor${inBand.length === 1 ? '' : 's'}`),
-      make('table', rows),
-      inBand.length > kNamed ? make('div.more', `and ${inBand.length - kNamed} more; click for all`) : null);
+    this.tooltip.show(
+        rect.left + left, rect.top + top,
+        make(
+            'div.when',
+            `${formatTime(time)} · ${formatBytes(run.context + run.live[i])} · ` +
+                `${formatShare(run.context + run.live[i], run.capacity)} of the device`),
+        make('div.where', placeText(run.describePoint(i))),
+        make(
+            'div.band', band >= 0 ? swatch(grouping.colours[band]) : null,
+            `${label}: ${formatBytes(sum)} in ${inBand.length} tensor${
+                inBand.length === 1 ? '' : 's'}`),
+        make('table', rows),
+        inBand.length > kNamed ?
+            make('div.more', `and ${inBand.length - kNamed} more; click for all`) :
+            null);
   }
 }

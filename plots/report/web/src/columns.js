@@ -8,23 +8,34 @@ export async function unpack(base64) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// LEB128 of zigzag. Values reach 2^53, so bits above the 28th are added, not shifted.
+// LEB128 of zigzag. Values reach 2^53, so bits above the 28th are added, not shifted; most need
+// none of them and stay small integers, which engines handle fastest.
 function decodeColumn(bytes, begin, {count, deltas}) {
   const values = new Float64Array(count);
   let at = begin;
   let last = 0;
   for (let i = 0; i < count; ++i) {
     let byte = bytes[at++];
-    let value = byte & 0x7f;
-    if (byte >= 0x80) {
-      let shift = 7;
+    let bits = byte & 0x7f;
+    let signed;
+    let shift = 7;
+    while (byte >= 0x80 && shift < 28) {
+      byte = bytes[at++];
+      bits |= (byte & 0x7f) << shift;
+      shift += 7;
+    }
+    if (byte < 0x80) {
+      signed = (bits >>> 1) ^ -(bits & 1);
+    } else {
+      let value = bits;
+      let unit = 2 ** 28;
       do {
         byte = bytes[at++];
-        value += shift < 28 ? (byte & 0x7f) << shift : (byte & 0x7f) * 2 ** shift;
-        shift += 7;
+        value += (byte & 0x7f) * unit;
+        unit *= 128;
       } while (byte >= 0x80);
+      signed = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
     }
-    const signed = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
     last = deltas ? last + signed : signed;
     values[i] = last;
   }

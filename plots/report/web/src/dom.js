@@ -11,9 +11,12 @@ export function make(tag, ...rest) {
       element.append(part);
     } else {
       for (const [key, value] of Object.entries(part)) {
-        if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-        else if (key === 'style') element.style.cssText = value;
-        else if (value !== false && value !== undefined) element.setAttribute(key, value);
+        if (key.startsWith('on'))
+          element.addEventListener(key.slice(2), value);
+        else if (key === 'style')
+          element.style.cssText = value;
+        else if (value !== false && value !== undefined)
+          element.setAttribute(key, value);
       }
     }
   }
@@ -57,8 +60,9 @@ export const gutter = () => (window.innerWidth < 640 ? 66 : 76);
 export const kMargin = 12;  // on the right
 
 export function panel(title, note, ...children) {
-  return make('section.panel', make('header', make('h2', title), note ? make('p', note) : null),
-              ...children);
+  return make(
+      'section.panel', make('header', make('h2', title), note ? make('p', note) : null),
+      ...children);
 }
 
 export function empty(text) {
@@ -75,7 +79,8 @@ export function choice(label, choices, value, choose) {
     }
   };
   for (const [key, text] of choices) {
-    const button = make('button', {type: 'button', role: 'radio', onclick: () => choose(key)}, text);
+    const button =
+        make('button', {type: 'button', role: 'radio', onclick: () => choose(key)}, text);
     button.dataset.value = key;
     group.append(button);
   }

@@ -13,18 +13,30 @@ import {View} from './view.js';
 
 const kGroupings = [['role', 'Role'], ['layer', 'Layer'], ['operator', 'Operator']];
 const kKeys = [
-  ['← →', 'previous, next instant (Shift: the very next change of memory)'], ['Home End', 'first, last instant shown'],
-  ['p', 'the peak'], ['+ −', 'zoom in, out, around the instant'], ['[ ]', 'move the part shown'],
-  ['0', 'the last step'], ['a', 'all steps'], ['g', 'stack by role, layer or operator'],
-  ['1 … 9', 'the first runs'], ['c', 'compare'], ['t', 'light or dark'], ['?', 'this help'],
+  ['← →', 'previous, next instant (Shift: the very next change of memory)'],
+  ['Home End', 'first, last instant shown'],
+  ['p', 'the peak'],
+  ['+ −', 'zoom in, out, around the instant'],
+  ['[ ]', 'move the part shown'],
+  ['0', 'the last step'],
+  ['a', 'all steps'],
+  ['g', 'stack by role, layer or operator'],
+  ['1 … 9', 'the first runs'],
+  ['c', 'compare'],
+  ['t', 'light or dark'],
+  ['?', 'this help'],
 ];
 
 // Where most of a step's time goes beside computing what has to be computed.
 function lossOf(time) {
-  const losses = [[time.recompute, 'computing again'], [time.exposed_transfer, 'waiting for copies'],
-    [time.exposed_communication, 'waiting for communication'], [time.host_bound, 'waiting for the host']];
+  const losses = [
+    [time.recompute, 'computing again'], [time.exposed_transfer, 'waiting for copies'],
+    [time.exposed_communication, 'waiting for communication'],
+    [time.host_bound, 'waiting for the host']
+  ];
   const [seconds, what] = losses.reduce((most, loss) => (loss[0] > most[0] ? loss : most));
-  return seconds > 0.005 * time.step ? `${formatSeconds(seconds)} of it ${what}` : 'nothing lost to waiting';
+  return seconds > 0.005 * time.step ? `${formatSeconds(seconds)} of it ${what}` :
+                                       'nothing lost to waiting';
 }
 
 // What shows one run.
@@ -40,36 +52,67 @@ class RunPage {
     this.addresses = new AddressMap(run, view, tooltip);
     this.tensors = new TensorTable(run, view);
     this.groups = choice('Stack by', kGroupings, view.grouping, (kind) => view.group(kind));
-    view.listen((what) => { if (what === 'grouping') this.groups.show(view.grouping); });
-    const scale = make('label.check', make('input', {type: 'checkbox', checked: this.chart.toCapacity,
-      onchange: (event) => {
-        this.chart.toCapacity = event.target.checked;
-        this.chart.build();
-      }}), 'up to capacity');
-    const button = (text, title, act) => make('button.tool', {type: 'button', title, 'aria-label': title, onclick: act}, text);
-    const toolbar = make('div.toolbar', make('span.quiet', 'Stack by'), this.groups.element, scale,
-      make('span.spacer'), button('−', 'Zoom out (−)', () => view.zoom(2)), button('+', 'Zoom in (+)', () => view.zoom(0.5)),
-      button('Peak', 'Go to the peak (p)', () => this.toPeak()),
-      button('Last step', 'Show the last step (0)', () => view.reset()),
-      button('All steps', 'Show all steps (a)', () => view.showAll()));
-    const lines = make('ul.legend.lines', make('li', make('span.line.reserved'), 'reserved'),
-      make('li', make('span.line.allocated'), 'allocated'), make('li', make('span.line.capacity'), 'capacity'));
+    view.listen((what) => {
+      if (what === 'grouping') this.groups.show(view.grouping);
+    });
+    const scale = make(
+        'label.check', make('input', {
+          type: 'checkbox',
+          checked: this.chart.toCapacity,
+          onchange: (event) => {
+            this.chart.toCapacity = event.target.checked;
+            this.chart.build();
+          }
+        }),
+        'up to capacity');
+    const button = (text, title, act) =>
+        make('button.tool', {type: 'button', title, 'aria-label': title, onclick: act}, text);
+    const toolbar = make(
+        'div.toolbar', make('span.quiet', 'Stack by'), this.groups.element, scale,
+        make('span.spacer'), button('−', 'Zoom out (−)', () => view.zoom(2)),
+        button('+', 'Zoom in (+)', () => view.zoom(0.5)),
+        button('Peak', 'Go to the peak (p)', () => this.toPeak()),
+        button('Last step', 'Show the last step (0)', () => view.reset()),
+        button('All steps', 'Show all steps (a)', () => view.showAll()));
+    const lines = make(
+        'ul.legend.lines', make('li', make('span.line.reserved'), 'reserved'),
+        make('li', make('span.line.allocated'), 'allocated'),
+        make('li', make('span.line.capacity'), 'capacity'));
     const legend = make('div.legends', this.chart.legend, lines);
-    const shownAs = point.status === 'fits' ? null : make('p.hint',
-      'Drawn as it would run with enough memory; the red dashed line marks where it fails on this device.');
-    this.element = make('div.page', this.#cards(),
-      point.failure ? failurePanel(point) : null,
-      make('section.panel.timeline', make('header', make('h2', 'Memory over time'),
-          make('p', 'Point to see what is live; click to choose an instant; drag to zoom, double-click to go back.')),
-        shownAs, toolbar, run.count > 0 ? [this.chart.box, this.overview.box, legend,
-          make('h3', 'Streams'), this.lanes.box, this.lanes.legend]
-          : empty('Nothing was allocated, so there is nothing to draw.')),
-      panel('Largest tensors at the chosen instant', null, this.tensors.element),
-      panel('At the peak', null, peakTables(run)),
-      panel('Addresses', 'Where each block lies in the memory that the allocator took (grey), over time. ' +
-        'Gaps inside grey are free but may be too small for the next request.', this.addresses.box),
-      panel('Policies', null, policyTable(point), make('h3', 'By layer, in the last step'), layerTable(run)),
-      panel('Scenario', null, scenarioTables(point, summary.tidemark)));
+    const shownAs = point.status === 'fits' ?
+        null :
+        make(
+            'p.hint',
+            'Drawn as it would run with enough memory; the red dashed line marks where it fails on ' +
+                'this device.');
+    this.element = make(
+        'div.page', this.#cards(), point.failure ? failurePanel(point) : null,
+        make(
+            'section.panel.timeline',
+            make(
+                'header', make('h2', 'Memory over time'),
+                make(
+                    'p',
+                    'Point to see what is live; click to choose an instant; drag to zoom, ' +
+                        'double-click to go back.')),
+            shownAs, toolbar,
+            run.count > 0 ?
+                [
+                  this.chart.box, this.overview.box, legend, make('h3', 'Streams'), this.lanes.box,
+                  this.lanes.legend
+                ] :
+                empty('Nothing was allocated, so there is nothing to draw.')),
+        panel('Largest tensors at the chosen instant', null, this.tensors.element),
+        panel('At the peak', null, peakTables(run)),
+        panel(
+            'Addresses',
+            'Where each block lies in the memory that the allocator took (grey), over time. ' +
+                'Gaps inside grey are free but may be too small for the next request.',
+            this.addresses.box),
+        panel(
+            'Policies', null, policyTable(point), make('h3', 'By layer, in the last step'),
+            layerTable(run)),
+        panel('Scenario', null, scenarioTables(point, summary.tidemark)));
   }
 
   #cards() {
@@ -77,22 +120,34 @@ class RunPage {
     const {memory, time, throughput} = point;
     const fits = point.status === 'fits';
     const used = memory.device_needed;
-    const card = (label, figure, note, tone = '') => make(`div.card${tone}`, make('span', label), make('b', figure), make('small', note));
+    const card = (label, figure, note, tone = '') =>
+        make(`div.card${tone}`, make('span', label), make('b', figure), make('small', note));
     const share = Math.min(used / memory.capacity, 1);
-    const first = card(fits ? 'Fits' : 'Does not fit', formatBytes(used),
-      `${formatShare(used, memory.capacity)} of ${formatBytes(memory.capacity)}` +
-        (fits ? `, ${formatBytes(memory.capacity - used)} to spare` : ' would be needed'), fits ? '.good' : '.bad');
+    const first = card(
+        fits ? 'Fits' : 'Does not fit', formatBytes(used),
+        `${formatShare(used, memory.capacity)} of ${formatBytes(memory.capacity)}` +
+            (fits ? `, ${formatBytes(memory.capacity - used)} to spare` : ' would be needed'),
+        fits ? '.good' : '.bad');
     first.append(make('div.meter', make('i', {style: `width:${(share * 100).toFixed(1)}%`})));
-    return make('div.cards', first,
-      card('Peak live', formatBytes(memory.peak_live), `${memory.peak.phase}${memory.peak.layer ? `, ${memory.peak.layer}` : ''}`),
-      card('Step', formatSeconds(time.step), lossOf(time)),
-      throughput.tokens_per_second > 0
-        ? card('Tokens per second', formatCount(throughput.tokens_per_second),
-               `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`)
-        : card('Samples per second', fits ? throughput.samples_per_second.toPrecision(3) : '–',
-               fits ? `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic` : 'it does not run'),
-      card('On the host', formatBytes(memory.host.peak), memory.host.peak > 0
-        ? `${formatShare(memory.host.peak, memory.host.capacity)} of ${formatBytes(memory.host.capacity)}` : 'nothing moved there'));
+    return make(
+        'div.cards', first,
+        card(
+            'Peak live', formatBytes(memory.peak_live),
+            `${memory.peak.phase}${memory.peak.layer ? `, ${memory.peak.layer}` : ''}`),
+        card('Step', formatSeconds(time.step), lossOf(time)),
+        throughput.tokens_per_second > 0 ?
+            card(
+                'Tokens per second', formatCount(throughput.tokens_per_second),
+                `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`) :
+            card(
+                'Samples per second', fits ? throughput.samples_per_second.toPrecision(3) : '–',
+                fits ? `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic` :
+                       'it does not run'),
+        card(
+            'On the host', formatBytes(memory.host.peak),
+            memory.host.peak > 0 ? `${formatShare(memory.host.peak, memory.host.capacity)} of ${
+                                       formatBytes(memory.host.capacity)}` :
+                                   'nothing moved there'));
   }
 
   // After the element is in the page.
@@ -119,9 +174,14 @@ class RunPage {
       ArrowRight: () => (event.shiftKey ? view.choose(view.instant + 1, true) : this.chart.step(1)),
       Home: () => view.choose(Math.min(run.pointAt(view.begin) + 1, run.count - 1)),
       End: () => view.choose(run.pointAt(view.end)),
-      '+': () => view.zoom(0.5, around), '=': () => view.zoom(0.5, around), '-': () => view.zoom(2, around),
-      '[': () => view.pan(-0.25), ']': () => view.pan(0.25),
-      0: () => view.reset(), a: () => view.showAll(), p: () => this.toPeak(),
+      '+': () => view.zoom(0.5, around),
+      '=': () => view.zoom(0.5, around),
+      '-': () => view.zoom(2, around),
+      '[': () => view.pan(-0.25),
+      ']': () => view.pan(0.25),
+      0: () => view.reset(),
+      a: () => view.showAll(),
+      p: () => this.toPeak(),
       g: () => {
         const at = kGroupings.findIndex(([kind]) => kind === view.grouping);
         view.group(kGroupings[(at + 1) % kGroupings.length][0]);
@@ -137,22 +197,44 @@ class RunPage {
 class Report {
   constructor(summary) {
     this.summary = summary;
-    this.runs = new Map();   // by point: the promise of its Run
+    this.runs = new Map();  // by point: the promise of its Run
     this.pages = new Map();
     this.tooltip = new Tooltip();
-    summary.points.forEach((point, number) => { point.number = number; });
+    summary.points.forEach((point, number) => {
+      point.number = number;
+    });
     this.body = make('main');
     this.tabs = make('nav.tabs', {'aria-label': 'Runs'});
-    this.help = make('dialog', make('h2', 'Keys'), make('table', kKeys.map(([key, text]) =>
-      make('tr', make('th', key.split(' ').map((k) => make('kbd', k))), make('td', text)))),
-      make('p', 'Ctrl and the wheel, or two fingers, zoom; Shift and the wheel, or sideways, move.'),
-      make('form', {method: 'dialog'}, make('button.tool', 'Close')));
-    const head = make('header.top', make('div', make('h1', summary.title), make('p.setting')),
-      make('div.spacer'), make('button.tool', {type: 'button', onclick: () => this.switchTheme(), title: 'Light or dark (t)'}, 'Theme'),
-      make('button.tool', {type: 'button', onclick: () => this.help.showModal(), title: 'Keys (?)'}, 'Help'));
+    this.help = make(
+        'dialog', make('h2', 'Keys'),
+        make(
+            'table',
+            kKeys.map(
+                ([key, text]) => make(
+                    'tr', make('th', key.split(' ').map((k) => make('kbd', k))),
+                    make('td', text)))),
+        make(
+            'p',
+            'Ctrl and the wheel, or two fingers, zoom; Shift and the wheel, or sideways, move.'),
+        make('form', {method: 'dialog'}, make('button.tool', 'Close')));
+    const head = make(
+        'header.top', make('div', make('h1', summary.title), make('p.setting')), make('div.spacer'),
+        make(
+            'button.tool',
+            {type: 'button', onclick: () => this.switchTheme(), title: 'Light or dark (t)'},
+            'Theme'),
+        make(
+            'button.tool',
+            {type: 'button', onclick: () => this.help.showModal(), title: 'Keys (?)'}, 'Help'));
     this.setting = head.querySelector('.setting');
-    document.body.append(head, this.tabs, this.body, make('footer',
-      `Simulated by tidemark ${summary.tidemark}. Charts by uPlot (MIT); its licence is at the head of this file.`), this.help);
+    document.body.append(
+        head, this.tabs, this.body,
+        make(
+            'footer',
+            `Simulated by tidemark ${
+                summary
+                    .tidemark}. Charts by uPlot (MIT); its licence is at the head of this file.`),
+        this.help);
     document.addEventListener('keydown', (event) => this.#onKey(event));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#restyle());
   }
@@ -163,25 +245,32 @@ class Report {
 
   load(point) {
     if (!this.runs.has(point)) {
-      this.runs.set(point, Run.load(point, document.getElementById(`run-${point.number}`), this.summary));
+      this.runs.set(
+          point, Run.load(point, document.getElementById(`run-${point.number}`), this.summary));
     }
     return this.runs.get(point);
   }
 
   #drawTabs(current) {
     if (this.summary.points.length < 2) return;
-    const tab = (text, key, act) => make('button', {type: 'button', 'aria-current': key === current ? 'page' : false, onclick: act}, text);
-    this.tabs.replaceChildren(tab('Compare', 'compare', () => this.compare()),
-      ...this.charted.map((point) => tab(point.label, point, () => this.open(point))));
-    this.tabs.querySelector('[aria-current]')?.scrollIntoView({block: 'nearest', inline: 'nearest'});
+    const tab = (text, key, act) => make(
+        'button', {type: 'button', 'aria-current': key === current ? 'page' : false, onclick: act},
+        text);
+    this.tabs.replaceChildren(
+        tab('Compare', 'compare', () => this.compare()),
+        ...this.charted.map((point) => tab(point.label, point, () => this.open(point))));
+    this.tabs.querySelector('[aria-current]')
+        ?.scrollIntoView({block: 'nearest', inline: 'nearest'});
   }
 
   compare() {
     this.#drawTabs('compare');
     this.tooltip.hide();
-    this.setting.textContent = `${this.summary.points.length} points`;
+    const fitting = this.summary.points.filter((point) => point.status === 'fits').length;
+    this.setting.textContent = `${fitting} of ${this.summary.points.length} fit`;
     if (!this.comparison) {
-      this.comparison = comparePage(this.summary, (point) => this.load(point), (point) => this.open(point));
+      this.comparison =
+          comparePage(this.summary, (point) => this.load(point), (point) => this.open(point));
     }
     this.page = null;
     this.body.replaceChildren(this.comparison.element);
@@ -202,7 +291,10 @@ class Report {
   #restyle() {
     this.comparison = null;
     this.pages.clear();
-    if (this.page) this.open(this.page.run.point); else this.compare();
+    if (this.page)
+      this.open(this.page.run.point);
+    else
+      this.compare();
   }
 
   switchTheme() {
@@ -214,14 +306,20 @@ class Report {
 
   #onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== 'checkbox') return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== 'checkbox')
+      return;
     if (this.help.open) return;
     const number = Number(event.key);
-    if (event.key === '?') this.help.showModal();
-    else if (event.key === 't') this.switchTheme();
-    else if (event.key === 'c' && this.summary.points.length > 1) this.compare();
-    else if (number >= 1 && this.charted[number - 1]) this.open(this.charted[number - 1]);
-    else if (!this.page?.onKey(event)) return;
+    if (event.key === '?')
+      this.help.showModal();
+    else if (event.key === 't')
+      this.switchTheme();
+    else if (event.key === 'c' && this.summary.points.length > 1)
+      this.compare();
+    else if (number >= 1 && this.charted[number - 1])
+      this.open(this.charted[number - 1]);
+    else if (!this.page?.onKey(event))
+      return;
     event.preventDefault();
   }
 }
@@ -234,18 +332,22 @@ async function start() {
   const report = new Report(JSON.parse(new TextDecoder().decode(bytes)));
   const {points} = report.summary;
   document.getElementById('loading').remove();
-  if (points.length > 1) await report.compare();
-  else if (report.charted.length) await report.open(points[0]);
-  else report.body.replaceChildren(empty(points[0]?.failure?.message ?? 'This report holds no runs.'));
+  if (points.length > 1)
+    await report.compare();
+  else if (report.charted.length)
+    await report.open(points[0]);
+  else
+    report.body.replaceChildren(empty(points[0]?.failure?.message ?? 'This report holds no runs.'));
   // For whoever drives the page.
   window.tidemark = report;
   requestAnimationFrame(() => requestAnimationFrame(() => {
-    performance.mark('painted');
-    document.documentElement.dataset.ready = 'true';
-  }));
+                          performance.mark('painted');
+                          document.documentElement.dataset.ready = 'true';
+                        }));
 }
 
 start().catch((error) => {
-  document.getElementById('loading')?.replaceChildren(`The report cannot be shown: ${error.message}`);
+  document.getElementById('loading')?.remove();
+  document.body.append(empty(`The report cannot be shown: ${error.message}`));
   throw error;
 });

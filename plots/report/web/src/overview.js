@@ -8,10 +8,13 @@ export class Overview {
   constructor(run, view) {
     this.run = run;
     this.view = view;
-    this.canvas = make('canvas', {role: 'img', 'aria-label': 'The whole run; drag to move the part shown'});
+    this.canvas =
+        make('canvas', {role: 'img', 'aria-label': 'The whole run; drag to move the part shown'});
     this.box = make('div.overview', this.canvas);
     this.redraw = onNextFrame(() => this.draw());
-    view.listen((what) => { if (what === 'range') this.redraw(); });
+    view.listen((what) => {
+      if (what === 'range') this.redraw();
+    });
     new ResizeObserver(this.redraw).observe(this.box);
     let grip = null;
     this.canvas.addEventListener('pointerdown', (event) => {
@@ -30,7 +33,9 @@ export class Overview {
       view.setRange(begin, begin + span);
     });
     for (const end of ['pointerup', 'pointercancel']) {
-      this.canvas.addEventListener(end, () => { grip = null; });
+      this.canvas.addEventListener(end, () => {
+        grip = null;
+      });
     }
   }
 

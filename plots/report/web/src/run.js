@@ -2,10 +2,13 @@
 import {readColumns, unpack} from './columns.js';
 
 export const kStreamLabels = {
-  compute: 'compute', d2h: 'copies to host', h2d: 'copies to device',
-  communication: 'communication', host: 'host worker',
+  compute: 'compute',
+  d2h: 'copies to host',
+  h2d: 'copies to device',
+  communication: 'communication',
+  host: 'host worker',
 };
-const kMostBands = 12;  // in a stack; more cannot be told apart
+const kMostBands = 12;     // in a stack; more cannot be told apart
 const kCheckpoint = 4096;  // points between two kept states of a grouping
 
 export class Run {
@@ -40,7 +43,7 @@ export class Run {
     const positions = this.columns['point.position'];
     const steps = this.columns['position.step'];
     this.live = new Float64Array(count);
-    this.bornAt = [];  // points that allocate
+    this.bornAt = [];                                          // points that allocate
     const allocation = new Int32Array(bytes.length).fill(-1);  // the latest of each block
     const births = new Int32Array(count);
     const deaths = new Int32Array(count).fill(count);  // of the allocation with that number
@@ -81,7 +84,10 @@ export class Run {
     let high = this.count;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.time[middle] <= time) low = middle + 1; else high = middle;
+      if (this.time[middle] <= time)
+        low = middle + 1;
+      else
+        high = middle;
     }
     return Math.max(low - 1, 0);
   }
@@ -157,8 +163,7 @@ export class Run {
 // Which group a block belongs to, and the state of all groups every kCheckpoint points, so that any
 // part of a long run can be read without following it from the start.
 function makeGrouping(run, kind) {
-  const {labels, colours, of} =
-      {role: byRole, layer: byLayer, operator: byOperator}[kind](run);
+  const {labels, colours, of} = {role: byRole, layer: byLayer, operator: byOperator}[kind](run);
   const groups = labels.length;
   const sums = new Float64Array(groups);
   const kept = new Float64Array((Math.floor(run.count / kCheckpoint) + 1) * groups);
@@ -168,7 +173,8 @@ function makeGrouping(run, kind) {
   }
   // The state before point `first`.
   const before = (first) => {
-    const checkpoint = Math.min(Math.floor(first / kCheckpoint), Math.floor(run.count / kCheckpoint));
+    const checkpoint =
+        Math.min(Math.floor(first / kCheckpoint), Math.floor(run.count / kCheckpoint));
     const state = kept.slice(checkpoint * groups, (checkpoint + 1) * groups);
     for (let i = checkpoint * kCheckpoint; i < first; ++i) {
       state[of[run.block[i]]] += run.sign[i] * run.bytes[run.block[i]];
@@ -181,7 +187,9 @@ function makeGrouping(run, kind) {
 function byRole(run) {
   const {roles, stack_order: order} = run.summary;
   const rank = [];
-  order.forEach((role, i) => { rank[role] = i; });
+  order.forEach((role, i) => {
+    rank[role] = i;
+  });
   return {
     labels: order.map((role) => roles[role].label),
     colours: order.map((role) => roles[role].colour),
@@ -215,8 +223,10 @@ function byLayer(run) {
   const labels = ['no layer'];
   outside.set('no layer', 0);
   words.forEach((word, i) => {
-    if (i < 3) labels.push(word);
-    else if (i === 3) labels.push('other modules');
+    if (i < 3)
+      labels.push(word);
+    else if (i === 3)
+      labels.push('other modules');
     outside.set(word, Math.min(i, 3) + 1);
   });
   const first = labels.length;
@@ -227,9 +237,11 @@ function byLayer(run) {
     labels.push(each === 1 ? from : `${from} – ${prefix.get(last)?.match(/\d+$/)?.[0] ?? last}`);
   }
   const kOutside = ['#8a8f98', '#b9975b', '#7d6b91', '#a9b0b8', '#93a3a0'];
-  const colours = labels.map((_, i) =>
-      i < first ? kOutside[i % kOutside.length] : ramp((i - first) / Math.max(bands - 1, 1)));
-  const of = Uint8Array.from(keys, (key) => typeof key === 'number' ? first + key : outside.get(key));
+  const colours = labels.map(
+      (_, i) =>
+          i < first ? kOutside[i % kOutside.length] : ramp((i - first) / Math.max(bands - 1, 1)));
+  const of =
+      Uint8Array.from(keys, (key) => typeof key === 'number' ? first + key : outside.get(key));
   return {labels, colours, of};
 }
 
@@ -238,25 +250,30 @@ function byOperator(run) {
   const c = run.columns;
   const kinds = Array.from(c['operator.name'], (name) => run.names[name].split('.')[0]);
   const key = Array.from(c['block.operator'], (maker) => maker > 0 ? kinds[maker - 1] : '');
-  // The largest at the peak get a band of their own, then those that are large at some time.
-  const weight = new Map();
-  for (let b = 0; b < key.length; ++b) {
-    weight.set(key[b], (weight.get(key[b]) ?? 0) + run.bytes[b] * 1e-6);
+  // Those that hold most at any time get a band of their own.
+  const words = [...new Set(key)].filter((word) => word !== '');
+  const index = new Map(words.map((word, w) => [word, w]));
+  const wordOf = Int32Array.from(key, (word) => index.get(word) ?? -1);
+  const now = new Float64Array(words.length);
+  const most = new Float64Array(words.length);
+  for (let i = 0; i < run.count; ++i) {
+    const w = wordOf[run.block[i]];
+    if (w < 0) continue;
+    now[w] += run.sign[i] * run.bytes[run.block[i]];
+    if (now[w] > most[w]) most[w] = now[w];
   }
-  for (const allocation of run.liveAt(run.peak)) {
-    const b = run.blockOf(allocation);
-    weight.set(key[b], weight.get(key[b]) + run.bytes[b]);
-  }
-  const words = [...weight.keys()].filter((word) => word !== '');
-  words.sort((a, b) => weight.get(b) - weight.get(a));
+  words.sort((x, y) => most[index.get(y)] - most[index.get(x)]);
   const shown = words.slice(0, 8);
   const labels = ['before the first step', ...shown];
   const number = new Map([['', 0], ...shown.map((word, i) => [word, i + 1])]);
   if (words.length > shown.length) labels.push('other operators');
-  const kColours = ['#6b7785', '#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00',
-    '#b3a125', '#7f6bb3', '#a7adb5'];
+  const kColours = [
+    '#6b7785', '#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#b3a125',
+    '#7f6bb3', '#a7adb5'
+  ];
   return {
-    labels, colours: labels.map((_, i) => kColours[i]),
+    labels,
+    colours: labels.map((_, i) => kColours[i]),
     of: Uint8Array.from(key, (word) => number.get(word) ?? shown.length + 1),
   };
 }

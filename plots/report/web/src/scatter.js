@@ -3,14 +3,21 @@ import {colourOf, make} from './dom.js';
 import {niceStep, unitOf} from './units.js';
 
 const kHeight = 340;
-const kSides = {left: 74, right: 18, top: 16, bottom: 48};
+const kSides = {
+  left: 74,
+  right: 18,
+  top: 16,
+  bottom: 48
+};
 const kLine = 15;  // height of a label
 
 function svg(tag, attributes, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value);
+    if (key.startsWith('on'))
+      element.addEventListener(key.slice(2), value);
+    else
+      element.setAttribute(key, value);
   }
   element.append(...children);
   return element;
@@ -46,46 +53,98 @@ export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open
   const near = limit?.y !== undefined && limit.y < Math.max(...ys) * 2;
   const [y0, y1] = extent(near ? [...ys, limit.y] : ys);
   const x = (v) => kSides.left + (v - x0) / (x1 - x0) * (width - kSides.left - kSides.right);
-  const y = (v) => kHeight - kSides.bottom - (v - y0) / (y1 - y0) * (kHeight - kSides.top - kSides.bottom);
-  const root = svg('svg', {viewBox: `0 0 ${width} ${kHeight}`, class: 'scatter', role: 'img',
-    'aria-label': `${yTitle} against ${xTitle}`});
+  const y = (v) =>
+      kHeight - kSides.bottom - (v - y0) / (y1 - y0) * (kHeight - kSides.top - kSides.bottom);
+  const root = svg('svg', {
+    viewBox: `0 0 ${width} ${kHeight}`,
+    class: 'scatter',
+    role: 'img',
+    'aria-label': `${yTitle} against ${xTitle}`
+  });
   for (const {at, text} of ticksOf(yOf, y0, y1, 6)) {
-    root.append(svg('line', {x1: kSides.left, x2: width - kSides.right, y1: y(at), y2: y(at), class: 'grid'}),
-      svg('text', {x: kSides.left - 8, y: y(at) + 4, 'text-anchor': 'end'}, text));
+    root.append(
+        svg('line',
+            {x1: kSides.left, x2: width - kSides.right, y1: y(at), y2: y(at), class: 'grid'}),
+        svg('text', {x: kSides.left - 8, y: y(at) + 4, 'text-anchor': 'end'}, text));
   }
   for (const {at, text} of ticksOf(xOf, x0, x1, narrow ? 3 : 5)) {
-    root.append(svg('line', {x1: x(at), x2: x(at), y1: kSides.top, y2: kHeight - kSides.bottom, class: 'grid'}),
-      svg('text', {x: x(at), y: kHeight - kSides.bottom + 18, 'text-anchor': 'middle'}, text));
+    root.append(
+        svg('line',
+            {x1: x(at), x2: x(at), y1: kSides.top, y2: kHeight - kSides.bottom, class: 'grid'}),
+        svg('text', {x: x(at), y: kHeight - kSides.bottom + 18, 'text-anchor': 'middle'}, text));
   }
-  root.append(svg('text', {x: (kSides.left + width - kSides.right) / 2, y: kHeight - 8, 'text-anchor': 'middle',
-    class: 'title'}, xTitle));
-  root.append(svg('text', {x: 0, y: 0, 'text-anchor': 'middle', class: 'title',
-    transform: `translate(13 ${(kHeight - kSides.bottom) / 2}) rotate(-90)`}, yTitle));
+  root.append(
+      svg('text', {
+        x: (kSides.left + width - kSides.right) / 2,
+        y: kHeight - 8,
+        'text-anchor': 'middle',
+        class: 'title'
+      },
+          xTitle));
+  root.append(
+      svg('text', {
+        x: 0,
+        y: 0,
+        'text-anchor': 'middle',
+        class: 'title',
+        transform: `translate(13 ${(kHeight - kSides.bottom) / 2}) rotate(-90)`
+      },
+          yTitle));
   if (near) {
-    root.append(svg('line', {x1: kSides.left, x2: width - kSides.right, y1: y(limit.y), y2: y(limit.y),
-      stroke: colourOf('bad'), 'stroke-width': 1.5}),
-      svg('text', {x: width - kSides.right, y: y(limit.y) - 5, 'text-anchor': 'end', fill: colourOf('bad'),
-        class: 'limit'}, limit.label));
+    root.append(
+        svg('line', {
+          x1: kSides.left,
+          x2: width - kSides.right,
+          y1: y(limit.y),
+          y2: y(limit.y),
+          stroke: colourOf('bad'),
+          'stroke-width': 1.5
+        }),
+        svg('text', {
+          x: width - kSides.right,
+          y: y(limit.y) - 5,
+          'text-anchor': 'end',
+          fill: colourOf('bad'),
+          class: 'limit'
+        },
+            limit.label));
   }
   for (const {points, colour, stepped} of lines) {
     if (points.length < 2) continue;
     let path = '';
     points.forEach((point, k) => {
-      if (k === 0) path += `M${x(point.x)} ${y(point.y)}`;
-      else path += stepped ? `H${x(point.x)}V${y(point.y)}` : `L${x(point.x)} ${y(point.y)}`;
+      if (k === 0)
+        path += `M${x(point.x)} ${y(point.y)}`;
+      else
+        path += stepped ? `H${x(point.x)}V${y(point.y)}` : `L${x(point.x)} ${y(point.y)}`;
     });
-    root.append(svg('path', {d: path, fill: 'none', stroke: colour, 'stroke-width': 1.5, opacity: 0.7}));
+    root.append(
+        svg('path', {d: path, fill: 'none', stroke: colour, 'stroke-width': 1.5, opacity: 0.7}));
   }
-  const taken = marks.map((mark) => ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6,
-    bottom: y(mark.y) + 6}));
-  if (near) taken.push({left: width - 80, right: width, top: y(limit.y) - 18, bottom: y(limit.y) + 2});
+  const taken = marks.map(
+      (mark) =>
+          ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6, bottom: y(mark.y) + 6}));
+  if (near)
+    taken.push({left: width - 80, right: width, top: y(limit.y) - 18, bottom: y(limit.y) + 2});
   for (const mark of marks) {
-    root.append(svg('circle', {cx: x(mark.x), cy: y(mark.y), r: 5, fill: mark.hollow ? colourOf('surface') : mark.colour,
-      stroke: mark.colour, 'stroke-width': 1.75, tabindex: 0, class: mark.point.charts ? 'mark opens' : 'mark',
-      role: 'button', 'aria-label': mark.title,
-      onclick: () => mark.point.charts && open(mark),
-      onkeydown: (event) => { if (event.key === 'Enter' && mark.point.charts) open(mark); }},
-      svg('title', {}, mark.title)));
+    root.append(
+        svg('circle', {
+          cx: x(mark.x),
+          cy: y(mark.y),
+          r: 5,
+          fill: mark.hollow ? colourOf('surface') : mark.colour,
+          stroke: mark.colour,
+          'stroke-width': 1.75,
+          tabindex: 0,
+          class: mark.point.charts ? 'mark opens' : 'mark',
+          role: 'button',
+          'aria-label': mark.title,
+          onclick: () => mark.point.charts && open(mark),
+          onkeydown: (event) => {
+            if (event.key === 'Enter' && mark.point.charts) open(mark);
+          }
+        },
+            svg('title', {}, mark.title)));
     if (mark.named) placeLabel(root, mark, x(mark.x), y(mark.y), taken, width);
   }
   return make('div.scatter-box', root);
@@ -96,16 +155,21 @@ function placeLabel(root, mark, px, py, taken, right) {
   const most = right < 500 ? 28 : 44;
   const text = mark.label.length > most ? `${mark.label.slice(0, most - 1)}…` : mark.label;
   const width = text.length * 6.1 + 4;
-  const places = [[px + 10, py + 4, 'start'], [px - 10, py + 4, 'end'], [px, py - 12, 'middle'],
+  const places = [
+    [px + 10, py + 4, 'start'], [px - 10, py + 4, 'end'], [px, py - 12, 'middle'],
     [px, py + 21, 'middle'], [px + 10, py - 12, 'start'], [px + 10, py + 20, 'start'],
-    [px - 10, py - 12, 'end'], [px - 10, py + 20, 'end']];
+    [px - 10, py - 12, 'end'], [px - 10, py + 20, 'end']
+  ];
   for (const [tx, ty, anchor] of places) {
     const left = anchor === 'start' ? tx : anchor === 'end' ? tx - width : tx - width / 2;
     const box = {left, right: left + width, top: ty - kLine + 3, bottom: ty + 3};
     if (box.left < kSides.left || box.right > right - 2 || box.top < 2 ||
-        box.bottom > kHeight - kSides.bottom) continue;
-    if (taken.some((other) => box.left < other.right && box.right > other.left &&
-        box.top < other.bottom && box.bottom > other.top)) continue;
+        box.bottom > kHeight - kSides.bottom)
+      continue;
+    if (taken.some(
+            (other) => box.left < other.right && box.right > other.left && box.top < other.bottom &&
+                box.bottom > other.top))
+      continue;
     taken.push(box);
     root.append(svg('text', {x: tx, y: ty, 'text-anchor': anchor, class: 'label'}, text));
     return;

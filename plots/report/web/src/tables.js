@@ -7,8 +7,10 @@ import {formatBytes, formatCount, formatSeconds, formatShare, formatTime} from '
 const kRows = 15;
 const kMoreRows = 500;
 const kHeld = 'var(--faint)';
-const kBeyondLive = [['rounding', 'rounding of blocks'], ['pending_events', 'freed, waiting for streams'],
-  ['inactive_splits', 'free parts of segments in use'], ['free_segments', 'free segments, cached']];
+const kBeyondLive = [
+  ['rounding', 'rounding of blocks'], ['pending_events', 'freed, waiting for streams'],
+  ['inactive_splits', 'free parts of segments in use'], ['free_segments', 'free segments, cached']
+];
 
 export class TensorTable {
   constructor(run, view) {
@@ -17,18 +19,36 @@ export class TensorTable {
     this.rows = kRows;
     this.where = make('p.instant', {'aria-live': 'polite'});
     this.body = make('tbody');
-    this.more = make('button.link', {type: 'button', onclick: () => {
-      this.rows = this.rows === kRows ? kMoreRows : kRows;
-      this.draw();
-    }});
-    this.filter = make('input', {type: 'search', placeholder: 'Filter by name, layer, role …',
-      'aria-label': 'Filter tensors', oninput: () => this.draw()});
-    this.element = make('div', this.where, this.filter,
-      make('div.scroll', make('table.figures',
-        make('thead', make('tr', make('th', 'tensor'), make('th.right', 'size'), make('th.right', 'share'),
-          make('th', 'role'), make('th', 'layer'), make('th', 'made by'), make('th.right', 'since'))),
-        this.body)), this.more);
-    view.listen((what) => { if (what === 'instant') this.draw(); });
+    this.more = make('button.link', {
+      type: 'button',
+      onclick: () => {
+        this.rows = this.rows === kRows ? kMoreRows : kRows;
+        this.draw();
+      }
+    });
+    this.filter = make('input', {
+      type: 'search',
+      placeholder: 'Filter by name, layer, role …',
+      'aria-label': 'Filter tensors',
+      oninput: () => this.draw()
+    });
+    this.element = make(
+        'div', this.where, this.filter,
+        make(
+            'div.scroll',
+            make(
+                'table.figures',
+                make(
+                    'thead',
+                    make(
+                        'tr', make('th', 'tensor'), make('th.right', 'size'),
+                        make('th.right', 'share'), make('th', 'role'), make('th', 'layer'),
+                        make('th', 'made by'), make('th.right', 'since'))),
+                this.body)),
+        this.more);
+    view.listen((what) => {
+      if (what === 'instant') this.draw();
+    });
   }
 
   draw() {
@@ -39,37 +59,45 @@ export class TensorTable {
     const since = run.time[i] - (run.stepBegin[place.step] ?? run.begin);
     const total = run.live[i];
     const mark = i === run.peak ? 'The peak' : 'Instant';
-    this.where.replaceChildren(make('b', `${mark}: ${formatTime(run.time[i])}`),
-      ` – ${formatTime(since)} into step ${place.step + 1}, ${placeText(place)}. `,
-      `${formatBytes(total)} live, ${formatBytes(run.columns['point.active'][i])} allocated, ` +
-      `${formatBytes(run.columns['point.reserved'][i])} reserved.`);
+    this.where.replaceChildren(
+        make('b', `${mark}: ${formatTime(run.time[i])}`),
+        ` – ${formatTime(since)} into step ${place.step + 1}, ${placeText(place)}. `,
+        `${formatBytes(total)} live, ${formatBytes(run.columns['point.active'][i])} allocated, ` +
+            `${formatBytes(run.columns['point.reserved'][i])} reserved.`);
     const word = this.filter.value.trim().toLowerCase();
     let live = run.liveAt(i);
     const roles = run.summary.roles;
     if (word) {
       live = live.filter((a) => {
         const b = run.describeBlock(run.blockOf(a));
-        return `${b.name} ${b.layer} ${roles[b.role].label} ${b.madeBy}`.toLowerCase().includes(word);
+        return `${b.name} ${b.layer} ${roles[b.role].label} ${b.madeBy}`.toLowerCase().includes(
+            word);
       });
     }
     this.body.replaceChildren(...largestOf(run, live, this.rows).map((a) => {
       const block = run.describeBlock(run.blockOf(a));
       const role = roles[block.role];
       const born = run.births[a];
-      return make('tr', make('td.name', block.name), make('td.right', formatBytes(block.bytes)),
-        make('td.right', formatShare(block.bytes, total)), make('td.keep', swatch(role.colour), role.label),
-        make('td.name', block.layer), make('td', block.madeBy || 'before the first step'),
-        make('td.right', block.madeBy ? formatTime(run.time[born]) : '–'));
+      return make(
+          'tr', make('td.name', block.name), make('td.right', formatBytes(block.bytes)),
+          make('td.right', formatShare(block.bytes, total)),
+          make('td.keep', swatch(role.colour), role.label), make('td.name', block.layer),
+          make('td', block.madeBy || 'before the first step'),
+          make('td.right', block.madeBy ? formatTime(run.time[born]) : '–'));
     }));
     if (live.length === 0) {
-      this.body.append(make('tr', make('td', {colspan: '7'}, word ? `No live tensor matches “${word}”.`
-          : 'Nothing is live at this instant.')));
+      this.body.append(make(
+          'tr',
+          make(
+              'td', {colspan: '7'},
+              word ? `No live tensor matches “${word}”.` : 'Nothing is live at this instant.')));
     }
     const hidden = live.length - Math.min(live.length, kRows);
     this.more.hidden = hidden <= 0;
-    this.more.textContent = this.rows === kRows
-        ? `Show ${formatCount(Math.min(live.length, kMoreRows))} of ${formatCount(live.length)} tensors`
-        : `Show the ${kRows} largest`;
+    this.more.textContent = this.rows === kRows ?
+        `Show ${formatCount(Math.min(live.length, kMoreRows))} of ${
+            formatCount(live.length)} tensors` :
+        `Show the ${kRows} largest`;
   }
 }
 
@@ -79,8 +107,8 @@ export function knowsBeyondLive({memory}) {
   return memory.allocator.fragmentation.live === memory.peak_live;
 }
 
-// Terms that add up to what the step takes of the device: [{label, bytes, colour}, ...]. `inDetail`:
-// what is reserved beyond the live bytes by its reasons.
+// Terms that add up to what the step takes of the device: [{label, bytes, colour}, ...].
+// `inDetail`: what is reserved beyond the live bytes by its reasons.
 export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
   const {memory} = point;
   const terms = [];
@@ -95,8 +123,11 @@ export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
       if (fragmentation[key] > 0) terms.push({label, bytes: fragmentation[key], colour: kHeld});
     }
   } else if (memory.peak_reserved > memory.peak_live) {
-    terms.push({label: 'held by the allocator beyond that', bytes: memory.peak_reserved - memory.peak_live,
-      colour: kHeld});
+    terms.push({
+      label: 'held by the allocator beyond that',
+      bytes: memory.peak_reserved - memory.peak_live,
+      colour: kHeld
+    });
   }
   if (memory.context > 0) {
     terms.push({label: 'CUDA context', bytes: memory.context, colour: summary.context_colour});
@@ -107,35 +138,66 @@ export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
 function termsTable(point, summary) {
   const terms = peakTerms(point, summary);
   const total = terms.reduce((sum, term) => sum + term.bytes, 0);
-  return make('table.figures.terms',
-    make('tbody', terms.map(({label, bytes, colour}) => make('tr', make('td', swatch(colour), label),
-      make('td.right', formatBytes(bytes)), make('td.right', formatShare(bytes, total)),
-      make('td.bar', make('span', {style: `width:${(bytes / total * 100).toFixed(2)}%;background:${colour}`}))))),
-    make('tfoot', make('tr', make('th', 'of the device'), make('th.right', formatBytes(total)),
-      make('th.right', formatShare(total, point.memory.capacity)), make('th', 'of its capacity'))));
+  return make(
+      'table.figures.terms',
+      make(
+          'tbody',
+          terms.map(
+              ({label, bytes, colour}) => make(
+                  'tr', make('td', swatch(colour), label), make('td.right', formatBytes(bytes)),
+                  make('td.right', formatShare(bytes, total)),
+                  make('td.bar', make('span', {
+                         style: `width:${(bytes / total * 100).toFixed(2)}%;background:${colour}`
+                       }))))),
+      make(
+          'tfoot',
+          make(
+              'tr', make('th', 'of the device'), make('th.right', formatBytes(total)),
+              make('th.right', formatShare(total, point.memory.capacity)),
+              make('th', 'of its capacity'))));
 }
 
 function timeTable(point) {
   const {time} = point;
-  const rows = [['forward', time.forward], ['backward', time.backward], ['optimizer', time.optimizer]];
-  const within = [['computing again', time.recompute], ['waiting for copies', time.exposed_transfer],
-    ['waiting for communication', time.exposed_communication], ['waiting for the host', time.host_bound]];
-  const row = ([label, seconds], i, all, indent) => make('tr', make(indent ? 'td.indent' : 'td', label),
-    make('td.right', formatSeconds(seconds)), make('td.right', formatShare(seconds, time.step)),
-    make('td.bar', make('span', {style: `width:${(seconds / (time.step || 1) * 100).toFixed(2)}%`})));
+  const rows =
+      [['forward', time.forward], ['backward', time.backward], ['optimizer', time.optimizer]];
+  const within = [
+    ['computing again', time.recompute], ['waiting for copies', time.exposed_transfer],
+    ['waiting for communication', time.exposed_communication],
+    ['waiting for the host', time.host_bound]
+  ];
+  const row = ([label, seconds], i, all, indent) => make(
+      'tr', make(indent ? 'td.indent' : 'td', label), make('td.right', formatSeconds(seconds)),
+      make('td.right', formatShare(seconds, time.step)),
+      make(
+          'td.bar',
+          make('span', {style: `width:${(seconds / (time.step || 1) * 100).toFixed(2)}%`})));
   const shown = within.filter(([, seconds]) => seconds > 0);
-  return make('table.figures.terms', make('tbody', rows.map((r) => row(r)),
-    shown.length ? make('tr.between', make('td', {colspan: '4'}, 'of which')) : null,
-    shown.map((r) => row(r, 0, 0, true))),
-    make('tfoot', make('tr', make('th', 'step'), make('th.right', formatSeconds(time.step)), make('th'), make('th'))));
+  return make(
+      'table.figures.terms',
+      make(
+          'tbody', rows.map((r) => row(r)),
+          shown.length ? make('tr.between', make('td', {colspan: '4'}, 'of which')) : null,
+          shown.map((r) => row(r, 0, 0, true))),
+      make(
+          'tfoot',
+          make(
+              'tr', make('th', 'step'), make('th.right', formatSeconds(time.step)), make('th'),
+              make('th'))));
 }
 
 export function peakTables(run) {
   const {peak} = run.point.memory;
-  return make('div.columns',
-    make('div', make('h3', `Memory at the peak: ${peak.phase}, ${peak.layer ? `${peak.layer}: ` : ''}${peak.operator}`),
-      termsTable(run.point, run.summary)),
-    make('div', make('h3', 'Time of the last step'), timeTable(run.point)));
+  return make(
+      'div.columns',
+      make(
+          'div',
+          make(
+              'h3',
+              `Memory at the peak: ${peak.phase}, ${peak.layer ? `${peak.layer}: ` : ''}${
+                  peak.operator}`),
+          termsTable(run.point, run.summary)),
+      make('div', make('h3', 'Time of the last step'), timeTable(run.point)));
 }
 
 // What each block of layers keeps, computes again and moves; of the last step.
@@ -152,8 +214,18 @@ function layerRows(run) {
       order = reference;
     }
     if (!rows.has(key)) {
-      rows.set(key, {key, name: null, order, parameters: 0, kept: 0, again: 0, operators: 0, moved: 0,
-        forward: 0, backward: 0});
+      rows.set(key, {
+        key,
+        name: null,
+        order,
+        parameters: 0,
+        kept: 0,
+        again: 0,
+        operators: 0,
+        moved: 0,
+        forward: 0,
+        backward: 0
+      });
     }
     const row = rows.get(key);
     if (reference > 0) {
@@ -162,8 +234,8 @@ function layerRows(run) {
     }
     return row;
   };
-  const [parameter, saved] = ['parameter', 'saved_activation'].map((name) =>
-      run.summary.roles.findIndex((role) => role.name === name));
+  const [parameter, saved] = ['parameter', 'saved_activation'].map(
+      (name) => run.summary.roles.findIndex((role) => role.name === name));
   let afterForward = run.peak;
   for (let i = run.count - 1; i >= 0; --i) {
     const position = c['point.position'][i];
@@ -212,31 +284,62 @@ export function layerTable(run) {
   if (rows.length === 0) return empty('This graph names no layers.');
   const most = Math.max(...rows.map((row) => row.kept), 1);
   const figure = (value, format) => make('td.right', value > 0 ? format(value) : '–');
-  return make('div.scroll.tall', make('table.figures', make('thead', make('tr', make('th', 'layer'),
-      make('th', 'decisions'), make('th.right', 'parameters'),
-      make('th.right', {title: 'saved activations on the device at the end of forward'}, 'kept'),
-      make('th', ''), make('th.right', 'computed again'), make('th.right', 'operators again'),
-      make('th.right', 'copied to host'), make('th.right', 'forward'), make('th.right', 'backward'))),
-    make('tbody', rows.map((row) => make('tr', make('td.name', row.name ?? 'no layer'),
-      make('td.keep', decisionOf(row)), figure(row.parameters, formatBytes), figure(row.kept, formatBytes),
-      make('td.bar', make('span', {style: `width:${(row.kept / most * 100).toFixed(1)}%`})),
-      figure(row.again, formatTime), figure(row.operators, formatCount), figure(row.moved, formatBytes),
-      figure(row.forward, formatTime), figure(row.backward, formatTime))))));
+  return make(
+      'div.scroll.tall',
+      make(
+          'table.figures',
+          make(
+              'thead',
+              make(
+                  'tr', make('th', 'layer'), make('th', 'decisions'),
+                  make('th.right', 'parameters'),
+                  make(
+                      'th.right', {title: 'saved activations on the device at the end of forward'},
+                      'kept'),
+                  make('th', ''), make('th.right', 'computed again'),
+                  make('th.right', 'operators again'), make('th.right', 'copied to host'),
+                  make('th.right', 'forward'), make('th.right', 'backward'))),
+          make(
+              'tbody',
+              rows.map(
+                  (row) => make(
+                      'tr', make('td.name', row.name ?? 'no layer'),
+                      make('td.keep', decisionOf(row)), figure(row.parameters, formatBytes),
+                      figure(row.kept, formatBytes),
+                      make(
+                          'td.bar',
+                          make('span', {style: `width:${(row.kept / most * 100).toFixed(1)}%`})),
+                      figure(row.again, formatTime), figure(row.operators, formatCount),
+                      figure(row.moved, formatBytes), figure(row.forward, formatTime),
+                      figure(row.backward, formatTime))))));
 }
 
 export function policyTable(point) {
   if (point.policies.length === 0) {
-    return empty('No policy: every value is kept where it is. Try checkpoint_every: {period: 1} to ' +
-      'trade time for memory.');
+    return empty(
+        'No policy: every value is kept where it is. Try checkpoint_every: {period: 1} to ' +
+        'trade time for memory.');
   }
-  return make('div.scroll', make('table.figures', make('thead', make('tr', make('th', 'policy'),
-      make('th.right', 'decisions'), make('th.right', {title: 'an earlier policy had decided'}, 'contested'),
-      make('th.right', {title: 'would change results or need no memory'}, 'refused'),
-      make('th.right', 'operators run again'), make('th.right', 'moved to the host'))),
-    make('tbody', point.policies.map((p) => make('tr', make('td.name', p.name),
-      make('td.right', formatCount(p.decided)), make('td.right', formatCount(p.contested)),
-      make('td.right', formatCount(p.refused)), make('td.right', formatCount(p.recomputed_operators)),
-      make('td.right', formatBytes(p.offloaded_bytes)))))));
+  return make(
+      'div.scroll',
+      make(
+          'table.figures',
+          make(
+              'thead',
+              make(
+                  'tr', make('th', 'policy'), make('th.right', 'decisions'),
+                  make('th.right', {title: 'an earlier policy had decided'}, 'contested'),
+                  make('th.right', {title: 'would change results or need no memory'}, 'refused'),
+                  make('th.right', 'operators run again'), make('th.right', 'moved to the host'))),
+          make(
+              'tbody',
+              point.policies.map(
+                  (p) => make(
+                      'tr', make('td.name', p.name), make('td.right', formatCount(p.decided)),
+                      make('td.right', formatCount(p.contested)),
+                      make('td.right', formatCount(p.refused)),
+                      make('td.right', formatCount(p.recomputed_operators)),
+                      make('td.right', formatBytes(p.offloaded_bytes)))))));
 }
 
 // What was asked for, why it failed, and what would make it fit.
@@ -244,42 +347,68 @@ export function failurePanel(point) {
   const {failure} = point;
   const parts = [make('h2', 'Why it does not fit'), make('p', failure.reason || failure.message)];
   if (failure.suggestions?.length) {
-    parts.push(make('h3', 'Changes that fit, tried by simulation'),
-      make('ul', failure.suggestions.map((s) => make('li', make('b', s.change),
-        ` – ${formatBytes(s.device_used)} of the device` +
-        (s.step_time ? `, ${formatSeconds(s.step_time)} a step` : '')))));
+    parts.push(
+        make('h3', 'Changes that fit, tried by simulation'),
+        make(
+            'ul',
+            failure.suggestions.map(
+                (s) => make(
+                    'li', make('b', s.change),
+                    ` – ${formatBytes(s.device_used)} of the device` +
+                        (s.step_time ? `, ${formatSeconds(s.step_time)} a step` : '')))));
   }
   if (failure.tried?.length) {
-    parts.push(make('h3', 'Tried, and not enough'), make('ul', failure.tried.map((s) =>
-      make('li', `${s.change} – ${formatBytes(s.device_used)} would be needed`))));
+    parts.push(
+        make('h3', 'Tried, and not enough'),
+        make(
+            'ul',
+            failure.tried.map(
+                (s) => make('li', `${s.change} – ${formatBytes(s.device_used)} would be needed`))));
   }
   return make('section.panel.failure', parts);
 }
 
 // JSON as the YAML that a person would write.
 export function asYaml(value, indent = '') {
-  const plain = (text) => (/^[A-Za-z0-9_./+-][\w ./+%<>=*()-]*$/.test(text) &&
-    !/^(true|false|null|yes|no|on|off|~)$/i.test(text) && text.trim() === text
-    ? text : JSON.stringify(text));
+  const plain = (text) =>
+      (/^[A-Za-z0-9_./+-][\w ./+%<>=*()-]*$/.test(text) &&
+               !/^(true|false|null|yes|no|on|off|~)$/i.test(text) && text.trim() === text ?
+           text :
+           JSON.stringify(text));
   const scalar = (v) => (typeof v === 'string' ? plain(v) : String(v));
   const nested = (v) => v !== null && typeof v === 'object' && Object.keys(v).length > 0;
   const empties = (v) => (Array.isArray(v) ? '[]' : '{}');
   const inline = (v) => (v !== null && typeof v === 'object' ? empties(v) : scalar(v));
   if (!nested(value)) return `${indent}${inline(value)}\n`;
   if (Array.isArray(value)) {
-    return value.map((item) => (nested(item)
-      ? `${indent}- ${asYaml(item, `${indent}  `).slice(indent.length + 2)}`
-      : `${indent}- ${inline(item)}\n`)).join('');
+    return value
+        .map(
+            (item) =>
+                (nested(item) ?
+                     `${indent}- ${asYaml(item, `${indent}  `).slice(indent.length + 2)}` :
+                     `${indent}- ${inline(item)}\n`))
+        .join('');
   }
-  return Object.entries(value).map(([key, item]) => (nested(item)
-    ? `${indent}${plain(key)}:\n${asYaml(item, `${indent}  `)}`
-    : `${indent}${plain(key)}: ${inline(item)}\n`)).join('');
+  return Object.entries(value)
+      .map(
+          ([key, item]) =>
+              (nested(item) ? `${indent}${plain(key)}:\n${asYaml(item, `${indent}  `)}` :
+                              `${indent}${plain(key)}: ${inline(item)}\n`))
+      .join('');
 }
 
 export function scenarioTables(point, version) {
   const rows = Object.entries(point.resolved ?? {});
-  return make('div.columns', make('div', make('h3', 'As resolved'),
-      make('table.figures', make('tbody', rows.map(([key, value]) => make('tr', make('td', key),
-        make('td', String(value)))), make('tr', make('td', 'tidemark'), make('td', version))))),
-    make('div', make('h3', 'As given'), make('pre', asYaml(point.document ?? {}))));
+  return make(
+      'div.columns',
+      make(
+          'div', make('h3', 'As resolved'),
+          make(
+              'table.figures',
+              make(
+                  'tbody',
+                  rows.map(
+                      ([key, value]) => make('tr', make('td', key), make('td', String(value)))),
+                  make('tr', make('td', 'tidemark'), make('td', version))))),
+      make('div', make('h3', 'As given'), make('pre', asYaml(point.document ?? {}))));
 }

@@ -76,8 +76,9 @@ export function attachGestures(element, view, timeAt) {
     const rect = element.getBoundingClientRect();
     if (event.ctrlKey || event.metaKey) {
       event.preventDefault();
-      view.zoom(Math.exp(Math.min(Math.max(event.deltaY, -60), 60) * 0.01),
-                timeAt(event.clientX - rect.left));
+      view.zoom(
+          Math.exp(Math.min(Math.max(event.deltaY, -60), 60) * 0.01),
+          timeAt(event.clientX - rect.left));
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
       view.pan((event.shiftKey ? event.deltaY || event.deltaX : event.deltaX) / rect.width);
@@ -87,19 +88,25 @@ export function attachGestures(element, view, timeAt) {
   element.addEventListener('touchstart', (event) => {
     if (event.touches.length !== 2) return;
     const [a, b] = event.touches;
-    pinch = {distance: Math.abs(a.clientX - b.clientX), begin: view.begin, end: view.end,
-      x: (a.clientX + b.clientX) / 2};
+    pinch = {
+      distance: Math.abs(a.clientX - b.clientX),
+      begin: view.begin,
+      end: view.end,
+      x: (a.clientX + b.clientX) / 2
+    };
   }, {passive: true});
   element.addEventListener('touchmove', (event) => {
     if (pinch === null || event.touches.length !== 2) return;
     event.preventDefault();
     const rect = element.getBoundingClientRect();
     const [a, b] = event.touches;
-    const span = (pinch.end - pinch.begin) * pinch.distance /
-        Math.max(Math.abs(a.clientX - b.clientX), 10);
+    const span =
+        (pinch.end - pinch.begin) * pinch.distance / Math.max(Math.abs(a.clientX - b.clientX), 10);
     const anchor = pinch.begin + (pinch.end - pinch.begin) * (pinch.x - rect.left) / rect.width;
     const share = ((a.clientX + b.clientX) / 2 - rect.left) / rect.width;
     view.setRange(anchor - span * share, anchor + span * (1 - share));
   }, {passive: false});
-  element.addEventListener('touchend', () => { pinch = null; }, {passive: true});
+  element.addEventListener('touchend', () => {
+    pinch = null;
+  }, {passive: true});
 }

@@ -75,6 +75,9 @@ TEST_SUITE("unit") {
              Case{"i,i->", {{5}, {5}}, {}, 0},
              Case{"bi,bi->bi", {{2, 5}, {2, 5}}, {2, 5}, 0},  // no product of matrices
              Case{"bi,j->bij", {{2, 5}, {3}}, {2, 5, 3}, 0},
+             // From left to right: the first product, of 4 bytes per element, is kept for the next.
+             Case{"ij,jk,kl->il", {{4, 5}, {5, 6}, {6, 7}}, {4, 7}, 4 * 4 * 6},
+             Case{"i,j,k->ijk", {{2}, {3}, {4}}, {2, 3, 4}, 4 * 2 * 3},
          }) {
       CAPTURE(c.equation);
       std::int64_t kept = 0;
@@ -120,7 +123,6 @@ TEST_SUITE("unit") {
     fails("i?->i", {{2, 2}}, "is not understood");
     fails("ijk->i", {{2, 2}}, "operand 0 of the equation");
     fails("ij,jk->ik", {{2, 3}, {4, 2}}, "is 3 of one and 4 of the other");
-    fails("i,j,k->ijk", {{2}, {2}, {2}}, "more than two operands");
   }
 }
 

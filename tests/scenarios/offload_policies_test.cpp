@@ -1,0 +1,199 @@
+// Optimizer state and parameters that live off the device, from scenario text to figures.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/simulate.hpp"
+#include "sim/result/transfers.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+struct Simulated {
+  std::shared_ptr<const TrainedModel> model;
+  PointResult point;
+  PointDetail detail;
+
+  [[nodiscard]] TransferReport moved() const {
+    return transfers(model->training, detail.compiled.program, detail.scratch, point.run);
+  }
+  [[nodiscard]] std::int64_t bytes_of(Role role) const {
+    std::int64_t sum = 0;
+    for (const Storage& storage : model->training.storages) {
+      if (storage.role == role && (storage.persistent || storage.initial)) {
+        sum += storage.bytes.count;
+      }
+    }
+    return sum;
+  }
+  [[nodiscard]] Duration busy(Stream stream) const {
+    return point.run.busy[static_cast<std::size_t>(stream)];
+  }
+};
+
+Simulated simulate_with(const std::string& policies, const std::string& hardware = "",
+                        const std::string& training = "", const std::string& more = "") {
+  const Scenario scenario = decode(fmt::format(
+      "model: {{preset: gpt, layers: 6, width: 256, heads: 4, vocab: 1024, sequence: 64}}\n"
+      "hardware: {{gpu: h100-sxm-80gb{}}}\n"
+      "training: {{micro_batch: 2, sequence: 64, precision: bf16_mixed{}}}\n"
+      "policies: [{}]\n{}",
+      hardware, training, policies, more));
+  Simulated s;
+  s.model = std::make_shared<const TrainedModel>(build_training(scenario));
+  s.point = simulate(scenario, *s.model, {.smallest_capacity = false}, &s.detail);
+  return s;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("the first parameters in order go to the host until they make the ratio") {
+    for (const double ratio : {0.0, 0.2, 0.5, 0.9, 1.0}) {
+      CAPTURE(ratio);
+      const Simulated s = simulate_with(fmt::format("offload_optimizer: {{ratio: {}}}", ratio));
+      std::vector<const TrainedParameter*> order;
+      for (const TrainedParameter& trained : s.model->training.trained)
+        order.push_back(&trained);
+      std::sort(order.begin(), order.end(),
+                [](const auto* a, const auto* b) { return a->parameter < b->parameter; });
+      std::int64_t total = 0;
+      for (const TrainedParameter* trained : order)
+        total += trained->elements;
+      std::int64_t before = 0;
+      for (const TrainedParameter* trained : order) {
+        const bool wanted = static_cast<double>(before) < ratio * static_cast<double>(total);
+        CHECK((trained->updated_by == Executor::kHost) == wanted);
+        before += trained->elements;
+      }
+      CHECK(s.point.status == PointStatus::kFits);
+    }
+  }
+
+  TEST_CASE("state leaves the device: 12 bytes per parameter, whatever moves them") {
+    const Simulated none = simulate_with("");
+    const Simulated all = simulate_with("offload_optimizer: {}");
+    const std::int64_t state = none.bytes_of(Role::kOptimizerState);
+    CHECK(state >= 12 * none.point.parameter_count);
+    CHECK(none.point.run.host.bytes == 0);
+    CHECK(all.point.run.phase_live[0].bytes == none.point.run.phase_live[0].bytes - state);
+    const BytesByRole& held = all.point.host_by_role;
+    CHECK(held[static_cast<std::size_t>(Role::kOptimizerState)] == state);
+    // Gradients of 2 bytes down, parameters of 2 bytes up.
+    CHECK(all.moved().bytes_out == all.bytes_of(Role::kGradient));
+    CHECK(all.moved().bytes_in == all.bytes_of(Role::kParameter));
+    // Adam reads gradient, master and moments and writes all but the first, 28 bytes per
+    // parameter, at 39.6 GB/s.
+    const double seconds = static_cast<double>(all.point.parameter_count) * 28 / 39.6e9;
+    CHECK(static_cast<double>(all.busy(Stream::kHostWorker).count()) * 1e-9 ==
+          doctest::Approx(seconds).epsilon(0.01));
+  }
+
+  TEST_CASE("gradients that stream to the host are fetched and returned once per micro-batch") {
+    const std::string streams = "offload_optimizer: {gradients: backward}";
+    for (const int micro_batches : {1, 2, 5}) {
+      CAPTURE(micro_batches);
+      const Simulated s =
+          simulate_with(streams, "", fmt::format(", accumulate: {}", micro_batches));
+      const std::int64_t gradients = s.bytes_of(Role::kGradient);
+      // ZeRO-Offload: down once per micro-batch; up before each addition, and the parameters.
+      CHECK(s.moved().bytes_out == gradients * micro_batches);
+      CHECK(s.moved().bytes_in == gradients * (micro_batches - 1) + s.bytes_of(Role::kParameter));
+      const Simulated stay = simulate_with("offload_optimizer: {}");
+      CHECK(s.point.run.phase_live[2].bytes < stay.point.run.phase_live[2].bytes);
+    }
+  }
+
+  TEST_CASE("overlap hides copies behind updates and changes neither bytes nor work") {
+    const Simulated apart = simulate_with("offload_optimizer: {overlap: false}");
+    const Simulated overlapped = simulate_with("offload_optimizer: {overlap: true}");
+    CHECK(overlapped.moved().bytes_out == apart.moved().bytes_out);
+    CHECK(overlapped.moved().bytes_in == apart.moved().bytes_in);
+    CHECK(hidden_share(overlapped.point.run) > hidden_share(apart.point.run));
+  }
+
+  TEST_CASE("NVMe state passes through a few pinned buffers, read ahead and written behind") {
+    const std::string host = ", host: {optimizer_bandwidth: 4GB/s}";
+    const std::string nvme = "offload_optimizer: {tier: nvme, sub_group: 300000";
+    const Simulated ahead = simulate_with(nvme + "}", host);
+    const Simulated serial = simulate_with(nvme + ", overlap: false}", host);
+    const Simulated whole = simulate_with("offload_optimizer: {}", host);
+    CHECK(ahead.point.run.nvme.bytes == ahead.bytes_of(Role::kOptimizerState));
+    CHECK(ahead.point.run.host.bytes < whole.point.run.host.bytes);
+    CHECK(serial.point.run.host.bytes <= ahead.point.run.host.bytes);
+    CHECK(ahead.point.run.step < serial.point.run.step);
+    CHECK(ahead.busy(Stream::kNvmeRead) == serial.busy(Stream::kNvmeRead));
+    CHECK(ahead.busy(Stream::kNvmeRead) > Duration(0));
+    CHECK(whole.busy(Stream::kNvmeRead) == Duration(0));
+  }
+
+  TEST_CASE("parameters visit the device, earlier with a longer prefetch") {
+    const std::string small = "offload_parameters: {min_elements: 1000, prefetch: ";
+    const std::string state = "offload_optimizer: {gradients: backward}, ";
+    const Simulated stay = simulate_with(state);
+    const Simulated late = simulate_with(state + small + "0}");
+    const Simulated early = simulate_with(state + small + "2}");
+    const auto parameters = [](const Simulated& s) {
+      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)];
+    };
+    CHECK(parameters(late) < parameters(stay) / 2);
+    CHECK(parameters(late) <= parameters(early));
+    CHECK(early.point.run.exposed_transfer < late.point.run.exposed_transfer);
+    CHECK(early.point.run.step < late.point.run.step);
+    // What the host has updated need not come back at the end of the step: it is fetched for
+    // forward and again for backward, unless it was kept in between.
+    constexpr std::int64_t kTied = 1024 * 256 * 2;  // wte has a third use, as the head
+    CHECK(late.moved().bytes_in <= 2 * late.bytes_of(Role::kParameter) + kTied);
+    CHECK(late.moved().bytes_in > late.bytes_of(Role::kParameter));
+  }
+
+  TEST_CASE("host memory and NVMe that are too small say by how much, and what holds them") {
+    const Simulated host = simulate_with("offload_optimizer: {}", ", host: {memory: 40MiB}");
+    CHECK(host.point.status == PointStatus::kOutOfMemory);
+    CHECK(host.point.run.status == RunStatus::kOutOfHostMemory);
+    REQUIRE(host.point.failure.size() == 1);
+    const Failure& failure = host.point.failure.front();
+    CHECK(failure.short_of == host.point.run.most_host - 40 * kMiB.count);
+    CHECK(failure.reason.find("out of host memory") != std::string::npos);
+    CHECK(failure.reason.find("optimizer_state") != std::string::npos);
+    CHECK(failure.reason.find("are missing") != std::string::npos);
+    // With exactly what it says it runs.
+    const std::string enough = fmt::format(", host: {{memory: {}}}", host.point.run.most_host);
+    CHECK(simulate_with("offload_optimizer: {}", enough).point.status == PointStatus::kFits);
+    const Simulated nvme =
+        simulate_with("offload_optimizer: {tier: nvme}", ", nvme: {capacity: 20MiB}");
+    CHECK(nvme.point.run.status == RunStatus::kOutOfNvme);
+    CHECK(nvme.point.failure.front().short_of ==
+          nvme.bytes_of(Role::kOptimizerState) - 20 * kMiB.count);
+  }
+
+  TEST_CASE("ranks behind one host slow each other down") {
+    const auto step = [](const std::string& hardware) {
+      return simulate_with("offload_optimizer: {}", hardware).point.run.step;
+    };
+    const std::string narrow = ", host: {dram_bandwidth: 160GB/s}";
+    CHECK(step(narrow + ", count: 2") == step(narrow));  // 80 GB/s each are enough
+    CHECK(step(narrow + ", count: 4") > step(narrow + ", count: 2"));
+    CHECK(step(narrow + ", count: 8") > step(narrow + ", count: 4"));
+    CHECK(step(narrow + ", count: 16") == step(narrow + ", count: 8"));  // a second host
+  }
+
+  TEST_CASE("PyTorch's pinned allocator takes powers of two") {
+    const Simulated exact = simulate_with("offload_optimizer: {}");
+    const Simulated torch =
+        simulate_with("offload_optimizer: {}", "", "", "host_allocator: torch\n");
+    CHECK(exact.point.run.host_taken.bytes == exact.point.run.host.bytes);
+    CHECK(torch.point.run.host_taken.bytes > torch.point.run.host.bytes);
+    // Page-locking takes the host's time where a buffer is not reused.
+    CHECK(torch.point.run.total > exact.point.run.total);
+    CHECK(refusal_with("host_allocator: huge\n").find("host_allocator") != std::string::npos);
+  }
+
+  TEST_CASE("an optimizer without an implementation on the CPU is refused by name") {
+    const std::string problem = error_of(
+        [] { static_cast<void>(simulate_with("offload_optimizer: {}", "", ", optimizer: muon")); });
+    CHECK(problem.find("muon has no implementation on the CPU") != std::string::npos);
+  }
+}
+
+}  // namespace tidemark
