@@ -30,7 +30,9 @@ class TrackedEviction : public EvictionPolicy {
   void restored(BlockId block) final { change(block, &EvictedCosts::materialize); }
   void evicted(BlockId block) final { change(block, &EvictedCosts::evict); }
   void released(BlockId block, bool for_ever) final {
-    change(block, for_ever ? &EvictedCosts::banish : &EvictedCosts::evict);
+    // As in DTR's simulator, what is banished is evicted first: the classes beside it merge.
+    if (!for_ever || costs_->material(block.value)) change(block, &EvictedCosts::evict);
+    if (for_ever) change(block, &EvictedCosts::banish);
   }
 
  protected:

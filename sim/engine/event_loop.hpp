@@ -78,6 +78,12 @@ struct AwayMemory {
 // The pool lists what may be dropped: resident, restorable, not pinned. As in DTR's simulator a
 // block leaves it while an operator needs it and comes back at its end.
 struct Evictor {
+  struct Frame {  // a launch whose missing inputs, missing[begin ..), are being made again
+    std::uint32_t launch = 0;
+    std::size_t begin = 0;
+    std::size_t next = 0;
+  };
+
   EvictionPolicy* policy = nullptr;
   EvictionFacts facts;
   std::vector<char> resident;           // by block
@@ -97,6 +103,8 @@ struct Evictor {
   std::int64_t repeated = 0;              // compute time of repetitions
   double limit = 0;                       // of `repeated`
   std::uint32_t prepared = kNone;         // the launch whose inputs are there and pinned
+  std::vector<Frame> frames;
+  std::vector<BlockId> missing;
   std::vector<EvictableBlock> view;
   std::vector<MemoryPiece> pieces;
   std::optional<ContentCheck> check;
@@ -184,9 +192,7 @@ class Engine {
   void finish_launch(std::uint32_t launch);
   void open_launch(std::uint32_t launch);
   void close_launch(std::uint32_t launch);
-  bool restore(std::uint32_t first);
   bool repeat(std::uint32_t launch);
-  [[nodiscard]] std::uint32_t next_missing(std::uint32_t launch) const;
   void let_go(BlockId block);
   bool banish(BlockId block);
   void drop(BlockId block);

@@ -230,15 +230,28 @@ bool Engine<A>::evict_some(std::int64_t requested) {
   return !victims.empty();
 }
 
-// What a launch reads and writes stays until it has run.
+// What a launch reads and writes stays until it has run; what is missing is pinned when it is back.
 template <class A>
 void Engine<A>::open_launch(std::uint32_t launch) {
-  const bool banishes = evictor_.policy->mode() == DeallocationMode::kBanish;
+  Evictor& e = evictor_;
+  const bool banishes = e.policy->mode() == DeallocationMode::kBanish;
+  const std::size_t begin = e.missing.size();
   for (BlockUse use : program_.uses_of(launch)) {
-    pin(use.block());
-    if (use.access() != Access::kRead) continue;
-    if (!banishes || evictor_.owned[use.block().index()] != 0) access(use.block());
+    const BlockId block = use.block();
+    const std::size_t b = block.index();
+    const bool reads = use.access() == Access::kRead;
+    if (reads && (!banishes || e.owned[b] != 0)) access(block);
+    if (!reads || !restorable(block) || e.resident[b] != 0) {
+      pin(block);
+      continue;
+    }
+    if (e.gone[b] != 0 || e.made[b] == 0) {
+      throw InternalError(fmt::format("instruction {} needs block {}, which cannot be made again",
+                                      launch, block.value));
+    }
+    e.missing.push_back(block);
   }
+  e.frames.push_back({launch, begin, begin});
 }
 
 // Outputs enter the pool before inputs do.
@@ -251,32 +264,29 @@ void Engine<A>::close_launch(std::uint32_t launch) {
   }
 }
 
-// A launch that makes something that this one reads and that is not there; kNone when all is.
-template <class A>
-std::uint32_t Engine<A>::next_missing(std::uint32_t launch) const {
-  for (BlockUse use : program_.uses_of(launch)) {
-    const std::size_t b = use.block().index();
-    if (use.access() != Access::kRead || !restorable(use.block()) || evictor_.resident[b] != 0) {
-      continue;
-    }
-    if (evictor_.gone[b] != 0 || evictor_.made[b] == 0) {
-      throw InternalError(fmt::format("instruction {} needs block {}, which cannot be made again",
-                                      launch, use.block().value));
-    }
-    return evictor_.facts.producer[b];
-  }
-  return kNone;
-}
-
-// Brings back the inputs of the program's next launch, before memory is taken for its outputs.
+// Brings back the inputs of the program's next launch, before memory is taken for its outputs:
+// depth first, without recursion, since chains of evicted blocks are as long as the program.
 template <class A>
 void Engine<A>::prepare_launch(std::uint32_t launch) {
-  if (evictor_.prepared == launch) return;
-  evictor_.prepared = launch;
+  Evictor& e = evictor_;
+  if (e.prepared == launch) return;
+  e.prepared = launch;
   open_launch(launch);
-  for (std::uint32_t missing = next_missing(launch); missing != kNone;
-       missing = next_missing(launch)) {
-    if (!restore(missing)) return;
+  while (!e.frames.empty()) {
+    Evictor::Frame& frame = e.frames.back();
+    if (frame.next < e.missing.size()) {
+      const BlockId block = e.missing[frame.next];
+      if (e.resident[block.index()] == 0) {
+        open_launch(e.facts.producer[block.index()]);  // `frame` is no longer valid
+      } else {
+        pin(block);
+        ++frame.next;
+      }
+      continue;
+    }
+    if (e.frames.size() > 1 && !repeat(frame.launch)) return;
+    e.missing.resize(e.frames.back().begin);
+    e.frames.pop_back();
   }
 }
 
@@ -295,26 +305,6 @@ void Engine<A>::finish_launch(std::uint32_t launch) {
   }
   close_launch(launch);
   e.prepared = kNone;
-}
-
-// Runs a launch again in host order, what it needs and lacks first. Without recursion: chains of
-// evicted blocks are as long as the program.
-template <class A>
-bool Engine<A>::restore(std::uint32_t first) {
-  std::vector<std::uint32_t> stack{first};
-  open_launch(first);
-  while (!stack.empty()) {
-    const std::uint32_t launch = stack.back();
-    const std::uint32_t missing = next_missing(launch);
-    if (missing != kNone) {
-      stack.push_back(missing);
-      open_launch(missing);
-      continue;
-    }
-    if (!repeat(launch)) return false;
-    stack.pop_back();
-  }
-  return true;
 }
 
 // All inputs are there. Outputs that still are, too, are written again with the same content; what
