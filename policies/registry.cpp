@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/eviction/lru.hpp"
+#include "policies/eviction/eviction.hpp"
 #include "policies/residency/belady.hpp"
 #include "policies/residency/capuchin.hpp"
 #include "policies/residency/checkpoint.hpp"

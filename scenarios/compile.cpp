@@ -268,6 +268,13 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
       result.eviction = p->get();
     }
   }
+  if (result.eviction != nullptr && result.eviction->looks_at_addresses() &&
+      scenario.allocator == AllocatorKind::kIdeal) {
+    throw UserError({}, "allocator",
+                    fmt::format("the eviction heuristic '{}' looks at addresses, and 'ideal' has "
+                                "none; use torch or bfc",
+                                result.eviction->name()));
+  }
   if (scenario.allocator == AllocatorKind::kPacked) {
     if (result.eviction != nullptr) {
       throw UserError({}, "allocator",

@@ -22,6 +22,9 @@ RunOptions options_of(const Scenario& scenario, const Compiled& compiled, bool l
           .nvme_capacity = limited ? scenario.device.nvme.capacity : kUnlimited,
           .pinned = scenario.pinned,
           .eviction = limited ? compiled.eviction : nullptr,
+#ifndef NDEBUG
+          .check_contents = true,
+#endif
           .record_events = record};
 }
 

@@ -148,6 +148,12 @@ Failure Reporter::failure(const RunResult& run, const OutOfMemory& memory) const
   failure.op = graph_.operators[at.op].name;
   failure.layer = std::string(graph_.layer_name(graph_.operators[at.op].layer));
   failure.requested = run.requested;
+  if (run.status == RunStatus::kThrash) {
+    failure.reason = failure.message = fmt::format(
+        "thrashing in step {}, {}: computing evicted values again takes more than the policy's "
+        "thrash_factor allows; give it more memory or another heuristic",
+        failure.step, name_of(failure.phase));
+  }
   if (!run.failed_block.valid()) return failure;
   // Parameters, inputs and buffers are there before the first operator runs.
   const Block& block = compiled_.program.blocks[run.failed_block];
@@ -218,6 +224,7 @@ PointStatus status_of(RunStatus status) {
     case RunStatus::kOutOfNvme:
       return PointStatus::kOutOfMemory;
     case RunStatus::kDeadlock:
+    case RunStatus::kThrash:
       return PointStatus::kInfeasible;
   }
   return PointStatus::kError;

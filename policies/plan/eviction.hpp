@@ -3,36 +3,96 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
 
 namespace tidemark {
 
+// What happens when the program drops its last reference to something that can be computed again.
+enum class DeallocationMode : std::uint8_t {
+  kEager,   // freed at once; comes back if something evicted is computed from it
+  kIgnore,  // nothing: it stays until the policy chooses it
+  kBanish,  // freed for ever once nothing evicted depends on it; what was computed from it then
+            // stays
+};
+
 // A resident block that may be dropped and computed again.
 struct EvictableBlock {
   BlockId block;
   Bytes bytes;
   std::int64_t address = -1;  // within the allocator; -1 where it has none
-  Duration last_access{};     // of the issue clock
+  Bytes free_neighbours;      // free memory that adjoins it on both sides
+  Duration last_access{};     // by the clock of MemoryView::now
   Duration recompute_cost{};  // of the operator that makes it
+  std::int32_t restores = 0;  // how often it has been computed again so far
+};
+
+// A stretch of the allocator's memory.
+struct MemoryPiece {
+  static constexpr std::uint32_t kFree = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t kHeld = kFree - 1;
+
+  std::int64_t address = 0;
+  Bytes bytes;
+  std::uint32_t content = kHeld;  // index into MemoryView::evictable, or one of the above
+  bool adjoins = false;           // begins where the piece before it ends, and both can become one
 };
 
 struct MemoryView {
+  // Compute time issued so far, repetitions included: the clock of DTR's simulator.
   Duration now{};
   Bytes requested;
-  std::span<const EvictableBlock> evictable;  // unpinned and restorable, by block id
+  // Unpinned and restorable, in the order in which they became so.
+  std::span<const EvictableBlock> evictable;
+  // By address, of the pool that serves the request; only if the policy looks at addresses.
+  std::span<const MemoryPiece> pieces;
+};
+
+// The launch makes `to` from `from`.
+struct RecipeInput {
+  std::uint32_t launch = 0;
+  BlockId from;
+  BlockId to;
+};
+
+// What a policy may know of the program before it runs.
+struct EvictionProgram {
+  std::size_t blocks = 0;
+  std::span<const Duration> cost;        // by block: of the operator that makes it
+  std::span<const RecipeInput> recipes;  // between blocks that can be made again, by launch
 };
 
 class EvictionPolicy {
  public:
+  EvictionPolicy() = default;
+  EvictionPolicy(const EvictionPolicy&) = delete;
+  EvictionPolicy& operator=(const EvictionPolicy&) = delete;
   virtual ~EvictionPolicy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // The index into view.evictable of the block to drop. Called again until the request fits; never
-  // with an empty view.
-  [[nodiscard]] virtual std::size_t choose(const MemoryView& view) = 0;
+  [[nodiscard]] virtual DeallocationMode mode() const { return DeallocationMode::kEager; }
+  // The run is given up when recomputation takes more than this many times the program's own
+  // compute time, less one.
+  [[nodiscard]] virtual double thrash_factor() const { return 10; }
+  [[nodiscard]] virtual bool looks_at_addresses() const { return false; }
+
+  // Before a run; what is known of an earlier one is forgotten.
+  virtual void begin(const EvictionProgram& /*program*/) {}
+  // What happens to blocks that can be made again. Time is that of MemoryView::now.
+  virtual void accessed(BlockId /*block*/, Duration /*now*/) {}
+  virtual void made(BlockId /*block*/) {}      // by the program
+  virtual void restored(BlockId /*block*/) {}  // made again
+  virtual void evicted(BlockId /*block*/) {}   // chosen
+  // The program lets go, and the memory is freed. `for_ever`: it cannot come back.
+  virtual void released(BlockId /*block*/, bool /*for_ever*/) {}
+
+  // Which blocks to drop, as indices into view.evictable, which is not empty. Called again until
+  // the request fits. None: the policy gives up, and the run is out of memory.
+  [[nodiscard]] virtual std::vector<std::size_t> choose(const MemoryView& view) = 0;
 };
 
 }  // namespace tidemark

@@ -30,6 +30,7 @@ enum class RunStatus : std::uint8_t {
   kOutOfHostMemory,
   kOutOfNvme,
   kDeadlock,
+  kThrash,  // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
 };
 
 inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
@@ -112,7 +113,8 @@ struct RunOptions {
   Bytes nvme_capacity;
   PinnedMemory pinned = PinnedMemory::kExact;
   EvictionPolicy* eviction = nullptr;
-  bool record_events = false;  // fills Scratch::events
+  bool check_contents = false;  // with eviction: proves what comes back, see content_check.hpp
+  bool record_events = false;   // fills Scratch::events
 };
 
 // Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "sim/engine/content_check.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/eviction.hpp"
 
@@ -72,14 +74,42 @@ struct AwayMemory {
 };
 
 // Blocks made again on demand; only present with an eviction policy.
+//
+// The pool lists what may be dropped: resident, restorable, not pinned. As in DTR's simulator a
+// block leaves it while an operator needs it and comes back at its end.
 struct Evictor {
+  struct Frame {  // a launch whose missing inputs, missing[begin ..), are being made again
+    std::uint32_t launch = 0;
+    std::size_t begin = 0;
+    std::size_t next = 0;
+  };
+
   EvictionPolicy* policy = nullptr;
   EvictionFacts facts;
-  std::vector<char> resident;             // by block
-  std::vector<char> evicted;              // by block: dropped while the program still owns it
-  std::vector<char> pinned;               // by block
-  std::vector<std::int64_t> last_access;  // by block, ns of the issue clock
+  std::vector<char> resident;           // by block
+  std::vector<char> owned;              // by block: allocated by the program and not freed by it
+  std::vector<char> made;               // by block: the program has written it
+  std::vector<char> gone;               // by block: banished, cannot be made again
+  std::vector<char> fixed;              // by block: computed from something banished, must stay
+  std::vector<std::uint32_t> pins;      // by block
+  std::vector<std::uint32_t> previous;  // of the pool, by block; kNone at its ends
+  std::vector<std::uint32_t> next;
+  std::vector<char> listed;  // by block: in the pool
+  std::uint32_t first = kNone;
+  std::uint32_t last = kNone;
+  std::vector<std::int32_t> restores;     // by block
+  std::vector<std::int64_t> last_access;  // by block, of `clock`
+  std::int64_t clock = 1;                 // compute time issued, repetitions included
+  std::int64_t repeated = 0;              // compute time of repetitions
+  double limit = 0;                       // of `repeated`
+  std::uint32_t prepared = kNone;         // the launch whose inputs are there and pinned
+  std::vector<Frame> frames;
+  std::vector<BlockId> missing;
   std::vector<EvictableBlock> view;
+  std::vector<MemoryPiece> pieces;
+  std::optional<ContentCheck> check;
+  std::vector<std::uint32_t> first_child;  // by block, one more than blocks: of `children`
+  std::vector<std::uint32_t> children;     // what was computed from the block
 };
 
 template <class A>
@@ -155,11 +185,24 @@ class Engine {
   }
   // Eviction.
   void prepare_eviction();
-  bool evict_one(std::int64_t requested);
-  void pin_next_launch(bool pinned);
-  void restore_inputs(std::uint32_t launch);
-  bool restore(std::uint32_t first);
+  bool evict_some(std::int64_t requested);
+  void list_evictable();
+  void list_pieces(std::int64_t requested);
+  void prepare_launch(std::uint32_t launch);
+  void finish_launch(std::uint32_t launch);
+  void open_launch(std::uint32_t launch);
+  void close_launch(std::uint32_t launch);
+  bool repeat(std::uint32_t launch);
+  void let_go(BlockId block);
+  bool banish(BlockId block);
   void drop(BlockId block);
+  void access(BlockId block);
+  void pin(BlockId block);
+  void unpin(BlockId block);
+  void update_pool(BlockId block);
+  [[nodiscard]] bool restorable(BlockId block) const {
+    return evictor_.facts.restorable[block.index()] != 0;
+  }
 
   const StepProgram& program_;
   const CostTable& costs_;

@@ -37,10 +37,11 @@ void Engine<A>::issue() {
       free(i, BlockId(program_.subject[i]));
       break;
     case Opcode::kLaunch:
-      if (options_.eviction != nullptr) restore_inputs(i);
+      if (options_.eviction != nullptr) prepare_launch(i);
       if (stopped_) return;
       note_phase_peak();
       enqueue(i);
+      if (options_.eviction != nullptr) finish_launch(i);
       break;
     case Opcode::kCopyOut:
     case Opcode::kCopyIn:
@@ -48,6 +49,7 @@ void Engine<A>::issue() {
     case Opcode::kNvmeRead:
     case Opcode::kWait:
       enqueue(i);
+      if (evictor_.check) evictor_.check->execute(i);
       break;
     case Opcode::kHostWait:
       wait_for_edges(i);
@@ -127,10 +129,16 @@ void Engine<A>::allocate(BlockId block) {
     allocate_away(block);
     return;
   }
+  if (options_.eviction != nullptr) {
+    const std::uint32_t launch = evictor_.facts.next_launch[pc_];
+    if (launch != kNone) prepare_launch(launch);
+    if (stopped_) return;
+  }
   if (!allocate_device(block, bytes)) {
     if (!stopped_) fail(RunStatus::kOutOfMemory, block);
     return;
   }
+  if (options_.eviction != nullptr) evictor_.owned[block.index()] = 1;
   change_live(block, +1);
   record(block, +1);
   note_peaks();
@@ -215,7 +223,7 @@ bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   release_cached();
   ++result_.retries;
   if (try_allocate(block, bytes, true)) return true;
-  while (options_.eviction != nullptr && evict_one(bytes)) {
+  while (options_.eviction != nullptr && evict_some(bytes)) {
     if (try_allocate(block, bytes)) return true;
     release_cached();
     if (try_allocate(block, bytes)) return true;
@@ -227,11 +235,12 @@ template <class A>
 void Engine<A>::free(std::uint32_t i, BlockId block) {
   const Block& b = program_.blocks[block];
   if (options_.eviction != nullptr && b.tier == Tier::kDevice) {
-    evictor_.resident[block.index()] = 0;
-    if (evictor_.evicted[block.index()] != 0) {  // nothing is there
-      evictor_.evicted[block.index()] = 0;
+    if (restorable(block)) {
+      note_phase_peak();
+      let_go(block);
       return;
     }
+    evictor_.resident[block.index()] = 0;
   }
   if (b.tier == Tier::kDevice) {
     note_phase_peak();

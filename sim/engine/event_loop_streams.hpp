@@ -25,7 +25,8 @@ void Engine<A>::enqueue(std::uint32_t i) {
   }
   queue.tail = i;
   queue.issued = i;
-  if (options_.eviction != nullptr && program_.stream[i] == kCompute) {
+  if (options_.eviction != nullptr && program_.stream[i] == kCompute &&
+      program_.opcode[i] == Opcode::kLaunch) {
     scratch_.restored[i] = std::exchange(injected_, 0);
   }
   if (queue.running == kNone && queue.head == i && host_ < earliest_end() && edges_ended(i)) {

@@ -3,68 +3,124 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace {
 
-EvictionFacts eviction_facts(const StepProgram& program) {
-  constexpr std::uint32_t kNever = Id<void>::kNone;
-  const std::size_t blocks = program.blocks.size();
-  EvictionFacts facts{.producer = std::vector<std::uint32_t>(blocks, kNever),
-                      .last_use = std::vector<std::uint32_t>(blocks, 0),
-                      .evictable = std::vector<char>(blocks, 0),
-                      .restorable = std::vector<char>(blocks, 0)};
-  std::vector<std::vector<std::uint32_t>> writes(blocks);
-  std::vector<char> copied(blocks, 0);
-  std::vector<char> freed(blocks, 0);
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] == Opcode::kFree) freed[program.subject[i]] = 1;
-  }
-  for (std::uint32_t i = 0; i < program.size(); ++i) {
-    const Opcode opcode = program.opcode[i];
-    for (BlockUse use : program.uses_of(i)) {
-      const std::size_t b = use.block().index();
-      facts.last_use[b] = i;
-      if (opcode != Opcode::kLaunch) copied[b] = 1;
-      if (use.access() == Access::kRead) continue;
-      writes[b].push_back(i);
-      if (facts.producer[b] == kNever && opcode == Opcode::kLaunch) facts.producer[b] = i;
+constexpr std::uint32_t kNever = Id<void>::kNone;
+
+bool runs_on_compute(const StepProgram& program, std::uint32_t i) {
+  return program.opcode[i] == Opcode::kLaunch &&
+         program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+}
+
+class FactFinder {
+ public:
+  FactFinder(const StepProgram& program, EvictionFacts& facts)
+      : program_(program),
+        facts_(facts),
+        writes_(program.blocks.size()),
+        last_use_(program.blocks.size(), 0),
+        valid_until_(program.blocks.size(), kNever),
+        elsewhere_(program.blocks.size(), 0),
+        freed_(program.blocks.size(), 0) {}
+
+  void run() {
+    index_uses();
+    for (std::uint32_t i = 0; i < program_.size(); ++i) {
+      if (runs_on_compute(program_, i)) judge(i);
     }
   }
-  // The instruction from which on the block's recipe would give something else.
-  std::vector<std::uint32_t> valid_until(blocks, kNever);
-  const auto input_valid_until = [&](std::size_t b, std::uint32_t producer) -> std::uint32_t {
-    const auto next = std::upper_bound(writes[b].begin(), writes[b].end(), producer);
-    const bool from_start = facts.producer[b] == kNever || writes[b].size() != 1;
-    if (from_start || facts.restorable[b] == 0) {
-      // Only memory that is never freed can be counted on; it must not change.
-      const Block& block = program.blocks[BlockId(b)];
-      const bool stays = block.role == Role::kParameter || block.role == Role::kBuffer ||
-                         block.role == Role::kInput;
-      if (!stays || freed[b] != 0) return 0;
-      return next == writes[b].end() ? kNever : *next;
-    }
-    return valid_until[b];
-  };
-  for (std::uint32_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch) continue;
-    std::uint32_t valid = kNever;
-    bool changes_in_place = false;
-    for (BlockUse use : program.uses_of(i)) {
-      if (use.access() == Access::kRead) {
-        valid = std::min(valid, input_valid_until(use.block().index(), i));
-      } else if (use.access() != Access::kCreate) {
-        changes_in_place = true;
+
+ private:
+  void index_uses() {
+    for (std::uint32_t i = 0; i < program_.size(); ++i) {
+      if (program_.opcode[i] == Opcode::kFree) freed_[program_.subject[i]] = 1;
+      const bool on_compute = runs_on_compute(program_, i);
+      for (BlockUse use : program_.uses_of(i)) {
+        const std::size_t b = use.block().index();
+        last_use_[b] = i;
+        if (!on_compute) elsewhere_[b] = 1;
+        if (use.access() == Access::kRead) continue;
+        writes_[b].push_back(i);
+        if (facts_.producer[b] == kNever && on_compute) facts_.producer[b] = i;
       }
     }
-    for (BlockUse use : program.uses_of(i)) {
+  }
+
+  // The instruction from which on what `launch` reads is no longer there, nor can be made again.
+  [[nodiscard]] std::uint32_t input_valid_until(std::size_t b, std::uint32_t launch) const {
+    if (facts_.restorable[b] != 0) return valid_until_[b];
+    // Only memory that is never freed can be counted on; it must not change.
+    const Role role = program_.blocks[BlockId(b)].role;
+    const bool stays = role == Role::kParameter || role == Role::kBuffer || role == Role::kInput;
+    if (!stays || freed_[b] != 0) return 0;
+    const auto next = std::upper_bound(writes_[b].begin(), writes_[b].end(), launch);
+    return next == writes_[b].end() ? kNever : *next;
+  }
+
+  void judge(std::uint32_t launch) {
+    std::uint32_t valid = kNever;
+    for (BlockUse use : program_.uses_of(launch)) {
       const std::size_t b = use.block().index();
-      const Block& block = program.blocks[use.block()];
+      switch (use.access()) {
+        case Access::kRead:
+          valid = std::min(valid, input_valid_until(b, launch));
+          break;
+        case Access::kCreate:
+          if (writes_[b].size() != 1 || elsewhere_[b] != 0) return;
+          break;
+        default:
+          return;
+      }
+    }
+    if (valid <= launch) return;
+    for (BlockUse use : program_.uses_of(launch)) {
+      const Block& block = program_.blocks[use.block()];
       const bool temporary = block.storage.valid() && (block.role == Role::kSavedActivation ||
                                                        block.role == Role::kTemporary ||
                                                        block.role == Role::kActivationGradient);
-      if (use.access() != Access::kCreate || changes_in_place || !temporary) continue;
-      if (writes[b].size() != 1 || copied[b] != 0 || valid == 0) continue;
-      facts.restorable[b] = 1;
-      valid_until[b] = valid;
-      facts.evictable[b] = facts.last_use[b] < valid ? 1 : 0;
+      if (use.access() != Access::kCreate || !temporary) continue;
+      const std::size_t b = use.block().index();
+      facts_.restorable[b] = 1;
+      valid_until_[b] = valid;
+      facts_.evictable[b] = last_use_[b] < valid ? 1 : 0;
+      for (BlockUse input : program_.uses_of(launch)) {
+        if (input.access() == Access::kRead && facts_.restorable[input.block().index()] != 0) {
+          facts_.recipes.push_back({launch, input.block(), use.block()});
+        }
+      }
+    }
+  }
+
+  const StepProgram& program_;
+  EvictionFacts& facts_;
+  std::vector<std::vector<std::uint32_t>> writes_;  // by block: launches and copies
+  std::vector<std::uint32_t> last_use_;
+  std::vector<std::uint32_t> valid_until_;  // from which instruction on its recipe gives another
+  std::vector<char> elsewhere_;             // touched by a copy or another stream
+  std::vector<char> freed_;
+};
+
+}  // namespace
+
+EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs) {
+  const std::size_t blocks = program.blocks.size();
+  EvictionFacts facts{.producer = std::vector<std::uint32_t>(blocks, kNever),
+                      .evictable = std::vector<char>(blocks, 0),
+                      .restorable = std::vector<char>(blocks, 0),
+                      .cost = std::vector<Duration>(blocks),
+                      .recipes = {},
+                      .next_launch = std::vector<std::uint32_t>(program.size(), kNever)};
+  FactFinder(program, facts).run();
+  for (std::size_t b = 0; b < blocks; ++b) {
+    if (facts.producer[b] == kNever) continue;
+    facts.cost[b] = costs.device[OperatorId(program.subject[facts.producer[b]])];
+  }
+  std::uint32_t next = kNever;
+  for (std::size_t i = program.size(); i-- > 0;) {
+    if (program.opcode[i] == Opcode::kLaunch) next = static_cast<std::uint32_t>(i);
+    facts.next_launch[i] = next;
+    if (runs_on_compute(program, static_cast<std::uint32_t>(i))) {
+      facts.compute += costs.device[OperatorId(program.subject[i])];
     }
   }
   return facts;

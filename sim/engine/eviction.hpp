@@ -4,22 +4,29 @@
 #include <cstdint>
 #include <vector>
 
+#include "policies/plan/eviction.hpp"
+#include "sim/engine/cost_table.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
 
-// Facts about a program that eviction needs; computed once per program.
+// Facts about a program that eviction needs; computed once per run.
 //
 // A block may be evicted when running its launch again gives the same content until the block's
 // last use: it was written once, and everything its recipe reads, back to memory that exists from
-// the start, is not overwritten before then. Blocks that copies touch stay.
+// the start, is not overwritten before then. A launch that runs again writes all its outputs, so
+// none of them may have changed since. Only the compute stream makes and reads such blocks: copies
+// pin them.
 struct EvictionFacts {
-  std::vector<std::uint32_t> producer;  // by block: the launch that writes it
-  std::vector<std::uint32_t> last_use;  // by block: the last launch that touches it
-  std::vector<char> evictable;          // by block
-  std::vector<char> restorable;         // by block: can be made again while something needs it
+  std::vector<std::uint32_t> producer;     // by block: the launch that writes it
+  std::vector<char> evictable;             // by block: until its last use
+  std::vector<char> restorable;            // by block: can be made again while something needs it
+  std::vector<Duration> cost;              // by block: of the operator that makes it
+  std::vector<RecipeInput> recipes;        // between restorable blocks, by launch
+  std::vector<std::uint32_t> next_launch;  // by instruction: at or after it
+  Duration compute{};                      // of all launches of the compute stream
 };
 
-[[nodiscard]] EvictionFacts eviction_facts(const StepProgram& program);
+[[nodiscard]] EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs);
 
 }  // namespace tidemark

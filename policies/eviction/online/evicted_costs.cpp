@@ -4,22 +4,24 @@
 
 namespace tidemark {
 
-EvictedCosts::EvictedCosts(const EvictionLog& log, Neighbourhood kind)
-    : log_(log),
+EvictedCosts::EvictedCosts(std::size_t storages, const Rows<StorageEdge>& producers,
+                           const Rows<StorageEdge>& consumers, Neighbourhood kind)
+    : producers_(producers),
+      consumers_(consumers),
       kind_(kind),
-      state_(log.storages.size(), StorageState::kNever),
-      cost_(log.storages.size()),
-      last_access_(log.storages.size()),
-      bound_(log.storages.size()),
-      round_(log.storages.size()),
-      purge_at_(std::max<std::size_t>(1024, 8 * log.storages.size())) {
+      state_(storages, StorageState::kNever),
+      cost_(storages),
+      last_access_(storages),
+      bound_(storages),
+      round_(storages),
+      purge_at_(std::max<std::size_t>(1024, 8 * storages)) {
   if (kind == Neighbourhood::kNone) return;
   if (kind == Neighbourhood::kClasses) {
-    node_.resize(log.storages.size());
-    cost_in_class_.resize(log.storages.size());
+    node_.resize(storages);
+    cost_in_class_.resize(storages);
   } else {
-    mark_.resize(log.storages.size());
-    watched_.resize(log.storages.size());
+    mark_.resize(storages);
+    watched_.resize(storages);
   }
 }
 
@@ -125,12 +127,12 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
   begin_marks();
   bool whole = true;
   if (kind_ == Neighbourhood::kClasses) {
-    whole = sum_classes(log_.producers, s, w) && sum_classes(log_.consumers, s, w);
+    whole = sum_classes(producers_, s, w) && sum_classes(consumers_, s, w);
   } else {
-    whole = walk(log_.producers, s, w);
+    whole = walk(producers_, s, w);
     if (whole && kind_ != Neighbourhood::kAncestors) {
       ++last_mark_;
-      whole = walk(log_.consumers, s, w);
+      whole = walk(consumers_, s, w);
     }
     if (kind_ != Neighbourhood::kSet) w.found.last_access = last_access_[s];
   }
@@ -142,6 +144,18 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
       watch(subject, s);
   }
   return w.found;
+}
+
+std::int64_t EvictedCosts::adjacent_cost(std::uint32_t s) {
+  std::int64_t sum = 0;
+  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
+    for (const StorageEdge& edge : (*edges)[s]) {
+      if (edge.op >= defined_) break;
+      if (!evicted(edge.storage)) continue;
+      sum += std::max(total_[find(node_[edge.storage])], cost_[edge.storage]);
+    }
+  }
+  return sum;
 }
 
 void EvictedCosts::watch(std::uint32_t subject, std::uint32_t s) {
@@ -213,7 +227,7 @@ void EvictedCosts::join_classes(std::uint32_t s) {
   mark_.push_back(0);
   watched_.emplace_back();
   cost_in_class_[s] = cost_[s];
-  for (const Rows<StorageEdge>* edges : {&log_.producers, &log_.consumers}) {
+  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
     for (const StorageEdge& edge : (*edges)[s]) {
       if (edge.op >= defined_) break;
       if (evicted(edge.storage)) root = merge(root, find(node_[edge.storage]));
@@ -246,7 +260,7 @@ void EvictedCosts::leave_class(std::uint32_t s) {
   }
   watched_[root] = kept;
   // Whoever touched the class only through `s` does not touch it any more.
-  for (const Rows<StorageEdge>* edges : {&log_.producers, &log_.consumers}) {
+  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
     for (const StorageEdge& edge : (*edges)[s]) {
       if (edge.op >= defined_) break;
       if (material(edge.storage)) forget(edge.storage);

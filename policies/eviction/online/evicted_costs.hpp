@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "policies/eviction/online/eviction_log.hpp"
+#include "policies/eviction/online/storage_edges.hpp"
 
 namespace tidemark {
 
@@ -34,7 +34,9 @@ class EvictedCosts {
     bool exact = false;            // false: stopped early, the cost is a lower bound
   };
 
-  EvictedCosts(const EvictionLog& log, Neighbourhood kind);
+  // The tables of edges must live longer.
+  EvictedCosts(std::size_t storages, const Rows<StorageEdge>& producers,
+               const Rows<StorageEdge>& consumers, Neighbourhood kind);
 
   // Operators below `count` exist for the program by now.
   void define_operators(std::uint32_t count) { defined_ = count; }
@@ -54,6 +56,9 @@ class EvictedCosts {
 
   // The cost of evicting `s`, walked until it exceeds `limit` or `most` storages were counted.
   Evaluation evaluate(std::uint32_t s, std::int64_t limit, std::size_t most);
+  // kClasses: the sum over directly adjacent evicted storages of their class's cost, and at least
+  // their own: a class that two of them share counts twice. Without the cost of `s` itself.
+  [[nodiscard]] std::int64_t adjacent_cost(std::uint32_t s);
   [[nodiscard]] std::int64_t lower_bound(std::uint32_t s) const { return bound_[s]; }
   // Storages whose lower bound changed since the list was last cleared, possibly several times.
   std::vector<std::uint32_t>& changed() { return changed_; }
@@ -89,7 +94,8 @@ class EvictedCosts {
   [[nodiscard]] std::uint32_t find(std::uint32_t node);
   std::uint32_t merge(std::uint32_t a, std::uint32_t b);
 
-  const EvictionLog& log_;
+  const Rows<StorageEdge>& producers_;
+  const Rows<StorageEdge>& consumers_;
   Neighbourhood kind_;
   std::uint32_t defined_ = 0;
   std::vector<StorageState> state_;

@@ -3,26 +3,6 @@
 #include <algorithm>
 
 namespace tidemark {
-namespace {
-
-// (row, value) pairs to rows, pairs of a row in the given order.
-template <class T>
-Rows<T> rows_of(std::size_t count, const std::vector<std::pair<std::uint32_t, T>>& pairs) {
-  Rows<T> rows;
-  rows.begin.assign(count + 1, 0);
-  for (const auto& [row, value] : pairs)
-    ++rows.begin[row + 1];
-  for (std::size_t i = 0; i < count; ++i)
-    rows.begin[i + 1] += rows.begin[i];
-  std::vector<std::uint32_t> next(rows.begin.begin(), rows.begin.end() - 1);
-  rows.values.resize(pairs.size());
-  for (const auto& [row, value] : pairs)
-    rows.values[next[row]++] = value;
-  return rows;
-}
-
-}  // namespace
-
 void connect_storages(EvictionLog& log) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> tensors;
   std::vector<std::pair<std::uint32_t, StorageEdge>> up;

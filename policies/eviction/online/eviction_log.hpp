@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "policies/eviction/online/storage_edges.hpp"
 
 namespace tidemark {
 
@@ -15,23 +16,6 @@ enum class LogStepKind : std::uint8_t { kConstant, kCompute, kRetain, kRelease, 
 struct LogStep {
   LogStepKind kind = LogStepKind::kCompute;
   std::uint32_t id = 0;
-};
-
-// An operator through which two storages are adjacent; the edge exists once the operator does.
-struct StorageEdge {
-  std::uint32_t op = 0;
-  std::uint32_t storage = 0;
-};
-
-// Rows of a table of changing length: row i is values[begin[i] .. begin[i + 1]).
-template <class T>
-struct Rows {
-  std::vector<std::uint32_t> begin{0};
-  std::vector<T> values;
-  [[nodiscard]] std::span<const T> operator[](std::size_t row) const {
-    return {values.data() + begin[row], values.data() + begin[row + 1]};
-  }
-  void close_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
 };
 
 // Ids are dense and in the order of definition: an operator's outputs are neighbours.

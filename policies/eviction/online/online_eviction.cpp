@@ -1,36 +1,14 @@
 #include "policies/eviction/online/online_eviction.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "policies/eviction/online/evicted_costs.hpp"
 #include "policies/eviction/online/eviction_pool.hpp"
-#include "policies/eviction/online/exact_ratio.hpp"
 #include "policies/eviction/online/sha1.hpp"
 
 namespace tidemark {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-Neighbourhood neighbourhood_of(EvictionHeuristic heuristic) {
-  switch (heuristic) {
-    case EvictionHeuristic::kMsps:
-      return Neighbourhood::kAncestors;
-    case EvictionHeuristic::kDtr:
-      return Neighbourhood::kBoth;
-    case EvictionHeuristic::kDtrEq:
-      return Neighbourhood::kClasses;
-    case EvictionHeuristic::kDtrFull:
-      return Neighbourhood::kSet;
-    default:
-      return Neighbourhood::kNone;
-  }
-}
 
 // One replay. An execution locks its inputs, makes room, and appends what it produced and then its
 // inputs to the pool; the order of the pool decides between equal scores.
@@ -65,24 +43,23 @@ class Replay {
 
   bool make_room(std::int64_t bytes);
   std::uint32_t choose();
-  void consider(std::uint32_t s, std::size_t most);
   void evict(std::uint32_t s);
   void release(std::uint32_t tensor);
   bool banish(std::uint32_t s);
   [[nodiscard]] bool has_evicted_dependents(std::uint32_t s) const;
 
   void append(std::uint32_t s) { pool_.append(s, key(s), slope(s)); }
-  [[nodiscard]] std::int64_t key(std::uint32_t s) const;
-  [[nodiscard]] double slope(std::uint32_t s) const;
-  [[nodiscard]] std::int64_t staleness(std::int64_t last_access) const {
-    return options_.heuristic == EvictionHeuristic::kMsps ? 1 : clock_ - last_access;
+  [[nodiscard]] std::int64_t key(std::uint32_t s) const {
+    return eviction_key(options_.heuristic, log_.storages[s].bytes, costs_.last_access(s));
   }
+  [[nodiscard]] double slope(std::uint32_t s) const;
   void refile();
 
   const EvictionLog& log_;
   EvictionOptions options_;
   bool ranked_;  // by cost, size and staleness: the order changes with the clock
   EvictedCosts costs_;
+  VictimSearch search_;
   EvictionPool pool_;
   std::vector<std::uint8_t> defined_;     // by tensor
   std::vector<std::uint32_t> locks_;      // by storage; a pin is a lock for ever
@@ -95,21 +72,16 @@ class Replay {
   double limit_ = 0;  // of recomputation
   EvictionResult result_;
   Sha1 victims_;
-  std::uint64_t random_ = 0x9E3779B97F4A7C15;
-
-  // The search for a victim.
-  double best_ = kInfinity;
-  std::uint32_t victim_ = EvictionPool::kOut;
-  std::vector<std::uint32_t> postponed_;
+  EvictionDice dice_;
 };
 
 Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
     : log_(log),
       options_(options),
-      ranked_(options.heuristic != EvictionHeuristic::kLru &&
-              options.heuristic != EvictionHeuristic::kSize &&
-              options.heuristic != EvictionHeuristic::kRandom),
-      costs_(log, neighbourhood_of(options.heuristic)),
+      ranked_(ranks_by_cost(options.heuristic)),
+      costs_(log.storages.size(), log.producers, log.consumers,
+             neighbourhood_of(options.heuristic)),
+      search_(options.heuristic, costs_),
       pool_(log.storages.size()),
       defined_(log.tensors.size()),
       locks_(log.storages.size()),
@@ -121,18 +93,6 @@ Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
   }
   // Bounded so that the clock stays exact.
   limit_ = std::min(static_cast<double>(compute) * (options.thrash_factor - 1), 0x1p62);
-}
-
-std::int64_t Replay::key(std::uint32_t s) const {
-  switch (options_.heuristic) {
-    case EvictionHeuristic::kSize:
-      return -log_.storages[s].bytes;
-    case EvictionHeuristic::kMsps:
-    case EvictionHeuristic::kRandom:
-      return 0;
-    default:
-      return costs_.last_access(s);
-  }
 }
 
 double Replay::slope(std::uint32_t s) const {
@@ -306,53 +266,18 @@ bool Replay::make_room(std::int64_t bytes) {
 
 std::uint32_t Replay::choose() {
   if (options_.heuristic == EvictionHeuristic::kRandom) {
-    // Xorshift64 (Marsaglia 2003).
-    random_ ^= random_ << 13;
-    random_ ^= random_ >> 7;
-    random_ ^= random_ << 17;
-    return pool_.member(1, random_ % pool_.size());
+    return pool_.member(1, dice_.below(pool_.size()));
   }
   if (!ranked_) return pool_.top(1);
-  constexpr std::size_t kFirstWalk = 64;
   refile();
-  best_ = kInfinity;
-  victim_ = EvictionPool::kOut;
-  postponed_.clear();
+  search_.begin(clock_);
   const std::int64_t now = options_.heuristic == EvictionHeuristic::kMsps ? 1 : clock_;
   pool_.search(now, [this](std::uint32_t s, double) {
-    consider(s,
-             victim_ == EvictionPool::kOut ? kFirstWalk : std::numeric_limits<std::size_t>::max());
-    return best_;
+    return search_.consider(s, log_.storages[s].bytes, pool_.sequence(s));
   });
-  // Long walks wait until there is a score that can cut them short.
-  for (const std::uint32_t s : postponed_)
-    consider(s, std::numeric_limits<std::size_t>::max());
+  const std::uint32_t victim = search_.end();
   refile();
-  return victim_ == EvictionPool::kOut ? pool_.last() : victim_;
-}
-
-void Replay::consider(std::uint32_t s, std::size_t most) {
-  const std::int64_t bytes = log_.storages[s].bytes;
-  const double unit = static_cast<double>(bytes) * static_cast<double>(staleness(pool_.key(s)));
-  constexpr double kMargin = 1 + 1e-9;          // far above the rounding of the products
-  const double reach = best_ * unit * kMargin;  // costs above this cannot win
-  if (static_cast<double>(costs_.lower_bound(s)) > reach) return;
-  const std::int64_t limit = reach < 0x1p62 ? static_cast<std::int64_t>(reach) + 1 : kNoLimit;
-  const EvictedCosts::Evaluation found = costs_.evaluate(s, limit, most);
-  if (!found.exact) {
-    if (found.cost <= limit) postponed_.push_back(s);
-    return;
-  }
-  const double score = exact_ratio(
-      found.cost, static_cast<Wide>(bytes) * static_cast<Wide>(staleness(found.last_access)));
-  if (score == kInfinity) return;
-  const bool first = victim_ == EvictionPool::kOut;
-  const bool later = first || pool_.sequence(s) > pool_.sequence(victim_);
-  // The scan of the reference keeps the last of equal scores, and ends at the first score of 0.
-  if (first || score < best_ || (score == best_ && (score == 0 ? !later : later))) {
-    best_ = score;
-    victim_ = s;
-  }
+  return victim == VictimSearch::kNoVictim ? pool_.last() : victim;
 }
 
 void Replay::evict(std::uint32_t s) {
@@ -409,19 +334,7 @@ EvictionResult Replay::run() {
   return std::move(result_);
 }
 
-constexpr std::array<std::string_view, 8> kHeuristics{"lru", "size",   "dtr_local", "msps",
-                                                      "dtr", "dtr_eq", "dtr_full",  "random"};
-constexpr std::array<std::string_view, 3> kModes{"eager", "ignore", "banish"};
-
 }  // namespace
-
-std::span<const std::string_view> eviction_heuristic_names() {
-  return kHeuristics;
-}
-
-std::span<const std::string_view> deallocation_mode_names() {
-  return kModes;
-}
 
 EvictionResult replay_eviction(const EvictionLog& log, const EvictionOptions& options) {
   return Replay(log, options).run();

@@ -4,35 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 
 #include "policies/eviction/online/eviction_log.hpp"
+#include "policies/eviction/online/heuristic.hpp"
+#include "policies/plan/eviction.hpp"
 
 namespace tidemark {
-
-// The least score is evicted. stale = clock - last access; A, D = cost of the evicted ancestors and
-// descendants that are reached through evicted storages.
-enum class EvictionHeuristic : std::uint8_t {
-  kLru,       // last access
-  kSize,      // 1 / size
-  kDtrLocal,  // cost / (size * stale)
-  kMsps,      // (cost + A) / size
-  kDtr,       // (cost + A + D) / (size * stale)
-  kDtrEq,     // as dtr, over equivalence classes instead of A and D
-  kDtrFull,   // as dtr, over the union of A and D, stale since its latest access
-  kRandom,    // any, by a fixed seed
-};
-[[nodiscard]] std::span<const std::string_view> eviction_heuristic_names();  // in this order
-
-// What happens when the program drops its last reference.
-enum class DeallocationMode : std::uint8_t {
-  kEager,   // evicted at once; recomputed if an evicted storage needs it
-  kIgnore,  // nothing: the heuristic finds out
-  kBanish,  // freed for ever as soon as nothing evicted depends on it
-};
-[[nodiscard]] std::span<const std::string_view> deallocation_mode_names();
 
 struct EvictionOptions {
   EvictionHeuristic heuristic = EvictionHeuristic::kDtr;

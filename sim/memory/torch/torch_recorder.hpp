@@ -75,6 +75,7 @@ class TorchRecorder {
   [[nodiscard]] std::int64_t inactive_split() const { return torch_.inactive_split(); }
   [[nodiscard]] std::int64_t address(BlockId block) const { return torch_.address(block); }
   [[nodiscard]] std::size_t segments() const { return torch_.segments(); }
+  [[nodiscard]] const TorchBlock* given(BlockId block) const { return torch_.given(block); }
 
   [[nodiscard]] const TorchAllocator& torch() const { return torch_; }
   [[nodiscard]] const std::vector<TorchTraceEntry>& entries() const { return entries_; }

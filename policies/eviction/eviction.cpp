@@ -1,0 +1,106 @@
+#include "policies/eviction/eviction.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "policies/eviction/coop.hpp"
+#include "policies/eviction/online/heuristic.hpp"
+
+namespace tidemark {
+namespace {
+
+// The least score of a heuristic goes first.
+class ScoredEviction final : public TrackedEviction {
+ public:
+  ScoredEviction(const EvictionSettings& settings, EvictionHeuristic heuristic, std::uint64_t seed)
+      : TrackedEviction(settings, neighbourhood_of(heuristic)),
+        heuristic_(heuristic),
+        seed_(seed) {}
+
+  [[nodiscard]] std::string_view name() const override {
+    return eviction_heuristic_names()[static_cast<std::size_t>(heuristic_)];
+  }
+  void begin(const EvictionProgram& program) override {
+    TrackedEviction::begin(program);
+    dice_ = EvictionDice(seed_);
+  }
+  [[nodiscard]] std::vector<std::size_t> choose(const MemoryView& view) override {
+    const std::span<const EvictableBlock> blocks = view.evictable;
+    if (heuristic_ == EvictionHeuristic::kRandom) return {dice_.below(blocks.size())};
+    if (!ranks_by_cost(heuristic_)) return {least_key(blocks)};
+    VictimSearch search(heuristic_, costs());
+    search.begin(view.now.count());
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      search.consider(blocks[i].block.value, blocks[i].bytes.count, i);
+    const std::uint32_t victim = search.end();
+    costs().changed().clear();
+    if (victim == VictimSearch::kNoVictim) return {blocks.size() - 1};
+    const auto at = std::find_if(blocks.begin(), blocks.end(), [victim](const EvictableBlock& b) {
+      return b.block.value == victim;
+    });
+    return {static_cast<std::size_t>(at - blocks.begin())};
+  }
+
+ private:
+  // The last of equals, as in a replay.
+  [[nodiscard]] std::size_t least_key(std::span<const EvictableBlock> blocks) {
+    const auto key = [this](const EvictableBlock& b) {
+      return eviction_key(heuristic_, b.bytes.count, costs().last_access(b.block.value));
+    };
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < blocks.size(); ++i) {
+      if (key(blocks[i]) <= key(blocks[least])) least = i;
+    }
+    return least;
+  }
+
+  EvictionHeuristic heuristic_;
+  std::uint64_t seed_;
+  EvictionDice dice_;
+};
+
+constexpr std::array<std::string_view, 2> kAddressAware{"megengine", "coop"};
+
+std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
+  const auto scored = eviction_heuristic_names();
+  std::vector<std::string_view> words(scored.begin(), scored.end());
+  words.insert(words.end(), kAddressAware.begin(), kAddressAware.end());
+  const std::string heuristic = d.optional_word("heuristic", words, "lru");
+  const auto modes = deallocation_mode_names();
+  const std::string mode = d.optional_word("mode", modes, "eager");
+  const EvictionSettings settings{
+      .mode = static_cast<DeallocationMode>(std::find(modes.begin(), modes.end(), mode) -
+                                            modes.begin()),
+      .thrash_factor = d.optional<double>("thrash_factor", 10, at_least(1))};
+  const auto seed = d.optional<std::int64_t>("seed", 0, at_least(0));
+  const auto smallest = d.optional<Bytes>("min_bytes", kMiB, at_least(0));
+  if (heuristic != "random" && d.has("seed")) {
+    d.fail_at("seed", "only 'heuristic: random' throws dice; leave it out");
+  }
+  if (heuristic != "megengine" && d.has("min_bytes")) {
+    d.fail_at("min_bytes", "only 'heuristic: megengine' has a smallest block; leave it out");
+  }
+  d.finish();
+  if (heuristic == "megengine") return make_megengine(settings, smallest);
+  if (heuristic == "coop") return make_coop(settings);
+  const auto at = std::find(scored.begin(), scored.end(), heuristic) - scored.begin();
+  return std::make_unique<ScoredEviction>(settings, static_cast<EvictionHeuristic>(at),
+                                          static_cast<std::uint64_t>(seed));
+}
+
+}  // namespace
+
+const PolicyEntry& eviction_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "eviction",
+      .seam = "eviction",
+      .summary =
+          "when an allocation fails, drop blocks and compute them again when they are needed",
+      .source =
+          "Kirisame et al. 2021, Dynamic Tensor Rematerialization (arXiv 2006.09616); "
+          "MegEngine; Zhang et al. 2023, Coop",
+      .decode = [](const Decoder& d) -> AnyPolicy { return decode_eviction(d); }};
+  return kEntry;
+}
+
+}  // namespace tidemark

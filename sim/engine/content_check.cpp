@@ -1,0 +1,82 @@
+#include "sim/engine/content_check.hpp"
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+// SplitMix64 (Steele et al. 2014) of both; never 0, which stands for no content.
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a * 0x9E3779B97F4A7C15U + b + 0x632BE59BD9B4E019U;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+  z ^= z >> 31U;
+  return z == 0 ? 1 : z;
+}
+
+bool is_read(Access access) {
+  return access == Access::kRead || access == Access::kMutate;
+}
+
+}  // namespace
+
+ContentCheck::ContentCheck(const StepProgram& program)
+    : program_(program), expected_(program.blocks.size()) {
+  for (std::size_t b = 0; b < expected_.size(); ++b)
+    expected_[b] = mix(1, b);  // of what exists from the start
+  held_ = expected_;
+}
+
+void ContentCheck::fail(std::uint32_t instruction, BlockId block, const char* what) const {
+  throw InternalError(fmt::format("eviction: instruction {} (operator {}) {} block {}", instruction,
+                                  program_.subject[instruction], what, block.value));
+}
+
+// What the instruction writes depends on this.
+std::uint64_t ContentCheck::read(std::uint32_t instruction,
+                                 const std::vector<std::uint64_t>& contents) const {
+  const bool launch = program_.opcode[instruction] == Opcode::kLaunch;
+  std::uint64_t content =
+      launch ? mix(2, program_.subject[instruction]) : 3;  // a copy adds nothing
+  for (BlockUse use : program_.uses_of(instruction)) {
+    if (is_read(use.access())) content = mix(content, contents[use.block().index()]);
+  }
+  return content;
+}
+
+void ContentCheck::execute(std::uint32_t instruction) {
+  for (BlockUse use : program_.uses_of(instruction)) {
+    const std::size_t b = use.block().index();
+    if (is_read(use.access()) && held_[b] != expected_[b]) {
+      fail(instruction, use.block(),
+           held_[b] == kNothing ? "reads the dropped" : "reads other content than expected in");
+    }
+  }
+  const std::uint64_t content = read(instruction, expected_);
+  std::uint64_t output = 0;
+  for (BlockUse use : program_.uses_of(instruction)) {
+    if (use.access() == Access::kRead) continue;
+    const std::size_t b = use.block().index();
+    held_[b] = expected_[b] = mix(content, ++output);
+  }
+}
+
+void ContentCheck::repeat(std::uint32_t launch) {
+  for (BlockUse use : program_.uses_of(launch)) {
+    if (is_read(use.access()) && held_[use.block().index()] == kNothing) {
+      fail(launch, use.block(), "is repeated without");
+    }
+  }
+  const std::uint64_t content = read(launch, held_);
+  std::uint64_t output = 0;
+  for (BlockUse use : program_.uses_of(launch)) {
+    if (use.access() == Access::kRead) continue;
+    const std::size_t b = use.block().index();
+    held_[b] = mix(content, ++output);
+    if (held_[b] != expected_[b]) fail(launch, use.block(), "is repeated and changes");
+  }
+}
+
+}  // namespace tidemark

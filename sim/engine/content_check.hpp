@@ -1,0 +1,39 @@
+// Proves at run time that what eviction makes again is what was there before.
+//
+// Every write has a symbolic content: the operator and the contents that it read. `expected` is
+// that of a run without eviction, `held` what the memory holds: nothing after a block was dropped,
+// the content of a repeated operator's present inputs after it was restored.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+class ContentCheck {
+ public:
+  explicit ContentCheck(const StepProgram& program);
+
+  // The program's own launch or copy. Throws InternalError when it reads something else than in a
+  // run without eviction.
+  void execute(std::uint32_t instruction);
+  // The launch again, which writes all its outputs. Throws InternalError when an output's content
+  // differs from the first time.
+  void repeat(std::uint32_t launch);
+  void lose(BlockId block) { held_[block.index()] = kNothing; }
+
+ private:
+  static constexpr std::uint64_t kNothing = 0;
+
+  [[nodiscard]] std::uint64_t read(std::uint32_t instruction,
+                                   const std::vector<std::uint64_t>& contents) const;
+  [[noreturn]] void fail(std::uint32_t instruction, BlockId block, const char* what) const;
+
+  const StepProgram& program_;
+  std::vector<std::uint64_t> expected_;  // by block
+  std::vector<std::uint64_t> held_;
+};
+
+}  // namespace tidemark
