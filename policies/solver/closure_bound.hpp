@@ -23,7 +23,16 @@ struct ClosureCut {
   std::vector<NodeIndex> needed;  // read after v, neither v nor its inputs; all before v
 };
 
-// A number that sum cost_i r_i is not below, as a real number less the guard for rounding.
-[[nodiscard]] double closure_bound(const RematProblem& problem, const ClosureCut& cut);
+struct ClosureBound {
+  double cost = 0;  // sum cost_i r_i is not below; a real number less the guard for rounding
+  // Of the cheapest choice that was seen to fit: i with r_i = 1, ascending.
+  std::vector<NodeIndex> again;
+  double price = 0;  // the best; 0: none was tried
+};
+
+// Exact for the relaxation unless it is no more than `enough`, where it may end early. `price` is
+// where the search for the best begins; 0: anywhere.
+[[nodiscard]] ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut,
+                                         double enough = 0, double price = 0);
 
 }  // namespace tidemark
