@@ -10,6 +10,7 @@
 // best p gives the bound of the linear relaxation.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct ClosureCut {
 
 struct ClosureBound {
   double cost = 0;  // sum cost_i r_i is not below; a real number less the guard for rounding
-  // Of the cheapest choice that was seen to fit: i with r_i = 1, ascending.
-  std::vector<NodeIndex> again;
+  // Choices that were seen to fit, i with r_i = 1, ascending: the cheapest last.
+  std::vector<std::vector<NodeIndex>> again;
   double price = 0;  // the best; 0: none was tried
 };
 
@@ -34,5 +35,11 @@ struct ClosureBound {
 // where the search for the best begins; 0: anywhere.
 [[nodiscard]] ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut,
                                          double enough = 0, double price = 0);
+
+// The same with whole choices: branch and bound on r_i, the lowest bound first, until `relaxations`
+// have been solved. Exact where it ends before.
+[[nodiscard]] ClosureBound closure_branch_and_bound(
+    const RematProblem& problem, const ClosureCut& cut, int relaxations,
+    std::chrono::steady_clock::time_point deadline);
 
 }  // namespace tidemark

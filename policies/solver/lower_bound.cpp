@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "policies/solver/closure_bound.hpp"
@@ -11,6 +12,7 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kClosures = 80;    // cuts
+constexpr int kRelaxations = 200;        // of the tightest
 constexpr std::int64_t kLevels = 16384;  // of cost in the table of cheapest_cover
 
 // Descending bytes per cost; free ones first.
@@ -144,16 +146,31 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   // The cuts at which most has to be dropped, also with what dropping brings along.
   double greatest = 0;
   double price = 0;
+  const auto rise = [&](double to) {
+    greatest = to;
+    const double units = std::ceil(greatest / static_cast<double>(unit) - 1e-6);
+    best = std::max(best, static_cast<std::int64_t>(units) * unit);
+  };
+  const auto hand_on = [&](NodeIndex node, std::vector<std::vector<NodeIndex>>& again) {
+    for (std::size_t k = 0; choices != nullptr && k < again.size(); ++k)
+      choices->push_back({node, std::move(again[k])});
+  };
+  std::optional<NodeIndex> tightest;
   for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
     if (std::chrono::steady_clock::now() > deadline) break;
     const Cut cut = cut_at(problem, tight[k].node, budget, fixed_order);
     ClosureBound closure = closure_bound(problem, cut.closure, greatest, price);
     if (closure.cost <= greatest) continue;
-    greatest = closure.cost;
+    tightest = tight[k].node;
     price = closure.price;
-    const double units = std::ceil(greatest / static_cast<double>(unit) - 1e-6);
-    best = std::max(best, static_cast<std::int64_t>(units) * unit);
-    if (choices != nullptr) choices->push_back({tight[k].node, std::move(closure.again)});
+    rise(closure.cost);
+    hand_on(*tightest, closure.again);
+  }
+  if (tightest) {
+    const Cut cut = cut_at(problem, *tightest, budget, fixed_order);
+    ClosureBound closure = closure_branch_and_bound(problem, cut.closure, kRelaxations, deadline);
+    if (closure.cost > greatest) rise(closure.cost);
+    hand_on(*tightest, closure.again);
   }
   return problem.base_cost + (best + unit - 1) / unit * unit;
 }

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kOnceFault =
     "what may run only once and is read later takes more than the budget beside what is computed";
 
-constexpr int kChoices = 3;  // of the bound that are tried as starts
+constexpr int kChoices = 9;  // of the bound that are tried as starts
 
 class Planner {
  public:
