@@ -50,7 +50,8 @@ class Planner {
     if (!small) {
       improve(once, 1, 0.1, false);  // eviction with look-ahead
       start_from_cuts();
-      start_from_blocks();
+      if (best_ && !done()) improve(once, iterations(), 0.15, false);
+      if (!done()) start_from_blocks();
       if (done()) return;
     }
     // Small graphs are solved in the time that a first neighbourhood search takes.
@@ -109,13 +110,14 @@ class Planner {
             .lower_bound = bound_,
             .anneal = anneal,
             .iterations = iterations,
-            .seed = request_.seed,
+            .seed = request_.seed + searches_,
             .deadline = deadline};
   }
 
   void improve(const Schedule& once, std::int64_t iterations, double share, bool anneal) {
     const Schedule& from = best_ ? best_->schedule : once;
     const auto search = options(iterations, at(share), anneal);
+    ++searches_;
     if (auto found = neighbourhood_search(problem_, from, search)) consider(*std::move(found));
   }
 
@@ -179,7 +181,8 @@ class Planner {
   std::optional<Solution> best_;
   std::int64_t bound_ = 0;
   std::vector<CutChoice> choices_;
-  bool complete_ = false;  // the exact search ended
+  std::uint64_t searches_ = 0;  // so far; each goes its own way
+  bool complete_ = false;       // the exact search ended
   std::optional<NodeIndex> impossible_;
 };
 
