@@ -75,13 +75,23 @@ class Planner {
   }
 
   // Where the graph is a chain of blocks, what is best inside each is found at once.
+  // That start is improved on its own: what a search has made of another lies elsewhere.
   void start_from_blocks() {
+    std::optional<Solution> best;
     for (Schedule& schedule :
          block_chain_schedules(problem_, request_.budget,
-                               {.plans = 32, .seed = request_.seed, .deadline = at(0.6)})) {
+                               {.plans = 32, .seed = request_.seed, .deadline = at(0.5)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
-      consider(replayed(problem_, std::move(schedule)));
+      Solution next = replayed(problem_, std::move(schedule));
+      if (next.replay.peak > request_.budget) continue;
+      if (!best || next.replay.cost < best->replay.cost) best = std::move(next);
     }
+    if (!best) return;
+    consider(*best);
+    if (done()) return;
+    const auto found =
+        neighbourhood_search(problem_, best->schedule, options(iterations(), at(0.75), false));
+    if (found) consider(*found);
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.
