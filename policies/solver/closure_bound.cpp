@@ -2,18 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "policies/solver/max_flow.hpp"
 
 namespace tidemark {
 namespace {
 
-constexpr int kPrices = 24;  // that are tried, by bisection
+constexpr std::size_t kChoices = 8;  // that are handed on
+constexpr int kPrices = 40;          // that are tried at most
 
-struct Priced {
+// The line that touches the value, concave in the price, at one price.
+struct Line {
+  double price = 0;
   double value = 0;
-  double kept = 0;  // bytes
+  double slope = 0;  // bytes that are kept above the room
+  std::vector<NodeIndex> again;
+};
+
+// What is decided about r_i.
+struct Decision {
+  NodeIndex node;
+  bool again;
+};
+using Decisions = std::vector<Decision>;
+
+struct Relaxed {
+  double cost = 0;
+  double price = 0;
+  std::optional<Line> low;   // with too much kept
+  std::optional<Line> high;  // that fits
 };
 
 class Cut {
@@ -24,12 +45,34 @@ class Cut {
       needed_[i] = true;
     for (const NodeIndex dep : problem.deps[cut.node])
       input_[dep] = true;
+    double total = 0;
+    least_ = std::numeric_limits<double>::infinity();
+    for (NodeIndex i = 0; i < cut.node; ++i) {
+      total += cost(i);
+      if (problem.bytes[i] == 0 || problem.cost[i] == 0) continue;
+      least_ = std::min(least_, cost(i) / bytes(i));
+      most_ = std::max(most_, total / bytes(i));
+    }
+    trivial_ = most_ <= least_;
+    least_ /= 2;
+    most_ = std::max(most_, 4 * least_);
   }
 
+  [[nodiscard]] Relaxed relax(const Decisions& decisions, double enough, double price) const;
+  [[nodiscard]] double cost_of(const std::vector<NodeIndex>& nodes) const {
+    double sum = 0;
+    for (const NodeIndex i : nodes)
+      sum += cost(i);
+    return sum;
+  }
+  // Of what the two lines do differently, that of the greatest weight.
+  [[nodiscard]] std::optional<NodeIndex> undecided(const Relaxed& relaxed) const;
+
+ private:
   // Vertices r_i, then a_i (i is there after v, kept or computed again), source, sink. Choosing r_i
   // gains price bytes_i - cost_i and takes a_i and the a's of its inputs along; an a_i that nothing
   // else needs costs price bytes_i.
-  [[nodiscard]] Priced at(double price) const {
+  [[nodiscard]] Line at(double price, const Decisions& decisions) const {
     const NodeIndex n = cut_.node;
     FlowNetwork network(2 * std::size_t{n} + 2);
     const std::uint32_t source = 2 * n;
@@ -37,6 +80,10 @@ class Cut {
     double all = 1;
     double forced = 0;
     double gains = 0;
+    double fixed = 0;  // gains of what is decided
+    std::vector<int> decided(n, kOpen);
+    for (const Decision& decision : decisions)
+      decided[decision.node] = decision.again ? kAgain : kNever;
     for (NodeIndex i = 0; i < n; ++i)
       all += price * bytes(i) + cost(i);
     for (NodeIndex i = 0; i < n; ++i) {
@@ -47,61 +94,158 @@ class Cut {
       } else {
         network.add_edge(n + i, sink, held);
       }
-      if (problem_.once[i] || held <= cost(i)) continue;
-      gains += held - cost(i);
-      network.add_edge(source, i, held - cost(i));
+      if (decided[i] == kNever) network.add_edge(i, sink, all);
+      if (problem_.once[i] || decided[i] == kNever) continue;
+      if (decided[i] == kAgain) {
+        fixed += held - cost(i);
+        network.add_edge(source, i, all);
+      } else if (held > cost(i)) {
+        gains += held - cost(i);
+        network.add_edge(source, i, held - cost(i));
+      } else {
+        continue;
+      }
       if (!needed_[i]) network.add_edge(i, n + i, all);
       for (const NodeIndex dep : problem_.deps[i]) {
         if (!input_[dep] && !needed_[dep]) network.add_edge(i, n + dep, all);
       }
     }
     const double flow = network.run(source, sink);
-    Priced result;
+    Line result{.price = price};
     const double room = static_cast<double>(cut_.room);
     // What the sums may be wrong by is taken off.
-    result.value = forced - (gains - flow) - price * room - 1e-9 * (forced + gains + price * room);
+    result.value = forced - fixed - (gains - flow) - price * room -
+                   1e-9 * (forced + std::abs(fixed) + gains + price * room);
+    result.slope = -room;
     for (NodeIndex i = 0; i < n; ++i) {
       const bool there = needed_[i] || network.reaches(n + i);
-      if (!input_[i] && there && !network.reaches(i)) result.kept += bytes(i);
+      if (network.reaches(i)) {
+        result.again.push_back(i);
+      } else if (!input_[i] && there) {
+        result.slope += bytes(i);
+      }
     }
     return result;
   }
 
- private:
+  enum { kOpen, kAgain, kNever };
   [[nodiscard]] double bytes(NodeIndex i) const { return static_cast<double>(problem_.bytes[i]); }
   [[nodiscard]] double cost(NodeIndex i) const { return static_cast<double>(problem_.cost[i]); }
 
   const RematProblem& problem_;
   const ClosureCut& cut_;
   std::vector<bool> needed_, input_;
+  double least_ = 0;  // prices that are tried
+  double most_ = 0;
+  bool trivial_ = false;
 };
+
+Relaxed Cut::relax(const Decisions& decisions, double enough, double price) const {
+  Relaxed best;
+  if (trivial_) return best;
+  if (price < least_ || price > most_) price = std::sqrt(least_ * most_);
+  // While too much is kept, a higher price is better. Once two lines are known that rise and fall,
+  // the best price is looked for where they meet; nothing is above that.
+  std::optional<Line>& low = best.low;
+  std::optional<Line>& high = best.high;
+  double step = 2;
+  for (int k = 0; k < kPrices; ++k) {
+    Line line = at(price, decisions);
+    if (line.value > best.cost) {
+      best.cost = line.value;
+      best.price = price;
+    }
+    (line.slope > 0 ? low : high) = std::move(line);
+    if (low && high) {
+      const double next =
+          (high->value - high->slope * high->price - low->value + low->slope * low->price) /
+          (low->slope - high->slope);
+      const double ceiling = low->value + low->slope * (next - low->price);
+      if (ceiling <= enough || ceiling <= best.cost * (1 + 1e-7)) break;
+      if (next <= low->price || next >= high->price) break;
+      price = next;
+    } else {
+      price = low ? price * step : price / step;
+      step *= step;
+      if (price < least_ || price > most_) break;
+    }
+  }
+  return best;
+}
+
+std::optional<NodeIndex> Cut::undecided(const Relaxed& relaxed) const {
+  if (!relaxed.low || !relaxed.high) return std::nullopt;
+  std::vector<NodeIndex> differ;
+  std::set_symmetric_difference(relaxed.low->again.begin(), relaxed.low->again.end(),
+                                relaxed.high->again.begin(), relaxed.high->again.end(),
+                                std::back_inserter(differ));
+  std::optional<NodeIndex> best;
+  double most = -1;
+  for (const NodeIndex i : differ) {
+    const double weight = cost(i) + relaxed.price * bytes(i);
+    if (weight <= most) continue;
+    most = weight;
+    best = i;
+  }
+  return best;
+}
 
 }  // namespace
 
-double closure_bound(const RematProblem& problem, const ClosureCut& cut) {
-  const Cut priced(problem, cut);
-  double low = std::numeric_limits<double>::infinity();
-  double high = 0;
-  double total = 0;
-  for (NodeIndex i = 0; i < cut.node; ++i) {
-    total += static_cast<double>(problem.cost[i]);
-    if (problem.bytes[i] == 0 || problem.cost[i] == 0) continue;
-    low =
-        std::min(low, static_cast<double>(problem.cost[i]) / static_cast<double>(problem.bytes[i]));
-    high = std::max(high, total / static_cast<double>(problem.bytes[i]));
+ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, double enough,
+                           double price) {
+  Relaxed relaxed = Cut(problem, cut).relax({}, enough, price);
+  ClosureBound result{.cost = relaxed.cost, .price = relaxed.price};
+  if (relaxed.high) result.again.push_back(std::move(relaxed.high->again));
+  return result;
+}
+
+ClosureBound closure_branch_and_bound(const RematProblem& problem, const ClosureCut& cut,
+                                      int relaxations,
+                                      std::chrono::steady_clock::time_point deadline) {
+  const Cut branching(problem, cut);
+  struct Leaf {
+    double bound = 0;
+    double price = 0;
+    Decisions decisions;
+    std::optional<NodeIndex> next;
+  };
+  const auto later = [](const Leaf& a, const Leaf& b) {
+    return a.bound != b.bound ? a.bound > b.bound : a.decisions.size() < b.decisions.size();
+  };
+  std::vector<Leaf> open;
+  std::vector<std::pair<double, std::vector<NodeIndex>>> choices;
+  const auto add = [&](Decisions decisions, double least, double price) {
+    Relaxed relaxed = branching.relax(decisions, 0, price);
+    const std::optional<NodeIndex> next = branching.undecided(relaxed);
+    if (relaxed.high) {
+      const double cost = branching.cost_of(relaxed.high->again);
+      choices.emplace_back(cost, std::move(relaxed.high->again));
+    }
+    open.push_back({std::max(least, relaxed.cost), relaxed.price, std::move(decisions), next});
+    std::push_heap(open.begin(), open.end(), later);
+  };
+  add({}, 0, 0);
+  for (int solved = 1; solved < relaxations && open.front().next; solved += 2) {
+    if (std::chrono::steady_clock::now() > deadline) break;
+    std::pop_heap(open.begin(), open.end(), later);
+    const Leaf leaf = std::move(open.back());
+    open.pop_back();
+    for (const bool again : {true, false}) {
+      Decisions decisions = leaf.decisions;
+      decisions.push_back({*leaf.next, again});
+      add(std::move(decisions), leaf.bound, leaf.price);
+    }
   }
-  if (high <= low) return 0;
-  low /= 2;
-  high = std::max(high, 4 * low);
-  double best = 0;
-  // The value is concave in the price: while too much is kept, a higher price is better.
-  for (int k = 0; k < kPrices; ++k) {
-    const double price = std::sqrt(low * high);
-    const Priced result = priced.at(price);
-    best = std::max(best, result.value);
-    (result.kept > static_cast<double>(cut.room) ? low : high) = price;
-  }
-  return best;
+  ClosureBound result{.cost = open.front().bound, .price = open.front().price};
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  // Equal blocks give the same choice many times.
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  choices.erase(std::unique(choices.begin(), choices.end(), same), choices.end());
+  for (std::size_t k = choices.size() - std::min(choices.size(), kChoices); k < choices.size(); ++k)
+    result.again.push_back(std::move(choices[k].second));
+  return result;
 }
 
 }  // namespace tidemark

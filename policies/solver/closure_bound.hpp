@@ -10,6 +10,7 @@
 // best p gives the bound of the linear relaxation.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -23,7 +24,22 @@ struct ClosureCut {
   std::vector<NodeIndex> needed;  // read after v, neither v nor its inputs; all before v
 };
 
-// A number that sum cost_i r_i is not below, as a real number less the guard for rounding.
-[[nodiscard]] double closure_bound(const RematProblem& problem, const ClosureCut& cut);
+struct ClosureBound {
+  double cost = 0;  // sum cost_i r_i is not below; a real number less the guard for rounding
+  // Choices that were seen to fit, i with r_i = 1, ascending: the cheapest last.
+  std::vector<std::vector<NodeIndex>> again;
+  double price = 0;  // the best; 0: none was tried
+};
+
+// Exact for the relaxation unless it is no more than `enough`, where it may end early. `price` is
+// where the search for the best begins; 0: anywhere.
+[[nodiscard]] ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut,
+                                         double enough = 0, double price = 0);
+
+// The same with whole choices: branch and bound on r_i, the lowest bound first, until `relaxations`
+// have been solved. Exact where it ends before.
+[[nodiscard]] ClosureBound closure_branch_and_bound(
+    const RematProblem& problem, const ClosureCut& cut, int relaxations,
+    std::chrono::steady_clock::time_point deadline);
 
 }  // namespace tidemark

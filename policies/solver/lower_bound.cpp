@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "policies/solver/closure_bound.hpp"
 
@@ -10,6 +12,7 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kClosures = 80;    // cuts
+constexpr int kRelaxations = 200;        // of the tightest
 constexpr std::int64_t kLevels = 16384;  // of cost in the table of cheapest_cover
 
 // Descending bytes per cost; free ones first.
@@ -117,8 +120,8 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 }
 
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
-                       ScheduleClass schedule_class,
-                       std::chrono::steady_clock::time_point deadline) {
+                       ScheduleClass schedule_class, std::chrono::steady_clock::time_point deadline,
+                       std::vector<CutChoice>* choices) {
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
   struct Tight {
     NodeIndex node;
@@ -141,14 +144,62 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   if (best >= kNoSchedule) return kNoSchedule;
   const std::int64_t unit = cost_unit(problem);
   // The cuts at which most has to be dropped, also with what dropping brings along.
+  double greatest = 0;
+  double price = 0;
+  const auto rise = [&](double to) {
+    greatest = to;
+    const double units = std::ceil(greatest / static_cast<double>(unit) - 1e-6);
+    best = std::max(best, static_cast<std::int64_t>(units) * unit);
+  };
+  const auto hand_on = [&](NodeIndex node, std::vector<std::vector<NodeIndex>>& again) {
+    for (std::size_t k = 0; choices != nullptr && k < again.size(); ++k)
+      choices->push_back({node, std::move(again[k])});
+  };
+  std::optional<NodeIndex> tightest;
   for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    const double least =
-        closure_bound(problem, cut_at(problem, tight[k].node, budget, fixed_order).closure);
-    const double units = std::ceil(least / static_cast<double>(unit) - 1e-6);
-    best = std::max(best, static_cast<std::int64_t>(units) * unit);
+    const Cut cut = cut_at(problem, tight[k].node, budget, fixed_order);
+    ClosureBound closure = closure_bound(problem, cut.closure, greatest, price);
+    if (closure.cost <= greatest) continue;
+    tightest = tight[k].node;
+    price = closure.price;
+    rise(closure.cost);
+    hand_on(*tightest, closure.again);
+  }
+  if (tightest) {
+    const Cut cut = cut_at(problem, *tightest, budget, fixed_order);
+    ClosureBound closure = closure_branch_and_bound(problem, cut.closure, kRelaxations, deadline);
+    if (closure.cost > greatest) rise(closure.cost);
+    hand_on(*tightest, closure.again);
   }
   return problem.base_cost + (best + unit - 1) / unit * unit;
+}
+
+Schedule schedule_of(const RematProblem& problem, const CutChoice& choice) {
+  std::vector<bool> gone(problem.size());
+  for (const NodeIndex node : choice.again)
+    gone[node] = true;
+  Schedule schedule;
+  std::vector<bool> wanted(problem.size());
+  for (NodeIndex v = 0; v < problem.size(); ++v) {
+    if (v > choice.node) {
+      const auto want = [&](NodeIndex reader) {
+        for (const NodeIndex dep : problem.deps[reader])
+          wanted[dep] = wanted[dep] || gone[dep];
+      };
+      want(v);
+      const auto before = static_cast<std::ptrdiff_t>(schedule.size());
+      for (NodeIndex i = choice.node; i-- > 0;) {
+        if (!wanted[i]) continue;
+        wanted[i] = gone[i] = false;
+        want(i);
+        schedule.push_back(i);
+      }
+      std::reverse(schedule.begin() + before, schedule.end());
+    }
+    schedule.push_back(v);
+  }
+  return schedule;
 }
 
 }  // namespace tidemark

@@ -28,11 +28,24 @@ inline constexpr std::int64_t kNoSchedule = std::int64_t{1} << 60;
 // kNoSchedule when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
+// What a bound's choice computes again once `node` has been computed for the first time.
+struct CutChoice {
+  NodeIndex node = 0;
+  std::vector<NodeIndex> again;  // ascending
+};
+
 // The greatest over all cuts, for the tightest also that of closure_bound(), base cost included
 // (after `deadline` no further cut is looked at); a multiple of cost_unit(). Every node's footprint
 // must be within the budget. kNoSchedule: what may run only once does not fit at some cut.
+// `choices`, if any, gets those of the greatest bounds, the greatest last.
 [[nodiscard]] std::int64_t cut_bound(
     const RematProblem& problem, std::int64_t budget, ScheduleClass schedule_class,
-    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max(),
+    std::vector<CutChoice>* choices = nullptr);
+
+// Every node once in the order of the list and, after `choice.node`, what is chosen once more,
+// right before its first reader there. Of class checkmate; it fits at the cut, perhaps not
+// elsewhere.
+[[nodiscard]] Schedule schedule_of(const RematProblem& problem, const CutChoice& choice);
 
 }  // namespace tidemark

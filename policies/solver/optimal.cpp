@@ -20,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kOnceFault =
     "what may run only once and is read later takes more than the budget beside what is computed";
 
+constexpr int kChoices = 9;  // of the bound that are tried as starts
+
 class Planner {
  public:
   Planner(const RematProblem& problem, const PlanRequest& request)
@@ -36,7 +38,7 @@ class Planner {
         !class_fault(problem_, *request_.known, request_.schedule_class)) {
       consider(replayed(problem_, *request_.known));
     }
-    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2));
+    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2), &choices_);
     if (bound_ >= kNoSchedule) return {.status = PlanStatus::kInfeasible, .reason = kOnceFault};
     if (!done()) search(once);
     return result();
@@ -47,7 +49,9 @@ class Planner {
     const bool small = problem_.size() <= kExactNodes;
     if (!small) {
       improve(once, 1, 0.1, false);  // eviction with look-ahead
-      start_from_blocks();
+      start_from_cuts();
+      if (best_ && !done()) improve(once, iterations(), 0.15, false);
+      if (!done()) start_from_blocks();
       if (done()) return;
     }
     // Small graphs are solved in the time that a first neighbourhood search takes.
@@ -62,14 +66,32 @@ class Planner {
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
   }
 
+  // Where one moment of the step decides, the bound's own choice is nearly a schedule.
+  void start_from_cuts() {
+    for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
+      if (choice - choices_.rbegin() == kChoices) break;
+      start_from(schedule_of(problem_, *choice), at(0.3));
+    }
+  }
+
   // Where the graph is a chain of blocks, what is best inside each is found at once.
+  // That start is improved on its own: what a search has made of another lies elsewhere.
   void start_from_blocks() {
+    std::optional<Solution> best;
     for (Schedule& schedule :
          block_chain_schedules(problem_, request_.budget,
-                               {.plans = 32, .seed = request_.seed, .deadline = at(0.6)})) {
+                               {.plans = 32, .seed = request_.seed, .deadline = at(0.5)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
-      consider(replayed(problem_, std::move(schedule)));
+      Solution next = replayed(problem_, std::move(schedule));
+      if (next.replay.peak > request_.budget) continue;
+      if (!best || next.replay.cost < best->replay.cost) best = std::move(next);
     }
+    if (!best) return;
+    consider(*best);
+    if (done()) return;
+    const auto found =
+        neighbourhood_search(problem_, best->schedule, options(iterations(), at(0.75), false));
+    if (found) consider(*found);
   }
 
   // False when nothing is left to do: it is proven that no schedule fits.
@@ -86,16 +108,27 @@ class Planner {
     return true;
   }
 
+  void start_from(const Schedule& schedule, Clock::time_point deadline) {
+    const auto found = neighbourhood_search(problem_, schedule, options(1, deadline, false));
+    if (found) consider(*found);
+  }
+
+  [[nodiscard]] NeighbourhoodOptions options(std::int64_t iterations, Clock::time_point deadline,
+                                             bool anneal) const {
+    return {.budget = request_.budget,
+            .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
+            .lower_bound = bound_,
+            .anneal = anneal,
+            .iterations = iterations,
+            .seed = request_.seed + searches_,
+            .deadline = deadline};
+  }
+
   void improve(const Schedule& once, std::int64_t iterations, double share, bool anneal) {
-    NeighbourhoodOptions options{.budget = request_.budget,
-                                 .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
-                                 .lower_bound = bound_,
-                                 .anneal = anneal,
-                                 .iterations = iterations,
-                                 .seed = request_.seed,
-                                 .deadline = at(share)};
     const Schedule& from = best_ ? best_->schedule : once;
-    if (auto found = neighbourhood_search(problem_, from, options)) consider(*std::move(found));
+    const auto search = options(iterations, at(share), anneal);
+    ++searches_;
+    if (auto found = neighbourhood_search(problem_, from, search)) consider(*std::move(found));
   }
 
   void solve() {
@@ -157,7 +190,9 @@ class Planner {
   Clock::time_point start_;
   std::optional<Solution> best_;
   std::int64_t bound_ = 0;
-  bool complete_ = false;  // the exact search ended
+  std::vector<CutChoice> choices_;
+  std::uint64_t searches_ = 0;  // so far; each goes its own way
+  bool complete_ = false;       // the exact search ended
   std::optional<NodeIndex> impossible_;
 };
 

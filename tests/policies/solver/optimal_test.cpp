@@ -281,7 +281,7 @@ TEST_SUITE("unit") {
         }
         if (bytes <= cut.room) least = std::min(least, cost);
       }
-      const double bound = closure_bound(problem, cut);
+      const double bound = closure_bound(problem, cut).cost;
       CHECK(bound <= static_cast<double>(least) + 1e-6);
       positive += least > 0 ? 1 : 0;
       close += least > 0 && bound >= 0.6 * static_cast<double>(least) ? 1 : 0;
@@ -297,6 +297,67 @@ TEST_SUITE("unit") {
         plan_optimal(recorded.problem, {.budget = recorded.problem.footprint(node) - 1});
     CHECK(plan.status == PlanStatus::kInfeasible);
     CHECK(plan.reason.find(std::to_string(recorded.problem.footprint(node))) != std::string::npos);
+  }
+
+  TEST_CASE("what a cut's bound chooses is a schedule that has room at that cut") {
+    std::mt19937_64 rng(29);
+    int seen = 0;
+    for (int round = 0; round < 30; ++round) {
+      const RematProblem problem = random_problem(rng, 60, false);
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      const std::int64_t high = peak_without_repeats(problem);
+      const std::int64_t budget = low + (high - low) * (2 + round % 7) / 10;
+      std::vector<CutChoice> choices;
+      const std::int64_t bound = cut_bound(problem, budget, ScheduleClass::kFixed,
+                                           std::chrono::steady_clock::time_point::max(), &choices);
+      for (const CutChoice& choice : choices) {
+        const Schedule schedule = schedule_of(problem, choice);
+        CHECK_FALSE(class_fault(problem, schedule, ScheduleClass::kCheckmate));
+        const Replay whole = replay(problem, schedule);
+        CHECK((whole.peak > budget || whole.cost >= bound));
+        // Bytes while the cut's node is computed: inputs and whatever is read again before it is
+        // computed again.
+        std::int64_t used = problem.footprint(choice.node);
+        const auto at = std::find(schedule.begin(), schedule.end(), choice.node);
+        for (NodeIndex i = 0; i < choice.node; ++i) {
+          const std::vector<NodeIndex>& inputs = problem.deps[choice.node];
+          if (std::binary_search(inputs.begin(), inputs.end(), i)) continue;
+          const auto next = std::find_if(at + 1, schedule.end(), [&](NodeIndex node) {
+            const std::vector<NodeIndex>& deps = problem.deps[node];
+            return node == i || std::binary_search(deps.begin(), deps.end(), i);
+          });
+          if (next != schedule.end() && *next != i) used += problem.bytes[i];
+        }
+        CHECK((choice.again.empty() || used <= budget));
+        ++seen;
+      }
+    }
+    CHECK(seen > 20);
+  }
+
+  TEST_CASE("with iterations and a seed, plans of large graphs are the same each time") {
+    std::mt19937_64 rng(31);
+    int planned = 0;
+    for (int round = 0; round < 4; ++round) {
+      const RematProblem problem = random_problem(rng, 120, false);
+      const std::int64_t high = peak_without_repeats(problem);
+      for (const int share : {60, 75, 90}) {
+        const PlanRequest request{.budget = high * share / 100,
+                                  .time_limit = std::chrono::hours(1),
+                                  .iterations = 150,
+                                  .seed = 5};
+        if (footprint_fault(problem, request.budget)) continue;
+        const PlanResult plan = plan_optimal(problem, request);
+        const PlanResult again = plan_optimal(problem, request);
+        REQUIRE(plan.solution.has_value() == again.solution.has_value());
+        CHECK(plan.lower_bound == again.lower_bound);
+        if (!plan.solution) continue;
+        CHECK(plan.solution->schedule == again.solution->schedule);
+        CHECK(plan.solution->replay.cost >= plan.lower_bound);
+        ++planned;
+      }
+    }
+    CHECK(planned > 4);
   }
 
   TEST_CASE("plans are the same each time and do not get dearer with the budget") {
