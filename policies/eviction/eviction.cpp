@@ -72,14 +72,9 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
       .mode = static_cast<DeallocationMode>(std::find(modes.begin(), modes.end(), mode) -
                                             modes.begin()),
       .thrash_factor = d.optional<double>("thrash_factor", 10, at_least(1))};
+  // Each heuristic reads what it has a use for: the seed is of random, the least size of megengine.
   const auto seed = d.optional<std::int64_t>("seed", 0, at_least(0));
   const auto smallest = d.optional<Bytes>("min_bytes", kMiB, at_least(0));
-  if (heuristic != "random" && d.has("seed")) {
-    d.fail_at("seed", "only 'heuristic: random' throws dice; leave it out");
-  }
-  if (heuristic != "megengine" && d.has("min_bytes")) {
-    d.fail_at("min_bytes", "only 'heuristic: megengine' has a smallest block; leave it out");
-  }
   d.finish();
   if (heuristic == "megengine") return make_megengine(settings, smallest);
   if (heuristic == "coop") return make_coop(settings);
