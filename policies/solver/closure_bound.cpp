@@ -165,9 +165,10 @@ Relaxed Cut::relax(const Decisions& decisions, double enough, double price) cons
       if (next <= low->price || next >= high->price) break;
       price = next;
     } else {
-      price = low ? price * step : price / step;
+      const double next = std::clamp(low ? price * step : price / step, least_, most_);
+      if (next == price) break;
+      price = next;
       step *= step;
-      if (price < least_ || price > most_) break;
     }
   }
   return best;
