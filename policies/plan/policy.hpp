@@ -37,6 +37,8 @@ struct PolicyContext {
   const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
   const DeviceProfile& device;
   const PlanReplay* replay = nullptr;  // none where a plan is made without a scenario
+  // What a process has on the device beside its allocator: the CUDA context, NCCL's buffers.
+  Bytes beside_allocator{};
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/memory_curve.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/step_costs.hpp"
 
@@ -99,9 +100,7 @@ class Planned final : public SequencePolicy {
                             request_.schedule_class == ScheduleClass::kUnrestricted);
     const RematProblem problem = remat_problem(plan.costs.graph);
     PlanRequest request = request_;
-    if (!budget_given_) {
-      request.budget = (context.device.hbm.capacity - context.device.framework.context).count;
-    }
+    if (!budget_given_) request.budget = device_budget(context).count;
     request.time_limit /= static_cast<std::int64_t>(plans);
     const PlanResult result = plan_(problem, request);
     PlanFigures figures{.status = name_of(result.status),
