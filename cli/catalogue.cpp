@@ -10,6 +10,7 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/environment.hpp"
+#include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
 namespace {
@@ -145,23 +146,33 @@ Catalogue policies(const Environment& environment) {
 
 Catalogue allocators() {
   Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
-  const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode) {
+  // What the texts among the parameters look like.
+  using Forms = std::vector<std::pair<std::string_view, std::string_view>>;
+  const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode,
+                       const Forms& forms = {}) {
     const std::string name(name_of(kind));
-    catalogue.entries.push_back({.name = name,
-                                 .group = {},
-                                 .summary = summary,
-                                 .describe = [name, summary, decode](const Console& console) {
-                                   std::vector<ParameterNote> notes;
-                                   decode(Decoder::describing(notes));
-                                   std::string text = heading(name, "allocator", summary, console);
-                                   if (!notes.empty())
-                                     text += parameter_table(notes, console.colour) + '\n';
-                                   return text + fmt::format("  allocator: {}\n", name);
-                                 }});
+    catalogue.entries.push_back(
+        {.name = name,
+         .group = {},
+         .summary = summary,
+         .describe = [name, summary, decode, forms](const Console& console) {
+           std::vector<ParameterNote> notes;
+           decode(Decoder::describing(notes));
+           for (ParameterNote& note : notes) {
+             for (const auto& [parameter, form] : forms) {
+               if (note.name == parameter) note.range = form;
+             }
+           }
+           std::string text = heading(name, "allocator", summary, console);
+           if (!notes.empty()) text += parameter_table(notes, console.colour) + '\n';
+           return text + fmt::format("  allocator: {}\n", name);
+         }});
   };
   add(AllocatorKind::kTorch,
       "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries (default)",
-      [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); });
+      [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); },
+      {{"conf", "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\""},
+       {"roundup_power2_divisions", kRoundupForms}});
   add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
       [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });
   add(AllocatorKind::kPacked,

@@ -15,6 +15,7 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/replay.hpp"
+#include "scenarios/run_compiled.hpp"
 #include "scenarios/saved_tensors.hpp"
 #include "sim/program/verify.hpp"
 
@@ -161,7 +162,12 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   result.costs = run_pass(passes, "price",
                           [&] { return price(graph, CostModel(scenario.device), scenario.count); });
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
-    return PolicyContext{graph, order, live, result.costs.device, scenario.device, nullptr};
+    return PolicyContext{.graph = graph,
+                         .order = order,
+                         .live = live,
+                         .durations = result.costs.device,
+                         .device = scenario.device,
+                         .beside_allocator = bytes_beside_allocator(scenario)};
   };
 
   const ProgramOrder plain = run_pass(passes, "order", [&] {

@@ -40,6 +40,8 @@ struct PolicyContext {
   // What the policy that is asked decided for the same graph with less memory; null where nobody
   // has asked. With more memory a plan is never worse.
   const PolicyOutcome* smaller_budget = nullptr;
+  // What a process has on the device beside its allocator: the CUDA context, NCCL's buffers.
+  Bytes beside_allocator{};
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {

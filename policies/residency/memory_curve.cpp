@@ -92,8 +92,7 @@ Position MemoryCurve::earliest_fit(Position first, Position end, std::int64_t by
 }
 
 Bytes device_budget(const PolicyContext& context) {
-  const std::int64_t left =
-      context.device.hbm.capacity.count - context.device.framework.context.count;
+  const std::int64_t left = context.device.hbm.capacity.count - context.beside_allocator.count;
   return Bytes(std::max<std::int64_t>(left, 0));
 }
 

@@ -32,8 +32,8 @@ class MemoryCurve {
   std::vector<std::int64_t> bytes_;
 };
 
-// What a plan may use where the scenario gives no budget: the device without the framework's
-// context.
+// What a plan may use where the scenario gives no budget: the device without what a process has on
+// it beside its allocator.
 [[nodiscard]] Bytes device_budget(const PolicyContext& context);
 
 // The budget to hold a curve against: less by what the plan takes beyond its curve when it is

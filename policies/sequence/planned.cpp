@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/memory_curve.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/step_costs.hpp"
 
@@ -119,9 +120,7 @@ class Planned final : public SequencePolicy {
                             request_.schedule_class == ScheduleClass::kUnrestricted);
     const RematProblem problem = remat_problem(plan.costs.graph);
     PlanRequest request = request_;
-    if (!budget_given_) {
-      request.budget = (context.device.hbm.capacity - context.device.framework.context).count;
-    }
+    if (!budget_given_) request.budget = device_budget(context).count;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     request.known = known_schedule(context, index);
     const PlanResult result = plan_(problem, request);

@@ -129,6 +129,8 @@ TEST_SUITE("golden") {
     CHECK(contains(policy.out, "period"));
     CHECK(contains(policy.out, ">= 1"));
     CHECK(contains(policy.out, "Chen et al. 2016"));
+    const Outcome torch = w.run("describe torch");
+    CHECK(contains(torch.out, R"("[256:1,512:2,>:4]" | {256MiB: 1, ">": 4})"));
     const Outcome gpu = w.run("describe a100-sxm-80gb");
     CHECK(contains(gpu.out, "hbm.bandwidth"));
     CHECK(contains(gpu.out, "NVIDIA A100 data sheet"));

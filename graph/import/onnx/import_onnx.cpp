@@ -144,8 +144,14 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
     }
   }
   OnnxLowering lowering(file, uses, modules, roles, onnx, options, exported);
-  lowering.run();
-  lowering.add_loss();
+  try {
+    lowering.run();
+    lowering.add_loss();
+  } catch (const UserError& error) {
+    // A shape that no device can hold has no place of its own.
+    if (!error.location().file.empty() || !error.path().empty()) throw;
+    throw UserError({.file = path}, "", error.problem());
+  }
   Graph graph = lowering.finish();
   graph.name = std::filesystem::path(path).stem().string();
   return checked(std::move(graph));

@@ -209,6 +209,7 @@ class Reader {
       fail(fmt::format("input {} is not a tensor", tidemark::quoted(proto.name())));
     }
     input_types_.push_back(proto.type().tensor_type().elem_type());
+    input_has_shape_.push_back(proto.type().tensor_type().has_shape());
     for (const auto& dim : proto.type().tensor_type().shape().dim()) {
       OnnxExtent extent;
       if (dim.value_case() == onnx_file::TensorShapeProto::Dimension::kDimValue &&
@@ -276,9 +277,13 @@ class Reader {
       OnnxInput& input = model_.inputs[i];
       if (!input.value.valid()) fail("an input has no name");
       if (defined[input.value]++ != 0) continue;
-      input.dtype = onnx_dtype(
-          input_types_[i],
-          fmt::format("{}: input {}", model_.path, tidemark::quoted(model_.names[input.value])));
+      const std::string name = tidemark::quoted(model_.names[input.value]);
+      // A scalar has a shape without axes; without a shape not even their number is known.
+      if (!input_has_shape_[i]) {
+        fail(fmt::format("input {} has no shape; export the model with the shapes of its inputs",
+                         name));
+      }
+      input.dtype = onnx_dtype(input_types_[i], fmt::format("input {}", name));
       real.push_back(std::move(input));
     }
     model_.inputs = std::move(real);
@@ -308,6 +313,7 @@ class Reader {
   CodedInputStream& in_;
   std::unordered_map<std::string, OnnxValueId> ids_;
   std::vector<int> input_types_;
+  std::vector<bool> input_has_shape_;
   std::size_t nodes_ = 0;
   std::int64_t size_;
   std::int64_t ir_version_ = 0;

@@ -1,5 +1,7 @@
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 #include "graph/core/errors.hpp"
 #include "sim/memory/torch/roundup_intervals.hpp"
 #include "sim/memory/torch/torch_options.hpp"
@@ -62,6 +64,8 @@ TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
   const Value* given = allocator.value().find(kRoundup);
   if (given != nullptr && given->is_mapping()) {
     options.roundup_power2_divisions = decode_intervals(allocator.optional_child(kRoundup));
+  } else if (given != nullptr && given->is_sequence()) {
+    allocator.fail_at(kRoundup, fmt::format("expected {}, found a list", kRoundupForms));
   } else if (const auto text = allocator.maybe<std::string>(kRoundup)) {
     options.roundup_power2_divisions =
         at_key(allocator, kRoundup, [&] { return parse_roundup_divisions(*text); });

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "sim/memory/torch/torch_options.hpp"
 
@@ -11,6 +12,10 @@ namespace tidemark {
 
 // CUDAAllocatorConfig of PyTorch 2.4: max_split_size must be larger than kLargeBuffer.
 inline constexpr std::int64_t kSmallestSplitLimitMb = 20;
+
+// How roundup_power2_divisions is written in a scenario. Keys of the text are in MiB.
+inline constexpr std::string_view kRoundupForms =
+    R"(4 | "[256:1,512:2,>:4]" | {256MiB: 1, ">": 4})";
 
 [[nodiscard]] bool is_power_of_two(std::int64_t value);
 void check_roundup_division(std::int64_t divisions, bool zero_allowed);

@@ -53,6 +53,28 @@ TEST_SUITE("unit") {
                    "not a complete ONNX model: its graph has "));
   }
 
+  TEST_CASE("an input says its shape and type, and one that no device can hold names the file") {
+    const auto with_type = [](auto change) {
+      onnx_file::ModelProto model;
+      REQUIRE(model.ParseFromString(small_model().bytes()));
+      change(*model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type());
+      const OnnxFile file(model.SerializeAsString());
+      const std::string problem =
+          probe::problem_of([&] { static_cast<void>(import_onnx(file.path(), {}, {})); });
+      CHECK(problem.starts_with(file.path() + ": "));
+      CHECK(problem.find(file.path(), 1) == std::string::npos);  // once
+      return problem;
+    };
+    CHECK(contains(with_type([](auto& tensor) { tensor.clear_shape(); }),
+                   ": input 'x' has no shape"));
+    CHECK(contains(with_type([](auto& tensor) { tensor.set_elem_type(8); }),
+                   ": input 'x' has the element type string"));
+    CHECK(contains(with_type([](auto& tensor) {
+                     tensor.mutable_shape()->mutable_dim(0)->set_dim_value(std::int64_t{1} << 61);
+                   }),
+                   "has more elements than any device can hold"));
+  }
+
   TEST_CASE("a batch that is stated but not that of the file asks for batch_axis") {
     OnnxOptions options;
     options.batch_is_stated = true;
