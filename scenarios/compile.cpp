@@ -153,14 +153,23 @@ LibraryWorkspaces libraries_of(const Scenario& scenario) {
   return {figures.cublas_workspace, figures.cudnn_filter_copies};
 }
 
+DeviceProfile device_of(const Scenario& scenario) {
+  DeviceProfile device = scenario.device;
+  const LibraryWorkspaces libraries = libraries_of(scenario);
+  device.framework.cublas_workspace = libraries.matmul;
+  device.framework.cudnn_filter_copies = libraries.convolution;
+  return device;
+}
+
 Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps) {
   const TrainingGraph& graph = model.training;
   Compiled result;
   std::vector<PassTime>& passes = result.passes;
   result.costs = run_pass(passes, "price",
                           [&] { return price(graph, CostModel(scenario.device), scenario.count); });
+  const DeviceProfile device = device_of(scenario);
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
-    return PolicyContext{graph, order, live, result.costs.device, scenario.device, nullptr};
+    return PolicyContext{graph, order, live, result.costs.device, device, nullptr};
   };
 
   const ProgramOrder plain = run_pass(passes, "order", [&] {

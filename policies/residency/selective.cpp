@@ -184,6 +184,11 @@ const PolicyEntry& selective_entry() {
         d.finish();
         if (saves && recomputes)
           d.fail("give one of save and recompute; the other is what is left");
+        if (!saves && again.empty()) {
+          d.fail(
+              "chooses nothing; give the kinds of operators whose results are saved, such as save: "
+              "[linear, attention], or those that run again, such as recompute: [gelu, dropout]");
+        }
         return std::make_unique<Selective>(saves ? std::move(saved) : std::move(again), saves);
       }};
   return kEntry;
