@@ -92,6 +92,12 @@ class Selective final : public ResidencyPolicy {
 
  private:
   void check(const PolicyContext& context) const {
+    if (kinds_.empty() && !saves_) {
+      throw UserError({}, "policies.selective",
+                      "chooses nothing; give the kinds of operators whose results are saved, such "
+                      "as save: [linear, attention], or those that run again, such as recompute: "
+                      "[gelu, dropout]");
+    }
     std::set<std::string> known;
     for (const OperatorId op : context.graph.forward)
       known.insert(context.graph.operators[op].name);
@@ -184,11 +190,6 @@ const PolicyEntry& selective_entry() {
         d.finish();
         if (saves && recomputes)
           d.fail("give one of save and recompute; the other is what is left");
-        if (!saves && again.empty()) {
-          d.fail(
-              "chooses nothing; give the kinds of operators whose results are saved, such as save: "
-              "[linear, attention], or those that run again, such as recompute: [gelu, dropout]");
-        }
         return std::make_unique<Selective>(saves ? std::move(saved) : std::move(again), saves);
       }};
   return kEntry;
