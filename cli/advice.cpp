@@ -110,6 +110,17 @@ std::string explain_failure(const PointResult& point, const Environment& environ
         paragraph("PyTorch says: " + point.failure.front().message);
     }
   }
+  // The budget is too small, whatever the device.
+  if (point.status == PointStatus::kInfeasible) {
+    for (const PolicyOutcome& outcome : point.policies) {
+      if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
+      paragraph(
+          fmt::format("What is shown is the schedule of {} that comes nearest; it would keep "
+                      "to a budget of {}. Give more, or another policy.",
+                      outcome.name, format_bytes(Bytes(outcome.plan->peak))));
+    }
+    return text;
+  }
   const std::int64_t needed =
       point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
   const std::int64_t persistent = point.parameters.count + point.gradients.count +

@@ -12,6 +12,7 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "policies/solver/step_costs.hpp"
+#include "scenarios/compile.hpp"
 #include "scenarios/environment.hpp"
 #include "sim/engine/cost_table.hpp"
 
@@ -93,7 +94,9 @@ Json graph_json(const TrainingGraph& graph) {
 // The operators of one micro-batch as checkpoint placement sees them, a node per line.
 std::string cost_graph_json(const Scenario& scenario, const TrainingGraph& graph) {
   const CostTable costs = price(graph, CostModel(scenario.device));
-  const CostGraph result = step_costs(graph, micro_batch_of(graph), costs.device, false).graph;
+  const CostGraph result =
+      step_costs(graph, micro_batch_of(graph), costs.device, false, device_of(scenario).framework)
+          .graph;
   std::string nodes;
   for (const CostNodeId id : ids_of(result.nodes)) {
     const CostNode& node = result.nodes[id];

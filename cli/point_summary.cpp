@@ -31,6 +31,7 @@ class Summary {
   [[nodiscard]] std::string roles() const;
   [[nodiscard]] std::string time() const;
   [[nodiscard]] std::string policies() const;
+  [[nodiscard]] std::string plan(const PlanFigures& plan) const;
 
   const PointResult& point_;
   const PointDetail& detail_;
@@ -101,7 +102,14 @@ std::string Summary::reserved() const {
                                  kBad, colour_));
   }
   if (!convergence.step) {
-    return text + line("", fmt::format("still changing after {} steps", convergence.steps.size()));
+    const std::size_t steps = convergence.steps.size();
+    if (steps > static_cast<std::size_t>(scenario_.training.steps)) {
+      return text + line("", fmt::format("still changing after {} steps", steps));
+    }
+    // No longer run was tried.
+    return text + line("", fmt::format("not seen to repeat in {} step{}; training.steps: {} runs "
+                                       "longer",
+                                       steps, steps == 1 ? "" : "s", 2 * steps));
   }
   return text + line("", fmt::format("the same in every step from step {} on ({} were run)",
                                      *convergence.step, convergence.steps.size()));
@@ -163,6 +171,28 @@ std::string Summary::time() const {
   return text;
 }
 
+// What the plan says of one micro-batch beside what the step takes.
+std::string Summary::plan(const PlanFigures& plan) const {
+  std::string text =
+      line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
+                           format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
+  if (plan.lower_bound && plan.peak <= plan.budget) {
+    const double over = plan.cost > *plan.lower_bound
+                            ? static_cast<double>(plan.cost - *plan.lower_bound) /
+                                  static_cast<double>(*plan.lower_bound)
+                            : 0;
+    const double percents = std::ceil(1e4 * over) / 100;  // nothing is hidden by rounding
+    text += line(
+        "", over > 0 ? fmt::format("at most {:.2f} % above the least that is possible "
+                                   "within {} (class {})",
+                                   percents, format_bytes(Bytes(plan.budget)), plan.schedule_class)
+                     : fmt::format("the least that is possible within {} (class {})",
+                                   format_bytes(Bytes(plan.budget)), plan.schedule_class));
+  }
+  const std::string over = over_budget(point_);
+  return over.empty() ? text : text + line("", paint(over, kBad, colour_));
+}
+
 std::string Summary::policies() const {
   std::string text;
   for (const PolicyOutcome& outcome : point_.policies) {
@@ -183,6 +213,7 @@ std::string Summary::policies() const {
     if (sep == " ")
       add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
     text += line(text.empty() ? "policies" : "", rest);
+    if (outcome.plan) text += plan(*outcome.plan);
   }
   if (point_.run.evictions > 0) {
     text +=

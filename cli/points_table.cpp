@@ -63,6 +63,7 @@ std::string remark(const PointResult& point) {
     return fmt::format("no room for {}: {}", format_bytes(Bytes(failure.requested)),
                        place(failure.phase, failure.layer, failure.op));
   }
+  if (const std::string over = over_budget(point); !over.empty()) return over;
   if (point.convergence.fails_in) {
     return fmt::format("runs out of memory in step {} of a longer run",
                        *point.convergence.fails_in);

@@ -101,6 +101,18 @@ std::string short_setting(std::string_view json) {
   return text;
 }
 
+std::string over_budget(const PointResult& point) {
+  for (const PolicyOutcome& outcome : point.policies) {
+    if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;
+    const std::int64_t over = point.run.live.bytes - outcome.plan->budget;
+    if (over <= 0) continue;
+    return fmt::format("{} passes its budget of {} by {}: the peak is {}, in {}", outcome.name,
+                       format_bytes(Bytes(outcome.plan->budget)), format_bytes(Bytes(over)),
+                       format_bytes(Bytes(point.run.live.bytes)), name_of(point.peak.phase));
+  }
+  return {};
+}
+
 std::string place(Phase phase, std::string_view layer, std::string_view op) {
   return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
 }

@@ -36,6 +36,10 @@ class BytesColumn {
 // "backward, h.47.mlp: linear.weight_gradient"
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
 
+// Where a planned policy's program takes more than the budget it was planned for; empty where it
+// does not, or where that is said already because no plan fits.
+[[nodiscard]] std::string over_budget(const PointResult& point);
+
 // Bytes of the device that the whole step takes, the framework's context included.
 [[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
   return point.context.count + point.run.reserved.bytes;

@@ -154,6 +154,14 @@ LibraryWorkspaces libraries_of(const Scenario& scenario) {
   return {figures.cublas_workspace, figures.cudnn_filter_copies};
 }
 
+DeviceProfile device_of(const Scenario& scenario) {
+  DeviceProfile device = scenario.device;
+  const LibraryWorkspaces libraries = libraries_of(scenario);
+  device.framework.cublas_workspace = libraries.matmul;
+  device.framework.cudnn_filter_copies = libraries.convolution;
+  return device;
+}
+
 Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps,
                  const std::vector<PolicyOutcome>* smaller_budget) {
   const TrainingGraph& graph = model.training;
@@ -161,12 +169,13 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
   std::vector<PassTime>& passes = result.passes;
   result.costs = run_pass(passes, "price",
                           [&] { return price(graph, CostModel(scenario.device), scenario.count); });
+  const DeviceProfile device = device_of(scenario);
   const auto context = [&](const ProgramOrder& order, const Liveness& live) {
     return PolicyContext{.graph = graph,
                          .order = order,
                          .live = live,
                          .durations = result.costs.device,
-                         .device = scenario.device,
+                         .device = device,
                          .beside_allocator = bytes_beside_allocator(scenario)};
   };
 

@@ -56,6 +56,8 @@ struct Compiled {
 
 // What the device's libraries take of their own under the scenario's framework.
 [[nodiscard]] LibraryWorkspaces libraries_of(const Scenario& scenario);
+// The scenario's device, its framework's figures those of libraries_of().
+[[nodiscard]] DeviceProfile device_of(const Scenario& scenario);
 
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails. `steps` instead
 // of those of the scenario, if given. `smaller_budget`: what the same policies of the same model

@@ -158,11 +158,11 @@ Json time_of(const RunResult& run) {
 }
 
 // In the accounting of cost graphs, beside the simulated figures of the point.
-Json plan_of(const PlanFigures& plan) {
-  Json json = {{"status", plan.status},  {"class", plan.schedule_class},
-               {"budget", plan.budget},  {"peak", plan.peak},
-               {"cost", plan.cost},      {"base_cost", plan.base_cost},
-               {"lower_bound", nullptr}, {"gap", nullptr}};
+Json plan_of(const PlanFigures& plan, const RunResult& run) {
+  Json json = {
+      {"status", plan.status},       {"class", plan.schedule_class},     {"budget", plan.budget},
+      {"peak", plan.peak},           {"simulated_peak", run.live.bytes}, {"cost", plan.cost},
+      {"base_cost", plan.base_cost}, {"lower_bound", nullptr},           {"gap", nullptr}};
   if (plan.lower_bound) {
     json["lower_bound"] = *plan.lower_bound;
     if (plan.peak <= plan.budget && *plan.lower_bound > 0) {
@@ -183,7 +183,7 @@ Json policies_of(const PointResult& point) {
                    {"refused", outcome.refused},
                    {"recomputed_operators", outcome.recomputed_operators},
                    {"offloaded_bytes", outcome.offloaded.count}};
-    if (outcome.plan) policy.update(plan_of(*outcome.plan));
+    if (outcome.plan) policy.update(plan_of(*outcome.plan, point.run));
     policies.push_back(std::move(policy));
   }
   return policies;

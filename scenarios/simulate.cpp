@@ -350,10 +350,12 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
   for (const PolicyOutcome& outcome : point.policies) {
     if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
     // Its figures are those of the plan that comes nearest.
+    const bool proven = outcome.plan->status == "infeasible";
     point.status = PointStatus::kInfeasible;
     Failure failure;
     failure.reason = failure.message =
-        fmt::format("{}: no plan within the budget of {}: {}", outcome.name,
+        fmt::format("{}: {} within the budget of {}: {}", outcome.name,
+                    proven ? "no plan fits" : "found no plan that fits",
                     format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible);
     point.failure.assign(1, std::move(failure));
   }

@@ -92,6 +92,12 @@ class Selective final : public ResidencyPolicy {
 
  private:
   void check(const PolicyContext& context) const {
+    if (kinds_.empty() && !saves_) {
+      throw UserError({}, "policies.selective",
+                      "chooses nothing; give the kinds of operators whose results are saved, such "
+                      "as save: [linear, attention], or those that run again, such as recompute: "
+                      "[gelu, dropout]");
+    }
     std::set<std::string> known;
     for (const OperatorId op : context.graph.forward)
       known.insert(context.graph.operators[op].name);

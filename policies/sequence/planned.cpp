@@ -117,13 +117,14 @@ class Planned final : public SequencePolicy {
                                   std::size_t index) const {
     Plan& plan = plans[index];
     plan.costs = step_costs(context.graph, plan.operators, context.durations,
-                            request_.schedule_class == ScheduleClass::kUnrestricted);
+                            request_.schedule_class == ScheduleClass::kUnrestricted,
+                            context.device.framework);
     const RematProblem problem = remat_problem(plan.costs.graph);
     PlanRequest request = request_;
     if (!budget_given_) request.budget = device_budget(context).count;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     request.known = known_schedule(context, index);
-    const PlanResult result = plan_(problem, request);
+    const PlanResult result = named(problem, request);
     PlanFigures figures{.status = name_of(result.status),
                         .schedule_class = name_of(request.schedule_class),
                         .budget = request.budget,
@@ -139,13 +140,53 @@ class Planned final : public SequencePolicy {
     const Replay replayed = replay(problem, schedule);
     figures.cost = replayed.cost;
     figures.peak = replayed.peak;
-    if (budget_given_ && replayed.peak > request.budget) figures.infeasible = result.reason;
+    if (budget_given_ && replayed.peak > request.budget) {
+      figures.infeasible = result.reason;
+      // With the operator's name: a scenario shows no numbers of nodes.
+      const NodeIndex largest = problem.largest_footprint();
+      if (const Bytes footprint(problem.footprint(largest)); footprint.count > request.budget) {
+        figures.status = name_of(PlanStatus::kInfeasible);
+        figures.infeasible = fmt::format(
+            "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
+            "workspace)",
+            plan.costs.graph.nodes[CostNodeId(largest)].name, format_bytes(footprint),
+            footprint.count);
+      }
+    }
     for (const NodeIndex node : schedule)
       plan.schedule.push_back(CostNodeId(node));
     return figures;
   }
 
-  static void lay_out(Occurrence occurrence, const Plan& plan, ProgramOrder& into) {
+  // What a graph is not fit for is said of this policy.
+  [[nodiscard]] PlanResult named(const RematProblem& problem, const PlanRequest& request) const {
+    try {
+      return plan_(problem, request);
+    } catch (const UserError& error) {
+      throw UserError({}, fmt::format("policies.{}", policy_.name), error.what());
+    }
+  }
+
+  // Whether every operator runs once, in the order of the cost graph.
+  [[nodiscard]] static bool changes_nothing(const Plan& plan) {
+    if (plan.schedule.size() != plan.costs.operators.size()) return false;
+    for (std::size_t k = 0; k < plan.schedule.size(); ++k) {
+      if (plan.schedule[k].index() != k) return false;
+    }
+    return true;
+  }
+
+  // Without a budget, where nothing is computed again, the program stays as it is. The plan's peak
+  // is that of the cost graph's order, which has operators in place right behind what makes their
+  // storage: a budget needs that order.
+  void lay_out(Occurrence occurrence, const Plan& plan, ProgramOrder& into) const {
+    if (!budget_given_ && changes_nothing(plan)) {
+      for (const OperatorId op : plan.operators) {
+        occurrence.op = op;
+        into.at.push_back(occurrence);
+      }
+      return;
+    }
     IdVector<CostNodeId, char> computed(plan.costs.operators.size(), 0);
     for (const CostNodeId node : plan.schedule) {
       occurrence.recompute = std::exchange(computed[node], 1) != 0;

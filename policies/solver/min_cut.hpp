@@ -23,6 +23,8 @@ namespace tidemark {
 // PyTorch's activation_memory_budget: of what backward reads of forward, `share` of the bytes is
 // saved (0: nothing but what may run only once, 1: all), chosen by a knapsack so that computing the
 // others again costs least; each is weighed with its own cost. Sizes are counted in 1/2000 of all.
+// PyTorch measures the share on what its compiler's default partition saves, which fuses what is
+// cheap to compute again; here nothing is fused, and 1 is what an eager step saves.
 [[nodiscard]] Schedule saved_share_schedule(const RematProblem& problem, double share);
 
 }  // namespace tidemark

@@ -277,7 +277,13 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
   }
   PlanResult result;
   result.lower_bound = cut_bound(problem, request.budget, request.schedule_class);
-  if (*result.lower_bound >= kNoSchedule) result.lower_bound.reset();
+  if (*result.lower_bound >= kNoSchedule) {
+    return {.status = PlanStatus::kInfeasible,
+            .solution = std::move(best),
+            .reason =
+                "what may run only once and is read later takes more than the budget beside "
+                "what is computed"};
+  }
   if (best && fits(*best)) {
     result.status =
         best->replay.cost <= *result.lower_bound ? PlanStatus::kOptimal : PlanStatus::kFeasible;

@@ -1,6 +1,7 @@
 #include "policies/solver/step_costs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <queue>
@@ -24,14 +25,23 @@ struct TouchAt {
   return touch.access != Access::kRead;
 }
 
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight ||
+         op_class == OperatorClass::kDepthwiseConvolution;
+}
+
 class Builder {
  public:
   Builder(const TrainingGraph& graph, std::span<const OperatorId> ops,
-          const IdVector<OperatorId, Duration>& durations, bool any_order)
+          const IdVector<OperatorId, Duration>& durations, bool any_order,
+          const FrameworkProfile& libraries)
       : graph_(graph),
         ops_(ops),
         durations_(durations),
         any_order_(any_order),
+        libraries_(libraries),
         touches_(graph.storages.size()),
         once_(ops.size()),
         group_(ops.size()),
@@ -65,6 +75,10 @@ class Builder {
   void for_each_edge(Edge edge);
   void make_nodes();
   void measure(CostNodeId node, const std::vector<Index>& members);
+  [[nodiscard]] std::int64_t workspace_of(const Operator& op) const {
+    if (!is_convolution(op.work.op_class)) return op.workspace.count;
+    return std::llround(static_cast<double>(op.workspace.count) * libraries_.cudnn_filter_copies);
+  }
   [[nodiscard]] bool keeps_a_part(const std::vector<Index>& members) const;
   [[nodiscard]] CostNodeId value_of(StorageId s, Index maker) {
     const CostNodeId kept = kept_of_[root(maker)];
@@ -77,6 +91,7 @@ class Builder {
   std::span<const OperatorId> ops_;
   const IdVector<OperatorId, Duration>& durations_;
   bool any_order_;
+  const FrameworkProfile& libraries_;
   IdVector<StorageId, std::vector<TouchAt>> touches_;  // in order
   std::vector<bool> once_;                             // by operator
   std::vector<Index> group_;                           // union-find
@@ -261,7 +276,7 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
         inside.emplace_back(touches.back().at, bytes);
       }
     }
-    peak = std::max(peak, live + op.workspace.count);
+    peak = std::max(peak, live + workspace_of(op));
     for (const auto& [last, bytes] : inside)
       live -= last == at ? bytes : 0;
   }
@@ -330,8 +345,13 @@ void Builder::make_nodes() {
   for (const StorageId s : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[s];
     const bool there = storage.initial || storage.persistent || !touches_[s].empty();
-    if (there && !is_made_here(s)) result_.graph.fixed_bytes += storage.bytes;
+    const bool elsewhere = storage.home != Tier::kDevice && touches_[s].empty();
+    if (there && !elsewhere && !is_made_here(s)) result_.graph.fixed_bytes += storage.bytes;
   }
+  const bool multiplies = std::any_of(ops_.begin(), ops_.end(), [&](OperatorId op) {
+    return graph_.operators[op].work.op_class == OperatorClass::kMatmul;
+  });
+  if (multiplies) result_.graph.fixed_bytes += libraries_.cublas_workspace;
 }
 
 void Builder::add_dependency(CostNodeId reader, CostNodeId made) {
@@ -389,8 +409,9 @@ std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
 }
 
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
-                     const IdVector<OperatorId, Duration>& durations, bool any_order) {
-  return Builder(graph, micro_batch, durations, any_order).run();
+                     const IdVector<OperatorId, Duration>& durations, bool any_order,
+                     const FrameworkProfile& libraries) {
+  return Builder(graph, micro_batch, durations, any_order, libraries).run();
 }
 
 }  // namespace tidemark

@@ -13,9 +13,11 @@
 //     gradients in place. Random state is versioned, so that dropout may run again.
 //   - Memory that is there before the micro-batch and after it is the graph's fixed bytes:
 //   parameters,
-//     buffers, inputs, optimizer state, and gradients where the micro-batch adds to those of
-//     others. Gradients that it makes itself are read by a last node of no cost, as is what runs
-//     later.
+//     buffers, inputs, optimizer state (what lives elsewhere only if the micro-batch touches it),
+//     and gradients where the micro-batch adds to those of others. Gradients that it makes itself
+//     are read by a last node of no cost, as is what runs later.
+//   - So is the workspace that the matrix products' library keeps, and a convolution's is scaled as
+//     `libraries` says.
 //   - What a variable or autograd holds counts as read by the operator that ends the hold.
 #pragma once
 
@@ -26,6 +28,7 @@
 #include "graph/core/units.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/device_profile.hpp"
 
 namespace tidemark {
 
@@ -44,6 +47,7 @@ struct StepCosts {
 // else does; without, the order of the list has to be kept.
 [[nodiscard]] StepCosts step_costs(const TrainingGraph& graph,
                                    std::span<const OperatorId> micro_batch,
-                                   const IdVector<OperatorId, Duration>& durations, bool any_order);
+                                   const IdVector<OperatorId, Duration>& durations, bool any_order,
+                                   const FrameworkProfile& libraries = {.cudnn_filter_copies = 1});
 
 }  // namespace tidemark

@@ -252,6 +252,32 @@ TEST_SUITE("property") {
     CHECK(compared > 200);
   }
 
+  TEST_CASE("what stays in the way of every schedule is a proof for every policy") {
+    // a (10 bytes, once) -> c, and x (15 bytes) -> b between: 25 bytes while x is computed.
+    CostGraph graph;
+    graph.name = "once";
+    const auto add = [&](std::int64_t bytes, bool once, std::vector<CostNodeId> deps) {
+      graph.nodes.push_back({.name = "n",
+                             .kind = Phase::kForward,
+                             .cost = 1,
+                             .bytes = Bytes(bytes),
+                             .deps = std::move(deps),
+                             .once = once});
+    };
+    add(10, true, {});
+    add(15, false, {});
+    add(1, false, {CostNodeId(1U)});
+    add(1, false, {CostNodeId(0U)});
+    const RematProblem problem = remat_problem(graph);
+    for (const char* policy : {"keep_all", "chen_greedy", "optimal"}) {
+      CAPTURE(policy);
+      const PlanResult tight = plan_with(policy, problem, 24);
+      CHECK(tight.status == PlanStatus::kInfeasible);
+      CHECK(!tight.lower_bound);
+      CHECK(tight.reason.find("only once") != std::string::npos);
+    }
+  }
+
   TEST_CASE("what may run only once is never computed again, and bounds know it") {
     std::mt19937_64 rng(29);
     int plans = 0;
