@@ -40,7 +40,7 @@ class Summary {
 };
 
 std::string Summary::memory() const {
-  const bool fits = point_.status == PointStatus::kFits;
+  const bool fits = point_.run.status == RunStatus::kCompleted;
   const std::int64_t used = device_needed(point_);
   const BytesColumn unit(point_.capacity.count);
   std::string rest =
@@ -48,7 +48,7 @@ std::string Summary::memory() const {
                   share_of(used, point_.capacity.count));
   if (fits) {
     rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
-    if (point_.smallest_capacity > 0) {
+    if (point_.status == PointStatus::kFits && point_.smallest_capacity > 0) {
       rest +=
           fmt::format("; would still fit into {}", format_bytes(Bytes(point_.smallest_capacity)));
     }
@@ -236,7 +236,8 @@ std::string Summary::policies() const {
 
 std::string Summary::text() const {
   const bool fits = point_.status == PointStatus::kFits;
-  const std::string verdict = fits ? "fits" : "does not fit";
+  const bool runs = point_.run.status == RunStatus::kCompleted;
+  const std::string verdict = fits ? "fits" : runs ? "not within the budget" : "does not fit";
   std::string text = fmt::format("{}: {}\n", bold(point_.name, colour_),
                                  bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
   text += "  " + dim(setting_line(point_, scenario_, *detail_.model), colour_) + "\n\n";

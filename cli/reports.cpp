@@ -87,7 +87,8 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   } catch (const UserError& error) {
     throw located(error, point);
   }
-  if (options.suggestions && !result.result.failure.empty()) {
+  const bool runs = result.result.run.status == RunStatus::kCompleted;
+  if (options.suggestions && !runs && !result.result.failure.empty()) {
     result.result.failure.front().tried =
         suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);
   }

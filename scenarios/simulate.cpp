@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/budgeted.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/result/transfers.hpp"
 
@@ -215,6 +216,25 @@ std::string Reporter::reason(const RunResult& run, const Failure& failure) const
       format_bytes(Bytes(run.reserved_at_failure)), limit);
 }
 
+// Of the policies that are given live bytes to stay within: the first whose step takes more.
+std::optional<Failure> missed_budget(const Scenario& scenario, const PointResult& point) {
+  const std::int64_t live = point.run.live.bytes;
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
+    if (policy == nullptr) continue;
+    const auto* budgeted = dynamic_cast<const Budgeted*>(policy->get());
+    const std::optional<Bytes> budget = budgeted != nullptr ? budgeted->budget() : std::nullopt;
+    if (!budget || live <= budget->count) continue;
+    Failure failure;
+    failure.reason = failure.message = fmt::format(
+        "{}: the budget of {} is missed by {}: {} live is the least that its plan comes to",
+        scenario.policy_names[i], format_bytes(*budget), format_bytes(Bytes(live - budget->count)),
+        format_bytes(Bytes(live)));
+    return failure;
+  }
+  return std::nullopt;
+}
+
 PointStatus status_of(RunStatus status) {
   switch (status) {
     case RunStatus::kCompleted:
@@ -358,6 +378,13 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
                     proven ? "no plan fits" : "found no plan that fits",
                     format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible);
     point.failure.assign(1, std::move(failure));
+  }
+  if (point.status == PointStatus::kFits) {
+    std::optional<Failure> missed = missed_budget(scenario, point);
+    if (missed) {
+      point.status = PointStatus::kInfeasible;
+      point.failure.assign(1, *std::move(missed));
+    }
   }
   point.host_by_role = held_by_role(compiled.program, scratch, Tier::kHost, point.run.host.events);
   point.convergence = find_convergence(scenario, model, compiled, scratch,

@@ -31,11 +31,12 @@ double saving_per_second(Bytes bytes, Duration cost) {
 //     second (MSPS = bytes / recompute time), by bytes saved per second lost.
 // A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: what
 // would still arrive late on the busy link is triggered earlier by 5 % of its copy, repeatedly.
-class Capuchin final : public ResidencyPolicy {
+class Capuchin final : public ResidencyPolicy, public Budgeted {
  public:
   Capuchin(Prefetch prefetch, bool recompute, Bytes min_bytes)
       : prefetch_(prefetch), recompute_(recompute), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "capuchin"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (recompute_) plan_within(context, plan, true);
   }

@@ -12,10 +12,11 @@ namespace {
 // above the budget; then the last ones are dropped until their copies take no longer than the
 // forward pass, so that forward never waits. FlashNeuron compresses before it drops and writes to
 // an SSD; here nothing is compressed, and the tier is pinned host memory.
-class FlashNeuron final : public ResidencyPolicy {
+class FlashNeuron final : public ResidencyPolicy, public Budgeted {
  public:
   FlashNeuron(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "flashneuron"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     Prefetch prefetch = prefetch_;

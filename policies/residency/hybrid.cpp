@@ -360,7 +360,7 @@ void Chooser::search_all() {
 
 // Round 1 chooses between all three; round 2 offloads what recomputation has brought back above the
 // budget.
-class Hybrid final : public ResidencyPolicy {
+class Hybrid final : public ResidencyPolicy, public Budgeted {
  public:
   struct Options {
     bool exhaustive = false;
@@ -369,6 +369,7 @@ class Hybrid final : public ResidencyPolicy {
   };
   Hybrid(Prefetch prefetch, Options options) : prefetch_(prefetch), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "hybrid"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     const ResidencyPlan before = plan;

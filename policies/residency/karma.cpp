@@ -15,10 +15,11 @@ namespace {
 //
 //   backward  B4  B3  | B2  [F1] B1 | B0          budget for two blocks
 //   h2d       <2    > <0          >
-class Karma final : public ResidencyPolicy {
+class Karma final : public ResidencyPolicy, public Budgeted {
  public:
   Karma(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "karma"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {

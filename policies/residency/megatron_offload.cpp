@@ -40,7 +40,7 @@ std::string module_of(const std::string& layer) {
 // module stay, since they would be needed at once; of the others the first `fraction` moves.
 // A tensor's memory returns at its copy's event; with `in_flight` k compute waits until at most k
 // groups of the module are being copied, and frees there.
-class MegatronOffload final : public ResidencyPolicy {
+class MegatronOffload final : public ResidencyPolicy, public Budgeted {
  public:
   struct Options {
     std::vector<std::string> modules;  // all when empty
@@ -52,6 +52,7 @@ class MegatronOffload final : public ResidencyPolicy {
   MegatronOffload(Prefetch prefetch, Options options)
       : prefetch_(prefetch), options_(std::move(options)) {}
   [[nodiscard]] std::string_view name() const override { return "megatron_offload"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<Group> groups = collect(context);

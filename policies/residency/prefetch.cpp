@@ -57,7 +57,7 @@ void fetch_blocks_ahead(const PolicyContext& context, int distance,
   for (Departure& d : departures) {
     d.fetch_at = d.gap.to;
     if (distance == 0 || last < 0) continue;
-    const int block = std::clamp(d.gap.needed_by + distance, 0, last);
+    const int block = d.gap.needed_by + std::min(distance, last - d.gap.needed_by);
     const Position begin = spans[d.gap.round][static_cast<std::size_t>(block)].backward_begin;
     if (begin.valid()) d.fetch_at = std::min(begin, d.gap.to);
   }

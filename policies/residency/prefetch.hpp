@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "graph/core/decoder.hpp"
+#include "policies/residency/budgeted.hpp"
 #include "policies/residency/saved_gaps.hpp"
 
 namespace tidemark {

@@ -20,11 +20,12 @@ namespace {
 // w is the smallest with which the compute of w blocks covers the copy of the next one, in both
 // directions. STRONGHOLD moves parameters and optimizer states this way; here the rule moves saved
 // activations.
-class Stronghold final : public ResidencyPolicy {
+class Stronghold final : public ResidencyPolicy, public Budgeted {
  public:
   Stronghold(Prefetch prefetch, int window, Bytes min_bytes)
       : prefetch_(prefetch), window_(window), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "stronghold"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
@@ -32,8 +33,8 @@ class Stronghold final : public ResidencyPolicy {
     const int blocks = context.graph.blocks;
     std::vector<Departure> departures;
     for (std::size_t round = 0; round < spans.size(); ++round) {
-      const int window =
-          window_ > 0 ? window_ : smallest_window(context, spans[round], saved, round);
+      const int window = window_ > 0 ? std::min(window_, blocks)
+                                     : smallest_window(context, spans[round], saved, round);
       for (const SavedGap& gap : saved) {
         if (gap.round != round || gap.block == kNoBlock || gap.block + window >= blocks) continue;
         const BlockSpan& edge = spans[round][static_cast<std::size_t>(gap.block + window)];

@@ -37,10 +37,11 @@ Position creator(const PolicyContext& context, GapId gap) {
 //   memory-centric  each value alone, before its own use: elsewhere.
 // The peak goes towards that of the largest layer. SuperNeurons' tensor cache, which leaves tensors
 // on the device while there is room, is not part of it.
-class SuperNeurons final : public ResidencyPolicy {
+class SuperNeurons final : public ResidencyPolicy, public Budgeted {
  public:
   SuperNeurons(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "superneurons"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     // Segments are numbered by the expensive operators before them.

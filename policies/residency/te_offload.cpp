@@ -22,11 +22,12 @@ namespace {
 // Layer j's tensors are allocated again when layer L - n + j has been freed, so the peak is
 // (L - n) T for layers that save T each. With n = L - 1 a layer's copies have only its own compute
 // to hide behind.
-class TransformerEngineOffload final : public ResidencyPolicy {
+class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
  public:
   TransformerEngineOffload(Prefetch prefetch, int layers, Bytes min_bytes)
       : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "te_offload"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int all = context.graph.blocks;

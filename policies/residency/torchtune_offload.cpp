@@ -19,11 +19,12 @@ namespace {
 // freed behind it. The output head is excluded: here everything behind the last block. Simplified:
 // a tensor that several nodes save moves once, and both directions have their own stream (they meet
 // only at the start of backward).
-class TorchtuneOffload final : public ResidencyPolicy {
+class TorchtuneOffload final : public ResidencyPolicy, public Budgeted {
  public:
   TorchtuneOffload(Prefetch prefetch, int in_flight, bool streams, Bytes min_bytes)
       : prefetch_(prefetch), in_flight_(in_flight), streams_(streams), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "torchtune_offload"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);

@@ -35,11 +35,12 @@ struct Layer {
 //   all    X of every layer       conv   X of convolutions only
 //   dyn    the first of none, conv and all whose peak fits the budget. vDNN's choice of convolution
 //          algorithms is not part of it.
-class Vdnn final : public ResidencyPolicy {
+class Vdnn final : public ResidencyPolicy, public Budgeted {
  public:
   Vdnn(Prefetch prefetch, VdnnLayers layers, Bytes min_bytes)
       : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "vdnn"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (layers_ != VdnnLayers::kDynamic) {

@@ -22,6 +22,8 @@ inline constexpr std::uint32_t kNone = kNoInstruction;
 inline constexpr std::size_t kCompute = static_cast<std::size_t>(Stream::kCompute);
 inline constexpr std::size_t kOut = static_cast<std::size_t>(Stream::kCopyOut);
 inline constexpr std::size_t kIn = static_cast<std::size_t>(Stream::kCopyIn);
+inline constexpr std::size_t kNvmeReads = static_cast<std::size_t>(Stream::kNvmeRead);
+inline constexpr std::size_t kNvmeWrites = static_cast<std::size_t>(Stream::kNvmeWrite);
 
 // An in-order queue: the instruction that runs and those behind it.
 struct Queue {
@@ -31,6 +33,7 @@ struct Queue {
   std::uint32_t tail = kNone;    // last queued
   std::uint32_t issued = kNone;  // last issued ever: what an event recorded now waits for
   std::int64_t free_since = 0;   // when the last instruction ended
+  std::uint32_t waiting = 0;     // issued and not ended
   // A running copy: what is left of it, and how fast it moves at the moment.
   double bytes_left = 0;
   double ns_per_byte = 0;
@@ -38,6 +41,11 @@ struct Queue {
   // A running kernel: its duration over that without copies beside it.
   double slowdown = 1;
 };
+
+// Work that a stream of the device takes before the host that issues more must wait: measured as
+// about a thousand kernels for each stream, not adjustable (NVIDIA developer forum, topic 68937),
+// 1,024 in the driver's ring.
+inline constexpr std::uint32_t kLaunchQueue = 1024;
 
 constexpr bool is_copy(Opcode opcode) {
   return opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn || opcode == Opcode::kNvmeWrite ||
@@ -148,11 +156,12 @@ class Engine {
   }
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
-  void synchronize();
+  void synchronize(bool disks);
   void wait_for_edges(std::uint32_t i);
   void notice_events();
   void fail(RunStatus status, BlockId block = {});
   void schedule_issue();
+  [[nodiscard]] bool queue_is_full(std::uint32_t i) const;
   // Streams.
   void start_ready(std::int64_t now);
   [[nodiscard]] bool edges_ended(std::uint32_t i) const;
@@ -215,7 +224,7 @@ class Engine {
   std::array<Queue, kStreams> queues_{};
   std::uint32_t pc_ = 0;
   std::int64_t host_ = 0;        // the host's clock
-  std::int64_t next_issue_ = 0;  // kForever when the program is over
+  std::int64_t next_issue_ = 0;  // kForever when the program is over, or the queue it needs full
   std::int64_t injected_ = 0;    // compute time of restored operators before the next launch
   std::int64_t live_ = 0;
   std::int64_t workspace_ = 0;

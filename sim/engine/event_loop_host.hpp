@@ -12,11 +12,24 @@
 namespace tidemark {
 namespace {
 
+// The driver takes no more for a stream of the device that is far behind.
+template <class A>
+bool Engine<A>::queue_is_full(std::uint32_t i) const {
+  switch (program_.opcode[i]) {
+    case Opcode::kLaunch:
+    case Opcode::kCopyOut:
+    case Opcode::kCopyIn:
+      return queues_[program_.stream[i]].waiting >= kLaunchQueue;
+    default:
+      return false;
+  }
+}
+
 // The host pays for an instruction before the device sees it.
 template <class A>
 void Engine<A>::schedule_issue() {
   next_issue_ = kForever;
-  if (pc_ == count_) return;
+  if (pc_ == count_ || queue_is_full(pc_)) return;
   next_issue_ = host_;
   if (program_.opcode[pc_] == Opcode::kLaunch) {
     next_issue_ += costs_.dispatch[OperatorId(program_.subject[pc_])].count();
@@ -55,7 +68,7 @@ void Engine<A>::issue() {
       wait_for_edges(i);
       break;
     case Opcode::kSynchronize:
-      synchronize();
+      synchronize(false);
       break;
   }
   if (stopped_) return;
@@ -154,7 +167,7 @@ void Engine<A>::allocate_away(BlockId block) {
   const auto lacks = [&] {
     return memory.grows_by(scratch_, block, b) > memory.capacity - memory.taken;
   };
-  if (lacks() && !scratch_.pending.empty()) synchronize();
+  if (lacks() && !scratch_.pending.empty()) synchronize(true);
   if (lacks()) {
     fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, block);
     return;
@@ -195,7 +208,7 @@ bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
     allocation =
         again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
   }
-  if (allocation.device_frees > 0) synchronize();  // memory goes back when nothing can use it
+  if (allocation.device_frees > 0) synchronize(false);  // memory goes back when nothing can use it
   host_ += allocation.device_mallocs * costs_.device_malloc.count() +
            allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
@@ -207,9 +220,9 @@ bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
 template <class A>
 void Engine<A>::release_cached() {
   const bool waits = !scratch_.pending.empty();
-  if (waits) synchronize();
+  if (waits) synchronize(false);
   const int released = allocator_.release_cached();
-  if (released > 0 && !waits) synchronize();
+  if (released > 0 && !waits) synchronize(false);
   host_ += released * costs_.device_free.count();
 }
 
@@ -322,11 +335,21 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   host_ = now + costs_.synchronize.count();
 }
 
-// The host waits until everything that it has issued is over.
+// The host waits until everything that it has issued is over; `disks`: what NVMe reads and writes
+// for nobody but itself, too.
 template <class A>
-void Engine<A>::synchronize() {
+void Engine<A>::synchronize(bool disks) {
+  const auto goes_on = [&] {
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      if (!disks && (s == kNvmeReads || s == kNvmeWrites)) continue;
+      if (queues_[s].waiting > 0) return true;
+    }
+    return false;
+  };
   std::int64_t now = host_;
-  for (std::int64_t next = earliest_end(); next != kForever; next = earliest_end()) {
+  while (goes_on()) {
+    const std::int64_t next = earliest_end();
+    if (next == kForever) break;
     now = std::max(now, next);
     for (std::size_t s = 0; s < kStreams; ++s) {
       if (queues_[s].ends == next) end(s, next);

@@ -25,6 +25,7 @@ void Engine<A>::enqueue(std::uint32_t i) {
   }
   queue.tail = i;
   queue.issued = i;
+  ++queue.waiting;
   if (options_.eviction != nullptr && program_.stream[i] == kCompute &&
       program_.opcode[i] == Opcode::kLaunch) {
     scratch_.restored[i] = std::exchange(injected_, 0);
@@ -197,6 +198,10 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   queue.free_since = now;
   queue.running = kNone;
   queue.ends = kForever;
+  if (queue.waiting-- == kLaunchQueue && next_issue_ == kForever) {
+    host_ = std::max(host_, now);
+    schedule_issue();
+  }
   if (s == kOut || s == kIn) {
     retime_copies(now);
     retime_kernel(now);

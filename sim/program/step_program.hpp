@@ -27,7 +27,7 @@ enum class Opcode : std::uint8_t {
   kNvmeRead,     // NVMe to host; subject: the host block
   kWait,         // the stream waits for the edges; no work
   kHostWait,     // the host waits for the edges
-  kSynchronize,  // the host waits for all streams
+  kSynchronize,  // the host waits for the device
 };
 
 // Where in the run a position lies, for accounting.

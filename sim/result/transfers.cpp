@@ -174,11 +174,14 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
 std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program, const Scratch& scratch,
                                               Tier tier, std::size_t events) {
   std::array<std::int64_t, kRoles> held{};
+  std::int64_t before = 0;
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
     const Block& block = program.blocks[event.block];
     if (block.tier != tier) continue;
-    held[static_cast<std::size_t>(block.role)] += event.sign * block.bytes.count;
+    // A buffer that is freed while a stream uses it is there until the stream has passed.
+    held[static_cast<std::size_t>(block.role)] += event.active - before;
+    before = event.active;
   }
   return held;
 }

@@ -47,7 +47,8 @@ struct TransferReport {
 [[nodiscard]] Duration copy_time(const RunResult& run);
 [[nodiscard]] double hidden_share(const RunResult& run);
 
-// Bytes that are live on a tier after the first `events` events, by role.
+// Bytes that the host or NVMe (`tier`) holds after the first `events` events, by role; with buffers
+// that are freed but still in a stream's use, as in RunResult.
 [[nodiscard]] std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program,
                                                             const Scratch& scratch, Tier tier,
                                                             std::size_t events);

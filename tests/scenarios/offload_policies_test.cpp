@@ -1,4 +1,6 @@
 // Optimizer state and parameters that live off the device, from scenario text to figures.
+#include <numeric>
+
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -187,6 +189,63 @@ TEST_SUITE("unit") {
     // Page-locking takes the host's time where a buffer is not reused.
     CHECK(torch.point.run.total > exact.point.run.total);
     CHECK(refusal_with("host_allocator: huge\n").find("host_allocator") != std::string::npos);
+  }
+
+  TEST_CASE("what is away is told by role to the byte, copies under way included") {
+    for (const char* policies :
+         {"offload_optimizer: {}", "offload_optimizer: {tier: nvme, sub_group: 100000}",
+          "offload_parameters: {tier: nvme}", "offload_activations: {min_bytes: 1KiB}"}) {
+      CAPTURE(policies);
+      const PointResult point = simulate_with(policies, "", ", accumulate: 3").point;
+      CHECK(point.run.host.bytes > 0);
+      CHECK(std::accumulate(point.host_by_role.begin(), point.host_by_role.end(),
+                            std::int64_t{0}) == point.run.host.bytes);
+    }
+  }
+
+  TEST_CASE("the host runs ahead of the device by its launch queue, not by a whole step") {
+    const auto host_bytes = [](int micro_batches) {
+      return simulate_with("offload_activations: {min_bytes: 1KiB}",
+                           ", links: {d2h: {alone: 0.1GB/s, duplex: 0.1GB/s}}",
+                           fmt::format(", accumulate: {}", micro_batches))
+          .point.run.host.bytes;
+    };
+    const std::int64_t one = host_bytes(1);
+    CHECK(host_bytes(32) < 12 * one);
+    CHECK(host_bytes(32) == host_bytes(16));
+  }
+
+  TEST_CASE("the next forward begins while NVMe still writes this step's state") {
+    const Simulated s = simulate_with("offload_optimizer: {tier: nvme}", "", ", steps: 2");
+    const Duration forward = s.point.run.phase[static_cast<std::size_t>(Phase::kForward)];
+    CHECK(s.busy(Stream::kNvmeWrite) > 2 * forward);
+  }
+
+  TEST_CASE("a budget that a step does not keep to is a result that says by how much") {
+    for (const char* policy : {"belady", "capuchin", "karma", "flashneuron", "hybrid"}) {
+      CAPTURE(policy);
+      const PointResult missed = simulate_with(fmt::format("{}: {{budget: 1MiB}}", policy)).point;
+      CHECK(missed.status == PointStatus::kInfeasible);
+      CHECK(missed.run.status == RunStatus::kCompleted);
+      REQUIRE(missed.failure.size() == 1);
+      const std::string& reason = missed.failure.front().reason;
+      CHECK(reason.find(fmt::format("{}: the budget of 1 MiB is missed by", policy)) == 0);
+      CHECK(reason.find(format_bytes(Bytes(missed.run.live.bytes))) != std::string::npos);
+    }
+    const std::int64_t kept = simulate_with("").point.run.live.bytes;
+    const auto status = [](std::int64_t budget) {
+      return simulate_with(fmt::format("belady: {{budget: {}}}", budget)).point.status;
+    };
+    CHECK(status(kept) == PointStatus::kFits);
+  }
+
+  TEST_CASE("windows and distances beyond the model move nothing, or all of it") {
+    const PointResult wide = simulate_with("stronghold: {window: 2147483647}").point;
+    CHECK(wide.status == PointStatus::kFits);
+    CHECK(wide.policies[0].decided == 0);
+    const std::string far = "offload_activations: {min_bytes: 1KiB, prefetch: ";
+    CHECK(simulate_with(far + "2147483647}").point.run.live.bytes ==
+          simulate_with(far + "6}").point.run.live.bytes);
   }
 
   TEST_CASE("an optimizer without an implementation on the CPU is refused by name") {
