@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 
 #include <fmt/format.h>
@@ -112,6 +113,21 @@ Json resolved(const Scenario& scenario) {
   return json;
 }
 
+// Paths as they stand in the scenario, beside its file: a report may be passed on, and where its
+// author keeps files is nobody's business.
+void shorten_paths(Value& value) {
+  namespace fs = std::filesystem;
+  const fs::path path = value.scalar;
+  if (value.is_scalar() && path.is_absolute()) {
+    std::error_code error;
+    const fs::path folder = fs::absolute(value.location.file, error).parent_path();
+    const fs::path beside = path.lexically_relative(folder.lexically_normal());
+    value.scalar = (error || beside.empty() ? path.filename() : beside).string();
+  }
+  for (Value::Entry& entry : value.entries)
+    shorten_paths(entry.value);
+}
+
 }  // namespace
 
 HtmlPage::HtmlPage(std::span<const PointResult> points) {
@@ -163,6 +179,11 @@ void HtmlPage::add_charts(std::size_t index, const DetailedPoint& point) {
   entry["resolved"] = resolved(point.scenario);
   Value document = point.document;
   std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
+  for (Value::Entry& key : document.entries) {
+    if (key.key == "model" || key.key == "hardware" || key.key == "report") {
+      shorten_paths(key.value);
+    }
+  }
   entry["document"] = Json::parse(as_json(document), nullptr, false);
   const std::uint32_t failed = point.result.run.failed_instruction;
   entry["failed_position"] =

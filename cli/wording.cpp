@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,14 @@ std::string mapping_text(Json mapping) {
     const std::string text = name->get<std::string>();
     mapping.erase(name);
     return named_text(text, mapping);
+  }
+  // A model in a file: its name, not the folders of whoever runs it.
+  for (const char* key : {"hf", "onnx", "graph", "layers"}) {
+    const auto path = mapping.find(key);
+    if (path == mapping.end() || !path->is_string()) continue;
+    const std::string file = std::filesystem::path(path->get<std::string>()).filename().string();
+    mapping.erase(path);
+    return named_text(file, mapping);
   }
   return mapping.dump();
 }

@@ -1,6 +1,9 @@
 #include "sim/result/timeline.hpp"
 
 #include <algorithm>
+#include <span>
+
+#include "sim/engine/eviction.hpp"
 
 namespace tidemark {
 namespace {
@@ -31,6 +34,75 @@ struct DeviceTimes {
   }
 };
 
+// Under eviction a launch begins with the repetitions that bring evicted blocks back:
+//
+//   started                                                     finished
+//   |  repetition  |  repetition  | ... |        the launch        |
+//   |<---------- Scratch::restored ---->|
+//
+// A repetition's blocks are there from its start; what goes in between goes when one has ended.
+class RestoreTimes {
+ public:
+  RestoreTimes(const StepProgram& program, const Scratch& scratch)
+      : program_(program), scratch_(scratch) {
+    if (!scratch.restored.empty()) producer_ = eviction_facts(program).producer;
+  }
+
+  // Of events of one instruction; empty where it repeats nothing.
+  std::vector<std::int64_t> of(std::span<const MemoryEvent> events) const {
+    const std::uint32_t i = events.front().instruction;
+    if (producer_.empty() || i >= program_.size() || program_.opcode[i] != Opcode::kLaunch ||
+        scratch_.started[i] < 0 || scratch_.restored[i] <= 0) {
+      return {};
+    }
+    // Compute time of the repetitions that have ended, and by what the device's own is scaled.
+    std::vector<std::int64_t> ended(events.size());
+    std::int64_t before = 0;
+    std::int64_t running = 0;
+    std::uint32_t repeated = kNoInstruction;
+    for (std::size_t e = 0; e < events.size(); ++e) {
+      const std::uint32_t made_by = maker_at(events, e);
+      if (made_by != repeated) {
+        before += running;
+        running = made_by == kNoInstruction ? 0 : duration(made_by);
+        repeated = made_by;
+      }
+      ended[e] = before;
+    }
+    const std::int64_t total = std::max<std::int64_t>(before + running, 1);
+    const double scale = static_cast<double>(scratch_.restored[i]) / static_cast<double>(total);
+    for (std::int64_t& time : ended) {
+      time = scratch_.started[i] + static_cast<std::int64_t>(static_cast<double>(time) * scale);
+    }
+    return ended;
+  }
+
+ private:
+  // The launch that is repeated at event `e`; of blocks that go while it allocates, that launch.
+  std::uint32_t maker_at(std::span<const MemoryEvent> events, std::size_t e) const {
+    const auto made = [&](std::size_t k) { return producer_[events[k].block.index()]; };
+    if (events[e].sign > 0) return made(e);
+    std::size_t next = e;
+    while (next < events.size() && events[next].sign <= 0)
+      ++next;
+    std::size_t last = e;
+    while (last > 0 && events[last].sign <= 0)
+      --last;
+    const bool within = next < events.size() && events[last].sign > 0 && made(next) == made(last);
+    return within ? made(next) : kNoInstruction;
+  }
+
+  // Of a launch when the program ran it, without repetitions of its own.
+  std::int64_t duration(std::uint32_t launch) const {
+    if (launch >= program_.size() || scratch_.finished[launch] < 0) return 0;
+    return scratch_.finished[launch] - scratch_.started[launch] - scratch_.restored[launch];
+  }
+
+  const StepProgram& program_;
+  const Scratch& scratch_;
+  std::vector<std::uint32_t> producer_;  // by block; empty without eviction
+};
+
 }  // namespace
 
 MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch) {
@@ -40,12 +112,25 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
   std::int64_t live = 0;
   std::int64_t now = 0;
   bool in_last_step = false;
-  for (const MemoryEvent& event : scratch.events) {
+  const RestoreTimes restore_times(program, scratch);
+  std::vector<std::int64_t> restored;  // of the events of an instruction, the first at `first`
+  std::size_t first = 0;
+  for (std::size_t e = 0; e < scratch.events.size(); ++e) {
+    const MemoryEvent& event = scratch.events[e];
+    if (e == 0 || event.instruction != scratch.events[first].instruction) {
+      first = e;
+      std::size_t end = e;
+      while (end < scratch.events.size() && scratch.events[end].instruction == event.instruction)
+        ++end;
+      restored = restore_times.of(std::span(scratch.events).subspan(e, end - e));
+    }
     const Block& block = program.blocks[event.block];
     if (block.tier != Tier::kDevice) continue;
     live += event.sign * block.bytes.count;
     const std::size_t i = std::min<std::size_t>(event.instruction, program.size());
-    now = std::max(now, event.sign > 0 ? times.next_start[i] : times.last_end[i]);
+    now = std::max(now, !restored.empty() ? restored[e - first]
+                        : event.sign > 0  ? times.next_start[i]
+                                          : times.last_end[i]);
     if (!in_last_step && i < program.size() &&
         program.slot[program.position[i].index()].last_step) {
       in_last_step = true;
@@ -59,7 +144,10 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
                                .active = event.active,
                                .reserved = event.reserved});
   }
-  timeline.end = Duration(std::max(now, times.last_end[program.size()]));
+  // A step may end with work beside the compute stream: the optimizer on the host, a last copy.
+  for (const std::int64_t finished : scratch.finished)
+    now = std::max(now, finished);
+  timeline.end = Duration(now);
   return timeline;
 }
 

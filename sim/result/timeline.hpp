@@ -15,7 +15,8 @@ namespace tidemark {
 
 // State after one change of device memory. Allocations are placed at the start of the kernel they
 // are made for, frees at the end of the kernel they follow: the times at which a stream-ordered
-// device sees them, not the host's, which runs ahead.
+// device sees them, not the host's, which runs ahead. Evicted blocks come back at the start of the
+// repetition that makes them.
 struct TimelinePoint {
   Duration time{};
   std::uint32_t instruction = 0;
@@ -29,7 +30,7 @@ struct TimelinePoint {
 struct MemoryTimeline {
   std::vector<TimelinePoint> points;  // of all steps, in issue order; times never decrease
   Duration last_step_begin{};
-  Duration end{};
+  Duration end{};  // of the last work of any stream
 };
 
 // From the events of a run (RunOptions::record_events). Device memory only.

@@ -99,6 +99,19 @@ TEST_SUITE("unit") {
     CHECK(files.names("out") == std::vector<std::string>{"report.html"});
     CHECK(contains(files.read("out/report.html"), "id=\"run-8\""));
   }
+
+  TEST_CASE("points of models in files are named by the files, without the folders") {
+    const Workspace files;
+    const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
+    files.write("sweep.yaml",
+                "version: 1\nhardware: v100-sxm-16gb\nallocator: ideal\n"
+                "training: {steps: 1}\nmodel: {preset: gpt2}\nsweep: {matrix: {model: [{graph: '" +
+                    folder + "/unet_d2_n10.json'}, {preset: mlp}]}}\n");
+    const Outcome run = files.run("run sweep.yaml");
+    CHECK(run.code == 0);
+    CHECK(contains(run.out, "unet_d2_n10.json"));
+    CHECK_FALSE(contains(run.out, folder));
+  }
 }
 
 TEST_SUITE("slow") {

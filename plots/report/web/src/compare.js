@@ -283,7 +283,9 @@ function budgetPanel(points, open) {
   return panel(
       'Overhead against budget',
       `Time beyond the fastest point${
-          missing ? `; ${missing} points that do not fit are left out` : ''}.`,
+          missing === 0     ? '' :
+              missing === 1 ? '; one point that does not fit is left out' :
+                              `; ${missing} points that do not fit are left out`}.`,
       marks.length ? scatterPlot({
         marks,
         lines,

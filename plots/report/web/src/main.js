@@ -7,8 +7,8 @@ import {choice, empty, make, panel, Tooltip} from './dom.js';
 import {Lanes} from './lanes.js';
 import {Overview} from './overview.js';
 import {Run} from './run.js';
-import {failurePanel, layerTable, peakTables, policyTable, scenarioTables, TensorTable} from './tables.js';
-import {formatBytes, formatCount, formatSeconds, formatShare} from './units.js';
+import {failurePanel, layerTable, lossesOf, peakTables, policyTable, scenarioTables, TensorTable} from './tables.js';
+import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
 import {View} from './view.js';
 
 const kGroupings = [['role', 'Role'], ['layer', 'Layer'], ['operator', 'Operator']];
@@ -29,12 +29,7 @@ const kKeys = [
 
 // Where most of a step's time goes beside computing what has to be computed.
 function lossOf(time) {
-  const losses = [
-    [time.recompute, 'computing again'], [time.exposed_transfer, 'waiting for copies'],
-    [time.exposed_communication, 'waiting for communication'],
-    [time.host_bound, 'waiting for the host']
-  ];
-  const [seconds, what] = losses.reduce((most, loss) => (loss[0] > most[0] ? loss : most));
+  const [what, seconds] = lossesOf(time).reduce((most, loss) => (loss[1] > most[1] ? loss : most));
   return seconds > 0.005 * time.step ? `${formatSeconds(seconds)} of it ${what}` :
                                        'nothing lost to waiting';
 }
@@ -140,7 +135,7 @@ class RunPage {
                 'Tokens per second', formatCount(throughput.tokens_per_second),
                 `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`) :
             card(
-                'Samples per second', fits ? throughput.samples_per_second.toPrecision(3) : '–',
+                'Samples per second', fits ? formatRate(throughput.samples_per_second) : '–',
                 fits ? `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic` :
                        'it does not run'),
         card(

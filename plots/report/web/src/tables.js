@@ -157,15 +157,21 @@ function termsTable(point, summary) {
               make('th', 'of its capacity'))));
 }
 
+// Where a step's time goes beside computing what has to be computed: [what, seconds].
+export function lossesOf(time) {
+  return [
+    ['computing again', time.recompute], ['waiting for copies', time.exposed_transfer],
+    ['waiting for the host\'s optimizer', time.exposed_host_optimizer],
+    ['waiting for communication', time.exposed_communication],
+    ['waiting for the host', time.host_bound]
+  ];
+}
+
 function timeTable(point) {
   const {time} = point;
   const rows =
       [['forward', time.forward], ['backward', time.backward], ['optimizer', time.optimizer]];
-  const within = [
-    ['computing again', time.recompute], ['waiting for copies', time.exposed_transfer],
-    ['waiting for communication', time.exposed_communication],
-    ['waiting for the host', time.host_bound]
-  ];
+  const within = lossesOf(time);
   const row = ([label, seconds], i, all, indent) => make(
       'tr', make(indent ? 'td.indent' : 'td', label), make('td.right', formatSeconds(seconds)),
       make('td.right', formatShare(seconds, time.step)),

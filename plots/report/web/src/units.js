@@ -27,6 +27,9 @@ export function formatTime(nanoseconds) {
 export const formatSeconds = (seconds) => formatTime(seconds * 1e9);
 export const formatCount = (count) => Math.round(count).toLocaleString('en-US');
 
+// Three digits, and whole numbers beyond.
+export const formatRate = (rate) => (rate >= 999.5 ? formatCount(rate) : rate.toPrecision(3));
+
 export function formatShare(part, whole) {
   if (!(whole > 0)) return '';
   const percent = (part / whole) * 100;

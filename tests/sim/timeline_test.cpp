@@ -1,0 +1,72 @@
+// Memory over true time where work of other streams or repetitions stretch the step.
+#include "sim/result/timeline.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "sim/engine/eviction.hpp"
+#include "tests/plots/traced_run.hpp"
+
+using namespace tidemark;
+
+TEST_SUITE_BEGIN("property");
+
+TEST_CASE("evicted blocks come back one repetition after another, not all at once") {
+  const TracedRun run(
+      ", training: {micro_batch: 8, sequence: 256, attention: math}, policies: [eviction: "
+      "{heuristic: lru}]",
+      "{gpu: a100-sxm-40gb, hbm: {capacity: 700MiB}}");
+  REQUIRE(run.result.status == PointStatus::kFits);
+  REQUIRE(run.result.run.restores > 20);
+  const StepProgram& program = run.detail.compiled.program;
+  const Scratch& scratch = run.detail.scratch;
+  const EvictionFacts facts = eviction_facts(program);
+  std::map<std::uint32_t, std::vector<TimelinePoint>> by_launch;
+  for (const TimelinePoint& point : run.detail.timeline.points) {
+    const std::uint32_t i = point.instruction;
+    if (i < program.size() && program.opcode[i] == Opcode::kLaunch && scratch.restored[i] > 0) {
+      by_launch[i].push_back(point);
+    }
+  }
+  REQUIRE_FALSE(by_launch.empty());
+  std::size_t most_times = 0;
+  for (const auto& [launch, points] : by_launch) {
+    const std::int64_t begin = scratch.started[launch];
+    const std::int64_t end = begin + scratch.restored[launch];
+    std::set<std::int64_t> times;
+    const TimelinePoint* last_back = nullptr;
+    for (const TimelinePoint& point : points) {
+      CHECK(point.time.count() >= begin);
+      CHECK(point.time.count() <= end);
+      if (point.sign <= 0) continue;
+      times.insert(point.time.count());
+      last_back = &point;
+    }
+    REQUIRE(last_back != nullptr);
+    most_times = std::max(most_times, times.size());
+    // What comes back last is computed until the launch itself begins.
+    const OperatorId op(program.subject[facts.producer[last_back->block.index()]]);
+    const std::int64_t computed = run.detail.compiled.costs.device[op].count();
+    CHECK(std::abs(last_back->time.count() + computed - end) <= 1);
+  }
+  CHECK(most_times > 3);
+}
+
+TEST_CASE("a step lasts until the optimizer on the host is done") {
+  const TracedRun run(
+      ", training: {micro_batch: 1, sequence: 256, precision: fp16_mixed}, policies: "
+      "[offload_optimizer: {}]");
+  REQUIRE(run.result.status == PointStatus::kFits);
+  REQUIRE(run.result.run.exposed[static_cast<std::size_t>(Stream::kHostWorker)].count() > 0);
+  const Scratch& scratch = run.detail.scratch;
+  const MemoryTimeline& timeline = run.detail.timeline;
+  CHECK(timeline.end.count() ==
+        *std::max_element(scratch.finished.begin(), scratch.finished.end()));
+  CHECK(timeline.end - timeline.last_step_begin >= run.result.run.step * 0.99);
+}
+
+TEST_SUITE_END();
