@@ -38,8 +38,8 @@ struct ClosureBound {
 
 // The same with whole choices: branch and bound on r_i, the lowest bound first, until `relaxations`
 // have been solved. Exact where it ends before.
-[[nodiscard]] ClosureBound closure_branch_and_bound(
-    const RematProblem& problem, const ClosureCut& cut, int relaxations,
-    std::chrono::steady_clock::time_point deadline);
+[[nodiscard]] ClosureBound closure_branch_and_bound(const RematProblem& problem,
+                                                    const ClosureCut& cut, int relaxations,
+                                                    std::chrono::steady_clock::time_point deadline);
 
 }  // namespace tidemark

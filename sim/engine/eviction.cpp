@@ -100,9 +100,7 @@ class FactFinder {
   std::vector<char> freed_;
 };
 
-}  // namespace
-
-EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs) {
+EvictionFacts facts_without_costs(const StepProgram& program) {
   const std::size_t blocks = program.blocks.size();
   EvictionFacts facts{.producer = std::vector<std::uint32_t>(blocks, kNever),
                       .evictable = std::vector<char>(blocks, 0),
@@ -111,6 +109,18 @@ EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs)
                       .recipes = {},
                       .next_launch = std::vector<std::uint32_t>(program.size(), kNever)};
   FactFinder(program, facts).run();
+  return facts;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> producers(const StepProgram& program) {
+  return facts_without_costs(program).producer;
+}
+
+EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs) {
+  const std::size_t blocks = program.blocks.size();
+  EvictionFacts facts = facts_without_costs(program);
   for (std::size_t b = 0; b < blocks; ++b) {
     if (facts.producer[b] == kNever) continue;
     facts.cost[b] = costs.device[OperatorId(program.subject[facts.producer[b]])];

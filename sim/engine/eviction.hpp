@@ -27,6 +27,9 @@ struct EvictionFacts {
   Duration compute{};                      // of all launches of the compute stream
 };
 
+// By block: the launch that writes it, as in EvictionFacts.
+[[nodiscard]] std::vector<std::uint32_t> producers(const StepProgram& program);
+
 [[nodiscard]] EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs);
 
 }  // namespace tidemark

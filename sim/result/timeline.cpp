@@ -45,7 +45,7 @@ class RestoreTimes {
  public:
   RestoreTimes(const StepProgram& program, const Scratch& scratch)
       : program_(program), scratch_(scratch) {
-    if (!scratch.restored.empty()) producer_ = eviction_facts(program).producer;
+    if (!scratch.restored.empty()) producer_ = producers(program);
   }
 
   // Of events of one instruction; empty where it repeats nothing.

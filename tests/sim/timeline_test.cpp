@@ -24,7 +24,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
   REQUIRE(run.result.run.restores > 20);
   const StepProgram& program = run.detail.compiled.program;
   const Scratch& scratch = run.detail.scratch;
-  const EvictionFacts facts = eviction_facts(program);
+  const std::vector<std::uint32_t> producer = producers(program);
   std::map<std::uint32_t, std::vector<TimelinePoint>> by_launch;
   for (const TimelinePoint& point : run.detail.timeline.points) {
     const std::uint32_t i = point.instruction;
@@ -49,7 +49,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
     REQUIRE(last_back != nullptr);
     most_times = std::max(most_times, times.size());
     // What comes back last is computed until the launch itself begins.
-    const OperatorId op(program.subject[facts.producer[last_back->block.index()]]);
+    const OperatorId op(program.subject[producer[last_back->block.index()]]);
     const std::int64_t computed = run.detail.compiled.costs.device[op].count();
     CHECK(std::abs(last_back->time.count() + computed - end) <= 1);
   }
