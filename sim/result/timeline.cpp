@@ -45,16 +45,27 @@ class RestoreTimes {
  public:
   RestoreTimes(const StepProgram& program, const Scratch& scratch)
       : program_(program), scratch_(scratch) {
-    if (!scratch.restored.empty()) producer_ = producers(program);
+    if (scratch.restored.empty()) return;
+    producer_ = producers(program);
+    launch_.assign(program.size(), kNoInstruction);
+    std::uint32_t next = kNoInstruction;
+    for (std::size_t i = program.size(); i-- > 0;) {
+      if (program.opcode[i] == Opcode::kLaunch) next = static_cast<std::uint32_t>(i);
+      launch_[i] = next;
+    }
   }
 
   // Of events of one instruction; empty where it repeats nothing.
   std::vector<std::int64_t> of(std::span<const MemoryEvent> events) const {
-    const std::uint32_t i = events.front().instruction;
-    if (producer_.empty() || i >= program_.size() || program_.opcode[i] != Opcode::kLaunch ||
-        scratch_.started[i] < 0 || scratch_.restored[i] <= 0) {
-      return {};
-    }
+    // Inputs come back before the outputs of their reader are allocated.
+    const std::uint32_t at = events.front().instruction;
+    if (producer_.empty() || at >= program_.size()) return {};
+    const std::uint32_t i = launch_[at];
+    if (i == kNoInstruction || scratch_.started[i] < 0 || scratch_.restored[i] <= 0) return {};
+    const bool repeats = std::any_of(events.begin(), events.end(), [&](const MemoryEvent& event) {
+      return event.sign > 0 && producer_[event.block.index()] != i;
+    });
+    if (!repeats) return {};
     // Compute time of the repetitions that have ended, and by what the device's own is scaled.
     std::vector<std::int64_t> ended(events.size());
     std::int64_t before = 0;
@@ -64,7 +75,7 @@ class RestoreTimes {
       const std::uint32_t made_by = maker_at(events, e);
       if (made_by != repeated) {
         before += running;
-        running = made_by == kNoInstruction ? 0 : duration(made_by);
+        running = made_by == kNoInstruction || made_by == i ? 0 : duration(made_by);
         repeated = made_by;
       }
       ended[e] = before;
@@ -101,6 +112,7 @@ class RestoreTimes {
   const StepProgram& program_;
   const Scratch& scratch_;
   std::vector<std::uint32_t> producer_;  // by block; empty without eviction
+  std::vector<std::uint32_t> launch_;    // by instruction: at or after it
 };
 
 }  // namespace

@@ -94,8 +94,9 @@ TEST_SUITE("paper") {
   }
 }
 
-// Each solves a dozen plans of several hundred operators.
-TEST_SUITE("slow") {
+// Each solves a dozen plans of several hundred operators, which takes minutes: run with
+// `tidemark_tests -ts=plans -ns`.
+TEST_SUITE("plans" * doctest::skip()) {
   TEST_CASE("Checkmate: VGG-16's overhead against budget") {
     const Comparison comparison = compared("checkmate_vgg16");
     check_optimal_is_last(comparison);

@@ -27,10 +27,12 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
   const std::vector<std::uint32_t> producer = producers(program);
   std::map<std::uint32_t, std::vector<TimelinePoint>> by_launch;
   for (const TimelinePoint& point : run.detail.timeline.points) {
-    const std::uint32_t i = point.instruction;
-    if (i < program.size() && program.opcode[i] == Opcode::kLaunch && scratch.restored[i] > 0) {
-      by_launch[i].push_back(point);
-    }
+    // What comes back before a launch, and not what the launch makes.
+    std::uint32_t i = point.instruction;
+    while (i < program.size() && program.opcode[i] != Opcode::kLaunch)
+      ++i;
+    if (i >= program.size() || scratch.restored[i] <= 0) continue;
+    if (point.sign > 0 && producer[point.block.index()] != i) by_launch[i].push_back(point);
   }
   REQUIRE_FALSE(by_launch.empty());
   std::size_t most_times = 0;
