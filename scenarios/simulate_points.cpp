@@ -1,7 +1,5 @@
 #include <atomic>
-#include <exception>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/document_json.hpp"
 #include "scenarios/located_error.hpp"
+#include "scenarios/parallel.hpp"
 #include "scenarios/simulate.hpp"
 #include "scenarios/suggestions.hpp"
 
@@ -125,36 +124,18 @@ std::vector<PointResult> simulate_points(
   }
 
   std::vector<PointResult> results(points.size());
-  std::atomic<std::size_t> next{0};
   std::size_t done = 0;
   std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < points.size(); i = next++) {
-      try {
-        results[i] = run_point(points[i], base, environment, options);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (failure == nullptr) failure = std::current_exception();
-        next = points.size();
-        return;
-      }
-      for (const Override& change : points[i].overrides) {
-        results[i].overrides.emplace_back(change.key, as_json(change.value));
-      }
-      points[i].scenario.reset();
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (progress) progress(done, points.size());
+  for_each_parallel(points.size(), threads, [&](std::size_t i) {
+    results[i] = run_point(points[i], base, environment, options);
+    for (const Override& change : points[i].overrides) {
+      results[i].overrides.emplace_back(change.key, as_json(change.value));
     }
-  };
-  const auto workers = static_cast<std::size_t>(std::max(1, threads));
-  std::vector<std::jthread> pool;
-  for (std::size_t t = 1; t < std::min(workers, points.size()); ++t)
-    pool.emplace_back(work);
-  work();
-  pool.clear();  // joins
-  if (failure != nullptr) std::rethrow_exception(failure);
+    points[i].scenario.reset();
+    const std::lock_guard lock(mutex);
+    ++done;
+    if (progress) progress(done, points.size());
+  });
   if (points.size() == 1 && results[0].status == PointStatus::kError) {
     throw UserError(results[0].error);
   }
