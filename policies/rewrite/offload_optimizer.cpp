@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace tidemark {
@@ -19,6 +20,7 @@ class OffloadOptimizer final : public TrainingRewrite {
     const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
     policy->tier_ = nvme ? Tier::kNvme : Tier::kHost;
     policy->streams_gradients_ = d.optional_word("gradients", kWhen, "step") == "backward";
+    policy->delayed_ = d.optional<bool>("delayed", false);
     // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
     policy->sub_group_ = d.optional<std::int64_t>("sub_group", 1'000'000'000, at_least(1));
     d.finish();
@@ -32,11 +34,13 @@ class OffloadOptimizer final : public TrainingRewrite {
  private:
   static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
+  static void delay(TrainingGraph& graph, TrainedParameter& trained);
 
   double ratio_ = 1;
   bool overlap_ = true;
   Tier tier_ = Tier::kHost;
   bool streams_gradients_ = false;
+  bool delayed_ = false;
   std::int64_t sub_group_ = 0;  // elements
 };
 
@@ -66,7 +70,28 @@ void OffloadOptimizer::apply(TrainingGraph& graph) const {
     trained->update_group = group;
     trained->state_home = tier_;
     if (streams_gradients_) graph.storages[trained->gradient].home = Tier::kHost;
+    if (delayed_) delay(graph, *trained);
   }
+}
+
+// The host updates weights of its own. The model's become those of the update before, which has run
+// beside forward and backward, just ahead of the next.
+void OffloadOptimizer::delay(TrainingGraph& graph, TrainedParameter& trained) {
+  const StorageId parameter = trained.parameter;
+  trained.parameter = graph.storages.push_back({.bytes = graph.storages[parameter].bytes,
+                                                .role = Role::kOptimizerState,
+                                                .layer = trained.layer,
+                                                .initial = true,
+                                                .persistent = true,
+                                                .home = Tier::kHost,
+                                                .name = trained.name + ".next"});
+  const std::array<Touch, 2> touches{
+      {{trained.parameter, Access::kRead}, {parameter, Access::kOverwrite}}};
+  Operator op{.name = "delayed_update",
+              .phase = Phase::kOptimizer,
+              .executor = Executor::kHost,
+              .layer = trained.layer};
+  graph.optimizer.push_back(graph.add_operator(std::move(op), touches));
 }
 
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
@@ -139,7 +164,7 @@ const PolicyEntry& offload_optimizer_entry() {
       .seam = "training rewrite",
       .summary =
           "keep the optimizer state of the first `ratio` of the elements in host memory or on "
-          "NVMe and update them on the CPU",
+          "NVMe and update them on the CPU; `delayed` by a step, beside forward and backward",
       .source =
           "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
           "Megatron-Core HybridDeviceOptimizer",
