@@ -130,7 +130,9 @@ void decide_offloads(const PolicyContext& context, const std::vector<Departure>&
   for (const Departure& d : departures) {
     if (!frees_memory(d)) continue;
     const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
-    if (!plan.decide(d.gap.id, Offload{.fetch_at = fetch_at, .release_at = d.release_at, .tier = d.tier})) continue;
+    if (!plan.decide(d.gap.id,
+                     Offload{.fetch_at = fetch_at, .release_at = d.release_at, .tier = d.tier}))
+      continue;
     if (context.order.at[d.gap.from].step + 1 == context.order.steps) {
       outcome.offloaded += d.gap.bytes;
     }

@@ -131,8 +131,7 @@ void OffloadParameters::plan_by_layers(const PolicyContext& context, ResidencyPl
       plan.decide(id, Pin{.reason = "used again within the prefetch distance"});
       continue;
     }
-    const Position fetch_at =
-        ahead == 0 ? gap.to : visits.first[visit - std::min(visit, ahead)];
+    const Position fetch_at = ahead == 0 ? gap.to : visits.first[visit - std::min(visit, ahead)];
     decide_fetch(context, id, fetch_at, plan);
   }
 }
@@ -216,9 +215,9 @@ class CoordinatedStep {
   const std::vector<Module>& modules_;
   bool traced_;
   std::deque<std::pair<StorageId, std::size_t>> queue_;
-  std::map<StorageId, Position> there_;          // since when; invalid once a module has used it
-  std::map<StorageId, std::size_t> wanted_by_;   // the last module that the prefetch has seen
-  std::int64_t live_ = 0;                        // elements
+  std::map<StorageId, Position> there_;         // since when; invalid once a module has used it
+  std::map<StorageId, std::size_t> wanted_by_;  // the last module that the prefetch has seen
+  std::int64_t live_ = 0;                       // elements
 };
 
 // Elements of the parameters that visit the device; those of frozen ones as in apply().
