@@ -51,6 +51,15 @@ struct Score {
   friend auto operator<=>(const Score&, const Score&) = default;
 };
 
+Duration compute_of_last_step(const PolicyContext& context) {
+  Duration compute{};
+  for (const Occurrence& o : context.order.at) {
+    const bool on_device = context.graph.operators[o.op].executor == Executor::kDevice;
+    if (on_device && o.step + 1 == context.order.steps) compute += context.durations[o.op];
+  }
+  return compute;
+}
+
 class Chooser {
  public:
   Chooser(const PolicyContext& context, const ResidencyPlan& plan, const Prefetch& prefetch,
@@ -60,6 +69,7 @@ class Chooser {
         prefetch_(prefetch),
         budget_(prefetch.budget.value_or(device_budget(context)).count),
         starts_(predicted_starts(context)),
+        compute_(compute_of_last_step(context)),
         sites_(sites_of(context, plan, min_bytes)),
         choices_(sites_.size(), Choice::kKeep) {}
 
@@ -80,7 +90,10 @@ class Chooser {
 
  private:
   [[nodiscard]] Score score(const ResidencyPlan& plan) const;
-  [[nodiscard]] Score score_choices() const;
+  [[nodiscard]] Score score_choices();
+  // Not replayed where it cannot be better than `best`: none then.
+  [[nodiscard]] std::optional<Score> score_if_better(const Score& best);
+  [[nodiscard]] bool cannot_beat(const Score& best, const ResidencyPlan& plan) const;
   Duration recompute_cost(const ResidencyPlan& plan, const Site& site, std::set<Position>& repeated,
                           bool within_block) const;
   void recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& recipes) const;
@@ -92,8 +105,10 @@ class Chooser {
   const Prefetch& prefetch_;
   std::int64_t budget_;
   std::vector<Duration> starts_;
+  Duration compute_{};  // on the device, of the last step, without what is computed again
   std::vector<Site> sites_;
   std::vector<Choice> choices_;
+  std::map<std::vector<Choice>, Score> replayed_;
 };
 
 Score Chooser::score(const ResidencyPlan& plan) const {
@@ -105,10 +120,39 @@ Score Chooser::score(const ResidencyPlan& plan) const {
   return {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
 }
 
-Score Chooser::score_choices() const {
+Score Chooser::score_choices() {
+  const auto known = replayed_.find(choices_);
+  if (known != replayed_.end()) return known->second;
+  Score result{.over = std::numeric_limits<std::int64_t>::max()};
   ResidencyPlan tried = plan_;
-  if (!apply(tried)) return {.over = std::numeric_limits<std::int64_t>::max()};
-  return score(tried);
+  if (apply(tried)) result = score(tried);
+  replayed_.emplace(choices_, result);
+  return result;
+}
+
+std::optional<Score> Chooser::score_if_better(const Score& best) {
+  const auto known = replayed_.find(choices_);
+  if (known == replayed_.end()) {
+    ResidencyPlan tried = plan_;
+    if (!apply(tried) || cannot_beat(best, tried)) return std::nullopt;
+    replayed_.emplace(choices_, score(tried));
+  }
+  const Score found = replayed_.at(choices_);
+  return found < best ? std::optional(found) : std::nullopt;
+}
+
+// The compute of a step takes its time whatever hides behind it.
+bool Chooser::cannot_beat(const Score& best, const ResidencyPlan& plan) const {
+  if (best.over > 0 || context_.replay == nullptr) return false;
+  Duration again{};
+  for (GroupId id : ids_of(plan.groups())) {
+    if (plan_.groups().contains(id)) continue;
+    for (Position p : plan.groups()[id].recipe) {
+      const Occurrence& o = context_.order.at[p];
+      if (o.step + 1 == context_.order.steps) again += context_.durations[o.op];
+    }
+  }
+  return compute_ + again >= best.step;
 }
 
 bool Chooser::apply(ResidencyPlan& plan) const {
@@ -309,9 +353,9 @@ void Chooser::improve(int tries) {
       for (Choice other : {Choice::kKeep, Choice::kOffload, Choice::kRecompute}) {
         if (other == before || tries-- <= 0) continue;
         choices_[i] = other;
-        const Score tried = score_choices();
-        if (!(tried < best)) continue;
-        best = tried;
+        const std::optional<Score> tried = score_if_better(best);
+        if (!tried) continue;
+        best = *tried;
         chosen = other;
         better = true;
       }
@@ -325,9 +369,9 @@ void Chooser::search(std::size_t site, Duration recomputed, const std::set<Posit
   // Compute alone takes this long in the last step; nothing below can be faster.
   if (best.over == 0 && recomputed >= best.step) return;
   if (site == sites_.size()) {
-    const Score tried = score_choices();
-    if (tried < best) {
-      best = tried;
+    const std::optional<Score> tried = score_if_better(best);
+    if (tried) {
+      best = *tried;
       found = choices_;
     }
     return;
@@ -348,13 +392,9 @@ void Chooser::search(std::size_t site, Duration recomputed, const std::set<Posit
 
 // Branch and bound over all choices, each judged by its replay.
 void Chooser::search_all() {
-  Duration compute{};
-  for (const Occurrence& o : context_.order.at) {
-    if (o.step + 1 == context_.order.steps) compute += context_.durations[o.op];
-  }
   Score best = score_choices();  // of keeping everything
   std::vector<Choice> found = choices_;
-  search(0, compute, {}, best, found);
+  search(0, compute_, {}, best, found);
   choices_ = found;
 }
 

@@ -64,16 +64,43 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
   for (std::size_t i = 1; i < bytes_.size(); ++i)
     bytes_[i] += bytes_[i - 1];
   bytes_.pop_back();
+  most_.resize((bytes_.size() + kStretch - 1) / kStretch);
+  for (std::size_t stretch = 0; stretch < most_.size(); ++stretch)
+    note_peak(stretch);
+}
+
+void MemoryCurve::note_peak(std::size_t stretch) {
+  const std::size_t end = std::min((stretch + 1) * kStretch, bytes_.size());
+  most_[stretch] =
+      *std::max_element(bytes_.begin() + static_cast<std::ptrdiff_t>(stretch * kStretch),
+                        bytes_.begin() + static_cast<std::ptrdiff_t>(end));
+}
+
+std::int64_t MemoryCurve::peak() const {
+  return *std::max_element(most_.begin(), most_.end());
 }
 
 Position MemoryCurve::peak_at() const {
-  return Position(
-      static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin()));
+  const auto stretch = std::max_element(most_.begin(), most_.end());
+  const std::ptrdiff_t begin = (stretch - most_.begin()) * static_cast<std::ptrdiff_t>(kStretch);
+  return Position(static_cast<std::size_t>(
+      std::find(bytes_.begin() + begin, bytes_.end(), *stretch) - bytes_.begin()));
 }
 
 void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
+  if (first >= end) return;
   for (std::size_t i = first.index(); i < end.index(); ++i)
     bytes_[i] += bytes;
+  const std::size_t last = (end.index() - 1) / kStretch;
+  for (std::size_t stretch = first.index() / kStretch; stretch <= last; ++stretch) {
+    const bool whole =
+        stretch * kStretch >= first.index() && (stretch + 1) * kStretch <= end.index();
+    if (whole) {
+      most_[stretch] += bytes;
+    } else {
+      note_peak(stretch);
+    }
+  }
 }
 
 Position MemoryCurve::first_above(Position first, Position end, std::int64_t budget) const {
