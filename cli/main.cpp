@@ -155,8 +155,9 @@ namespace {
 // given back to the system and cleared each time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
+  constexpr int kLargestFromHeap = 32 << 20;  // more is refused
   constexpr int kKept = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kKept);
+  mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
   mallopt(M_TRIM_THRESHOLD, kKept);
 #endif
 }
