@@ -76,6 +76,7 @@ void OffloadParameters::apply(TrainingGraph& graph) const {
   }
   for (StorageId s : ids_of(graph.storages)) {
     Storage& storage = graph.storages[s];
+    if (storage.home != Tier::kDevice) continue;  // a policy before this one has placed it
     if (storage.role != Role::kParameter || !storage.initial || small.contains(storage.name))
       continue;
     // Frozen parameters are no longer known by elements; two bytes is the narrowest usual type.

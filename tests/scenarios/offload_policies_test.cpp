@@ -253,6 +253,21 @@ TEST_SUITE("unit") {
     CHECK(step(narrow + ", count: 16") == step(narrow + ", count: 8"));  // a second host
   }
 
+  TEST_CASE("two placements of the same state: the first stands, the second is contested") {
+    const Simulated both =
+        simulate_with("offload_optimizer: {ratio: 0.5}, offload_optimizer: {tier: nvme}");
+    const auto& [first, second] = std::pair(both.point.policies[0], both.point.policies[1]);
+    CHECK(first.contested == 0);
+    CHECK(second.contested == first.decided);
+    CHECK(second.decided > 0);
+    CHECK(both.point.run.nvme.bytes > 0);
+    const Simulated parameters = simulate_with(
+        "offload_parameters: {min_elements: 1000}, "
+        "offload_parameters: {min_elements: 1000, tier: nvme, prefetch: 0}");
+    CHECK(parameters.point.run.nvme.bytes == 0);
+    CHECK(parameters.point.policies[1].contested > 0);
+  }
+
   TEST_CASE("PyTorch's pinned allocator takes powers of two") {
     const Simulated exact = simulate_with("offload_optimizer: {}");
     const Simulated torch =
