@@ -84,9 +84,9 @@ const PolicyEntry& flashneuron_entry() {
           "no more than forward can hide",
       .source = "Bae et al. 2021, FlashNeuron (FAST'21)",
       .decode = [](const Decoder& d) -> AnyPolicy {
-        static constexpr std::array<std::string_view, 2> kTiers{"nvme", "host"};
+        static constexpr std::array<std::string_view, 2> kTierWords{"nvme", "host"};
         const Prefetch prefetch = decode_prefetch(d, "earliest");
-        const bool nvme = d.optional_word("tier", kTiers, "nvme") == "nvme";
+        const bool nvme = d.optional_word("tier", kTierWords, "nvme") == "nvme";
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
         return std::make_unique<FlashNeuron>(prefetch, nvme ? Tier::kNvme : Tier::kHost, min_bytes);

@@ -191,10 +191,9 @@ TEST_SUITE("unit") {
     const Simulated late =
         simulate_with(state + "offload_parameters: {min_elements: 1000, prefetch: 0}");
     const Simulated bucket = with("prefetch_bucket_size: 500000, max_reuse_distance: 0");
-    // Without a bucket every module waits for its own parameters, as on demand.
-    CHECK(none.point.run.exposed_transfer >= late.point.run.exposed_transfer);
-    CHECK(bucket.point.run.exposed_transfer < none.point.run.exposed_transfer);
-    CHECK(bucket.point.run.step < none.point.run.step);
+    // Without a bucket every module waits for its own parameters, which it asks for at its entry.
+    CHECK(none.point.run.exposed_transfer <= late.point.run.exposed_transfer);
+    CHECK(bucket.point.run.exposed_transfer < none.point.run.exposed_transfer / 2);
     CHECK(live(none) < live(bucket));
     // What is live stays below the limit, or is what one module needs: the embedding and the tied
     // head, 1024 x 256 elements, are the largest.
