@@ -20,33 +20,38 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     bytes_[first.index()] += bytes;
     bytes_[last.index()] -= bytes;
   };
+  const auto on_device = [&](Position p) { return context.op_at(p).executor == Executor::kDevice; };
   IdVector<StorageId, char> touched(context.graph.storages.size(), 0);
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
     if (!gap.from.valid()) continue;
     const Storage& storage = context.graph.storages[gap.storage];
     const std::int64_t bytes = storage.bytes.count;
-    if (touched[gap.storage] == 0 && storage.initial) differ(Position(0U), gap.from, bytes);
-    touched[gap.storage] = 1;
-    if (gap.dead) {
-      differ(gap.from, after(gap.release), bytes);
-      continue;
+    // What lives elsewhere is on the device while the device touches it.
+    const bool visits = storage.home != Tier::kDevice;
+    const bool comes = !visits || on_device(gap.from);
+    if (touched[gap.storage] == 0 && storage.initial && !visits) {
+      differ(Position(0U), gap.from, bytes);
     }
-    const Position to = gap.to.valid() ? gap.to : end;
+    touched[gap.storage] = 1;
     const Decision& decision = plan.decision(id);
-    if (const auto* offload = std::get_if<Offload>(&decision)) {
+    const Position to = gap.to.valid() ? gap.to : end;
+    if (gap.dead || std::holds_alternative<Recompute>(decision)) {
+      if (comes) differ(gap.from, after(gap.release), bytes);
+    } else if (const auto* offload = std::get_if<Offload>(&decision)) {
       const Position gone = offload->release_at.valid() ? offload->release_at : after(gap.release);
-      differ(gap.from, gone, bytes);
-      differ(offload->fetch_at, to, bytes);
-    } else if (std::holds_alternative<Recompute>(decision)) {
-      differ(gap.from, after(gap.release), bytes);
-    } else {
+      if (comes) differ(gap.from, gone, bytes);
+      if (!visits || on_device(gap.to)) differ(offload->fetch_at, to, bytes);
+    } else if (visits && !gap.pinned && !std::holds_alternative<Pin>(decision)) {
+      if (comes) differ(gap.from, after(gap.release), bytes);
+    } else if (comes) {
       differ(gap.from, to, bytes);
     }
   }
   for (StorageId s : ids_of(context.graph.storages)) {
     const Storage& storage = context.graph.storages[s];
-    if (touched[s] == 0 && storage.initial) differ(Position(0U), end, storage.bytes.count);
+    if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
+      differ(Position(0U), end, storage.bytes.count);
   }
   for (const Kept& kept : context.order.kept) {
     if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);

@@ -330,6 +330,25 @@ TEST_SUITE("unit") {
     CHECK(status(kept) == PointStatus::kFits);
   }
 
+  TEST_CASE("what lives on the host takes nothing of a budget of live bytes") {
+    for (const char* placed :
+         {"offload_optimizer: {gradients: backward}, ",
+          "offload_optimizer: {}, offload_parameters: {min_elements: 1000}, "}) {
+      const std::int64_t live = simulate_with(placed).point.run.live.bytes;
+      for (const char* policy : {"belady", "capuchin", "karma", "hybrid", "superneurons"}) {
+        CAPTURE(placed);
+        CAPTURE(policy);
+        const PointResult fits =
+            simulate_with(fmt::format("{}{}: {{budget: {}}}", placed, policy, live)).point;
+        CHECK(fits.status == PointStatus::kFits);
+        CHECK(fits.policies.back().offloaded == Bytes(0));
+      }
+      const PointResult less =
+          simulate_with(fmt::format("{}belady: {{budget: {}}}", placed, live - 1)).point;
+      CHECK(less.policies.back().decided > 0);
+    }
+  }
+
   TEST_CASE("windows and distances beyond the model move nothing, or all of it") {
     const PointResult wide = simulate_with("stronghold: {window: 2147483647}").point;
     CHECK(wide.status == PointStatus::kFits);
