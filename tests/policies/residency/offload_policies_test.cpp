@@ -301,6 +301,22 @@ TEST_SUITE("golden") {
     CHECK(busy.run.exposed_transfer == nanoseconds(0));
   }
 
+  TEST_CASE("just in time waits for room under a budget that the link cannot keep up with") {
+    // Copies of three layers: without a budget they would all begin with backward.
+    for (int sets = 2; sets <= 6; ++sets) {
+      CAPTURE(sets);
+      const std::string budget = ", budget: " + std::to_string(sets * kT + 2) + "B}";
+      const auto live = [&](const std::string& rest) {
+        return play_one(8, "belady", "{min_bytes: 100B, prefetch: just_in_time" + rest, 3)
+            .run.live.bytes;
+      };
+      CHECK(live(budget) <= sets * kT + 2);
+    }
+    const std::string moved = "{layers: 6, min_bytes: 100B, prefetch: just_in_time";
+    CHECK(play_one(8, "te_offload", moved + "}", 3).run.live.bytes > 3 * kT);
+    CHECK(play_one(8, "te_offload", moved + ", budget: 3002B}", 3).run.live.bytes <= 3 * kT + 2);
+  }
+
   TEST_CASE("earliest fills a budget and never passes it") {
     for (int sets = 2; sets <= 6; ++sets) {
       CAPTURE(sets);
