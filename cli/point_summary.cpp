@@ -205,7 +205,12 @@ std::string Summary::policies() const {
     if (outcome.recomputed_operators > 0) {
       add(grouped(outcome.recomputed_operators) + " operators run again");
     }
-    if (outcome.offloaded.count > 0) add(format_bytes(outcome.offloaded) + " moved to the host");
+    if (outcome.offloaded.count > 0) {
+      // With two tiers beside it: the lines below say how much is where.
+      const bool disks = point_.run.nvme.bytes > 0;
+      add(format_bytes(outcome.offloaded) +
+          (disks ? " kept off the device" : " moved to the host"));
+    }
     if (outcome.contested > 0) {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }
