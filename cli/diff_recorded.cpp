@@ -160,7 +160,7 @@ class RecordedDifference {
               {"reserved at other times", a.peak.most_reserved - a.peak.reserved,
                b.peak.most_reserved - b.peak.reserved}};
   }
-  [[nodiscard]] std::string text(std::size_t top, bool colour) const;
+  [[nodiscard]] std::string text(const DiffView& view) const;
   [[nodiscard]] Json json() const;
 
  private:
@@ -182,10 +182,10 @@ class RecordedDifference {
     return multiples_of(group_alike(a_.peak, match_.only_a), group_alike(b_.peak, match_.only_b),
                         std::max(a_.peak.bytes, b_.peak.bytes));
   }
-  [[nodiscard]] std::string matched(std::size_t top, bool colour) const;
-  [[nodiscard]] std::string perhaps(std::size_t top, bool colour) const;
+  [[nodiscard]] std::string matched(const DiffView& view) const;
+  [[nodiscard]] std::string perhaps(const DiffView& view) const;
   [[nodiscard]] std::string only(const RecordedSide& side, const std::vector<std::size_t>& which,
-                                 const std::string& title, std::size_t top, bool colour) const;
+                                 const std::string& title, const DiffView& view) const;
 
   const RecordedSide& a_;
   const RecordedSide& b_;
@@ -197,7 +197,7 @@ class RecordedDifference {
 
 std::string RecordedDifference::only(const RecordedSide& side,
                                      const std::vector<std::size_t>& which,
-                                     const std::string& title, std::size_t top, bool colour) const {
+                                     const std::string& title, const DiffView& view) const {
   if (which.empty()) return {};
   const BytesColumn unit(side.peak.bytes);
   Table table({{"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
@@ -207,7 +207,7 @@ std::string RecordedDifference::only(const RecordedSide& side,
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Alike& group = groups[g];
     sum += group.sum();
-    if (g >= top) continue;
+    if (g >= view.top) continue;
     shown += group.sum();
     table.add_row({{grouped(group.sum())},
                    {unit.text(group.sum())},
@@ -218,10 +218,10 @@ std::string RecordedDifference::only(const RecordedSide& side,
     table.add_row({{grouped(sum - shown)}, {unit.text(sum - shown)}, {""}, {"all others"}});
   }
   table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
-  return '\n' + bold(title, colour) + '\n' + table.text(colour);
+  return '\n' + bold(title, view.colour) + '\n' + table.text(view.colour, view.width);
 }
 
-std::string RecordedDifference::matched(std::size_t top, bool colour) const {
+std::string RecordedDifference::matched(const DiffView& view) const {
   const std::vector<MatchedAlike> groups = group_matched(a_.peak, b_.peak, match_);
   if (groups.empty()) return {};
   const auto signed_bytes = [](std::int64_t d) {
@@ -240,7 +240,7 @@ std::string RecordedDifference::matched(std::size_t top, bool colour) const {
   std::int64_t rest = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const MatchedAlike& group = groups[g];
-    if (g >= top) {
+    if (g >= view.top) {
       rest += group.difference();
       continue;
     }
@@ -251,44 +251,46 @@ std::string RecordedDifference::matched(std::size_t top, bool colour) const {
                    {group.label_a.empty() ? "(no stack)" : group.label_a},
                    {group.label_b.empty() ? "(no stack)" : group.label_b}});
   }
-  if (groups.size() > top) {
+  if (groups.size() > view.top) {
     table.add_row({{signed_bytes(rest)},
                    {""},
                    {""},
-                   {fmt::format("{} others (--all shows them)", groups.size() - top)}});
+                   {fmt::format("{} others (--all shows them)", groups.size() - view.top)}});
   }
-  return '\n' + bold("Matched, those alike together", colour) + '\n' + table.text(colour);
+  return '\n' + bold("Matched, those alike together", view.colour) + '\n' +
+         table.text(view.colour, view.width);
 }
 
-std::string RecordedDifference::perhaps(std::size_t top, bool colour) const {
+std::string RecordedDifference::perhaps(const DiffView& view) const {
   const std::vector<Multiple> pairs = multiples();
   if (pairs.empty()) return {};
   Table table({{"A", Align::kRight}, {""}, {"B", Align::kRight}, {""}, {"B / A"}}, kIndent);
   const auto size = [](const Alike& group) {
     return fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)));
   };
-  for (std::size_t i = 0; i < std::min(top, pairs.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(view.top, pairs.size()); ++i) {
     const auto& [a, b] = pairs[i];
     table.add_row({{size(a)}, {a.label}, {size(b)}, {b.label}, {pairs[i].ratio()}});
   }
   return '\n' +
-         bold("Of those, equally many in whole multiples: perhaps another type or shape", colour) +
-         '\n' + table.text(colour);
+         bold("Of those, equally many in whole multiples: perhaps another type or shape",
+              view.colour) +
+         '\n' + table.text(view.colour, view.width);
 }
 
-std::string RecordedDifference::text(std::size_t top, bool colour) const {
+std::string RecordedDifference::text(const DiffView& view) const {
   std::string text;
   for (const RecordedSide* side : {&a_, &b_}) {
     const RecordedPeak& peak = side->peak;
     text += fmt::format(
         "{}  {} {}: {} allocations, {} of them live at the peak{}{}\n",
-        bold(side == &a_ ? "A" : "B", colour), side->simulated ? "simulation" : "snapshot",
+        bold(side == &a_ ? "A" : "B", view.colour), side->simulated ? "simulation" : "snapshot",
         side->name, grouped(static_cast<std::int64_t>(peak.allocations)),
         grouped(static_cast<std::int64_t>(peak.live.size())),
         peak.unordered > 0 ? fmt::format(" ({} from before the recording)",
                                          grouped(static_cast<std::int64_t>(peak.unordered)))
                            : "",
-        peak.out_of_memory ? paint("; runs out of memory", kBad, colour) : "");
+        peak.out_of_memory ? paint("; runs out of memory", kBad, view.colour) : "");
   }
   text += fmt::format(
       "\n{} of what is live at the two peaks is the same: of one size (rounded to 512 bytes) and\n"
@@ -322,17 +324,17 @@ std::string RecordedDifference::text(std::size_t top, bool colour) const {
   for (const TermPair& term : above_)
     row(term, false, "+ ");
   row(reserved(), true, "");
-  text += table.text(colour);
+  text += table.text(view.colour, view.width);
   const std::int64_t context = std::max(a_.context, b_.context);
   if (context > 0) {
     text += fmt::format(
         "  The CUDA context comes on top: {} in the simulation; a snapshot does not show it.\n",
         format_bytes(Bytes(context)));
   }
-  text += matched(top, colour);
-  text += only(a_, match_.only_a, "Live only in A", top, colour);
-  text += only(b_, match_.only_b, "Live only in B", top, colour);
-  text += perhaps(top, colour);
+  text += matched(view);
+  text += only(a_, match_.only_a, "Live only in A", view);
+  text += only(b_, match_.only_b, "Live only in B", view);
+  text += perhaps(view);
   return text;
 }
 
@@ -392,9 +394,9 @@ Json RecordedDifference::json() const {
 
 }  // namespace
 
-std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b, std::size_t top,
-                                     bool colour) {
-  return RecordedDifference(a, b).text(top, colour);
+std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,
+                                     const DiffView& view) {
+  return RecordedDifference(a, b).text(view);
 }
 
 Json recorded_difference_json(const RecordedSide& a, const RecordedSide& b) {

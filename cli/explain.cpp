@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::size_t kBarWidth = 24;
 constexpr std::size_t kIndent = 2;
+// Left out on narrow terminals, the highest first.
+constexpr int kSpareBar = 2;
+constexpr int kSpareOperator = 1;
 
 using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -85,19 +88,22 @@ std::vector<TensorGroup> group_alike(const std::vector<LargestTensor>& tensors, 
 
 class Explanation {
  public:
-  Explanation(const DetailedPoint& point, std::size_t top, bool all, bool colour)
+  // `width`: of the terminal, 0 for none.
+  Explanation(const DetailedPoint& point, std::size_t top, bool all, bool colour, std::size_t width)
       : point_(point.result),
         detail_(point.detail),
         scenario_(point.scenario),
         top_(top),
         all_(all),
         colour_(colour),
+        width_(width),
         total_(std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(),
                                std::int64_t{0})) {}
 
   [[nodiscard]] std::string text() const {
     return heading() + roles() + layers() + tensors() + saved() + phases() +
-           explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_) +
+           explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_,
+                             width_) +
            device();
   }
 
@@ -122,12 +128,17 @@ class Explanation {
   std::size_t top_;
   bool all_;
   bool colour_;
+  std::size_t width_;
   std::int64_t total_;  // bytes at the peak
 };
 
 std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& colours) const {
   const BytesColumn unit(total_);
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}},
+  Table table({{""},
+               {"bytes", Align::kRight},
+               {"", Align::kRight},
+               {"", Align::kRight},
+               {"", Align::kLeft, kSpareBar}},
               kIndent);
   std::int64_t sum = 0;
   for (const auto& [name, bytes] : terms)
@@ -145,7 +156,7 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
                     i < colours.size() ? colours[i] : 245}});
   }
   table.add_row({{"sum", -1, true}, {grouped(sum), -1, true}, {unit.text(sum), -1, true}});
-  return table.text(colour_);
+  return table.text(colour_, width_);
 }
 
 std::string Explanation::heading() const {
@@ -199,7 +210,7 @@ std::string Explanation::tensors() const {
                {"role"},
                {"tensor"},
                {"layer"},
-               {"made by"}},
+               {"made by", Align::kLeft, kSpareOperator}},
               kIndent);
   std::int64_t rest = total_;
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
@@ -219,7 +230,7 @@ std::string Explanation::tensors() const {
   table.add_row(
       {{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
   return title(all_ ? "All tensors" : "Largest tensors, those alike together") +
-         table.text(colour_);
+         table.text(colour_, width_);
 }
 
 // Saved tensors that repeated layers have alike: what made them, and for which backward.
@@ -291,7 +302,8 @@ std::string Explanation::saved() const {
   }
   if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
   table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
-  return title("Saved for backward by one micro-batch, and what needs it") + table.text(colour_);
+  return title("Saved for backward by one micro-batch, and what needs it") +
+         table.text(colour_, width_);
 }
 
 std::string Explanation::phases() const {
@@ -308,7 +320,7 @@ std::string Explanation::phases() const {
                  {grouped(point_.run.live_without_workspace.bytes)},
                  {unit.text(point_.run.live_without_workspace.bytes)},
                  {share_of(point_.run.live_without_workspace.bytes, total_)}});
-  return title("Peak of each phase, live bytes") + table.text(colour_);
+  return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
 // From the live bytes of the peak to what the device holds, term by term, and what is left.
@@ -334,7 +346,7 @@ std::string Explanation::device() const {
   if (needed != device_used(point_)) add("needed", needed, "regions double without a limit");
   const std::int64_t left = capacity - needed;
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
-  std::string text = title("On the device") + table.text(colour_) + reserved_terms();
+  std::string text = title("On the device") + table.text(colour_, width_) + reserved_terms();
   if (point_.smallest_capacity > 0) {
     text += fmt::format("  The least capacity with which the step still runs: {}\n",
                         format_bytes(Bytes(point_.smallest_capacity)));
@@ -358,7 +370,7 @@ std::string Explanation::reserved_terms() const {
   add("+ inactive splits", f.inactive_splits, "free inside segments that something else keeps");
   add("+ free segments", f.free_segments, "cached: free as a whole");
   add("reserved", f.reserved, "", true);
-  std::string text = title("Reserved, at its peak") + table.text(colour_);
+  std::string text = title("Reserved, at its peak") + table.text(colour_, width_);
   const Convergence& convergence = point_.convergence;
   std::string peaks;
   for (const StepReserved& step : convergence.steps)
@@ -433,7 +445,8 @@ int ExplainCommand::execute(const Console& console) const {
   if (json) {
     print(explain_json(point));
   } else {
-    std::string text = Explanation(point, top, all, console.colour).text();
+    std::string text =
+        Explanation(point, top, all, console.colour, console.terminal ? console.width : 0).text();
     if (point.result.status != PointStatus::kFits) {
       text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
     }
