@@ -68,20 +68,23 @@ std::string Difference::heading() const {
   if (more == 0) {
     text += fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
   } else {
-    text += fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
-                        more > 0 ? "more" : "less");
+    std::string sentence =
+        fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
+                    more > 0 ? "more" : "less");
     std::vector<TermPair> roles = terms_.roles;
     std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
       return std::abs(x.difference()) > std::abs(y.difference());
     });
     for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
       if (roles[i].difference() == 0) break;
-      text += fmt::format(
+      sentence += fmt::format(
           "{} {} {}", i == 0 ? ":" : ",",
           with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
           roles[i].name);
     }
-    text += ".\n";
+    sentence += '.';
+    for (const std::string& line : wrap(sentence, width_ > 0 ? width_ : sentence.size()))
+      text += line + '\n';
   }
   const auto peak = [](const PointResult& point) {
     return fmt::format("step {}, {}", point.peak.step,
@@ -135,10 +138,10 @@ std::string Difference::tensors(const Wording& words) const {
   Table table({{"B - A", Align::kRight},
                {"A", Align::kRight},
                {"B", Align::kRight},
-               {"role"},
+               {"role", Align::kLeft, 1},
                {"tensor"},
                {"layer"},
-               {"made by", Align::kLeft, 1}},
+               {"made by", Align::kLeft, 2}},
               kIndent);
   const auto amount = [](std::int64_t count, std::int64_t bytes) -> std::string {
     if (count == 0) return "-";

@@ -22,8 +22,9 @@ namespace {
 constexpr std::size_t kBarWidth = 24;
 constexpr std::size_t kIndent = 2;
 // Left out on narrow terminals, the highest first.
-constexpr int kSpareBar = 2;
-constexpr int kSpareOperator = 1;
+constexpr int kSpareBar = 3;
+constexpr int kSpareOperator = 2;
+constexpr int kSpareBytes = 1;  // beside the same in GiB
 
 using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -204,7 +205,7 @@ std::string Explanation::layers() const {
 std::string Explanation::tensors() const {
   const std::vector<TensorGroup> groups = group_alike(point_.peak.largest, all_);
   const BytesColumn unit(total_);
-  Table table({{"bytes", Align::kRight},
+  Table table({{"bytes", Align::kRight, kSpareBytes},
                {"", Align::kRight},
                {"", Align::kRight},
                {"role"},
@@ -284,7 +285,7 @@ std::string Explanation::saved() const {
   if (groups.empty()) return {};
   const std::int64_t sum = point_.saved_activations.count;
   const BytesColumn unit(sum);
-  Table table({{"bytes", Align::kRight},
+  Table table({{"bytes", Align::kRight, kSpareBytes},
                {"", Align::kRight},
                {"tensors", Align::kRight},
                {"made by"},
@@ -328,7 +329,8 @@ std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
   const DeviceTerms terms = device_terms(point_, detail_);
   const BytesColumn unit(std::max(capacity, device_used(point_)));
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
+              kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
                        bool strong = false) {
     table.add_row(
@@ -358,7 +360,8 @@ std::string Explanation::device() const {
 std::string Explanation::reserved_terms() const {
   const Fragmentation& f = point_.run.fragmentation;
   const BytesColumn unit(f.reserved);
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
+              kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
                        bool strong = false) {
     table.add_row(

@@ -26,7 +26,7 @@ constexpr double kBelow = 46;
 constexpr double kGap = 18;     // between plot and legend
 constexpr double kSwatch = 22;  // width of a sample of ink
 // Where marks share a label or have none.
-constexpr std::string_view kUnnamed = "more names in the table beside it";
+constexpr std::string_view kUnnamed = "all names: in the CSV of this chart";
 constexpr double kMark = 4;  // half the size of a mark
 constexpr double kMargin = 10;
 constexpr std::string_view kFonts =
@@ -283,6 +283,13 @@ void SvgWriter::areas() {
     walk(lower, false);
     put("Z\"/>\n");
     lower = upper;
+  }
+  constexpr std::size_t kPiece = 6;  // columns
+  for (std::size_t c = 0; c < columns; c += kPiece) {
+    const std::size_t end = std::min(c + kPiece, columns);
+    const double highest = *std::max_element(upper.begin() + static_cast<std::ptrdiff_t>(c),
+                                             upper.begin() + static_cast<std::ptrdiff_t>(end));
+    labels_.keep_off({x_of(edges[c]), y_of(highest), x_of(edges[end]), bottom()});
   }
 }
 
