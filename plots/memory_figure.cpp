@@ -249,13 +249,14 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
 }
 
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs) {
-  out << "run,begin_ns,time_ns,live,device\n";
+  out << "run,begin_ns,time_ns,live,in_use,device\n";
   for (const auto& [name, figure] : runs) {
     for (std::size_t c = 0; c < figure.samples.size(); ++c) {
       const MemorySample& sample = figure.samples[c];
       const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
       out << csv_field(name) << ',' << figure.column_begin(c).count() << ',' << time.count() << ','
-          << sample.live << ',' << device_bytes(figure, sample) << '\n';
+          << sample.live << ',' << figure.options.context.count + sample.live << ','
+          << device_bytes(figure, sample) << '\n';
     }
   }
 }

@@ -51,7 +51,7 @@ struct NamedFigure {
 // one's step; the subtitle is their common setting.
 [[nodiscard]] SvgChart overlaid_memory_chart(const std::string& title,
                                              const std::vector<NamedFigure>& runs);
-// Columns: run, begin_ns, time_ns, live, device.
+// Columns: run, begin_ns, time_ns, live, in_use (what is drawn), device.
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs);
 
 }  // namespace tidemark
