@@ -324,6 +324,21 @@ std::string Explanation::phases() const {
   return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
+// Why blocks are larger than what was asked for.
+static std::string rounding_note(AllocatorKind allocator) {
+  switch (allocator) {
+    case AllocatorKind::kTorch:
+      return "blocks are multiples of 512 bytes, and not always split";
+    case AllocatorKind::kBfc:
+      return "blocks are multiples of 256 bytes, and not always split";
+    case AllocatorKind::kPacked:
+      return "places are multiples of 512 bytes";
+    case AllocatorKind::kIdeal:
+      break;
+  }
+  return "";
+}
+
 // From the live bytes of the peak to what the device holds, term by term, and what is left.
 std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
@@ -337,7 +352,7 @@ std::string Explanation::device() const {
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", terms.rounding, "blocks are multiples of 512 bytes, and not always split");
+  add("+ rounding", terms.rounding, rounding_note(point_.allocator));
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be used again");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,
