@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -261,13 +262,22 @@ std::string bar(double share, std::size_t width) {
   return text + std::string(kBlocks[eighths % 8]);
 }
 
+// Of a file, the name without folders and ending; of Hugging Face's config.json the folder's.
+static std::string model_name(const std::string& name) {
+  const std::filesystem::path path(name);
+  const std::string ending = path.extension().string();
+  if (ending != ".json" && ending != ".onnx" && ending != ".yaml" && ending != ".yml") return name;
+  const bool config = path.stem() == "config" && path.has_parent_path();
+  return (config ? path.parent_path().filename() : path.stem()).string();
+}
+
 std::string setting_line(const PointResult& point, const Scenario& scenario,
                          const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
   std::string text = scenario.device.name;
   if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
-  text = fmt::format("{}, {} parameters; {}", graph.name,
+  text = fmt::format("{}, {} parameters; {}", model_name(graph.name),
                      format_count(static_cast<double>(point.parameter_count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
