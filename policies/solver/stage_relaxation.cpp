@@ -1,7 +1,7 @@
 #include "policies/solver/stage_relaxation.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 #include <utility>
 
 #include "policies/solver/linear_builder.hpp"
@@ -10,6 +10,9 @@ namespace tidemark {
 namespace {
 
 using Variable = LinearBuilder::Variable;
+
+constexpr std::size_t kWindows = 3;     // for each stage, about
+constexpr int kBoundIterations = 4'000;  // of one relaxation of a bound
 
 // Bytes above the budget during each node when every node is computed once; 0 where it fits.
 std::vector<std::int64_t> excess_without_repeats(const RematProblem& problem, std::int64_t budget) {
@@ -25,6 +28,13 @@ std::vector<std::int64_t> excess_without_repeats(const RematProblem& problem, st
   return excess;
 }
 
+// Consecutive stages taken as one.
+struct Window {
+  std::size_t from, to;            // stages, both included
+  std::vector<std::size_t> parts;  // windows that it consists of; none: a single stage
+  std::vector<Variable> again;     // by node before the first stage
+};
+
 class Program {
  public:
   Program(const RematProblem& problem, std::int64_t budget, const std::vector<NodeIndex>& ends)
@@ -32,19 +42,26 @@ class Program {
         unit_(static_cast<double>(std::max<std::int64_t>(problem.base_cost, 1)) / problem.size()),
         budget_(budget),
         ends_(ends),
-        again_(ends.size()),
         resident_(ends.size()) {
     for (std::size_t stage = 0; stage < ends.size(); ++stage) {
-      for (NodeIndex i = 0; i < first(stage); ++i) {
-        const double cost = static_cast<double>(problem.cost[i]) / unit_;
-        again_[stage].push_back(program_.variable(cost, problem.once[i] ? 0 : 1));
+      for (NodeIndex i = 0; i < first(stage); ++i)
         resident_[stage].push_back(program_.variable(0));
-      }
     }
+    std::vector<std::size_t> row;  // windows of one length, by beginning
     for (std::size_t stage = 1; stage < ends.size(); ++stage) {
-      add_inputs(stage);
-      add_presence(stage);
       add_memory(stage);
+      row.push_back(add_window({.from = stage, .to = stage, .parts = {}, .again = {}}));
+    }
+    // Twice as long each time, beginning where half of the one before ends.
+    for (std::size_t apart = 1; row.size() > apart; apart = 2) {
+      std::vector<std::size_t> longer;
+      for (std::size_t k = 0; k + apart < row.size(); k += apart) {
+        longer.push_back(add_window({.from = windows_[row[k]].from,
+                                     .to = windows_[row[k + apart]].to,
+                                     .parts = {row[k], row[k + apart]},
+                                     .again = {}}));
+      }
+      row = std::move(longer);
     }
   }
 
@@ -59,18 +76,35 @@ class Program {
     return stage == 0 ? 0 : ends_[stage - 1] + 1;
   }
 
-  void add_inputs(std::size_t stage) {
-    const NodeIndex begin = first(stage);
+  std::size_t add_window(Window window) {
+    for (NodeIndex i = 0; i < first(window.from); ++i) {
+      const bool single = window.parts.empty();
+      const double cost = single ? static_cast<double>(problem_.cost[i]) / unit_ : 0;
+      window.again.push_back(program_.variable(cost, problem_.once[i] ? 0 : 1));
+      if (single || problem_.once[i]) continue;
+      const LinearBuilder::Row somewhere = program_.at_least(0);
+      for (const std::size_t part : window.parts)
+        somewhere.add(windows_[part].again[i], 1);
+      somewhere.add(window.again[i], -1);
+    }
+    add_inputs(window);
+    add_presence(window);
+    windows_.push_back(std::move(window));
+    return windows_.size() - 1;
+  }
+
+  void add_inputs(const Window& window) {
+    const NodeIndex begin = first(window.from);
     std::vector<bool> needed(begin);
-    for (NodeIndex v = begin; v <= ends_[stage]; ++v) {
+    for (NodeIndex v = begin; v <= ends_[window.to]; ++v) {
       for (const NodeIndex u : problem_.deps[v]) {
         if (u < begin) needed[u] = true;
       }
     }
     const auto available = [&](NodeIndex u, double right) {
       const LinearBuilder::Row row = program_.at_least(right);
-      row.add(again_[stage][u], 1);
-      row.add(resident_[stage][u], 1);
+      row.add(window.again[u], 1);
+      row.add(resident_[window.from][u], 1);
       return row;
     };
     for (NodeIndex u = 0; u < begin; ++u) {
@@ -79,22 +113,18 @@ class Program {
     for (NodeIndex v = 0; v < begin; ++v) {
       if (problem_.once[v]) continue;
       for (const NodeIndex u : problem_.deps[v]) {
-        if (!needed[u]) available(u, 0).add(again_[stage][v], -1);
+        if (!needed[u]) available(u, 0).add(window.again[v], -1);
       }
     }
   }
 
-  void add_presence(std::size_t stage) {
-    for (NodeIndex i = 0; i < first(stage); ++i) {
-      const LinearBuilder::Row either = program_.at_least(-1);
-      either.add(again_[stage][i], -1);
-      either.add(resident_[stage][i], -1);
-    }
-    for (NodeIndex i = 0; i < first(stage - 1); ++i) {
+  void add_presence(const Window& window) {
+    if (window.to + 1 == ends_.size()) return;
+    for (NodeIndex i = 0; i < first(window.from); ++i) {
       const LinearBuilder::Row stays = program_.at_least(0);
-      stays.add(resident_[stage - 1][i], 1);
-      stays.add(again_[stage - 1][i], 1);
-      stays.add(resident_[stage][i], -1);
+      stays.add(resident_[window.from][i], 1);
+      stays.add(window.again[i], 1);
+      stays.add(resident_[window.to + 1][i], -1);
     }
   }
 
@@ -118,7 +148,8 @@ class Program {
   std::int64_t budget_;
   const std::vector<NodeIndex>& ends_;
   LinearBuilder program_;
-  std::vector<std::vector<Variable>> again_, resident_;  // by stage and node
+  std::vector<std::vector<Variable>> resident_;  // by stage and node
+  std::vector<Window> windows_;
 };
 
 }  // namespace
@@ -127,11 +158,11 @@ std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budg
                                   std::size_t entries) {
   const NodeIndex n = problem.size();
   const std::vector<std::int64_t> excess = excess_without_repeats(problem, budget);
-  // Entries of a stage that begins after v, by node before it: two rows and three per input.
+  // Entries of a window that begins after v: two rows of a node and one of each of its inputs.
   std::vector<std::size_t> entries_before(n);
   std::size_t sum = 0;
   for (NodeIndex v = 0; v < n; ++v)
-    entries_before[v] = sum += 6 + 3 * problem.deps[v].size();
+    entries_before[v] = sum += kWindows * (6 + 3 * problem.deps[v].size());
   std::size_t all = 0;
   std::vector<NodeIndex> tight;
   for (NodeIndex v = 0; v + 1 < n; ++v) {
@@ -187,6 +218,28 @@ StageRelaxation relax_stages(const RematProblem& problem, std::int64_t budget,
   result.objective = base + program.unit() * solved.objective;
   result.solved = std::move(solved);
   return result;
+}
+
+std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget, NodeIndex cut,
+                            std::int64_t known, std::chrono::steady_clock::time_point deadline) {
+  const std::int64_t unit = cost_unit(problem);
+  const std::int64_t before = known;
+  for (const std::size_t entries : {20'000U, 60'000U, 180'000U}) {
+    // Where few stages prove nothing, many do not either.
+    if (entries == 180'000 && known == before) break;
+    std::vector<NodeIndex> ends = stage_ends(problem, budget, entries);
+    const auto at = std::lower_bound(ends.begin(), ends.end(), cut);
+    if (*at != cut) ends.insert(at, cut);
+    const StageRelaxation relaxed =
+        relax_stages(problem, budget, std::move(ends),
+                     {.tolerance = 1e-4, .iterations = kBoundIterations, .deadline = deadline});
+    const double extra = relaxed.lower_bound - static_cast<double>(problem.base_cost);
+    const auto units =
+        static_cast<std::int64_t>(std::ceil(extra / static_cast<double>(unit) * (1 - 1e-9) - 1e-6));
+    known = std::max(known, problem.base_cost + units * unit);
+    if (std::chrono::steady_clock::now() > deadline) break;
+  }
+  return known;
 }
 
 std::vector<std::vector<bool>> spread_over_nodes(const RematProblem& problem,

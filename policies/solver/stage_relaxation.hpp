@@ -5,19 +5,24 @@
 //   stages    [     ] [   ] [   ]       only nodes before first_T have variables in stage T
 //
 //   R[T,i]  node i is computed again in stage T        S[T,i]  its value enters stage T
-//   minimise sum cost_i R[T,i] with, R and S in [0, 1],
-//     R[T,u] + S[T,u] >= 1            for inputs u of the stage's own nodes
-//     R[T,u] + S[T,u] >= R[T,v]       for inputs u of v
-//     R[T,i] + S[T,i] <= 1
-//     S[T+1,i] <= S[T,i] + R[T,i]     for i < first_T; what the stage itself computes may stay
+//   P[W,i]  it is computed again in some stage of the window W = [a, b] of stages; P[[T,T],i] = R[T,i]
+//   minimise sum cost_i R[T,i] with, all in [0, 1], for every window and i, u, v before first_a
+//     P[W,u] + S[a,u] >= 1            for inputs u of nodes first_a .. end_b
+//     P[W,u] + S[a,u] >= P[W,v]       for inputs u of v
+//     S[b+1,i] <= S[a,i] + P[W,i]     what the window itself computes first may stay
+//     P[W,i] <= P[W1,i] + P[W2,i]     where W consists of W1 and W2
 //     sum of bytes_i S[T+1,i] over i that end_T does not read <= budget - footprint(end_T)
 //
+// Windows are 1, 2, 4, ... stages long and overlap by half. They are what makes the relaxation tight:
+// with single stages alone a tenth of an input, kept for ten stages, would do for ten tenths of v.
+//
 // What enters stage T + 1 is resident while end_T is computed for the first time. Every schedule of
-// class fixed, however often it repeats a node within a stage, satisfies the rows when R[T,i] = 1
+// class fixed, however often it repeats a node within a stage, satisfies the rows when P[W,i] = 1
 // wherever it repeats i at all: the optimum is a lower bound in the classes checkmate and fixed.
 // With one stage after the first it is the bound of one time cut; with more, cuts combine.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -45,6 +50,13 @@ struct StageRelaxation {
 [[nodiscard]] StageRelaxation relax_stages(const RematProblem& problem, std::int64_t budget,
                                            std::vector<NodeIndex> ends,
                                            const LinearOptions& options);
+
+// A bound that combines time cuts, that of `cut` among them: the greatest of `known` and of
+// relaxations of more and more stages; a multiple of cost_unit(). Where it ends does not depend on
+// the time unless `deadline` passes.
+[[nodiscard]] std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget,
+                                          NodeIndex cut, std::int64_t known,
+                                          std::chrono::steady_clock::time_point deadline);
 
 // What enters each single node's stage when `kept` (stages x nodes) enters the longer ones: inside
 // a stage values stay while its own nodes read them, and what is kept at its end but was not there
