@@ -98,6 +98,7 @@ nlohmann::ordered_json document_of(const Answer& a) {
     document["order"] = a.result.solution->schedule;
   }
   if (!a.result.reason.empty()) document["reason"] = a.result.reason;
+  if (!a.result.note.empty()) document["note"] = a.result.note;
   return document;
 }
 
@@ -113,7 +114,9 @@ std::string summary(const Answer& a, const std::string& name) {
       fmt::format("{}: {} nodes, class {}, solved in {:.2f} s\n", name, grouped(a.problem.size()),
                   name_of(a.request.schedule_class), a.seconds);
   text += fmt::format("  status       {}\n", name_of(r.status));
-  if (!r.reason.empty()) text += fmt::format("               {}\n", r.reason);
+  for (const std::string& line : {r.reason, r.note}) {
+    if (!line.empty()) text += fmt::format("               {}\n", line);
+  }
   if (r.solution) {
     const Replay& replay = r.solution->replay;
     text += fmt::format("  cost         {}{}\n", grouped(replay.cost),
