@@ -28,7 +28,7 @@ export function placeText(place) {
 // Axes of time and memory that look alike in every chart.
 export function timeAxis() {
   return {
-    stroke: colourOf('faint'),
+    stroke: colourOf('muted'),
     grid: {stroke: colourOf('grid'), width: 1},
     ticks: {show: false},
     size: 30,
@@ -52,7 +52,7 @@ export function timeAxis() {
 
 export function memoryAxis() {
   return {
-    stroke: colourOf('faint'),
+    stroke: colourOf('muted'),
     grid: {stroke: colourOf('grid'), width: 1},
     ticks: {show: false},
     size: gutter(),
@@ -95,6 +95,7 @@ export class MemoryChart {
         this.redraw();
       else if (this.plot)
         this.plot.redraw(false);
+      if (what === 'instant') this.#describeGroups();
     });
     new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth !== this.plot.width) this.build();
@@ -170,7 +171,7 @@ export class MemoryChart {
       const k = this.#sampleAt(event.clientX - rect.left);
       if (this.shown.point[k] >= 0) view.choose(this.shown.point[k]);
     });
-    this.#describeGroups(grouping);
+    this.#describeGroups();
   }
 
   #data(grouping) {
@@ -234,17 +235,21 @@ export class MemoryChart {
     this.view.choose(point[k], true);
   }
 
-  #describeGroups(grouping) {
-    const {run} = this;
-    const sums = new Float64Array(grouping.groups);
-    for (const a of run.liveAt(run.peak))
-      sums[grouping.of[run.blockOf(a)]] += run.bytes[run.blockOf(a)];
+  // What each group holds at the chosen instant.
+  #describeGroups() {
+    const {run, view} = this;
+    const grouping = run.grouping(view.grouping);
+    const sums = run.count > 0 ? grouping.before(view.instant + 1) : [];
     const entries = grouping.labels.map((label, g) => [label, grouping.colours[g], sums[g]]);
     if (run.context > 0) entries.unshift(['CUDA context', colourOf('context'), run.context]);
-    this.legend.replaceChildren(...entries.reverse().map(
-        ([label, colour, bytes]) => make(
-            'li', {title: 'at the peak'}, swatch(colour), make('span', label),
-            make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
+    const when = view.instant === run.peak ? 'At the peak:' :
+                                             `At ${formatTime(run.time[view.instant])}:`;
+    this.legend.replaceChildren(
+        make('li', when),
+        ...entries.reverse().map(
+            ([label, colour, bytes]) => make(
+                'li', swatch(colour), make('span', label),
+                make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
   }
 
   // Capacity, peak, failure, beginnings of steps, the chosen instant and the pointer.
@@ -295,7 +300,7 @@ export class MemoryChart {
       ctx.stroke();
       note(capacity, right, y - 10 * ratio, colourOf('bad'), 'right');
     } else {
-      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('faint'), 'right');
+      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('muted'), 'right');
     }
     const chosen = run.time[view.instant];
     vertical(chosen, colourOf('accent'), [], 1.5);

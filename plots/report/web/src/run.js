@@ -7,6 +7,8 @@ export const kStreamLabels = {
   h2d: 'copies to device',
   communication: 'communication',
   host: 'host worker',
+  nvme_read: 'reads of NVMe',
+  nvme_write: 'writes to NVMe',
 };
 const kMostBands = 12;     // in a stack; more cannot be told apart
 const kCheckpoint = 4096;  // points between two kept states of a grouping

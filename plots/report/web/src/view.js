@@ -4,14 +4,15 @@
 const kClosest = 50;  // nanoseconds across the screen
 
 export class View {
-  constructor(run) {
+  // `before`: a view of the same run whose part, instant and grouping this one takes over.
+  constructor(run, before) {
     this.run = run;
-    this.grouping = 'role';
+    this.grouping = before?.grouping ?? 'role';
     this.listeners = [];
-    this.instant = run.peak;  // a point of the run
+    this.instant = before?.instant ?? run.peak;  // a point of the run
     this.hovered = null;      // a time
     this.home = [Math.max(run.lastStepBegin, run.begin), run.end];
-    [this.begin, this.end] = this.home;
+    [this.begin, this.end] = before ? [before.begin, before.end] : this.home;
   }
 
   // `listener(what)`: 'range', 'instant', 'hover' or 'grouping'.
