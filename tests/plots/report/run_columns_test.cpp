@@ -2,6 +2,7 @@
 #include "plots/report/run_columns.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <set>
 #include <string>
@@ -304,5 +305,35 @@ TEST_SUITE("unit") {
     CHECK(c["address.offset"].empty());
     CHECK(c["segment.offset"].empty());
     CHECK_FALSE(c["point.time"].empty());
+  }
+}
+
+TEST_SUITE("slow") {
+  TEST_CASE("the report of a step of llama-2-7b is written in under a second") {
+    const Scenario scenario = decode(
+        "{version: 1, model: llama-2-7b, hardware: h100-sxm-80gb, "
+        "training: {micro_batch: 1, sequence: 4096}}");
+    PointDetail detail;
+    detail.model = std::make_shared<const TrainedModel>(build_training(scenario));
+    const PointResult result =
+        simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
+    double least = 1e9;  // of three; processor time, since other tests run beside this one
+    for (int i = 0; i < 3; ++i) {
+      const std::clock_t begin = std::clock();
+      Scratch recorded;
+      const auto recorder =
+          run_recorded(scenario, detail.compiled, recorded, result.status == PointStatus::kFits);
+      const std::string columns = run_columns({.graph = detail.model->training,
+                                               .order = detail.compiled.order,
+                                               .program = detail.compiled.program,
+                                               .costs = detail.compiled.costs,
+                                               .scratch = detail.scratch,
+                                               .timeline = detail.timeline,
+                                               .recorder = recorder.get()});
+      CHECK(packed_for_page(columns).size() > 10'000);
+      const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      least = std::min(least, seconds);
+    }
+    CHECK(least < 1);
   }
 }

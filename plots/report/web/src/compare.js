@@ -40,7 +40,7 @@ function pointsTable(summary, open) {
             fits(point) && point.throughput.tokens_per_second > 0 ?
                 formatCount(point.throughput.tokens_per_second) :
                 '–'),
-        make('td', front.has(point) ? 'on the front' : ''));
+        make('td.keep', front.has(point) ? 'on the front' : ''));
     return make('tr', cells);
   });
   return make(
@@ -138,9 +138,10 @@ function comparedTable(summary, open) {
     return make(
         'tr', said, make('td', make(`span.badge.${fits(point) ? 'good' : 'bad'}`, word)),
         make('td.right', found ? formatBytes(point.memory.peak_live) : '–'),
-        make('td.right', found ? formatCost(point, summary) : '–'), figure(overhead), figure(least),
-        figure(gap), make('td', point.compare.pareto ? 'on the front' : ''),
-        make('td.name', fits(point) ? '' : reason));
+        make('td.right', overhead === null ? '–' : formatCost(point, summary)), figure(overhead),
+        figure(least),
+        figure(gap), make('td.keep', point.compare.pareto ? 'on the front' : ''),
+        make('td.reason', fits(point) ? '' : reason));
   });
   return make(
       'div.scroll.tall',

@@ -200,5 +200,6 @@ export function budgetPanel(summary, open) {
 
 export function percent(value) {
   const size = Math.abs(value);
+  if (size > 0 && size < 0.005) return `< ${value < 0 ? '−' : ''}0.01 %`;
   return `${value.toFixed(size >= 9.95 || size === 0 ? 0 : size >= 0.995 ? 1 : 2)} %`;
 }

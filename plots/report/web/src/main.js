@@ -261,7 +261,8 @@ class Report {
   }
 
   #drawTabs(current) {
-    if (this.summary.points.length < 2) return;
+    if (this.charted.length === 0 || (this.summary.points.length < 2 && !this.summary.compare))
+      return;
     const tab = (text, key, act) => make(
         'button', {type: 'button', 'aria-current': key === current ? 'page' : false, onclick: act},
         text);

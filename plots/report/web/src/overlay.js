@@ -5,12 +5,14 @@ import {thinTotal} from './stack.js';
 import {formatBytes, formatSeconds} from './units.js';
 
 const kColours =
-    ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b57f00', '#3a9bd6', '#8a63c7', '#7a8490'];
+    ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#3a9bd6', '#8a63c7', '#7a8490'];
+// Beside colours, so that lines can be told apart without seeing colours.
 const kDashes = [[], [6, 3], [2, 2]];
+const kOfEachDash = 4;  // lines, of the colours that differ most
 const kFirstShown = 6;
 
 export const lineColour = (k) => kColours[k % kColours.length];
-const dashOf = (k) => kDashes[Math.floor(k / kColours.length) % kDashes.length];
+const dashOf = (k) => kDashes[Math.floor(k / kOfEachDash) % kDashes.length];
 
 // A piece of line `k` for legends.
 export function lineSwatch(k) {
@@ -22,7 +24,9 @@ class Overlay {
   constructor(points, load) {
     this.points = points.filter((point) => point.charts);
     this.load = load;
-    this.shown = new Set(this.points.slice(0, kFirstShown));
+    // Of a comparison the best come first.
+    const best = this.points.filter((point) => point.compare?.pareto);
+    this.shown = new Set([...best, ...this.points].slice(0, kFirstShown));
     this.box =
         make('div.chart', {role: 'img', 'aria-label': 'Memory over time of the chosen runs'});
     this.readout =
@@ -51,9 +55,11 @@ class Overlay {
 
   async build() {
     const shown = this.points.filter((point) => this.shown.has(point));
+    const turn = this.turn = (this.turn ?? 0) + 1;
     for (const point of shown) {
       if (!this.runs.has(point)) this.runs.set(point, await this.load(point));
     }
+    if (turn !== this.turn) return;  // asked again meanwhile
     this.plot?.destroy();
     this.plot = null;
     this.box.replaceChildren();

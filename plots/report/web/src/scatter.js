@@ -138,6 +138,9 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
         },
             limit.label));
   }
+  const taken = marks.map(
+      (mark) =>
+          ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6, bottom: y(mark.y) + 6}));
   for (const {points, colour, stepped, dashed} of lines) {
     if (points.length < 2) continue;
     let path = '';
@@ -147,6 +150,14 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
       else
         path += stepped ? `H${x(point.x)}V${y(point.y)}` : `L${x(point.x)} ${y(point.y)}`;
     });
+    if (stepped) {  // names keep off its levels
+      points.slice(1).forEach((point, k) => taken.push({
+        left: Math.min(x(points[k].x), x(point.x)) - 2,
+        right: Math.max(x(points[k].x), x(point.x)) + 2,
+        top: y(points[k].y) - 2,
+        bottom: y(points[k].y) + 2
+      }));
+    }
     root.append(
         svg('path', {
           d: path,
@@ -157,9 +168,6 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
           opacity: 0.75
         }));
   }
-  const taken = marks.map(
-      (mark) =>
-          ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6, bottom: y(mark.y) + 6}));
   if (near)
     taken.push({
       left: width - kSides.right - limit.label.length * kLetter,

@@ -260,7 +260,7 @@ function layerRows(run) {
     const position = c['work.position'][i];
     if (c['position.step'][position] !== lastStep) continue;
     const operator = c['position.operator'][position];
-    const duration = c['work.duration'][i];
+    const duration = c['work.duration'][i] - c['work.restored'][i];
     if (c['work.kind'][i] === 1) {
       rowOf(c['block.layer'][c['work.block'][i] - 1]).moved += run.bytes[c['work.block'][i] - 1];
     } else if (c['work.kind'][i] === 0) {
