@@ -51,8 +51,8 @@ export async function comparePoints(checks) {
 export async function compareBudgets(checks, results) {
   await checks.with('budgets.html', {colorScheme: 'light'}, async (page) => {
     const plot = page.locator('.panel').filter({hasText: 'Overhead against budget'});
-    const kept = results.points.filter(
-        ({status, compare}) => status === 'fits' && compare.budget !== null);
+    const kept =
+        results.points.filter(({status, compare}) => status === 'fits' && compare.budget !== null);
     const titles = await plot.locator('.mark title').allTextContents();
     checks.check(
         kept.length > 2 && titles.length === kept.length,
@@ -60,7 +60,8 @@ export async function compareBudgets(checks, results) {
         `${titles.length} of ${results.points.length}`);
     // Places of the marks against the figures: more time is higher, a larger budget further right.
     const places = await plot.locator('.mark').evaluateAll(
-        (marks) => marks.map((mark) => mark.getAttribute('transform').match(/[\d.]+/g).map(Number)));
+        (marks) =>
+            marks.map((mark) => mark.getAttribute('transform').match(/[\d.]+/g).map(Number)));
     const due = kept.map(({compare}) => [compare.budget, compare.overhead])
                     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
     places.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
@@ -77,8 +78,8 @@ export async function compareBudgets(checks, results) {
     checks.check(
         (await plot.innerText()).includes('least that is proven'), 'with the least that is proven');
     checks.check(await clashes(page) === 0, 'no text of a plot of budgets covers another');
-    const rows = await page.locator('.tall tbody tr').evaluateAll(
-        (list) => list.map((row) => row.cells[2].textContent));
+    const rows = await page.locator('.tall tbody tr')
+                     .evaluateAll((list) => list.map((row) => row.cells[2].textContent));
     checks.check(
         rows.length === results.points.length &&
             rows.filter((word) => word === 'kept').length ===
@@ -87,9 +88,10 @@ export async function compareBudgets(checks, results) {
     await page.locator('.page .u-over').first().waitFor();
     await checks.shot(page, 'budgets');
     // Budgets of a policy that does not solve for them are one run.
-    const runs = new Set(await page.evaluate(
-        () => window.tidemark.summary.points.map((point) => point.run)));
-    checks.check(runs.size < results.points.length, 'a policy without a budget ran once', runs.size);
+    const runs = new Set(
+        await page.evaluate(() => window.tidemark.summary.points.map((point) => point.run)));
+    checks.check(
+        runs.size < results.points.length, 'a policy without a budget ran once', runs.size);
     const last = page.locator('.tall tbody tr').last();
     const peak = results.points.at(-1).memory.peak_live;
     await last.locator('.link').click();

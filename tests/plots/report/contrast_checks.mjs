@@ -5,8 +5,7 @@ function lowest() {
     const share = value / 255;
     return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   };
-  const luminance = ([r, g, b]) =>
-      0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
   const parse = (text) => {
     const [r, g, b, a = 1] = text.match(/[\d.]+/g).map(Number);
     return [r, g, b, a];
@@ -23,7 +22,8 @@ function lowest() {
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     const text = texts.currentNode.textContent.trim();
-    if (text === '' || element.getClientRects().length === 0 || /SCRIPT|STYLE/.test(element.tagName))
+    if (text === '' || element.getClientRects().length === 0 ||
+        /SCRIPT|STYLE/.test(element.tagName))
       continue;
     const style = getComputedStyle(element);
     const ink = parse(element.namespaceURI.endsWith('svg') ? style.fill : style.color);
@@ -43,9 +43,8 @@ function lowest() {
   for (const name of ['forward', 'backward', 'optimizer', 'copy', 'communication'])
     drawn.push(['white', name]);
   for (const [ink, ground] of drawn) {
-    const [x, y] = [
-      luminance(ink === 'white' ? [255, 255, 255] : variable(ink)), luminance(variable(ground))
-    ];
+    const [x, y] =
+        [luminance(ink === 'white' ? [255, 255, 255] : variable(ink)), luminance(variable(ground))];
     const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
     if (ratio < least.ratio) least = {ratio, text: `${ink} on ${ground}`};
   }

@@ -15,7 +15,8 @@ const liveAt = (page, i) => page.evaluate((last) => {
     const block = run.block[k];
     if (run.sign[k] !== 0) count.set(block, (count.get(block) ?? 0) + run.sign[k]);
   }
-  return [...count].filter(([, times]) => times > 0)
+  return [...count]
+      .filter(([, times]) => times > 0)
       .map(([block]) => [run.names[run.columns['block.name'][block]], run.bytes[block]])
       .sort((a, b) => b[1] - a[1]);
 }, i);
@@ -26,8 +27,8 @@ const pixelsOf = (locator, colour, part) => locator.evaluate((canvas, [name, box
   const probe = document.createElement('canvas').getContext('2d');
   probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const hex = parseInt(probe.fillStyle.slice(1), 16);
-  const [x, y, w, h] = (box ?? [0, 0, canvas.clientWidth, canvas.clientHeight])
-                           .map((v) => Math.round(v * ratio));
+  const [x, y, w, h] =
+      (box ?? [0, 0, canvas.clientWidth, canvas.clientHeight]).map((v) => Math.round(v * ratio));
   // Read from a copy, which may be slow to read without Chromium saying so on the console.
   const copy = Object.assign(document.createElement('canvas'), {width: w, height: h});
   const context = copy.getContext('2d', {willReadFrequently: true});
@@ -64,17 +65,18 @@ async function figures(checks, page, point) {
     const {chart, run} = window.tidemark.page;
     return Math.max(...chart.shown.tops.at(-1)) - run.context;
   });
-  checks.check(
-      drawn === memory.peak_live, 'the thinned chart shows the peak to the byte', drawn);
+  checks.check(drawn === memory.peak_live, 'the thinned chart shows the peak to the byte', drawn);
   const capacity = await page.evaluate(() => {
     const {chart, run} = window.tidemark.page;
     chart.toCapacity = true;
     chart.build();
     const {over} = chart.plot;
-    return new Promise((done) => requestAnimationFrame(() => done([
-      over.offsetLeft, over.offsetTop + chart.plot.valToPos(run.capacity, 'y') - 2,
-      over.offsetWidth, 4
-    ])));
+    return new Promise(
+        (done) => requestAnimationFrame(
+            () => done([
+              over.offsetLeft, over.offsetTop + chart.plot.valToPos(run.capacity, 'y') - 2,
+              over.offsetWidth, 4
+            ])));
   });
   const line = await pixelsOf(page.locator('.timeline .uplot canvas'), 'bad', capacity);
   checks.check(line > 0.9 * capacity[2], 'the capacity is a line across the chart', line);
@@ -95,8 +97,9 @@ async function hovering(checks, page, box) {
       const {x: times, point: points} = chart.shown;
       // Any sample close by may be the one told, so that narrow peaks can be pointed at.
       const reach = chart.plot.posToVal(left + 3, 'x') - time;
-      return points.filter((p, k) => p >= 0 && (times[k] <= time + reach) &&
-                                     (times[k + 1] ?? run.end) >= time - reach);
+      return points.filter(
+          (p, k) =>
+              p >= 0 && (times[k] <= time + reach) && (times[k + 1] ?? run.end) >= time - reach);
     }, [box.width * x, box.height * y]);
     let named = false;
     for (const i of point) {
@@ -116,8 +119,7 @@ async function zooming(checks, page, box) {
   await page.mouse.up();
   const zoomed = await range(page);
   const share = (zoomed[1] - zoomed[0]) / (before[1] - before[0]);
-  checks.check(
-      Math.abs(share - 0.3) < 0.02, 'dragging zooms to what was marked', share.toFixed(3));
+  checks.check(Math.abs(share - 0.3) < 0.02, 'dragging zooms to what was marked', share.toFixed(3));
   await page.keyboard.press(']');
   const moved = await range(page);
   checks.check(moved[0] > zoomed[0], 'a key moves the part shown');
@@ -147,7 +149,8 @@ async function choosing(checks, page, box) {
   // Of equal sizes any may come first: each row names a tensor of the size due there.
   const due = expected.slice(0, listed.length);
   const sizes = new Map();
-  for (const [name, bytes] of expected) sizes.set(name, [...(sizes.get(name) ?? []), bytes]);
+  for (const [name, bytes] of expected)
+    sizes.set(name, [...(sizes.get(name) ?? []), bytes]);
   checks.check(
       listed.length > 3 && listed.every((name, k) => sizes.get(name)?.includes(due[k][1])),
       'a click lists the largest tensors of that instant', listed.slice(0, 3).join(', '));
@@ -282,21 +285,27 @@ async function addresses(checks, page) {
   const box = await map.boundingBox();
   await page.mouse.move(box.x + box.width * 0.5, box.y + box.height - 12);
   const text = await page.locator('.tooltip').innerText();
-  checks.check(/B$/m.test(text.split('\n')[0]) && !nonsense(text), 'the map names its blocks', text);
+  checks.check(
+      /B$/m.test(text.split('\n')[0]) && !nonsense(text), 'the map names its blocks', text);
   await panel(page, 'Where each block lies').screenshot({
     path: `${checks.screenshots}/one-addresses.png`
   });
 }
 
 // Cells of the table of layers: {name, said, again, moved}.
-const layers = (page) => page.locator('.tall tbody tr').evaluateAll(
-    (rows) => rows.map((row) => ({
-                         name: row.cells[0].textContent,
-                         said: row.cells[1].textContent,
-                         again: row.cells[5].textContent,
-                         moved: row.cells[7].textContent
-                       })));
-const kUnits = {ns: 1e-9, 'µs': 1e-6, ms: 1e-3, s: 1};
+const layers = (page) =>
+    page.locator('.tall tbody tr').evaluateAll((rows) => rows.map((row) => ({
+                                                                    name: row.cells[0].textContent,
+                                                                    said: row.cells[1].textContent,
+                                                                    again: row.cells[5].textContent,
+                                                                    moved: row.cells[7].textContent
+                                                                  })));
+const kUnits = {
+  ns: 1e-9,
+  'µs': 1e-6,
+  ms: 1e-3,
+  s: 1
+};
 const seconds = (text) => {
   const [value, unit] = text.split(' ');
   return text === '–' ? 0 : Number(value) * kUnits[unit];

@@ -17,7 +17,8 @@ export class AddressMap {
     this.box = make('div.addresses');
     if (!this.known) {
       this.box.append(empty(
-          `The ${run.point.memory.allocator.kind} allocator only counts bytes: its blocks have no ` +
+          `The ${
+              run.point.memory.allocator.kind} allocator only counts bytes: its blocks have no ` +
           'addresses. Run with allocator: torch, bfc or packed to see where blocks lie.'));
       return;
     }
@@ -42,13 +43,9 @@ export class AddressMap {
     });
   }
 
-  #timeOf(point) {
-    return point < this.run.count ? this.run.time[point] : this.run.end;
-  }
+  #timeOf(point) { return point < this.run.count ? this.run.time[point] : this.run.end; }
 
-  draw() {
-    this.frame?.draw();
-  }
+  draw() { this.frame?.draw(); }
 
   #drawBlocks(context, width, place) {
     const {run, view} = this;

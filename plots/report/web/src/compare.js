@@ -1,4 +1,5 @@
-// Several points: their runs over each other, who is best, what differs, and all of them as a table.
+// Several points: their runs over each other, who is best, what differs, and all of them as a
+// table.
 import {make, panel, swatch} from './dom.js';
 import {budgetPanel, fits, formatCost, paretoFront, paretoPanel, percent} from './fronts.js';
 import {overlayPanel} from './overlay.js';
@@ -124,14 +125,14 @@ function comparedTable(summary, open) {
       make(
           'td.name',
           point.opens ?
-              make(
-                  'button.link', {type: 'button', onclick: () => open(point)}, policies) :
+              make('button.link', {type: 'button', onclick: () => open(point)}, policies) :
               policies),
       make('td.right', budget === null ? '–' : formatBytes(budget))
     ];
     if (point.status === 'error') {
       return make(
-          'tr', said, make('td', make('span.badge.bad', 'error')), make('td', {colspan: '7'}, reason));
+          'tr', said, make('td', make('span.badge.bad', 'error')),
+          make('td', {colspan: '7'}, reason));
     }
     const found = point.memory.peak_live > 0;
     const word = fits(point) ? 'kept' : point.status === 'out_of_memory' ? 'no room' : 'not kept';
@@ -139,8 +140,7 @@ function comparedTable(summary, open) {
         'tr', said, make('td', make(`span.badge.${fits(point) ? 'good' : 'bad'}`, word)),
         make('td.right', found ? formatBytes(point.memory.peak_live) : '–'),
         make('td.right', overhead === null ? '–' : formatCost(point, summary)), figure(overhead),
-        figure(least),
-        figure(gap), make('td.keep', point.compare.pareto ? 'on the front' : ''),
+        figure(least), figure(gap), make('td.keep', point.compare.pareto ? 'on the front' : ''),
         make('td.reason', fits(point) ? '' : reason));
   });
   return make(
@@ -169,7 +169,7 @@ export function comparePage(summary, load, open) {
       `Without policies ${formatBytes(compare.base.peak_live)} live at the peak, ${
           compare.cost_graph ? `cost ${formatCount(compare.base.step * 1e9)}` :
                                `a step of ${formatSeconds(compare.base.step)}`}.` :
-      null;
+                               null;
   const element = make(
       'div.page', overlay?.element,
       make('div.columns.even', paretoPanel(summary, open), budgetPanel(summary, open)),

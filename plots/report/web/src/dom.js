@@ -65,9 +65,7 @@ export function panel(title, note, ...children) {
       ...children);
 }
 
-export function empty(text) {
-  return make('p.empty', text);
-}
+export function empty(text) { return make('p.empty', text); }
 
 // Buttons of which one is pressed: choices [[value, label], ...]. Arrow keys move between them.
 export function choice(label, choices, value, choose) {
@@ -113,7 +111,5 @@ export class Tooltip {
     const top = Math.min(y + 12, window.innerHeight - height - 8);
     this.element.style.transform = `translate(${Math.max(left, 6)}px, ${Math.max(top, 6)}px)`;
   }
-  hide() {
-    this.element.hidden = true;
-  }
+  hide() { this.element.hidden = true; }
 }

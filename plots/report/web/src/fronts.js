@@ -17,8 +17,8 @@ export function formatCost(point, summary) {
 
 // Points that no other one beats in both memory and time, by memory.
 export function paretoFront(points) {
-  const sorted = points.filter(fits).sort(
-      (a, b) => sizeOf(a) - sizeOf(b) || a.time.step - b.time.step);
+  const sorted =
+      points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || a.time.step - b.time.step);
   const front = [];
   for (const point of sorted) {
     if (front.length === 0 || point.time.step < front[front.length - 1].time.step)
@@ -49,7 +49,9 @@ export function paretoPanel(summary, open) {
         named: front.has(point.run) || built.length <= 6,
         title: `${point.label}: ${formatBytes(sizeOf(point))}, ${formatCost(point, summary)}` +
             (summary.compare?.cost_graph ? '' : ' a step') +
-            (works(point) ? '' : compared ? ' – over every budget' : ' – does not fit'),
+            (works(point) ? '' :
+                 compared ? ' – over every budget' :
+                            ' – does not fit'),
       }));
   marks.sort((a, b) => front.has(a.point.run) - front.has(b.point.run));  // the front comes last
   const line = built.filter((point) => front.has(point.run))
@@ -173,8 +175,8 @@ export function budgetPanel(summary, open) {
   if (found.least) {
     const points = found.least.points.map(([x, share]) => ({x, y: share * 100}));
     lines.push({points, colour: colourOf('ink'), dashed: true});
-    entries.push(make(
-        'li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
+    entries.push(
+        make('li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
   }
   const missing = found.asked - marks.length;
   const kept = summary.compare ? 'keep their budget' : 'fit';

@@ -55,11 +55,8 @@ export function lanesOf(run) {
   }
   const waits = Array.from(
       c['wait.begin'],
-      (begin, w) => ({
-        begin,
-        end: begin + c['wait.duration'][w],
-        cause: causeOf(c['wait.cause'][w], names)
-      }));
+      (begin, w) =>
+          ({begin, end: begin + c['wait.duration'][w], cause: causeOf(c['wait.cause'][w], names)}));
   waits.sort((a, b) => a.begin - b.begin);
   return {streams: streams.filter((s, i) => i === kCompute || s.items.length > 0), waits, issues};
 }
@@ -94,9 +91,7 @@ export class Lanes {
     this.#describe();
   }
 
-  draw() {
-    this.frame.draw();
-  }
+  draw() { this.frame.draw(); }
 
   // How each piece of work looks: a phase, kCopies or kCollectives; kAgain is added to what is
   // computed again.
@@ -117,9 +112,7 @@ export class Lanes {
     return styles;
   }
   // Time at the beginning of a launch in which evicted values that it reads are computed again.
-  #restored(i) {
-    return this.run.columns['work.restored'][i];
-  }
+  #restored(i) { return this.run.columns['work.restored'][i]; }
   #span(lane, i) {
     const c = this.run.columns;
     if (lane.name === 'issue')
@@ -273,11 +266,11 @@ export class Lanes {
     for (const [i, left, right] of named) {
       context.fillStyle = colourOf('lane');  // a line between neighbours
       context.fillRect(Math.floor(right) - 0.5, top, 0.5, kLaneHeight);
-      if (right - left > 56) this.#name(context, i, left, right, top);
+      if (right - left > 56) this.#name(context, lane, i, left, right, top);
     }
   }
 
-  #name(context, i, left, right, top) {
+  #name(context, lane, i, left, right, top) {
     const c = this.run.columns;
     const block = c['work.block'][i];
     const text = block > 0 ? this.run.describeBlock(block - 1).name :
@@ -289,9 +282,10 @@ export class Lanes {
     context.beginPath();
     context.rect(from, top, room + 4, kLaneHeight);
     context.clip();
-    if (this.styles[i] >= kAgain) {  // hatching would cross the letters
+    const restored = lane.name === 'compute' && this.#restored(i) > 0;
+    if (restored || this.styles[i] >= kAgain) {  // hatching would cross the letters
       const wide = context.measureText(text).width + 8;
-      context.fillStyle = colourOf(this.run.description.phases[this.styles[i] - kAgain]);
+      context.fillStyle = colourOf(this.run.description.phases[this.styles[i] % kAgain]);
       context.fillRect(from + 1, top + 5, wide, kLaneHeight - 10);
     }
     context.fillStyle = '#fff';
@@ -357,9 +351,8 @@ export class Lanes {
         make('div.where', placeText(place)),
         make('div', `${formatTime(to - from)} from ${formatTime(from)}, step ${place.step + 1}`),
         block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
-        restored > 0 ?
-            make('div', `${formatTime(restored)} of it computing evicted values again`) :
-            null,
+        restored > 0 ? make('div', `${formatTime(restored)} of it computing evicted values again`) :
+                       null,
         ahead > 0 ? make('div', `issued ${formatTime(ahead)} before it started`) : null);
   }
 

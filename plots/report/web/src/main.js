@@ -103,7 +103,8 @@ class RunPage {
         panel('Largest tensors at the chosen instant', null, this.tensors.element),
         panel('At the peak', null, peakTables(run)),
         panel(
-            'Addresses', this.addresses.known ?
+            'Addresses',
+            this.addresses.known ?
                 'Where each block lies in the memory that the allocator took (grey), over time. ' +
                     'Gaps inside grey are free but may be too small for the next request.' :
                 null,
@@ -139,7 +140,8 @@ class RunPage {
                 'Tokens per second', formatCount(throughput.tokens_per_second),
                 `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`) :
             card(
-                fits ? 'Samples per second' : 'Throughput', fits ? formatRate(throughput.samples_per_second) : '–',
+                fits ? 'Samples per second' : 'Throughput',
+                fits ? formatRate(throughput.samples_per_second) : '–',
                 fits ? `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic` :
                        'it does not run'),
         card(
@@ -160,9 +162,7 @@ class RunPage {
     this.tensors.draw();
   }
 
-  toPeak() {
-    this.view.choose(this.run.peak, true);
-  }
+  toPeak() { this.view.choose(this.run.peak, true); }
 
   onKey(event) {
     const {view, run} = this;
@@ -248,9 +248,7 @@ class Report {
     addEventListener('afterprint', () => this.#setTheme(this.themeBefore));
   }
 
-  get charted() {
-    return this.summary.points.filter((point) => point.charts);
-  }
+  get charted() { return this.summary.points.filter((point) => point.charts); }
 
   load(point) {
     if (!this.runs.has(point)) {
@@ -305,7 +303,8 @@ class Report {
   // What is drawn has its colours in it, so everything is made anew; what was chosen stays.
   #restyle() {
     this.comparison = null;
-    for (const [point, {view}] of this.pages) this.views.set(point, view);
+    for (const [point, {view}] of this.pages)
+      this.views.set(point, view);
     this.pages.clear();
     if (this.page)
       this.open(this.page.run.point);

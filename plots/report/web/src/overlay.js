@@ -116,6 +116,7 @@ class Overlay {
           if (capacity > top) return;
           const y = u.valToPos(capacity, 'y', true);
           ctx.save();
+          ctx.setLineDash([]);
           ctx.strokeStyle = ctx.fillStyle = colourOf('bad');
           ctx.lineWidth = 1.5 * devicePixelRatio;
           ctx.beginPath();
@@ -141,6 +142,7 @@ class Overlay {
   #markPeaks(u, shown) {
     const {ctx} = u;
     ctx.save();
+    ctx.setLineDash([]);
     for (const point of shown) {
       const run = this.runs.get(point);
       const time = run.time[run.peak] - run.lastStepBegin;

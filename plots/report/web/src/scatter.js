@@ -9,7 +9,7 @@ const kSides = {
   top: 16,
   bottom: 48
 };
-const kLine = 15;      // height of a label
+const kLine = 15;     // height of a label
 const kLetter = 6.3;  // width of a letter
 
 function svg(tag, attributes, ...children) {
@@ -158,15 +158,14 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
         bottom: y(points[k].y) + 2
       }));
     }
-    root.append(
-        svg('path', {
-          d: path,
-          fill: 'none',
-          stroke: colour,
-          'stroke-width': 1.5,
-          'stroke-dasharray': dashed ? '5 4' : 'none',
-          opacity: 0.75
-        }));
+    root.append(svg('path', {
+      d: path,
+      fill: 'none',
+      stroke: colour,
+      'stroke-width': 1.5,
+      'stroke-dasharray': dashed ? '5 4' : 'none',
+      opacity: 0.75
+    }));
   }
   if (near)
     taken.push({

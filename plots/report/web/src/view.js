@@ -10,17 +10,16 @@ export class View {
     this.grouping = before?.grouping ?? 'role';
     this.listeners = [];
     this.instant = before?.instant ?? run.peak;  // a point of the run
-    this.hovered = null;      // a time
+    this.hovered = null;                         // a time
     this.home = [Math.max(run.lastStepBegin, run.begin), run.end];
     [this.begin, this.end] = before ? [before.begin, before.end] : this.home;
   }
 
   // `listener(what)`: 'range', 'instant', 'hover' or 'grouping'.
-  listen(listener) {
-    this.listeners.push(listener);
-  }
+  listen(listener) { this.listeners.push(listener); }
   #tell(what) {
-    for (const listener of this.listeners) listener(what);
+    for (const listener of this.listeners)
+      listener(what);
   }
 
   setRange(begin, end) {
@@ -42,12 +41,8 @@ export class View {
     const by = (this.end - this.begin) * share;
     this.setRange(this.begin + by, this.end + by);
   }
-  reset() {
-    this.setRange(...this.home);
-  }
-  showAll() {
-    this.setRange(this.run.begin, this.run.end);
-  }
+  reset() { this.setRange(...this.home); }
+  showAll() { this.setRange(this.run.begin, this.run.end); }
 
   // `reveal`: brings it into sight.
   choose(point, reveal = false) {
