@@ -23,7 +23,7 @@ policies:
 report: {formats: [html, json]}
 )";
 constexpr const char* kSweep = R"(version: 1
-name: what checkpointing and the device's memory change
+name: what_checkpointing_and_the_memory_of_the_device_change, with/a/name/that/has/no/place/to/break
 model: {preset: gpt2, layers: 6}
 hardware: v100-sxm-16gb
 training: {micro_batch: 8, sequence: 1024}

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <pty.h>
 
+#include "plots/report/html_report.hpp"
 #include "tests/cli/command_runner.hpp"
 
 using namespace tidemark::testing;
@@ -98,6 +99,7 @@ TEST_SUITE("unit") {
                    batches + "]}}\n");
     const Screen screen = on_terminal(work, "sweep s.yaml -o out -j 1");
     CHECK(contains(screen.text, " of 24 points"));
+    if (has_html_report()) CHECK(contains(screen.text, " of 12 points written"));
     const std::size_t lines = count_of(screen.text, "\r\x1b[K");
     CHECK(static_cast<double>(lines) <= 10 * screen.seconds + 3);
     if (screen.seconds > 2) CHECK(contains(screen.text, "points, about "));

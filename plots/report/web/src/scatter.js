@@ -5,7 +5,7 @@ import {formatCount, niceStep, unitOf} from './units.js';
 const kHeight = 340;
 const kSides = {
   left: 74,
-  right: 18,
+  right: 26,
   top: 16,
   bottom: 48
 };

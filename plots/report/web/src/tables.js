@@ -339,7 +339,7 @@ export function layerTable(run) {
                   make(
                       'th.right', {title: 'saved activations on the device at the end of forward'},
                       'kept'),
-                  make('th', ''), make('th.right', 'computed again'),
+                  make('th.bar', ''), make('th.right', 'computed again'),
                   make('th.right', 'operators again'), make('th.right', 'copied to host'),
                   make('th.right', 'forward'), make('th.right', 'backward'))),
           make(
