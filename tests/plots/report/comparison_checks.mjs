@@ -87,6 +87,19 @@ export async function compareBudgets(checks, results) {
         'the table has every policy under every budget', rows.join(', '));
     await page.locator('.page .u-over').first().waitFor();
     await checks.shot(page, 'budgets');
+    // Pictures follow the window, also through sizes at which nothing is in sight.
+    for (const width of [700, 1100, 1280]) {
+      await page.setViewportSize({width, height: 900});
+      await page.waitForTimeout(150);
+      const [drawn, plot, room] = await page.evaluate(
+          () =>
+              [document.querySelector('.chart canvas')?.clientWidth ?? 0,
+               document.querySelector('.scatter').clientWidth,
+               document.querySelector('.chart').clientWidth]);
+      checks.check(
+          drawn === room && plot > 200 && plot <= room, `pictures follow a window of ${width}`,
+          `${drawn} and ${plot} of ${room}`);
+    }
     // Budgets of a policy that does not solve for them are one run.
     const runs = new Set(
         await page.evaluate(() => window.tidemark.summary.points.map((point) => point.run)));

@@ -32,6 +32,7 @@ class Overlay {
     this.readout =
         make('p.instant', 'Point at the chart to read all runs at one time of their step.');
     this.runs = new Map();
+    this.turn = 0;  // how often it was asked to be built
     this.choices = make(
         'div.runs',
         this.points.map(
@@ -49,22 +50,24 @@ class Overlay {
                 }),
                 lineSwatch(k), make('span', point.label))));
     new ResizeObserver(() => {
-      if (this.plot && this.plot.width !== this.box.clientWidth) this.build();
+      const width = this.box.clientWidth;
+      if (this.turn > 0 && width > 0 && width !== this.width) this.build();
     }).observe(this.box);
   }
 
   async build() {
     const shown = this.points.filter((point) => this.shown.has(point));
-    const turn = this.turn = (this.turn ?? 0) + 1;
+    const turn = ++this.turn;
     for (const point of shown) {
       if (!this.runs.has(point)) this.runs.set(point, await this.load(point));
     }
-    if (turn !== this.turn) return;  // asked again meanwhile
+    this.width = this.box.clientWidth;
+    if (turn !== this.turn || this.width === 0) return;  // asked again meanwhile, or out of sight
     this.plot?.destroy();
     this.plot = null;
     this.box.replaceChildren();
-    if (shown.length === 0 || this.box.clientWidth === 0) {
-      if (shown.length === 0) this.box.append(empty('Choose runs above.'));
+    if (shown.length === 0) {
+      this.box.append(empty('Choose runs above.'));
       return;
     }
     const columns = this.box.clientWidth - gutter() - kMargin;
