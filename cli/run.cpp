@@ -147,7 +147,9 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     }
   }
   for (const Group& group : groups) {
-    write_report(group.files, group.points, group.documents, environment);
+    Progress progress(console, "points written");
+    write_report(group.files, group.points, group.documents, environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   if (command.json) {
     print(result_document(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
@@ -215,7 +217,11 @@ int SweepCommand::execute(const Console& console) const {
                         {.convergence_limit = kConvergenceLimit},
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-  write_report({.folder = folder, .html = has_html_report()}, points, documents, environment);
+  {
+    Progress progress(console, "points written");
+    write_report({.folder = folder, .html = has_html_report()}, points, documents, environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+  }
   print(
       json ? result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
                  '\n'
