@@ -181,7 +181,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.training = decode_training(scenario, result.model);
   decode_allocator(scenario, result);
   decode_host_allocator(scenario, result);
-  decode_policies(scenario, environment.policies, result);
+  decode_policies(scenario, environment, result);
   result.report = decode_report(scenario, result.allocator);
   return result;
 }

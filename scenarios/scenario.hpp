@@ -1,6 +1,7 @@
 // A scenario: what to simulate, as one YAML file says it (format: README, "Scenario files").
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
+#include "policies/solver/plan_cache.hpp"
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_options.hpp"
@@ -80,6 +82,8 @@ struct Scenario {
 struct Environment {
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
+  // Of all scenarios that are read here.
+  std::unique_ptr<PlanCache> plans = std::make_unique<PlanCache>();
 };
 
 // One point of a sweep: the keys it changes, in the order of the matrix.

@@ -39,18 +39,16 @@ class Builder {
         groups_(group_operators(graph, ops)) {}
 
   StepCosts run() {
+    find_visitors();
     make_nodes();
     return std::move(result_);
   }
 
  private:
   [[nodiscard]] Index root(Index at) const { return groups_.group[at]; }
+  void find_visitors();
   void make_nodes();
   void measure(CostNodeId node, const std::vector<Index>& members);
-  [[nodiscard]] std::int64_t workspace_of(const Operator& op) const {
-    if (!is_convolution(op.work.op_class)) return op.workspace.count;
-    return std::llround(static_cast<double>(op.workspace.count) * libraries_.cudnn_filter_copies);
-  }
   [[nodiscard]] bool keeps_a_part(const std::vector<Index>& members) const;
   // Whether a result of a node that runs once stays in a node of its own.
   [[nodiscard]] bool is_kept_apart(StorageId s, Index maker) {
@@ -72,9 +70,10 @@ class Builder {
   bool any_order_;
   const FrameworkProfile& libraries_;
   StepGroups groups_;
-  std::vector<CostNodeId> node_of_;                    // by operator
-  std::vector<CostNodeId> kept_of_;                    // by group: what stays of its results
-  std::vector<std::size_t> rank_;                      // by group: its place in groups_.order
+  std::vector<std::int64_t> visitors_;  // by operator: bytes that live elsewhere and are there
+  std::vector<CostNodeId> node_of_;     // by operator
+  std::vector<CostNodeId> kept_of_;     // by group: what stays of its results
+  std::vector<std::size_t> rank_;       // by group: its place in groups_.order
   std::vector<std::vector<Remainder>> remainders_;     // by group, in order
   std::vector<std::vector<Index>> remainders_behind_;  // by rank: groups
   std::vector<CostNodeId> token_of_;  // by group: reading it says that the group has run
@@ -107,7 +106,7 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
         inside.emplace_back(touches.back().at, bytes);
       }
     }
-    peak = std::max(peak, live + workspace_of(op));
+    peak = std::max(peak, live + workspace_of(op, libraries_) + visitors_[at]);
     for (const auto& [last, bytes] : inside)
       live -= last == at ? bytes : 0;
   }
@@ -125,6 +124,40 @@ bool Builder::keeps_a_part(const std::vector<Index>& members) const {
     }
   }
   return stays && goes;
+}
+
+// What lives elsewhere is fetched when operators of another block or phase begin, for the next such
+// run too, and gone when the next one begins.
+void Builder::find_visitors() {
+  std::vector<std::vector<StorageId>> visits;  // by run: what it touches of that, each once
+  std::vector<std::size_t> visit_of;           // by operator
+  LayerId layer;
+  for (const OperatorId id : ops_) {
+    const Operator& op = graph_.operators[id];
+    const auto block = [&](LayerId l) { return l.valid() ? graph_.layers[l].block : kNoBlock; };
+    const bool same = !visit_of.empty() && block(op.layer) == block(layer) &&
+                      op.phase == graph_.operators[ops_[visit_of.size() - 1]].phase;
+    if (!same) visits.emplace_back();
+    layer = op.layer;
+    visit_of.push_back(visits.size() - 1);
+    for (const Touch& touch : graph_.touches_of(id)) {
+      const StorageId s = touch.storage;
+      if (graph_.storages[s].home == Tier::kDevice || groups_.is_made_here(s)) continue;
+      std::vector<StorageId>& here = visits.back();
+      if (std::find(here.begin(), here.end(), s) == here.end()) here.push_back(s);
+    }
+  }
+  visits.emplace_back();
+  for (const std::size_t visit : visit_of) {
+    std::int64_t& bytes = visitors_.emplace_back(0);
+    const std::vector<StorageId>& here = visits[visit];
+    for (const StorageId s : here)
+      bytes += graph_.storages[s].bytes.count;
+    for (const StorageId s : visits[visit + 1]) {
+      const bool known = std::find(here.begin(), here.end(), s) != here.end();
+      bytes += known ? 0 : graph_.storages[s].bytes.count;
+    }
+  }
 }
 
 std::size_t Builder::last_rank(StorageId s) {
@@ -281,8 +314,8 @@ void Builder::make_nodes() {
   for (const StorageId s : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[s];
     const bool there = storage.initial || storage.persistent || !groups_.touches[s].empty();
-    const bool elsewhere = storage.home != Tier::kDevice && groups_.touches[s].empty();
-    if (there && !elsewhere && !groups_.is_made_here(s)) result_.graph.fixed_bytes += storage.bytes;
+    if (!there || storage.home != Tier::kDevice || groups_.is_made_here(s)) continue;
+    result_.graph.fixed_bytes += storage.bytes;
   }
   const bool multiplies = std::any_of(ops_.begin(), ops_.end(), [&](OperatorId op) {
     return graph_.operators[op].work.op_class == OperatorClass::kMatmul;
@@ -339,6 +372,11 @@ void Builder::add_dependencies() {
 }
 
 }  // namespace
+
+std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries) {
+  if (!is_convolution(op.work.op_class)) return op.workspace.count;
+  return std::llround(static_cast<double>(op.workspace.count) * libraries.cudnn_filter_copies);
+}
 
 std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
   std::vector<OperatorId> operators = graph.forward;
