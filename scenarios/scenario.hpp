@@ -16,12 +16,13 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
-#include "policies/solver/plan_cache.hpp"
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
+
+class PlanCache;  // policies/solver/plan_cache.hpp
 
 enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers, kOnnx };
 
@@ -80,10 +81,15 @@ struct Scenario {
 
 // Where names are looked up.
 struct Environment {
+  Environment();
+  ~Environment();
+  Environment(Environment&&) noexcept;
+  Environment& operator=(Environment&&) noexcept;
+
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
   // Of all scenarios that are read here.
-  std::unique_ptr<PlanCache> plans = std::make_unique<PlanCache>();
+  std::unique_ptr<PlanCache> plans;
 };
 
 // One point of a sweep: the keys it changes, in the order of the matrix.

@@ -54,6 +54,12 @@ class Planned final : public SequencePolicy {
         budget_given_(budget_given) {}
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
 
+  AnyPolicy planned_policy(std::string_view name, const Decoder& parameters) {
+    const PlanPolicy* policy = find_plan_policy(name);
+    if (policy == nullptr) throw InternalError(fmt::format("no plan is called {}", name));
+    return decode_planned(*policy, parameters);
+  }
+
   void share_plans(PlanCache& cache) { cache_ = &cache; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
@@ -272,7 +278,7 @@ AnyPolicy decode_planned(const PlanPolicy& policy, const Decoder& d) {
                                    std::move(plan), request, budget_given);
 }
 
-constexpr std::size_t kEntries = 10;
+constexpr std::size_t kEntries = 12;
 
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "policies/registry.hpp"
 #include "policies/solver/plan_cache.hpp"
@@ -16,6 +17,9 @@ namespace tidemark {
 // by what its cost graph counts or by what it takes as laid out, which may be less: see
 // step_costs.hpp.
 [[nodiscard]] std::span<const PolicyEntry> planned_entries();
+
+// One of plan_policies() for scenarios that have a policy of the same name in a way of their own.
+[[nodiscard]] AnyPolicy planned_policy(std::string_view name, const Decoder& parameters);
 
 // From here on `policy`, where it is one of those, takes its plans from `cache`, which outlives it,
 // and adds those it makes. Other policies stay as they are.

@@ -34,6 +34,8 @@ std::string content_of(const RematProblem& problem) {
   content.add_all(problem.block);
   for (const std::vector<NodeIndex>& deps : problem.deps)
     content.add_all(deps);
+  for (const std::string& name : problem.name)
+    content.add_all(name);
   return content.take();
 }
 
