@@ -54,12 +54,6 @@ class Planned final : public SequencePolicy {
         budget_given_(budget_given) {}
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
 
-  AnyPolicy planned_policy(std::string_view name, const Decoder& parameters) {
-    const PlanPolicy* policy = find_plan_policy(name);
-    if (policy == nullptr) throw InternalError(fmt::format("no plan is called {}", name));
-    return decode_planned(*policy, parameters);
-  }
-
   void share_plans(PlanCache& cache) { cache_ = &cache; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
@@ -292,6 +286,12 @@ std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all
 }
 
 }  // namespace
+
+AnyPolicy planned_policy(std::string_view name, const Decoder& parameters) {
+  const PlanPolicy* policy = find_plan_policy(name);
+  if (policy == nullptr) throw InternalError(fmt::format("no plan is called {}", name));
+  return decode_planned(*policy, parameters);
+}
 
 void share_plans(const AnyPolicy& policy, PlanCache& cache) {
   const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&policy);
