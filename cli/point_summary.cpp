@@ -177,7 +177,8 @@ std::string Summary::plan(const PlanFigures& plan) const {
   std::string text =
       line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
                            format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
-  if (plan.lower_bound && plan.peak <= plan.budget) {
+  const bool found = plan.status == "optimal" || plan.status == "feasible";
+  if (plan.lower_bound && found) {
     const double over = plan.cost > *plan.lower_bound
                             ? static_cast<double>(plan.cost - *plan.lower_bound) /
                                   static_cast<double>(*plan.lower_bound)

@@ -165,7 +165,8 @@ Json plan_of(const PlanFigures& plan, const RunResult& run) {
       {"base_cost", plan.base_cost}, {"lower_bound", nullptr},           {"gap", nullptr}};
   if (plan.lower_bound) {
     json["lower_bound"] = *plan.lower_bound;
-    if (plan.peak <= plan.budget && *plan.lower_bound > 0) {
+    const bool found = plan.status == "optimal" || plan.status == "feasible";
+    if (found && *plan.lower_bound > 0) {
       json["gap"] = static_cast<double>(plan.cost - *plan.lower_bound) /
                     static_cast<double>(*plan.lower_bound);
     }

@@ -405,18 +405,19 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     point.phase_without_workspace = compiled.program.slot[at.index()].phase;
   }
   if (options.smallest_capacity) {
-    if (point.status == PointStatus::kFits && squeezed) {
+    if (point.run.status == RunStatus::kCompleted && squeezed) {
       Scratch other;
       unlimited = run_compiled(scenario, compiled, other, kUnlimited, false);
     }
     // What the host lacks no device makes up for.
     const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory ||
                             point.run.status == RunStatus::kOutOfNvme;
-    point.smallest_capacity =
-        host_lacks ? 0
-                   : smallest_capacity(scenario, compiled, point.context, unlimited,
-                                       point.status == PointStatus::kFits ? Bytes(0) : usable);
-    if (point.status == PointStatus::kFits) {
+    // A plan that misses its budget may run on this device all the same.
+    const bool ran = point.run.status == RunStatus::kCompleted;
+    point.smallest_capacity = host_lacks ? 0
+                                         : smallest_capacity(scenario, compiled, point.context,
+                                                             unlimited, ran ? Bytes(0) : usable);
+    if (ran) {
       point.smallest_capacity = std::min(point.smallest_capacity, point.capacity.count);
     }
   }
