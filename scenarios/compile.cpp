@@ -202,6 +202,7 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
                  const std::vector<PolicyOutcome>* smaller_budget) {
   const TrainingGraph& graph = model.training;
   Compiled result;
+  if (smaller_budget != nullptr) result.smaller_budget = *smaller_budget;
   result.costs = run_pass(result.passes, "price",
                           [&] { return price(graph, CostModel(scenario.device), scenario.count); });
   result.policies = named_outcomes(scenario);

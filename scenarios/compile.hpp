@@ -41,10 +41,11 @@ struct Compiled {
   ProgramOrder order;  // with repeats
   StepProgram program;
   CostTable costs;
-  std::vector<PolicyOutcome> policies;  // as listed in the scenario
-  EvictionPolicy* eviction = nullptr;   // owned by the scenario
-  PackedPlacement placement;            // with `allocator: packed` only
-  std::vector<SavedTensor> saved;       // of one micro-batch, after policies
+  std::vector<PolicyOutcome> policies;        // as listed in the scenario
+  std::vector<PolicyOutcome> smaller_budget;  // that they were told of; empty: none
+  EvictionPolicy* eviction = nullptr;         // owned by the scenario
+  PackedPlacement placement;                  // with `allocator: packed` only
+  std::vector<SavedTensor> saved;             // of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
 
