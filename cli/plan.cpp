@@ -28,6 +28,12 @@ auto parse_option(const char* option, const std::string& text, Parse&& parse) {
   }
 }
 
+// What is wrong with a number that may be 0; empty: nothing.
+std::string count_fault(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? std::string() : fmt::format("expected an integer of at least 0, found {}", text);
+}
+
 ScheduleClass parse_class(const std::string& text) {
   std::vector<std::string> names;
   for (const ScheduleClass schedule_class : kScheduleClasses) {
@@ -67,7 +73,7 @@ PlanFunction parse_policy(const std::string& text, std::string& name, PlanReques
 std::string policy_lines() {
   std::string text = "Policies:\n";
   for (const PlanPolicy& policy : plan_policies())
-    text += fmt::format("  {:<17} {}\n", policy.name, policy.summary);
+    text += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
   return text;
 }
 
@@ -168,8 +174,10 @@ Examples:
       ->capture_default_str();
   app->add_option("--iterations", iterations,
                   "of the search, in place of a time limit: the same plan everywhere")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--seed", seed, "of the search's random choices")->capture_default_str();
+      ->check(&count_fault);
+  app->add_option("--seed", seed, "of the search's random choices")
+      ->check(&count_fault)
+      ->capture_default_str();
   app->add_flag("--json", json, "for scripts");
 }
 
