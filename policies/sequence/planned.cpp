@@ -29,7 +29,8 @@ struct Plan {
   StepCosts costs;
   RematProblem problem;
   Schedule schedule;
-  std::string reason;  // why no schedule fits, if none does
+  std::int64_t budget = 0;  // that was asked for
+  std::string reason;       // why no schedule fits, if none does
 };
 
 // A parameter's value as it stands in the scenario.
@@ -119,8 +120,12 @@ class Planned final : public SequencePolicy {
       });
       micro_batch.plan = static_cast<std::size_t>(known - plans.begin());
       if (known == plans.end())
-        plans.push_back(
-            {.operators = operators, .costs = {}, .problem = {}, .schedule = {}, .reason = {}});
+        plans.push_back({.operators = operators,
+                         .costs = {},
+                         .problem = {},
+                         .schedule = {},
+                         .budget = 0,
+                         .reason = {}});
     }
     return found;
   }
@@ -180,7 +185,7 @@ class Planned final : public SequencePolicy {
                                   std::size_t index, std::int64_t budget) const {
     Plan& plan = plans[index];
     PlanRequest request = request_;
-    request.budget = budget;
+    request.budget = plan.budget = budget;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     request.known = known_schedule(context, index);
     PlanResult result = named(plan.problem, request);
@@ -197,7 +202,8 @@ class Planned final : public SequencePolicy {
 
   // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
   void settle(const Plan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
-    const bool fits = std::min(figures.peak, laid_out_peak) <= figures.budget;
+    const bool fits = figures.peak <= figures.budget ||
+                      (figures.peak <= plan.budget && laid_out_peak <= figures.budget);
     const bool solved = figures.status == name_of(PlanStatus::kOptimal) ||
                         figures.status == name_of(PlanStatus::kFeasible);
     if (fits && !solved) {

@@ -13,9 +13,9 @@ namespace tidemark {
 // One entry for each of plan_policies() that is not a policy of its own in scenarios. Parameters:
 // those of the policy, then budget (the capacity of the device beside the framework's context),
 // class, iterations, time_limit and seed. Where none fits a budget that is
-// given, the plan says so; the cheapest or smallest schedule is laid out all the same. A plan fits
-// by what its cost graph counts or by what it takes as laid out, which may be less: see
-// step_costs.hpp.
+// given, the plan says so; the cheapest or smallest schedule is laid out all the same. What fits
+// is counted as in the cost graph, but where keeping everything fits, it is kept, though the cost
+// graph may count more: see step_costs.hpp.
 [[nodiscard]] std::span<const PolicyEntry> planned_entries();
 
 // One of plan_policies() for scenarios that have a policy of the same name in a way of their own.

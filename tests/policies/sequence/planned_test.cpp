@@ -109,7 +109,8 @@ TEST_SUITE("property") {
         const PlanFigures& figures = *plan.outcome.plan;
         // What outlives other results of its operator is counted twice for a moment.
         CHECK(plan.peak <= figures.peak);
-        CHECK((plan.peak <= budget) == figures.infeasible.empty());
+        if (figures.peak <= budget) CHECK(figures.infeasible.empty());
+        if (figures.infeasible.empty()) CHECK(plan.peak <= budget);
         if (figures.lower_bound && figures.infeasible.empty()) {
           CHECK(*figures.lower_bound <= figures.cost);
         }
@@ -188,7 +189,7 @@ TEST_SUITE("unit") {
     CHECK(rest.bytes == Bytes(10));
     CHECK(rest.cost == 0);
     CHECK(rest.deps == std::vector{CostNodeId(1U)});
-    CHECK(costs.nodes[CostNodeId(4U)].deps == std::vector{CostNodeId(2U), CostNodeId(3U)});
+    CHECK(remat_problem(costs).deps[4] == std::vector<NodeIndex>{2, 3});
     // 7 + 20 + 30 + 20 while add runs, which is what is live there. 7 + 30 + 20 + 10 when the mask
     // parts from the rest, 7 + 10 + 20 + 20 in backward.
     CHECK(tidemark::testing::peak_without_repeats(remat_problem(costs)) == 77);

@@ -243,7 +243,8 @@ TEST_SUITE("property") {
           (problem.footprint(problem.largest_footprint()) + 2 * peak_without_repeats(problem)) / 3;
       const PlanResult best = plan_optimal(problem, {.budget = budget});
       for (const PlanPolicy& policy : plan_policies()) {
-        if (policy.name == "revolve") continue;  // of chains
+        if (policy.name == "revolve") continue;            // of chains
+        if (policy.name.ends_with("selective")) continue;  // of operators with names
         CAPTURE(policy.name);
         PlanResult plan;
         try {
