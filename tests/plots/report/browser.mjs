@@ -1,12 +1,12 @@
 // Reports in a headless Chromium, for tests and benchmarks.
 import {mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
 // `packages`: the folder of node_modules that has playwright-core.
 export function launch(packages, executablePath) {
-  const {chromium} = createRequire(join(packages, 'x.js'))('playwright-core');
+  const {chromium} = createRequire(join(resolve(packages), 'x.js'))('playwright-core');
   return chromium.launch({executablePath, args: ['--no-sandbox', '--disable-gpu']});
 }
 
