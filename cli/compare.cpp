@@ -9,6 +9,7 @@
 
 #include "cli/html_page.hpp"
 #include "cli/output_folder.hpp"
+#include "cli/published.hpp"
 #include "cli/reports.hpp"
 #include "cli/wording.hpp"
 #include "plots/comparison_charts.hpp"
@@ -185,12 +186,21 @@ int CompareCommand::execute(const Console& console) const {
     }
     comparison = compare(document, environment, thread_count(threads), listener);
   }
+  nlohmann::ordered_json full = compare_document(comparison);
+  const std::vector<std::string> published = published_of(std::span(&document, 1));
+  if (!published.empty()) full["published"] = published;
   const std::string text =
+<<<<<<< HEAD
       compare_document(comparison).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
       '\n';
   write_files(into, comparison, text, html, charts);
+=======
+      full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  write_files(into, comparison, text);
+>>>>>>> p6
   print(json ? text
-             : compare_table(comparison, console.colour, console.terminal ? console.width : 0));
+             : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
+                   published_text(std::span(&document, 1), console.colour));
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)
     results.push_back(point.result);

@@ -181,7 +181,7 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   }
   if (files.svg) {
     add_overlaid_svg(output, overlaid);
-    add_pareto_svg(output, points);
+    add_pareto_svg(output, points, common_setting(overlaid));
   }
   if (files.html) page.write(output.add("report.html"));
   output.commit();

@@ -17,6 +17,7 @@
 #include "scenarios/located_error.hpp"
 #include "scenarios/parallel.hpp"
 #include "scenarios/short_form.hpp"
+#include "scenarios/smaller_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -24,19 +25,6 @@ namespace {
 // Times that a plan is made again because the step takes more than the plan says: the libraries'
 // workspaces and what optimizers need are no part of a micro-batch.
 constexpr int kAttempts = 3;
-
-std::optional<PlanFigures> plan_of(const PointResult& point) {
-  for (const PolicyOutcome& outcome : point.policies) {
-    if (outcome.plan) return outcome.plan;
-  }
-  return std::nullopt;
-}
-
-void set_plan(PointResult& point, const PlanFigures& plan) {
-  for (PolicyOutcome& outcome : point.policies) {
-    if (outcome.plan) outcome.plan = plan;
-  }
-}
 
 bool has_schedule(const PlanFigures& plan) {
   return plan.infeasible.empty() && plan.status != name_of(PlanStatus::kInfeasible) &&
@@ -175,15 +163,6 @@ class DeviceEvaluator final : public Evaluator {
     }
     keep_bound(found.point, asked);
     return found;
-  }
-
-  // The schedule for less memory stands in; what is proven is for this budget.
-  static void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
-    std::optional<PlanFigures> plan = plan_of(point);
-    if (!plan || !asked) return;
-    plan->lower_bound = asked->lower_bound;
-    plan->budget = asked->budget;
-    set_plan(point, *plan);
   }
 
   // The list with what its solvers lack: a budget and where to stop.

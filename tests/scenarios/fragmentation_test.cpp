@@ -193,6 +193,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("every suggestion that fits does so when its settings are made") {
     const PointResult roomy = simulate_text(scenario_with("torch"));
+    int bisected = 0;
     for (const std::int64_t percent : {99, 90, 70, 50}) {
       const std::int64_t capacity =
           roomy.context.count + (roomy.smallest_capacity - roomy.context.count) * percent / 100;
@@ -214,9 +215,26 @@ TEST_SUITE("unit") {
         CHECK(suggestion.fits == (point.status == PointStatus::kFits));
         CHECK(suggestion.step == point.run.step);
         CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
-        if (suggestion.fits) CHECK(suggestion.device_used <= capacity);
+        if (!suggestion.fits) continue;
+        CHECK(suggestion.device_used <= capacity);
+        REQUIRE(cheapest_that_fits(tried) != nullptr);
+        CHECK(cheapest_that_fits(tried)->step <= suggestion.step);
+        // The fewest blocks: with one less it does not fit.
+        const std::string least = "checkpoint(first ";
+        if (!suggestion.change.starts_with(least)) continue;
+        const int blocks = std::stoi(suggestion.change.substr(least.size()));
+        Value less = failed.document;
+        apply_override(
+            less, parse_override(
+                      blocks > 1 ? fmt::format("policies=[checkpoint: {{first: {}}}]", blocks - 1)
+                                 : "policies=[]"));
+        const Scenario fewer = decode_scenario(less, environment());
+        CHECK(simulate(fewer, build_training(fewer), {}).status == PointStatus::kOutOfMemory);
+        ++bisected;
       }
     }
+    CHECK(bisected > 0);
+    CHECK(cheapest_that_fits({}) == nullptr);
   }
 
   TEST_CASE("figures of a point that does not fit are those of a run with memory without end") {
