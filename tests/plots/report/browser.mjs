@@ -60,7 +60,9 @@ export class Checks {
     this.check(outside.length === 0, `${name}: no network requests`, outside.join(' '));
     await context.close();
   }
-  shot(page, name, fullPage = true) {
+  async shot(page, name, fullPage = true) {
+    // What is out of sight is drawn late, but a picture of the whole page shows it.
+    if (fullPage) await page.evaluate(() => window.tidemark.page?.addresses.draw());
     return page.screenshot({path: join(this.screenshots, `${name}.png`), fullPage});
   }
 }
