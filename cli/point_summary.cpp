@@ -177,7 +177,8 @@ std::string Summary::plan(const PlanFigures& plan) const {
   std::string text =
       line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
                            format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
-  if (plan.lower_bound && plan.peak <= plan.budget) {
+  const bool found = plan.status == "optimal" || plan.status == "feasible";
+  if (plan.lower_bound && found) {
     const double over = plan.cost > *plan.lower_bound
                             ? static_cast<double>(plan.cost - *plan.lower_bound) /
                                   static_cast<double>(*plan.lower_bound)
@@ -206,7 +207,12 @@ std::string Summary::policies() const {
     if (outcome.recomputed_operators > 0) {
       add(grouped(outcome.recomputed_operators) + " operators run again");
     }
-    if (outcome.offloaded.count > 0) add(format_bytes(outcome.offloaded) + " moved to the host");
+    if (outcome.offloaded.count > 0) {
+      // With two tiers beside it: the lines below say how much is where.
+      const bool disks = point_.run.nvme.bytes > 0;
+      add(format_bytes(outcome.offloaded) +
+          (disks ? " kept off the device" : " moved to the host"));
+    }
     if (outcome.contested > 0) {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }

@@ -7,6 +7,8 @@ export const kStreamLabels = {
   h2d: 'copies to device',
   communication: 'communication',
   host: 'host worker',
+  nvme_read: 'reads of NVMe',
+  nvme_write: 'writes to NVMe',
 };
 const kMostBands = 12;     // in a stack; more cannot be told apart
 const kCheckpoint = 4096;  // points between two kept states of a grouping
@@ -101,17 +103,11 @@ export class Run {
     return live;
   }
 
-  blockOf(allocation) {
-    return this.block[this.births[allocation]];
-  }
+  blockOf(allocation) { return this.block[this.births[allocation]]; }
 
-  layerName(reference) {
-    return reference > 0 ? this.layers[reference - 1][0] : '';
-  }
+  layerName(reference) { return reference > 0 ? this.layers[reference - 1][0] : ''; }
 
-  operatorName(operator) {
-    return this.names[this.columns['operator.name'][operator]];
-  }
+  operatorName(operator) { return this.names[this.columns['operator.name'][operator]]; }
 
   // Everything that tables say of a block.
   describeBlock(block) {
@@ -139,9 +135,7 @@ export class Run {
     };
   }
 
-  describePoint(i) {
-    return this.describePosition(this.columns['point.position'][i]);
-  }
+  describePoint(i) { return this.describePosition(this.columns['point.position'][i]); }
 
   // The point at which a run with less memory had failed; -1 when it did not.
   failedAt() {
