@@ -190,14 +190,8 @@ int CompareCommand::execute(const Console& console) const {
   const std::vector<std::string> published = published_of(std::span(&document, 1));
   if (!published.empty()) full["published"] = published;
   const std::string text =
-<<<<<<< HEAD
-      compare_document(comparison).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-      '\n';
-  write_files(into, comparison, text, html, charts);
-=======
       full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  write_files(into, comparison, text);
->>>>>>> p6
+  write_files(into, comparison, text, html, charts);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
                    published_text(std::span(&document, 1), console.colour));

@@ -228,22 +228,14 @@ int SweepCommand::execute(const Console& console) const {
                         {.convergence_limit = kConvergenceLimit},
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-<<<<<<< HEAD
   {
     Progress progress(console, "points written");
     write_report({.folder = folder, .html = has_html_report()}, points, documents, environment,
                  [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-  print(
-      json ? result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                 '\n'
-           : points_table(points, console.colour, console.terminal ? console.width : 0));
-=======
-  write_report({.folder = folder, .html = has_html_report()}, points, documents, environment);
   print(json ? document_text(points, documents)
              : points_table(points, console.colour, console.terminal ? console.width : 0) +
                    published_text(documents, console.colour));
->>>>>>> p6
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 
