@@ -53,6 +53,14 @@ std::vector<GapId> carry_offloads(const PlannedRound& planned, const RepeatedRou
         there.fetch_at = std::min(moved[offload->fetch_at], repeated.live.gaps[now].to);
         if (offload->release_at.valid()) there.release_at = moved[offload->release_at];
         const Position release = repeated.live.gaps[now].release;
+        if (offload->copy_at.valid()) {
+          there.copy_at = moved[offload->copy_at];
+          // What is held longer now leaves when it can.
+          const bool in_time = !there.release_at.valid() || there.copy_at <= there.release_at;
+          if (there.copy_at <= release || there.copy_at >= there.fetch_at || !in_time) {
+            there.copy_at = Position();
+          }
+        }
         const bool frees = there.release_at.valid()
                                ? there.release_at > release && there.fetch_at > there.release_at
                                : there.fetch_at > release;

@@ -40,6 +40,12 @@ struct Offload {
   Position release_at;  // compute waits for the copy before this operator and the block is freed;
                         // invalid: the block returns to the pool at the copy's event
   Tier tier = Tier::kHost;
+  // The copy out is issued before this operator; invalid: behind the last use, as soon as nothing
+  // holds the value.
+  Position copy_at = {};
+  // What the copies carry and the tier holds of a value that is compressed on its way; 0: all of
+  // it.
+  Bytes compressed = {};
 };
 
 // Kept where it is, whatever later policies say: must-save lists, and values away from home that

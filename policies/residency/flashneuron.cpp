@@ -3,26 +3,82 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
 namespace {
 
-// In forward order saved tensors are selected until they make up for what the predicted peak has
-// above the budget; then the last ones are dropped until their copies take no longer than the
-// forward pass, so that forward never waits. The SSD is reached through a pinned buffer of the host
-// where FlashNeuron's GPUDirect goes straight to it: the slower of link and disk counts.
-// FlashNeuron compresses before it drops; here nothing is compressed.
+// The operator that wrote the content behind a gap last: a relu in place, not what made its memory.
+const Operator* writer_of(const PolicyContext& context, GapId gap) {
+  const StorageId storage = context.live.gaps[gap].storage;
+  while (context.live.gaps[gap].storage == storage) {
+    const Position p = context.live.gaps[gap].from;
+    for (const Touch& touch : context.graph.touches_of(context.order.at[p].op)) {
+      if (touch.storage == storage && touch.access != Access::kRead) return &context.op_at(p);
+    }
+    if (gap.value == 0) return nullptr;
+    gap = GapId(gap.value - 1);
+  }
+  return nullptr;
+}
+
+// What a value is divided by on its way: by the kind of the operator that wrote it, as sparse rows
+// or anything else of which the ratio is known, or by 2 where fp32 is sent as fp16.
+struct Compression {
+  std::map<std::string, double> by_kind;
+  bool half = false;
+
+  void check(const TrainingGraph& graph) const {
+    std::set<std::string> known;
+    for (const OperatorId op : graph.forward)
+      known.insert(graph.operators[op].name);
+    const std::vector<std::string> names(known.begin(), known.end());
+    for (const auto& [kind, ratio] : by_kind) {
+      if (known.contains(kind)) continue;
+      std::string hint = did_you_mean(kind, names);
+      if (hint.empty()) hint = fmt::format("; it has {}", fmt::join(names, ", "));
+      throw UserError(
+          {}, "policies.flashneuron.compression",
+          fmt::format("the model's forward has no operator of kind '{}'{}", kind, hint));
+    }
+  }
+  [[nodiscard]] Bytes of(const PolicyContext& context, const SavedGap& gap) const {
+    const Operator* op = writer_of(context, gap.id);
+    if (op == nullptr) return gap.bytes;
+    const auto known = by_kind.find(op->name);
+    double ratio = known != by_kind.end() ? known->second : 1;
+    if (half && op->work.dtype == DType::kFloat32) ratio = std::max(ratio, 2.0);
+    return Bytes(std::llround(std::ceil(static_cast<double>(gap.bytes.count) / ratio)));
+  }
+};
+
+// Saved tensors are selected until they make up for what the predicted peak has above the budget:
+//   phase 1   in forward order;
+//   phase 2   where their copies take longer than the forward pass: those that can be compressed
+//             first; then the last ones are dropped until forward never waits.
+// The SSD is reached through a pinned buffer of the host where FlashNeuron's GPUDirect goes
+// straight to it: the slower of link and disk counts. Compression takes no time here.
 class FlashNeuron final : public ResidencyPolicy, public Budgeted {
  public:
-  FlashNeuron(Prefetch prefetch, Tier tier, Bytes min_bytes)
-      : prefetch_(prefetch), tier_(tier), min_bytes_(min_bytes) {}
+  FlashNeuron(Prefetch prefetch, Tier tier, Compression compression, Bytes min_bytes)
+      : prefetch_(prefetch),
+        tier_(tier),
+        compression_(std::move(compression)),
+        min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "flashneuron"; }
   [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    compression_.check(context.graph);
     Prefetch prefetch = prefetch_;
     prefetch.budget = curve_budget(context, plan, prefetch_.budget);
     const std::int64_t excess = MemoryCurve(context, plan).peak() - prefetch.budget->count;
@@ -33,44 +89,85 @@ class FlashNeuron final : public ResidencyPolicy, public Budgeted {
       if (o.recompute || context.graph.operators[o.op].phase != Phase::kForward) continue;
       forward[round_of(context, o)] += context.durations[o.op];
     }
-    struct Selected {
-      std::int64_t bytes = 0;
-      Duration copies{};
-    };
-    std::vector<Selected> of_round(forward.size());
-    std::vector<Departure> departures;
+    std::vector<std::vector<Departure>> saved(forward.size());
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
-      Selected& selected = of_round[gap.round];
-      if (plan.decided(gap.id) || selected.bytes >= excess) continue;
-      selected.bytes += gap.bytes.count;
-      selected.copies += time_out(context, gap.bytes);
-      departures.push_back({.gap = gap, .release_at = {}, .fetch_at = {}, .tier = tier_});
+      if (plan.decided(gap.id)) continue;
+      saved[gap.round].push_back({.gap = gap, .release_at = {}, .fetch_at = {}, .tier = tier_});
     }
-    // The second phase, from the last selected one back.
-    for (std::size_t i = departures.size(); i-- > 0;) {
-      Selected& selected = of_round[departures[i].gap.round];
-      if (selected.copies <= forward[departures[i].gap.round]) continue;
-      selected.copies -= time_out(context, departures[i].gap.bytes);
-      departures.erase(departures.begin() + static_cast<std::ptrdiff_t>(i));
+    std::vector<Departure> departures;
+    for (std::size_t round = 0; round < saved.size(); ++round) {
+      const std::vector<Departure> selected =
+          select(context, std::move(saved[round]), excess, forward[round]);
+      departures.insert(departures.end(), selected.begin(), selected.end());
     }
     place_fetches(context, plan, prefetch, departures);
     decide_offloads(context, departures, plan);
   }
 
  private:
-  [[nodiscard]] Duration time_out(const PolicyContext& context, Bytes bytes) const {
-    const Duration link = copy_out_time(context, bytes);
+  // Of one micro-batch, in forward order.
+  [[nodiscard]] std::vector<Departure> select(const PolicyContext& context,
+                                              std::vector<Departure> saved, std::int64_t excess,
+                                              Duration forward) const {
+    Duration copies{};
+    const std::size_t linear = first_that_suffice(context, saved, excess, copies);
+    if (copies <= forward) {
+      saved.resize(linear);
+      return saved;
+    }
+    for (Departure& d : saved) {
+      const Bytes sent = compression_.of(context, d.gap);
+      if (sent < d.gap.bytes) d.compressed = sent;
+    }
+    std::stable_partition(saved.begin(), saved.end(),
+                          [](const Departure& d) { return d.compressed > Bytes(0); });
+    copies = Duration(0);
+    saved.resize(first_that_suffice(context, saved, excess, copies));
+    while (!saved.empty() && copies > forward) {
+      copies -= time_out(context, saved.back());
+      saved.pop_back();
+    }
+    std::stable_sort(saved.begin(), saved.end(), [](const Departure& a, const Departure& b) {
+      return a.gap.release < b.gap.release;
+    });
+    return saved;
+  }
+
+  // How many of the list make up for `excess`; adds up their copies.
+  [[nodiscard]] std::size_t first_that_suffice(const PolicyContext& context,
+                                               const std::vector<Departure>& saved,
+                                               std::int64_t excess, Duration& copies) const {
+    std::size_t count = 0;
+    for (std::int64_t bytes = 0; count < saved.size() && bytes < excess; ++count) {
+      bytes += saved[count].gap.bytes.count;
+      copies += time_out(context, saved[count]);
+    }
+    return count;
+  }
+
+  [[nodiscard]] Duration time_out(const PolicyContext& context, const Departure& d) const {
+    const Bytes sent = d.compressed > Bytes(0) ? d.compressed : d.gap.bytes;
+    const Duration link = copy_out_time(context, sent);
     const NvmeProfile& disk = context.device.nvme;
     const double rate = disk.reached(disk.write).value;
     if (tier_ != Tier::kNvme || rate <= 0) return link;
-    const double ns = static_cast<double>(bytes.count) * 1e9 / rate;
+    const double ns = static_cast<double>(sent.count) * 1e9 / rate;
     return std::max(link, disk.latency + Duration(std::llround(ns)));
   }
 
   Prefetch prefetch_;
   Tier tier_;
+  Compression compression_;
   Bytes min_bytes_;
 };
+
+Compression decode_compression(const Decoder& d) {
+  Compression compression;
+  for (const auto& [kind, ratio] : d.optional_child("compression").entries())
+    compression.by_kind[kind] = ratio.as<double>(at_least(1));
+  compression.half = d.optional<bool>("half", false);
+  return compression;
+}
 
 }  // namespace
 
@@ -87,9 +184,11 @@ const PolicyEntry& flashneuron_entry() {
         static constexpr std::array<std::string_view, 2> kTierWords{"nvme", "host"};
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const bool nvme = d.optional_word("tier", kTierWords, "nvme") == "nvme";
+        Compression compression = decode_compression(d);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<FlashNeuron>(prefetch, nvme ? Tier::kNvme : Tier::kHost, min_bytes);
+        return std::make_unique<FlashNeuron>(prefetch, nvme ? Tier::kNvme : Tier::kHost,
+                                             std::move(compression), min_bytes);
       }};
   return kEntry;
 }

@@ -39,7 +39,8 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     if (gap.dead || std::holds_alternative<Recompute>(decision)) {
       if (comes) differ(gap.from, after(gap.release), bytes);
     } else if (const auto* offload = std::get_if<Offload>(&decision)) {
-      const Position gone = offload->release_at.valid() ? offload->release_at : after(gap.release);
+      const Position issued = offload->copy_at.valid() ? offload->copy_at : after(gap.release);
+      const Position gone = offload->release_at.valid() ? offload->release_at : issued;
       if (comes) differ(gap.from, gone, bytes);
       if (!visits || on_device(gap.to)) differ(offload->fetch_at, to, bytes);
     } else if (visits && !gap.pinned && !std::holds_alternative<Pin>(decision)) {

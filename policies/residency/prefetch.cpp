@@ -38,7 +38,8 @@ std::vector<Position> backward_begins(const PolicyContext& context) {
 
 // The first operator at which the departure may be fetched.
 Position first_fetch(const Departure& d) {
-  return Position((d.release_at.valid() ? d.release_at : d.gap.release).value + 1);
+  return d.release_at.valid() || d.copy_at.valid() ? Position(away_from(d).value + 1)
+                                                   : Position(d.gap.release.value + 1);
 }
 
 std::vector<std::size_t> by_use(const std::vector<Departure>& departures) {
@@ -83,17 +84,12 @@ void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& de
   }
 }
 
-// From here on the memory is gone.
-Position away(const Departure& d) {
-  return d.release_at.valid() ? d.release_at : Position(d.gap.release.value + 1);
-}
-
 // Live bytes while everything that leaves is away.
 MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& plan,
                           const std::vector<Departure>& departures) {
   MemoryCurve curve(context, plan);
   for (const Departure& d : departures) {
-    if (!plan.decided(d.gap.id)) curve.add(away(d), d.gap.to, -d.gap.bytes.count);
+    if (!plan.decided(d.gap.id)) curve.add(away_from(d), d.gap.to, -d.gap.bytes.count);
   }
   return curve;
 }
@@ -118,8 +114,8 @@ void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
   for (std::size_t i : by_use(departures)) {
     Departure& d = departures[i];
     if (plan.decided(d.gap.id)) continue;
-    const Position fits = curve.earliest_fit(away(d), d.gap.to, d.gap.bytes.count, budget);
-    stays[i] = static_cast<char>(fits == away(d) && fits < d.gap.to);
+    const Position fits = curve.earliest_fit(away_from(d), d.gap.to, d.gap.bytes.count, budget);
+    stays[i] = static_cast<char>(fits == away_from(d) && fits < d.gap.to);
     d.fetch_at = std::clamp(fits, std::min(first_fetch(d), d.gap.to), d.gap.to);
     curve.add(stays[i] != 0 ? fits : d.fetch_at, d.gap.to, d.gap.bytes.count);
   }

@@ -118,9 +118,16 @@ Duration copy_in_time(const PolicyContext& context, Bytes bytes) {
   return copy_time(context.device.links.host_to_device, bytes);
 }
 
+Position away_from(const Departure& d) {
+  if (d.release_at.valid()) return d.release_at;
+  return d.copy_at.valid() ? d.copy_at : Position(d.gap.release.value + 1);
+}
+
 bool frees_memory(const Departure& d) {
   const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
+  if (d.copy_at.valid() && (d.copy_at <= d.gap.release || d.copy_at >= fetch_at)) return false;
   if (!d.release_at.valid()) return fetch_at > d.gap.release;
+  if (d.copy_at.valid() && d.copy_at > d.release_at) return false;
   return d.release_at > d.gap.release && fetch_at > d.release_at;
 }
 
@@ -130,9 +137,12 @@ void decide_offloads(const PolicyContext& context, const std::vector<Departure>&
   for (const Departure& d : departures) {
     if (!frees_memory(d)) continue;
     const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
-    if (!plan.decide(d.gap.id,
-                     Offload{.fetch_at = fetch_at, .release_at = d.release_at, .tier = d.tier}))
-      continue;
+    const Offload offload{.fetch_at = fetch_at,
+                          .release_at = d.release_at,
+                          .tier = d.tier,
+                          .copy_at = d.copy_at,
+                          .compressed = d.compressed};
+    if (!plan.decide(d.gap.id, offload)) continue;
     if (context.order.at[d.gap.from].step + 1 == context.order.steps) {
       outcome.offloaded += d.gap.bytes;
     }

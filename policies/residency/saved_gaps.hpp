@@ -62,14 +62,18 @@ struct BlockSpan {
 [[nodiscard]] Duration copy_out_time(const PolicyContext& context, Bytes bytes);
 [[nodiscard]] Duration copy_in_time(const PolicyContext& context, Bytes bytes);
 
-// A value that a policy wants to move. `release_at` and `fetch_at` as in Offload; an invalid
+// A value that a policy wants to move. Positions, tier and compression as in Offload; an invalid
 // `fetch_at` is on demand.
 struct Departure {
   SavedGap gap;
   Position release_at;
   Position fetch_at;
   Tier tier = Tier::kHost;
+  Position copy_at = {};
+  Bytes compressed = {};
 };
+// From here on its memory is gone.
+[[nodiscard]] Position away_from(const Departure& departure);
 // Decides those whose memory is free for at least one operator; counts what moves in the last step.
 void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,
                      ResidencyPlan& plan);

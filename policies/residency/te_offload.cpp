@@ -17,9 +17,9 @@ namespace {
 //   j
 //                                                            begins
 //
-// Layer j's tensors are allocated again when layer L - n + j has been freed, so the peak is
-// (L - n) T for layers that save T each. With n = L - 1 a layer's copies have only its own compute
-// to hide behind.
+// A layer's copies out are queued when the next layer begins. Layer j's tensors are allocated again
+// when layer L - n + j has been freed, so the peak is (L - n) T for layers that save T each. With n
+// = L - 1 a layer's copies have only its own compute to hide behind.
 class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
  public:
   TransformerEngineOffload(Prefetch prefetch, int layers, SmallestMoved smallest)
@@ -46,9 +46,11 @@ class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
     for (const SavedGap& gap : saved_gaps(context, smallest_)) {
       if (gap.block == kNoBlock || gap.block >= layers_) continue;
       const auto at = [&](int layer) { return spans[gap.round][static_cast<std::size_t>(layer)]; };
+      const Position queued = at(gap.block + 1).forward_begin;
       departures.push_back({.gap = gap,
                             .release_at = at(all - layers_ + gap.block).forward_begin,
-                            .fetch_at = at(all - 1 - layers_ + gap.block).backward_begin});
+                            .fetch_at = at(all - 1 - layers_ + gap.block).backward_begin,
+                            .copy_at = queued > gap.release ? queued : Position()});
     }
     place_fetches(context, plan, prefetch_, departures);
     decide_offloads(context, departures, plan);

@@ -112,8 +112,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
     }
     case Opcode::kCopyOut:
     case Opcode::kCopyIn: {
-      const BlockId block(program_.subject[i]);
-      queue.bytes_left = static_cast<double>(program_.blocks[block].bytes.count);
+      queue.bytes_left = static_cast<double>(program_.copied_bytes(i).count);
       queue.ns_per_byte = 0;
       queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
       retime_copies(now);
@@ -124,8 +123,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
     case Opcode::kNvmeRead: {
       const CostTable::Link& link =
           program_.opcode[i] == Opcode::kNvmeRead ? costs_.nvme_read : costs_.nvme_write;
-      const auto bytes =
-          static_cast<double>(program_.blocks[BlockId(program_.subject[i])].bytes.count);
+      const auto bytes = static_cast<double>(program_.copied_bytes(i).count);
       queue.ends = now + link.latency.count() + std::llround(bytes * link.ns_per_byte_alone);
       return;
     }

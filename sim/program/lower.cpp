@@ -22,7 +22,9 @@ Lowering::Lowering(const TrainingGraph& graph, const ProgramOrder& order, const 
       decisions_(decisions),
       libraries_(libraries),
       at_(graph.storages.size()),
+      compressed_(graph.storages.size()),
       releases_(order.at.size()),
+      departures_(order.at.size()),
       fetches_(order.at.size()),
       waits_(order.at.size()) {
   for (auto& clock : known_)
@@ -43,7 +45,11 @@ void Lowering::index_gaps() {
       if (gap.dead) {
         visit(releases_, gap.release, id);
       } else if (const auto* offload = std::get_if<Offload>(&decisions_[id])) {
-        visit(releases_, gap.release, id);
+        if (offload->copy_at.valid()) {
+          visit(departures_, offload->copy_at, id);
+        } else {
+          visit(releases_, gap.release, id);
+        }
         visit(fetches_, offload->fetch_at, id);
         if (offload->release_at.valid()) visit(waits_, offload->release_at, id);
       } else if (graph_.storages[gap.storage].home != Tier::kDevice && !gap.pinned &&
@@ -54,6 +60,7 @@ void Lowering::index_gaps() {
   };
   each([](GapsAt& list, Position p, GapId) { list.count(p); });
   releases_.allocate();
+  departures_.allocate();
   fetches_.allocate();
   waits_.allocate();
   each([](GapsAt& list, Position p, GapId id) { list.add(p, id); });
@@ -289,6 +296,8 @@ void Lowering::emit_position(Position p) {
     if (order_.kept[k].since != p) break;
     kept_blocks_[k] = allocate(order_.kept[k].bytes, {}, Role::kTemporary, Tier::kDevice, p);
   }
+  for (GapId gap : departures_.at(p))
+    release(p, gap);
   for (GapId gap : waits_.at(p))
     wait_for_copy(p, gap);
   for (GapId gap : fetches_.at(p))

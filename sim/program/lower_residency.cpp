@@ -35,7 +35,9 @@ void Lowering::transfer(StorageId s, Tier from, Tier to, Position p) {
   const Route route = route_of(from, to);
   throttle(route.stream, p);
   BlockId& target = block_of(s, to);
-  if (!target.valid()) target = allocate(graph_.storages[s].bytes, s, role_[s], to, p);
+  const bool whole = to == Tier::kDevice || compressed_[s] == Bytes(0);
+  const Bytes bytes = whole ? graph_.storages[s].bytes : compressed_[s];
+  if (!target.valid()) target = allocate(bytes, s, role_[s], to, p);
   const BlockId source = block_of(s, from);
   const BlockId subject = from == Tier::kDevice || to == Tier::kDevice ? block_of(s, Tier::kDevice)
                                                                        : block_of(s, Tier::kHost);
@@ -108,6 +110,7 @@ void Lowering::fetch(Position p, GapId gap) {
   bring(s, Tier::kDevice, p);
   if (needed != Tier::kHost) drop(s, Tier::kHost, p);
   drop(s, Tier::kNvme, p);
+  compressed_[s] = Bytes(0);
 }
 
 void Lowering::release(Position p, GapId gap) {
@@ -115,11 +118,13 @@ void Lowering::release(Position p, GapId gap) {
   if (live_.gaps[gap].dead) {
     for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme})
       drop(s, tier, p);
+    compressed_[s] = Bytes(0);
     return;
   }
   const auto* offload = std::get_if<Offload>(&decisions_[gap]);
   const Tier home = graph_.storages[s].home;
   const Tier away = home != Tier::kDevice ? home : offload->tier;
+  if (offload != nullptr && home == Tier::kDevice) compressed_[s] = offload->compressed;
   bring(s, away, p);
   if (offload == nullptr || !offload->release_at.valid()) drop(s, Tier::kDevice, p);
   if (away == Tier::kNvme) drop(s, Tier::kHost, p);

@@ -125,8 +125,10 @@ class Lowering {
   StepProgram program_;
   IdVector<StorageId, Role> role_;
   IdVector<StorageId, Residence> at_;
+  IdVector<StorageId, Bytes> compressed_;  // while it is away; 0: as it is
   IdVector<BlockId, LastUse> last_;
   GapsAt releases_;
+  GapsAt departures_;  // of values that leave later than they could
   GapsAt fetches_;
   GapsAt waits_;
   std::array<Limit, kStreams> limits_;

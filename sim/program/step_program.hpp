@@ -4,6 +4,7 @@
 // by all threads. Structure of arrays; see architecture: layout for speed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -77,6 +78,13 @@ struct StepProgram {
   }
   [[nodiscard]] std::span<const BlockUse> uses_of(std::size_t i) const {
     return std::span(uses).subspan(first_use[i], first_use[i + 1] - first_use[i]);
+  }
+  // What a copy between two tiers carries: a compressed value is smaller away from the device.
+  [[nodiscard]] Bytes copied_bytes(std::size_t i) const {
+    Bytes least = blocks[BlockId(subject[i])].bytes;
+    for (const BlockUse& use : uses_of(i))
+      least = std::min(least, blocks[use.block()].bytes);
+    return least;
   }
   [[nodiscard]] std::size_t memory_bytes() const;  // held by the arrays
 };

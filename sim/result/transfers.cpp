@@ -140,7 +140,7 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
     if (opcode == Opcode::kLaunch) stays.launch(i, report.tensors);
     if (!is_link_copy(opcode)) continue;
     stays.copy(i);
-    const std::int64_t bytes = program.blocks[BlockId(program.subject[i])].bytes.count;
+    const std::int64_t bytes = program.copied_bytes(i).count;
     if (opcode == Opcode::kCopyOut) report.bytes_out += bytes;
     if (opcode == Opcode::kCopyIn) report.bytes_in += bytes;
   }

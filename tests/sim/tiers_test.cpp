@@ -63,9 +63,17 @@ Placed random_placement(Rng& rng) {
     if (pick(rng, 0, 1) == 0) {
       release = Position(static_cast<std::uint32_t>(pick(rng, first, static_cast<int>(fetch))));
     }
-    plan.decide(id, Offload{.fetch_at = Position(fetch),
-                            .release_at = release,
-                            .tier = pick(rng, 0, 1) == 0 ? Tier::kHost : Tier::kNvme});
+    Offload offload{.fetch_at = Position(fetch),
+                    .release_at = release,
+                    .tier = pick(rng, 0, 1) == 0 ? Tier::kHost : Tier::kNvme};
+    const auto last = static_cast<int>(release.valid() ? release.value : fetch - 1);
+    if (last >= first && pick(rng, 0, 2) == 0) {
+      offload.copy_at = Position(static_cast<std::uint32_t>(pick(rng, first, last)));
+    }
+    if (pick(rng, 0, 3) == 0) {
+      offload.compressed = Bytes(l.graph.storages[gap.storage].bytes.count / 2 + 1);
+    }
+    plan.decide(id, offload);
   }
   for (int k = pick(rng, 0, 2); k > 0; --k) {
     plan.throttle(

@@ -173,6 +173,45 @@ TEST_SUITE("golden") {
     CHECK(play_one(8, "flashneuron", budget, 4).policies[0].offloaded.count == 2 * kT);
   }
 
+  TEST_CASE("FlashNeuron compresses where its copies would take longer than forward") {
+    // Three sets must go. Their copies take 12 us, forward 9.
+    const auto with = [](const std::string& rest) {
+      return play_one(8, "flashneuron", "{min_bytes: 100B, budget: 5002B, tier: host" + rest + "}",
+                      4);
+    };
+    const auto out = [](const Played& p) {
+      return p.run.busy[static_cast<std::size_t>(Stream::kCopyOut)];
+    };
+    const Played quarter = with(", compression: {F: 4}");
+    CHECK(quarter.policies[0].offloaded.count == 3 * kT);
+    CHECK(quarter.run.live.bytes == 5 * kT + 2);
+    CHECK(out(quarter) == 3 * microseconds(1));
+    CHECK(quarter.run.host.bytes == 3 * kT / 4);
+    // 834 B take 3.336 us each: two fit, as without; half as many bytes fit three times.
+    CHECK(with(", compression: {F: 1.2}").policies[0].offloaded.count == 2 * kT);
+    CHECK(out(with(", half: true")) == 3 * microseconds(2));
+    // Nothing is compressed where forward hides all of it.
+    CHECK(out(play_one(8, "flashneuron", "{min_bytes: 100B, budget: 5002B, tier: host, half: true}",
+                       1)) == 3 * microseconds(1));
+  }
+
+  TEST_CASE("TransformerEngine queues a layer's copies together; each waits for its own tensor") {
+    // Four blocks of two operators, of which two move.
+    TrainingGraph graph = OffloadChain(8).graph;
+    graph.blocks = 4;
+    for (Layer& layer : graph.layers)
+      layer.block /= 2;
+    const auto with = [&](double ns_per_byte) {
+      return play(graph, {{"te_offload", "{min_bytes: 100B, layers: 2}"}}, ns_per_byte).run;
+    };
+    // u_0 is there at 2 us, block 2 begins at 5: two copies of 1.25 us have ended.
+    CHECK(with(1.25).exposed_transfer == nanoseconds(0));
+    // Copies of 1.75 us. Forward: u_1 has left at 5.5 us, 0.5 late, u_3 at 9, where block 3 would
+    // have begun at 7.5. Backward, from the start of block 2 on: u_3 arrives after 1.75, u_2 after
+    // 3.5, 0.5 late, u_1 after 5.25 and u_0 after 7, 0.75 late each.
+    CHECK(with(1.75).exposed_transfer == nanoseconds(500 + 1500 + 500 + 750 + 750));
+  }
+
   TEST_CASE("KARMA swaps the first blocks and recomputes those whose copy would take longer") {
     const std::string budget = "{min_bytes: 100B, budget: 4002B}";
     const Played swapped = play_one(6, "karma", budget, 1);
