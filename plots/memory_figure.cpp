@@ -12,8 +12,9 @@
 namespace tidemark {
 namespace {
 
-constexpr double kFarCapacity = 2.5;  // times the peak: a line that far away wastes the picture
-constexpr double kHeadroom = 1.12;    // over the highest value, for labels
+constexpr double kFarCapacity = 2.5;   // times the peak: a line that far away wastes the picture
+constexpr std::size_t kTellApart = 4;  // lines; of more each has a letter, at its peak
+constexpr double kHeadroom = 1.12;     // over the highest value, for labels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
 constexpr std::uint32_t kReservedInk = 0x222222;
 constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
@@ -238,6 +239,11 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
         figure.options.does_not_fit ? ", does not fit" : "");
     line.rgb = ink.rgb;
     line.dash = ink.dash;
+    if (runs.size() > kTellApart && peak != line.points.end()) {
+      const std::string letter(1, static_cast<char>('A' + i % 26));
+      chart.marks.push_back({.at = *peak, .label = letter, .shape = MarkShape::kNone});
+      line.label = letter + "  " + line.label;
+    }
     chart.lines.push_back(std::move(line));
   }
   std::sort(capacities.begin(), capacities.end());

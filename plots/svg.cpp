@@ -77,7 +77,8 @@ class SvgWriter {
   struct Spot {
     double x = 0;
     double y = 0;
-    const SvgMark* first = nullptr;
+    std::string words;
+    std::string short_words;
     std::size_t others = 0;
   };
   [[nodiscard]] std::vector<Spot> spots() const;
@@ -418,7 +419,8 @@ void SvgWriter::marks() {
   }
 }
 
-// Marks on one spot have one label between them: "optimal, and 2 more". Full ones are named first.
+// Marks on one spot have one label between them: letters all, names "optimal, and 2 more". Full
+// ones are named first.
 std::vector<SvgWriter::Spot> SvgWriter::spots() const {
   std::vector<Spot> spots;
   for (const bool hollow : {false, true}) {
@@ -430,7 +432,9 @@ std::vector<SvgWriter::Spot> SvgWriter::spots() const {
         return std::hypot(spot.x - x, spot.y - y) < kMark;
       });
       if (near == spots.end()) {
-        spots.push_back({.x = x, .y = y, .first = &point});
+        spots.push_back({.x = x, .y = y, .words = point.label, .short_words = point.short_label});
+      } else if (point.label.size() == 1) {
+        near->words += ", " + point.label;
       } else {
         ++near->others;
       }
@@ -444,7 +448,7 @@ void SvgWriter::mark_labels() {
   for (const Spot& spot : spots()) {
     bool placed = false;
     for (const bool off_strokes : {true, false}) {
-      for (std::string words : {spot.first->label, spot.first->short_label}) {
+      for (std::string words : {spot.words, spot.short_words}) {
         if (words.empty() || placed) continue;
         if (spot.others > 0) words += fmt::format(", and {} more", spot.others);
         placed = place(spot.x, spot.y, words, off_strokes);

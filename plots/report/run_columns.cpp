@@ -170,8 +170,8 @@ struct WaitColumns {
     if (issued > free_since) add(free_since, issued, kStreams);
     std::int64_t until = started;  // the stretches are walked backwards
     trace_wait(run.program, run.scratch, i, issued, started,
-               [&](std::uint32_t cause, std::int64_t lost) {
-                 add(until - lost, until, run.program.stream[cause]);
+               [&](std::uint32_t waited_for, std::int64_t lost) {
+                 add(until - lost, until, run.program.stream[waited_for]);
                  until -= lost;
                });
   }

@@ -30,9 +30,18 @@ class ScoredEviction final : public TrackedEviction {
     if (!ranks_by_cost(heuristic_)) return {least_key(blocks)};
     VictimSearch search(heuristic_, costs());
     search.begin(view.now.count());
-    for (std::size_t i = 0; i < blocks.size(); ++i)
-      search.consider(blocks[i].block.value, blocks[i].bytes.count, i);
-    const std::uint32_t victim = search.end();
+    // Long walks wait until there is a score that can cut them short.
+    constexpr std::size_t kFirstWalk = 64;
+    const auto candidate = [&](std::size_t i) {
+      return VictimSearch::Candidate{blocks[i].block.value, blocks[i].bytes.count, i};
+    };
+    std::vector<std::size_t> postponed;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (!search.weigh(candidate(i), kFirstWalk)) postponed.push_back(i);
+    }
+    for (const std::size_t i : postponed)
+      search.weigh(candidate(i), VictimSearch::kWhole);
+    const std::uint32_t victim = search.victim();
     costs().changed().clear();
     if (victim == VictimSearch::kNoVictim) return {blocks.size() - 1};
     const auto at = std::find_if(blocks.begin(), blocks.end(), [victim](const EvictableBlock& b) {

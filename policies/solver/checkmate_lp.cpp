@@ -75,7 +75,7 @@ class Relaxation {
       const Index used = program_.variable(0);
       // R[t,t] = 1 moves to the right.
       const LinearBuilder::Row row = program_.equality((k == 0 ? share(problem_.fixed) : 0) +
-                                                 (k == t ? share(problem_.bytes[k]) : 0));
+                                                       (k == t ? share(problem_.bytes[k]) : 0));
       row.add(used, 1);
       row.add(before, -1);
       if (k == 0) {
@@ -221,24 +221,24 @@ class CheckmateRounding {
     whole ? round_single_nodes() : round_stages();
     std::string note;
     if (!whole) {
-      note = fmt::format("the relaxation has {} stages, each of which ends with the first "
-                         "evaluation of a node, in place of {}, and counts memory there",
-                         stages_, problem_.size());
+      note = fmt::format(
+          "the relaxation has {} stages, each of which ends with the first "
+          "evaluation of a node, in place of {}, and counts memory there",
+          stages_, problem_.size());
       if (!fits_ && relieve()) {
         note += "; no rounding of it fits, so that values were evicted from one that nearly does";
       }
     }
-    PlanResult result =
-        choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates_));
+    PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates_));
     result.note = std::move(note);
     // The relaxation says nothing about schedules outside its class.
     const bool bounded = request_.schedule_class == ScheduleClass::kCheckmate ||
                          (!whole && request_.schedule_class == ScheduleClass::kFixed);
     if (bounded && result.lower_bound) {
       const std::int64_t unit = cost_unit(problem_);
-      const auto bound = static_cast<std::int64_t>(
-                             std::floor(bound_ / static_cast<double>(unit) * (1 - 1e-9))) *
-                         unit;
+      const auto bound =
+          static_cast<std::int64_t>(std::floor(bound_ / static_cast<double>(unit) * (1 - 1e-9))) *
+          unit;
       result.lower_bound = std::max(*result.lower_bound, bound);
     }
     return result;
@@ -343,14 +343,14 @@ class CheckmateRounding {
     std::sort(peaks.begin(), peaks.end());
     bool found = false;
     for (std::size_t k = 0; k < std::min(peaks.size(), kRelieved); ++k) {
-      const auto relieved = neighbourhood_search(
-          problem_, candidates_[peaks[k].second],
-          {.budget = request_.budget,
-           .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
-           .anneal = false,
-           .iterations = 1,
-           .seed = request_.seed,
-           .deadline = at(0.95)});
+      const auto relieved =
+          neighbourhood_search(problem_, candidates_[peaks[k].second],
+                               {.budget = request_.budget,
+                                .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
+                                .anneal = false,
+                                .iterations = 1,
+                                .seed = request_.seed,
+                                .deadline = at(0.95)});
       if (!relieved) continue;
       candidates_.push_back(relieved->schedule);
       found = true;

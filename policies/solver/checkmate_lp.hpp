@@ -37,8 +37,8 @@ struct CheckmateRelaxation {
 [[nodiscard]] Schedule complete_stages(const RematProblem& problem,
                                        const std::vector<std::vector<bool>>& resident);
 
-// Thresholds and random rounding of S*; the cheapest replay that fits. The program has about nodes x
-// edges variables: on graphs of more than 128 nodes it is that of stage_relaxation.hpp, and where
+// Thresholds and random rounding of S*; the cheapest replay that fits. The program has about nodes
+// x edges variables: on graphs of more than 128 nodes it is that of stage_relaxation.hpp, and where
 // none of its roundings fits, values are evicted from those of the least peaks; the result's note
 // says so.
 [[nodiscard]] PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request);

@@ -21,6 +21,9 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kOnceFault =
     "what may run only once and is read later takes more than the budget beside what is computed";
 
+constexpr NodeIndex kAlwaysSolved = 40;
+constexpr std::int64_t kStatesPerIteration = 500;  // of the exact search on larger graphs
+constexpr std::int64_t kMostStates = 5'000'000;
 constexpr int kChoices = 9;     // of the bound that are tried as starts
 constexpr int kRungs = 24;      // of the ladder of budgets
 constexpr int kRungsTried = 8;  // the nearest below the budget
@@ -60,7 +63,9 @@ class Planner {
       if (done()) return;
     }
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    const std::int64_t first = problem_.size() <= 40 ? 2'000 : small ? 20'000 : iterations();
+    const std::int64_t first = problem_.size() <= kAlwaysSolved ? 2'000
+                               : small                          ? 20'000
+                                                                : iterations();
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
@@ -168,6 +173,12 @@ class Planner {
   void solve() {
     ExactOptions options{
         .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.7)};
+    // Graphs of dozens of nodes are solved to the end; of larger ones the search mostly leaves a
+    // part open, and where iterations limit the work, they limit that, too.
+    if (problem_.size() > kAlwaysSolved && request_.iterations > 0) {
+      const std::int64_t states = std::min(request_.iterations, kMostStates / kStatesPerIteration);
+      options.state_limit = static_cast<std::size_t>(states * kStatesPerIteration);
+    }
     if (best_) options.better_than = best_->replay.cost;
     const ExactResult exact = exact_search(problem_, options);
     complete_ = exact.complete;

@@ -11,7 +11,7 @@ namespace {
 
 using Variable = LinearBuilder::Variable;
 
-constexpr std::size_t kWindows = 3;     // for each stage, about
+constexpr std::size_t kWindows = 3;      // for each stage, about
 constexpr int kBoundIterations = 4'000;  // of one relaxation of a bound
 
 // Bytes above the budget during each node when every node is computed once; 0 where it fits.
@@ -176,8 +176,8 @@ std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budg
   } else {
     // One end from each of so many runs of tight nodes as may be, where most is in excess. A run
     // is as long as its share of entries and of excess says.
-    const double wanted = static_cast<double>(tight.size()) * static_cast<double>(entries) /
-                          static_cast<double>(all);
+    const double wanted =
+        static_cast<double>(tight.size()) * static_cast<double>(entries) / static_cast<double>(all);
     const auto weight = [&](NodeIndex v) { return static_cast<double>(excess[v]); };
     double total = 0;
     for (const NodeIndex v : tight)
@@ -256,10 +256,10 @@ std::vector<std::vector<bool>> spread_over_nodes(const RematProblem& problem,
       const auto from = std::lower_bound(readers.begin(), readers.end(), first);
       const auto until = std::upper_bound(from, readers.end(), end);
       // There from the stage's beginning, or since the first of the stage's nodes that reads it.
-      const NodeIndex since = i >= first               ? i
-                              : kept[stage].at(i)      ? first
-                              : from != until          ? *from
-                                                       : end;
+      const NodeIndex since = i >= first          ? i
+                              : kept[stage].at(i) ? first
+                              : from != until     ? *from
+                                                  : end;
       const NodeIndex last = stays(i) ? end : from != until ? *(until - 1) : since;
       for (NodeIndex t = since; t < last; ++t)
         resident[t + 1][i] = true;

@@ -5,16 +5,18 @@
 //   stages    [     ] [   ] [   ]       only nodes before first_T have variables in stage T
 //
 //   R[T,i]  node i is computed again in stage T        S[T,i]  its value enters stage T
-//   P[W,i]  it is computed again in some stage of the window W = [a, b] of stages; P[[T,T],i] = R[T,i]
-//   minimise sum cost_i R[T,i] with, all in [0, 1], for every window and i, u, v before first_a
+//   P[W,i]  it is computed again in some stage of the window W = [a, b] of stages; P[[T,T],i] =
+//   R[T,i] minimise sum cost_i R[T,i] with, all in [0, 1], for every window and i, u, v before
+//   first_a
 //     P[W,u] + S[a,u] >= 1            for inputs u of nodes first_a .. end_b
 //     P[W,u] + S[a,u] >= P[W,v]       for inputs u of v
 //     S[b+1,i] <= S[a,i] + P[W,i]     what the window itself computes first may stay
 //     P[W,i] <= P[W1,i] + P[W2,i]     where W consists of W1 and W2
 //     sum of bytes_i S[T+1,i] over i that end_T does not read <= budget - footprint(end_T)
 //
-// Windows are 1, 2, 4, ... stages long and overlap by half. They are what makes the relaxation tight:
-// with single stages alone a tenth of an input, kept for ten stages, would do for ten tenths of v.
+// Windows are 1, 2, 4, ... stages long and overlap by half. They are what makes the relaxation
+// tight: with single stages alone a tenth of an input, kept for ten stages, would do for ten tenths
+// of v.
 //
 // What enters stage T + 1 is resident while end_T is computed for the first time. Every schedule of
 // class fixed, however often it repeats a node within a stage, satisfies the rows when P[W,i] = 1

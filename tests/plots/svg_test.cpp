@@ -283,6 +283,16 @@ TEST_SUITE("unit") {
     CHECK(csv.str() ==
           "run,begin_ns,time_ns,live,in_use,device\nno policy,0,0,50,150,170\n"
           "eviction,0,0,50,150,170\n");
+    CHECK(chart.marks.empty());
+    // Of many, each has a letter at its peak: styles of lines repeat, and grey is grey.
+    for (int i = 0; i < 4; ++i)
+      runs.push_back({fmt::format("run {}", i), runs.front().figure});
+    const SvgChart many = overlaid_memory_chart("six", runs);
+    REQUIRE(many.marks.size() == 6);
+    CHECK(many.lines[5].label.starts_with("F  run 3: "));
+    const std::string svg = svg_of(many);
+    CHECK(svg.find(">A, B, C, D, E, F</text>") != std::string::npos);  // all on one spot
+    check_no_overlap(svg);
   }
 }
 

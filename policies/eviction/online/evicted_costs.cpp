@@ -23,6 +23,7 @@ EvictedCosts::EvictedCosts(std::size_t storages, const Rows<StorageEdge>& produc
     mark_.resize(storages);
     watched_.resize(storages);
   }
+  if (kind == Neighbourhood::kSet) latest_.resize(storages);
 }
 
 void EvictedCosts::add_cost(std::uint32_t s, std::int64_t cost) {
@@ -138,8 +139,9 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
   }
   w.found.exact = whole;
   // A bound that does not rise keeps what it watches.
-  if (w.found.cost > bound_[s]) {
-    set_bound(s, w.found.cost);
+  if (w.found.cost > bound_[s] || w.found.last_access > latest_access(s)) {
+    if (!latest_.empty()) latest_[s] = w.found.last_access;
+    set_bound(s, std::max(bound_[s], w.found.cost));
     for (const std::uint32_t subject : counted_)
       watch(subject, s);
   }

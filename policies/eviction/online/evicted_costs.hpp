@@ -8,6 +8,7 @@
 // lists the candidates that watch it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -60,7 +61,11 @@ class EvictedCosts {
   // their own: a class that two of them share counts twice. Without the cost of `s` itself.
   [[nodiscard]] std::int64_t adjacent_cost(std::uint32_t s);
   [[nodiscard]] std::int64_t lower_bound(std::uint32_t s) const { return bound_[s]; }
-  // Storages whose lower bound changed since the list was last cleared, possibly several times.
+  // A lower bound on Evaluation::last_access.
+  [[nodiscard]] std::int64_t latest_access(std::uint32_t s) const {
+    return latest_.empty() ? last_access_[s] : std::max(last_access_[s], latest_[s]);
+  }
+  // Storages whose bounds changed since the list was last cleared, possibly several times.
   std::vector<std::uint32_t>& changed() { return changed_; }
 
  private:
@@ -85,7 +90,10 @@ class EvictedCosts {
   bool sum_classes(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk);
   void begin_marks();
   void set_bound(std::uint32_t s, std::int64_t bound);
-  void forget(std::uint32_t s) { set_bound(s, cost_[s]); }
+  void forget(std::uint32_t s) {
+    if (!latest_.empty()) latest_[s] = 0;
+    set_bound(s, cost_[s]);
+  }
   void watch(std::uint32_t subject, std::uint32_t s);
   void purge_watches();
   void leave(std::uint32_t s);
@@ -102,6 +110,7 @@ class EvictedCosts {
   std::vector<std::int64_t> cost_;
   std::vector<std::int64_t> last_access_;
   std::vector<std::int64_t> bound_;
+  std::vector<std::int64_t> latest_;  // kSet: the latest access that `bound_` saw
   std::vector<std::uint32_t> round_;  // counts the changes of what a storage watches
   std::vector<std::uint32_t> changed_;
 

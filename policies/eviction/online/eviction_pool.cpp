@@ -1,101 +1,150 @@
 #include "policies/eviction/online/eviction_pool.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "policies/eviction/online/exact_ratio.hpp"
 
 namespace tidemark {
+namespace {
 
-void EvictionPool::insert(std::uint32_t x, double slope) {
-  const std::size_t at = index(slope);
-  Bucket& bucket = buckets_[at];
-  if (bucket.heap.empty()) {
-    used_[at / 64] |= std::uint64_t{1} << (at % 64);
-    bucket.largest_slope = slope;
-  } else {
-    bucket.largest_slope = std::max(bucket.largest_slope, slope);
+constexpr std::size_t kFirstWalk = 64;  // storages; longer walks only if nothing else decides
+constexpr std::size_t kLongerWalk = 4;  // times the one before
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+bool files_by_line(EvictionHeuristic heuristic) {
+  return ranks_by_cost(heuristic) && heuristic != EvictionHeuristic::kMsps;
+}
+
+}  // namespace
+
+EvictionPool::EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, EvictedCosts& costs)
+    : log_(log),
+      heuristic_(heuristic),
+      costs_(costs),
+      by_line_(files_by_line(heuristic)),
+      search_(heuristic, costs),
+      heap_(by_line_ ? 0 : log.storages.size()),
+      lines_(by_line_ ? log.storages.size() : 0),
+      sequence_(log.storages.size()),
+      marked_(log.storages.size()) {}
+
+EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {
+  const std::int64_t bytes = log_.storages[x].bytes;
+  if (heuristic_ != EvictionHeuristic::kMsps) {
+    return {eviction_key(heuristic_, bytes, costs_.last_access(x)), ~sequence_[x], x};
   }
-  bucket_[x] = static_cast<std::uint16_t>(at);
-  place_[x] = static_cast<std::uint32_t>(bucket.heap.size());
-  bucket.heap.push_back({key_[x], slope, x});
-  rise(bucket.heap, place_[x]);
-  ++size_;
+  const double score = exact_ratio(costs_.lower_bound(x), static_cast<Wide>(bytes));
+  // Of equal scores the last of the pool, but the first whose score is 0.
+  return {std::bit_cast<std::int64_t>(score), score == 0 ? sequence_[x] : ~sequence_[x], x};
 }
 
-void EvictionPool::take_out(std::uint32_t x) {
-  Bucket& bucket = buckets_[bucket_[x]];
-  const std::uint32_t at = place_[x];
-  const Entry moved = bucket.heap.back();
-  bucket.heap.pop_back();
-  if (moved.storage != x) {
-    bucket.heap[at] = moved;
-    place_[moved.storage] = at;
-    rise(bucket.heap, at);
-    sink(bucket.heap, place_[moved.storage]);
-  }
-  if (bucket.heap.empty()) {
-    used_[bucket_[x] / 64U] &= ~(std::uint64_t{1} << (bucket_[x] % 64U));
-  }
-  --size_;
+RisingLines::Line EvictionPool::line(std::uint32_t x) const {
+  const std::int64_t bytes = log_.storages[x].bytes;
+  const std::int64_t cost = costs_.lower_bound(x);
+  if (bytes == 0) return {};
+  return {.slope = cost == 0 ? VictimSearch::kFreeSlope
+                             : static_cast<double>(bytes) / static_cast<double>(cost),
+          .since = costs_.latest_access(x)};
 }
 
-void EvictionPool::remove(std::uint32_t x) {
-  take_out(x);
-  place_[x] = kOut;
-}
-
-void EvictionPool::change_key(std::uint32_t x, std::int64_t key, double slope) {
-  take_out(x);
-  key_[x] = key;
-  insert(x, slope);
-}
-
-void EvictionPool::change_slope(std::uint32_t x, double slope) {
-  if (index(slope) == bucket_[x]) {
-    Bucket& bucket = buckets_[bucket_[x]];
-    bucket.largest_slope = std::max(bucket.largest_slope, slope);
-    bucket.heap[place_[x]].slope = slope;
+void EvictionPool::file(std::uint32_t x) {
+  if (!by_line_) return contains(x) ? heap_.set(entry(x)) : heap_.remove(x);
+  const RisingLines::Line now = line(x);
+  if (lines_.contains(x)) {
+    const RisingLines::Line& filed = lines_.line(x);
+    if (now.slope <= filed.slope && now.since >= filed.since) return;
+  } else if (!contains(x) || now.slope == 0) {
     return;
   }
-  take_out(x);
-  insert(x, slope);
+  lines_.set(x, now);
 }
 
-void EvictionPool::rise(std::vector<Entry>& heap, std::uint32_t at) {
-  const Entry entry = heap[at];
-  while (at > 0) {
-    const std::uint32_t parent = (at - 1) / 2;
-    if (!before(entry, heap[parent])) break;
-    heap[at] = heap[parent];
-    place_[heap[at].storage] = at;
-    at = parent;
+void EvictionPool::file_marked() {
+  for (const std::uint32_t x : costs_.changed())
+    mark(x);
+  costs_.changed().clear();
+  for (const std::uint32_t x : to_file_) {
+    marked_[x] = 0;
+    file(x);
   }
-  heap[at] = entry;
-  place_[entry.storage] = at;
+  to_file_.clear();
 }
 
-void EvictionPool::sink(std::vector<Entry>& heap, std::uint32_t at) {
-  const Entry entry = heap[at];
-  for (;;) {
-    std::size_t child = 2 * std::size_t{at} + 1;
-    if (child >= heap.size()) break;
-    if (child + 1 < heap.size() && before(heap[child + 1], heap[child])) ++child;
-    if (!before(heap[child], entry)) break;
-    heap[at] = heap[child];
-    place_[heap[at].storage] = at;
-    at = static_cast<std::uint32_t>(child);
-  }
-  heap[at] = entry;
-  place_[entry.storage] = at;
-}
-
-std::uint32_t EvictionPool::last() const {
-  std::uint32_t found = kOut;
-  for (const Bucket& bucket : buckets_) {
-    for (const Entry& entry : bucket.heap) {
-      const std::uint32_t x = entry.storage;
-      if (found == kOut || sequence_[x] > sequence_[found]) found = x;
+// Walked at once, while they are far from winning: a line that falls from the top costs more.
+void EvictionPool::raise_beside(std::uint32_t x) {
+  if (!by_line_ || neighbourhood_of(heuristic_) == Neighbourhood::kNone) return;
+  for (const Rows<StorageEdge>* edges : {&log_.producers, &log_.consumers}) {
+    for (const StorageEdge& edge : (*edges)[x]) {
+      const std::uint32_t beside = edge.storage;
+      if (!contains(beside) || !lines_.contains(beside)) continue;
+      costs_.evaluate(beside, kNoLimit, kFirstWalk);
+      const RisingLines::Line now = line(beside);
+      if (now != lines_.line(beside)) lines_.set(beside, now);
     }
   }
-  return found;
+}
+
+std::uint32_t EvictionPool::choose(std::int64_t clock) {
+  file_marked();
+  if (heuristic_ == EvictionHeuristic::kRandom) return heap_[dice_.below(heap_.size())].storage;
+  if (heuristic_ == EvictionHeuristic::kMsps) return choose_by_ratio();
+  return by_line_ ? choose_by_line(clock) : heap_[0].storage;
+}
+
+std::uint32_t EvictionPool::choose_by_ratio() {
+  for (std::size_t most = kFirstWalk;;) {
+    const std::uint32_t x = heap_[0].storage;
+    const std::int64_t bound = costs_.lower_bound(x);
+    const EvictedCosts::Evaluation found = costs_.evaluate(x, kNoLimit, most);
+    if (found.exact && costs_.lower_bound(x) == bound) {
+      costs_.changed().clear();  // all of them were filed below
+      return x;
+    }
+    if (!found.exact) most *= kLongerWalk;
+    heap_.set(entry(x));
+  }
+}
+
+std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
+  search_.begin(clock);
+  const auto threshold = [this] { return search_.threshold(); };
+  std::uint32_t x = RisingLines::kNobody;
+  for (std::size_t most = kFirstWalk;;) {
+    x = lines_.top(clock);
+    if (x == RisingLines::kNobody) break;
+    if (!contains(x)) {
+      lines_.remove(x);
+      continue;
+    }
+    const std::int64_t bound = costs_.lower_bound(x);
+    const RisingLines::Line now = line(x);
+    bool known = true;
+    if (now == lines_.line(x)) {
+      if (now.at(clock) < threshold()) break;
+      known = search_.weigh(candidate(x), most);
+      if (!known) most *= kLongerWalk;
+      const bool filed = costs_.lower_bound(x) == bound && costs_.latest_access(x) == now.since;
+      if (filed && known) break;
+      if (filed) continue;
+    }
+    lines_.set(x, line(x));
+  }
+  if (x != RisingLines::kNobody) {
+    // The first is known: what comes as close as rounding may still win.
+    lines_.each_beside(x, clock, threshold, [&](std::uint32_t other) {
+      if (contains(other)) search_.weigh(candidate(other), VictimSearch::kWhole);
+    });
+  }
+  costs_.changed().clear();  // lines that fell; they are filed again when they win
+  return search_.victim() == VictimSearch::kNoVictim ? last() : search_.victim();
+}
+
+// Nobody has a finite score.
+std::uint32_t EvictionPool::last() const {
+  return static_cast<std::uint32_t>(std::max_element(sequence_.begin(), sequence_.end()) -
+                                    sequence_.begin());
 }
 
 }  // namespace tidemark

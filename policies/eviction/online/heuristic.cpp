@@ -36,24 +36,20 @@ Neighbourhood neighbourhood_of(EvictionHeuristic heuristic) {
   }
 }
 
-void VictimSearch::consider(const Candidate& candidate, std::size_t most) {
+bool VictimSearch::weigh(const Candidate& candidate, std::size_t most) {
   const std::uint32_t s = candidate.storage;
   const std::int64_t bytes = candidate.bytes;
   const std::int64_t stale = eviction_staleness(heuristic_, clock_, costs_.last_access(s));
   const double unit = static_cast<double>(bytes) * static_cast<double>(stale);
-  constexpr double kMargin = 1 + 1e-9;          // far above the rounding of the products
-  const double reach = best_ * unit * kMargin;  // costs above this cannot win
-  if (static_cast<double>(costs_.lower_bound(s)) > reach) return;
+  const double reach = best_ * unit * (1 + kMargin);  // costs above this cannot win
+  if (static_cast<double>(costs_.lower_bound(s)) > reach) return true;
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
   const std::int64_t limit = reach < 0x1p62 ? static_cast<std::int64_t>(reach) + 1 : kNoLimit;
   const EvictedCosts::Evaluation found = costs_.evaluate(s, limit, most);
-  if (!found.exact) {
-    if (found.cost <= limit) postponed_.push_back(candidate);
-    return;
-  }
+  if (!found.exact) return found.cost > limit;
   const std::int64_t since = eviction_staleness(heuristic_, clock_, found.last_access);
   const double score = exact_ratio(found.cost, static_cast<Wide>(bytes) * static_cast<Wide>(since));
-  if (score == std::numeric_limits<double>::infinity()) return;
+  if (score == std::numeric_limits<double>::infinity()) return true;
   const bool first = victim_ == kNoVictim;
   const bool later = first || candidate.sequence > victim_sequence_;
   // The scan of the reference keeps the last of equal scores, and ends at the first score of 0.
@@ -62,6 +58,7 @@ void VictimSearch::consider(const Candidate& candidate, std::size_t most) {
     victim_ = s;
     victim_sequence_ = candidate.sequence;
   }
+  return true;
 }
 
 }  // namespace tidemark

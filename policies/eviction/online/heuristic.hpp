@@ -79,6 +79,15 @@ class EvictionDice {
 class VictimSearch {
  public:
   static constexpr std::uint32_t kNoVictim = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
+  // bytes / cost of what costs nothing: above all others, even when those are stale for ever.
+  static constexpr double kFreeSlope = 0x1p400;
+
+  struct Candidate {
+    std::uint32_t storage = 0;
+    std::int64_t bytes = 0;
+    std::uint64_t sequence = 0;  // its place in the pool: decides between equal scores
+  };
 
   VictimSearch(EvictionHeuristic heuristic, EvictedCosts& costs)
       : heuristic_(heuristic), costs_(costs) {}
@@ -87,31 +96,19 @@ class VictimSearch {
     clock_ = clock;
     best_ = std::numeric_limits<double>::infinity();
     victim_ = kNoVictim;
-    postponed_.clear();
   }
-  // A candidate; `sequence`: its place in the pool, which decides between equal scores as simrd
-  // does. Returns the least score so far.
-  double consider(std::uint32_t s, std::int64_t bytes, std::uint64_t sequence) {
-    constexpr std::size_t kFirstWalk = 64;
-    consider({s, bytes, sequence},
-             victim_ == kNoVictim ? kFirstWalk : std::numeric_limits<std::size_t>::max());
-    return best_;
-  }
-  // kNoVictim when no candidate has a finite score.
-  [[nodiscard]] std::uint32_t end() {
-    // Long walks wait until there is a score that can cut them short.
-    for (const Candidate& each : postponed_)
-      consider(each, std::numeric_limits<std::size_t>::max());
-    return victim_;
+  // Walks the candidate's neighbourhood as far as `most` storages. False: that was too little to
+  // tell whether it wins.
+  bool weigh(const Candidate& candidate, std::size_t most);
+  // Of least score among those weighed; kNoVictim when none is finite.
+  [[nodiscard]] std::uint32_t victim() const { return victim_; }
+  // Who has a bound on 1 / score below this cannot win any more.
+  [[nodiscard]] double threshold() const {
+    return best_ == 0 ? kFreeSlope / 0x1p100 : (1 - kMargin) / best_;
   }
 
  private:
-  struct Candidate {
-    std::uint32_t storage = 0;
-    std::int64_t bytes = 0;
-    std::uint64_t sequence = 0;
-  };
-  void consider(const Candidate& candidate, std::size_t most);
+  static constexpr double kMargin = 1e-9;  // far above the rounding of the products
 
   EvictionHeuristic heuristic_;
   EvictedCosts& costs_;
@@ -119,7 +116,6 @@ class VictimSearch {
   double best_ = 0;
   std::uint32_t victim_ = kNoVictim;
   std::uint64_t victim_sequence_ = 0;
-  std::vector<Candidate> postponed_;
 };
 
 }  // namespace tidemark

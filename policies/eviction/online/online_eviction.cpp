@@ -42,24 +42,14 @@ class Replay {
   bool evictable(std::uint32_t s) const { return locks_[s] == 0 && costs_.material(s); }
 
   bool make_room(std::int64_t bytes);
-  std::uint32_t choose();
   void evict(std::uint32_t s);
   void release(std::uint32_t tensor);
   bool banish(std::uint32_t s);
   [[nodiscard]] bool has_evicted_dependents(std::uint32_t s) const;
 
-  void append(std::uint32_t s) { pool_.append(s, key(s), slope(s)); }
-  [[nodiscard]] std::int64_t key(std::uint32_t s) const {
-    return eviction_key(options_.heuristic, log_.storages[s].bytes, costs_.last_access(s));
-  }
-  [[nodiscard]] double slope(std::uint32_t s) const;
-  void refile();
-
   const EvictionLog& log_;
   EvictionOptions options_;
-  bool ranked_;  // by cost, size and staleness: the order changes with the clock
   EvictedCosts costs_;
-  VictimSearch search_;
   EvictionPool pool_;
   std::vector<std::uint8_t> defined_;     // by tensor
   std::vector<std::uint32_t> locks_;      // by storage; a pin is a lock for ever
@@ -72,17 +62,14 @@ class Replay {
   double limit_ = 0;  // of recomputation
   EvictionResult result_;
   Sha1 victims_;
-  EvictionDice dice_;
 };
 
 Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
     : log_(log),
       options_(options),
-      ranked_(ranks_by_cost(options.heuristic)),
       costs_(log.storages.size(), log.producers, log.consumers,
              neighbourhood_of(options.heuristic)),
-      search_(options.heuristic, costs_),
-      pool_(log.storages.size()),
+      pool_(log, options.heuristic, costs_),
       defined_(log.tensors.size()),
       locks_(log.storages.size()),
       references_(log.storages.size()),
@@ -95,26 +82,12 @@ Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
   limit_ = std::min(static_cast<double>(compute) * (options.thrash_factor - 1), 0x1p62);
 }
 
-double Replay::slope(std::uint32_t s) const {
-  if (!ranked_) return 1;
-  const std::int64_t bytes = log_.storages[s].bytes;
-  if (bytes == 0) return 0;
-  return static_cast<double>(bytes) / static_cast<double>(costs_.lower_bound(s));
-}
-
-void Replay::refile() {
-  for (const std::uint32_t s : costs_.changed()) {
-    if (pool_.contains(s)) pool_.change_slope(s, slope(s));
-  }
-  costs_.changed().clear();
-}
-
 void Replay::lock(std::uint32_t s) {
-  if (locks_[s]++ == 0 && pool_.contains(s)) pool_.remove(s);
+  if (locks_[s]++ == 0) pool_.remove(s);
 }
 
 void Replay::unlock(std::uint32_t s) {
-  if (--locks_[s] == 0 && costs_.material(s)) append(s);
+  if (--locks_[s] == 0 && costs_.material(s)) pool_.append(s);
 }
 
 void Replay::pin(std::uint32_t s) {
@@ -180,7 +153,7 @@ void Replay::open(std::uint32_t tensor, bool first) {
   // A view is missing, its storage is not: it stays evictable until the view is recomputed.
   for (std::size_t i = begin; i < missing_.size(); ++i) {
     const std::uint32_t s = log_.tensors[missing_[i]].storage;
-    if (pool_.contains(s) && pool_.key(s) != key(s)) pool_.change_key(s, key(s), slope(s));
+    if (pool_.contains(s)) pool_.touch(s);
   }
   frames_.push_back({tensor, first, begin, begin, missing_.size()});
 }
@@ -232,7 +205,7 @@ bool Replay::close(const Frame& frame) {
     defined_[t] = 1;
     if (costs_.material(s)) return;
     costs_.materialize(s);
-    if (locks_[s] == 0) append(s);
+    if (locks_[s] == 0) pool_.append(s);
   };
   for (std::uint32_t t = op.first_output; t < end; ++t) {
     if (t != frame.tensor) produce(t);
@@ -242,7 +215,6 @@ bool Replay::close(const Frame& frame) {
   const std::span<const std::uint32_t> inputs = log_.inputs[id];
   for (const std::uint32_t input : inputs)
     unlock(log_.tensors[input].storage);
-  refile();
   if (static_cast<double>(result_.remat_compute) > limit_) return fail(EvictionStatus::kThrash);
   if (options_.mode == DeallocationMode::kBanish) {
     for (const std::uint32_t input : inputs) {
@@ -256,34 +228,19 @@ bool Replay::close(const Frame& frame) {
 bool Replay::make_room(std::int64_t bytes) {
   while (memory_ + bytes > options_.budget) {
     if (pool_.size() == 0) return false;
-    const std::uint32_t s = choose();
+    const std::uint32_t s = pool_.choose(clock_);
     if (result_.policy_evictions++ > 0) victims_.update(",");
     victims_.update(log_.name(s));
     evict(s);
+    pool_.raise_beside(s);
   }
   return true;
-}
-
-std::uint32_t Replay::choose() {
-  if (options_.heuristic == EvictionHeuristic::kRandom) {
-    return pool_.member(1, dice_.below(pool_.size()));
-  }
-  if (!ranked_) return pool_.top(1);
-  refile();
-  search_.begin(clock_);
-  const std::int64_t now = options_.heuristic == EvictionHeuristic::kMsps ? 1 : clock_;
-  pool_.search(now, [this](std::uint32_t s, double) {
-    return search_.consider(s, log_.storages[s].bytes, pool_.sequence(s));
-  });
-  const std::uint32_t victim = search_.end();
-  refile();
-  return victim == VictimSearch::kNoVictim ? pool_.last() : victim;
 }
 
 void Replay::evict(std::uint32_t s) {
   costs_.evict(s);
   memory_ -= log_.storages[s].bytes;
-  if (pool_.contains(s)) pool_.remove(s);
+  pool_.remove(s);
   for (const std::uint32_t t : log_.storage_tensors[s])
     defined_[t] = 0;
 }
@@ -322,7 +279,6 @@ bool Replay::banish(std::uint32_t s) {
     if (edge.op > costs_.newest_operator()) break;
     if (costs_.state(edge.storage) != StorageState::kBanished) pin(edge.storage);
   }
-  refile();
   return true;
 }
 

@@ -1,12 +1,12 @@
 // Reports in a headless Chromium, for tests and benchmarks.
 import {mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
 // `packages`: the folder of node_modules that has playwright-core.
 export function launch(packages, executablePath) {
-  const {chromium} = createRequire(join(packages, 'x.js'))('playwright-core');
+  const {chromium} = createRequire(join(resolve(packages), 'x.js'))('playwright-core');
   return chromium.launch({executablePath, args: ['--no-sandbox', '--disable-gpu']});
 }
 
@@ -17,8 +17,9 @@ export const kPhone = {
   isMobile: true
 };
 
-// A report, painted: its page, when it had painted in milliseconds after its start, and what it
-// wrote to its console and asked the network for, beside the file itself.
+// A report, painted: its page, when it had painted in milliseconds after its start, how much time
+// of processors its process had spent by then, and what it wrote to its console and asked the
+// network for, beside the file itself.
 export async function openReport(browser, file, options = {}) {
   const context =
       await browser.newContext({viewport: {width: 1280, height: 900}, offline: true, ...options});
@@ -31,11 +32,15 @@ export async function openReport(browser, file, options = {}) {
   page.on('request', (request) => {
     if (request.url() !== url && !request.url().startsWith('data:')) outside.push(request.url());
   });
+  const cdp = await context.newCDPSession(page);
+  await cdp.send('Performance.enable');
   await page.goto(url);
   await page.waitForFunction(
       () => document.documentElement.dataset.ready === 'true', null, {timeout: 60000});
   const painted = await page.evaluate(() => performance.getEntriesByName('painted')[0].startTime);
-  return {context, page, painted, noise, outside};
+  const {metrics} = await cdp.send('Performance.getMetrics');
+  const spent = metrics.find(({name}) => name === 'ProcessTime').value * 1000;
+  return {context, page, painted, spent, noise, outside};
 }
 
 // Checks of one kind of page: a line for each, counted when it fails.
@@ -51,16 +56,19 @@ export class Checks {
     console.log(`${holds ? 'ok  ' : 'FAIL'} ${what}${found === '' ? '' : ` (${found})`}`);
     if (!holds) ++this.failed;
   }
-  // Calls `use(page, painted)` with the report open; it must say nothing and ask for nothing.
+  // Calls `use(page, painted, spent)` with the report open; it must say nothing and ask for
+  // nothing.
   async with(name, options, use) {
-    const {context, page, painted, noise, outside} =
+    const {context, page, painted, spent, noise, outside} =
         await openReport(this.browser, join(this.folder, name), options);
-    await use(page, painted);
+    await use(page, painted, spent);
     this.check(noise.length === 0, `${name}: no console output`, noise.join('; '));
     this.check(outside.length === 0, `${name}: no network requests`, outside.join(' '));
     await context.close();
   }
-  shot(page, name, fullPage = true) {
+  async shot(page, name, fullPage = true) {
+    // What is out of sight is drawn late, but a picture of the whole page shows it.
+    if (fullPage) await page.evaluate(() => window.tidemark.page?.addresses.draw());
     return page.screenshot({path: join(this.screenshots, `${name}.png`), fullPage});
   }
 }

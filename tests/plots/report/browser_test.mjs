@@ -7,7 +7,7 @@
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 
-import {Checks, kPhone, launch, openReport} from './browser.mjs';
+import {Checks, kPhone, launch} from './browser.mjs';
 import {compareBudgets, comparePoints} from './comparison_checks.mjs';
 import {contrast} from './contrast_checks.mjs';
 import {eviction, hostOptimizer, oneRun} from './run_checks.mjs';
@@ -45,18 +45,13 @@ async function phone(name) {
 }
 
 async function speed(name, least, limit) {
-  await checks.with(name, {}, async (page, first) => {
-    // The best of three counts: other work of the machine is not the page's.
-    let painted = first;
-    for (let again = 0; painted >= limit && again < 2; ++again) {
-      const other = await openReport(browser, join(folder, name));
-      painted = Math.min(painted, other.painted);
-      await other.context.close();
-    }
+  await checks.with(name, {}, async (page, painted, spent) => {
     const count = await page.evaluate(() => window.tidemark.page.run.count);
     checks.check(count >= least, `${name} holds its points`, count);
+    // Where other work of the machine delays it, what its own processors' time says counts.
     checks.check(
-        painted < limit, `${name} paints in under ${limit / 1000} s`, `${Math.round(painted)} ms`);
+        Math.min(painted, spent) < limit, `${name} paints in under ${limit / 1000} s`,
+        `${Math.round(painted)} ms, ${Math.round(spent)} ms of processors`);
     const redraw = await page.evaluate(async () => {
       const begin = performance.now();
       window.tidemark.page.view.zoom(0.5);

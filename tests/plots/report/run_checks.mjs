@@ -202,9 +202,7 @@ async function grouping(checks, page) {
 // Sum of the waits of the last step by cause, in seconds.
 const waited = (page, cause) => page.evaluate((of) => {
   const {run, lanes} = window.tidemark.page;
-  return lanes.waits.filter((w) => w.cause === of && w.end > run.lastStepBegin)
-             .reduce((total, w) => total + w.end - w.begin, 0) *
-      1e-9;
+  return (lanes.waited(run.lastStepBegin)[of] ?? 0) * 1e-9;
 }, cause);
 
 async function lanes(checks, page, point) {
@@ -260,6 +258,7 @@ async function lanes(checks, page, point) {
 async function addresses(checks, page) {
   const map = page.locator('.addresses canvas');
   await map.scrollIntoViewIfNeeded();
+  await page.waitForFunction(() => window.tidemark.page.addresses.frame.painted);
   const inked = await map.evaluate((canvas) => {
     const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
     const colours = new Set();

@@ -13,7 +13,6 @@
 
 namespace tidemark::test {
 
-// Modes eager and ignore.
 class NaiveEviction {
  public:
   NaiveEviction(const EvictionLog& log, const EvictionOptions& options)
@@ -35,6 +34,7 @@ class NaiveEviction {
     bool computed = false;
     bool material = false;
     bool pinned = false;
+    bool banished = false;
     int locks = 0;
     int references = 0;
     std::int64_t last_access = 0;
@@ -64,8 +64,10 @@ class NaiveEviction {
       if (!defined_[step.id] && !materialize(step.id, false)) return false;
       pin(s);
     }
-    if (step.kind == LogStepKind::kRelease && options_.mode == DeallocationMode::kEager) {
-      if (--storages_[s].references == 0 && storages_[s].material && !storages_[s].pinned) {
+    if (step.kind == LogStepKind::kRelease && options_.mode != DeallocationMode::kIgnore) {
+      const bool last = --storages_[s].references == 0;
+      if (last && options_.mode == DeallocationMode::kBanish && banish(s)) return true;
+      if (last && storages_[s].material && !storages_[s].pinned) {
         evict(s);
         ++result_.deallocations;
       }
@@ -77,8 +79,11 @@ class NaiveEviction {
     const std::uint32_t id = log_.tensors[tensor].op;
     const EvictionLog::Operator& op = log_.operators[id];
     std::vector<std::uint32_t> missing;
-    for (const std::uint32_t t : log_.inputs[id])
-      storages_[log_.tensors[t].storage].last_access = clock_;
+    const bool banishes = options_.mode == DeallocationMode::kBanish;
+    for (const std::uint32_t t : log_.inputs[id]) {
+      Storage& s = storages_[log_.tensors[t].storage];
+      if (!banishes || s.references > 0) s.last_access = clock_;
+    }
     for (const std::uint32_t t : log_.inputs[id]) {
       if (defined_[t]) {
         lock(log_.tensors[t].storage);
@@ -117,14 +122,19 @@ class NaiveEviction {
       if (s.material) continue;
       s.material = true;
       s.computed = true;
+      s.banished = false;  // an output beside the one that came back
       leave_group(log_.tensors[t].storage);
       if (s.locks == 0) pool_.push_back(log_.tensors[t].storage);
     }
     for (const std::uint32_t t : log_.inputs[id]) {
       const std::uint32_t s = log_.tensors[t].storage;
-      if (--storages_[s].locks == 0) pool_.push_back(s);
+      if (--storages_[s].locks == 0 && storages_[s].material) pool_.push_back(s);
     }
     if (static_cast<double>(result_.remat_compute) > limit_) return stop(EvictionStatus::kThrash);
+    for (const std::uint32_t t : log_.inputs[id]) {
+      const std::uint32_t s = log_.tensors[t].storage;
+      if (banishes && storages_[s].references == 0) banish(s);
+    }
     return true;
   }
 
@@ -159,12 +169,37 @@ class NaiveEviction {
       }
     }
   }
+  // Frees for ever what nothing missing is computed from, and pins what was computed from it.
+  bool banish(std::uint32_t s) {
+    if (storages_[s].banished) return false;
+    std::set<std::uint32_t> children;
+    for (std::uint32_t t = 0; t < log_.tensors.size() && log_.tensors[t].op <= newest_; ++t) {
+      const std::uint32_t to = log_.tensors[t].storage;
+      if (to == s || storages_[to].banished) continue;
+      for (const std::uint32_t input : log_.inputs[log_.tensors[t].op]) {
+        if (log_.tensors[input].storage != s) continue;
+        if (!defined_[t]) return false;
+        children.insert(to);
+      }
+    }
+    if (storages_[s].material) {
+      evict(s);
+      ++result_.deallocations;
+    }
+    leave_group(s);
+    storages_[s].banished = true;
+    for (const std::uint32_t child : children)
+      pin(child);
+    return true;
+  }
   void leave_group(std::uint32_t s) {
     if (storages_[s].group < 0) return;
     totals_[storages_[s].group] -= joined_[s];
     storages_[s].group = -1;
   }
-  bool evicted(std::uint32_t s) const { return storages_[s].computed && !storages_[s].material; }
+  bool evicted(std::uint32_t s) const {
+    return storages_[s].computed && !storages_[s].material && !storages_[s].banished;
+  }
 
   std::set<std::uint32_t> neighbours(std::uint32_t s, bool up, bool down) const {
     std::set<std::uint32_t> found;

@@ -278,7 +278,8 @@ TEST_SUITE("property") {
       const EvictionLog log = random_log(seed, 20 + static_cast<int>(seed) * 2);
       const std::int64_t peak = unlimited_peak(log);
       for (const EvictionHeuristic heuristic : kScored) {
-        for (const auto mode : {DeallocationMode::kEager, DeallocationMode::kIgnore}) {
+        for (const auto mode :
+             {DeallocationMode::kEager, DeallocationMode::kIgnore, DeallocationMode::kBanish}) {
           for (const int percent : {95, 75, 55}) {
             const EvictionOptions options{
                 .heuristic = heuristic,
@@ -314,6 +315,26 @@ TEST_SUITE("property") {
             CHECK(result.model_compute == compute);
             CHECK(result.remat_compute <= 9 * compute);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("wide programs: with hundreds of candidates the victims are those of a full scan") {
+    for (const unsigned seed : {1U, 2U, 3U}) {
+      const EvictionLog log = random_log(1000 + seed, 220);
+      const std::int64_t peak = unlimited_peak(log);
+      for (const EvictionHeuristic heuristic : kScored) {
+        for (const auto mode :
+             {DeallocationMode::kEager, DeallocationMode::kIgnore, DeallocationMode::kBanish}) {
+          const EvictionOptions options{
+              .heuristic = heuristic, .mode = mode, .budget = peak * 8 / 10, .thrash_factor = 1.5};
+          CAPTURE(seed);
+          CAPTURE(static_cast<int>(heuristic));
+          CAPTURE(static_cast<int>(mode));
+          check_equal(replay_eviction(log, options), NaiveEviction(log, options).run());
         }
       }
     }

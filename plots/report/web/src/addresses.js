@@ -46,6 +46,8 @@ export class AddressMap {
   #timeOf(point) { return point < this.run.count ? this.run.time[point] : this.run.end; }
 
   draw() { this.frame?.draw(); }
+  // When it is in sight.
+  redraw() { this.frame?.redraw(); }
 
   #drawBlocks(context, width, place) {
     const {run, view} = this;

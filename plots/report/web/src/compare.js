@@ -4,11 +4,13 @@ import {make, panel, swatch} from './dom.js';
 import {budgetPanel, fits, formatCost, paretoFront, paretoPanel, percent} from './fronts.js';
 import {overlayPanel} from './overlay.js';
 import {knowsBeyondLive, peakTerms} from './tables.js';
-import {formatBytes, formatCount, formatSeconds, formatShare} from './units.js';
+import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
 
 function pointsTable(summary, open) {
   const {points} = summary;
   const front = new Set(paretoFront(points));
+  const ofTokens = points.every((point) => !fits(point) || point.throughput.tokens_per_second > 0);
+  const rate = ofTokens ? 'tokens_per_second' : 'samples_per_second';
   const keys = [...new Set(points.flatMap((point) => Object.keys(point.overrides ?? {})))];
   const rows = points.map((point, k) => {
     const cells = [
@@ -38,9 +40,7 @@ function pointsTable(summary, open) {
         make('td.right', formatSeconds(point.time.step)),
         make(
             'td.right',
-            fits(point) && point.throughput.tokens_per_second > 0 ?
-                formatCount(point.throughput.tokens_per_second) :
-                '–'),
+            fits(point) && point.throughput[rate] > 0 ? formatRate(point.throughput[rate]) : '–'),
         make('td.keep', front.has(point) ? 'on the front' : ''));
     return make('tr', cells);
   });
@@ -57,7 +57,7 @@ function pointsTable(summary, open) {
                       keys.length ? keys.map((key) => key.split('.').pop()).join(', ') : 'run'),
                   make('th', ''), make('th.right', 'device memory'), make('th.right', 'used'),
                   make('th.right', 'peak live'), make('th.right', 'step'),
-                  make('th.right', 'tokens/s'), make('th', ''))),
+                  make('th.right', ofTokens ? 'tokens/s' : 'samples/s'), make('th', ''))),
           make('tbody', rows)));
 }
 
@@ -75,7 +75,12 @@ function differencePanel(points, summary) {
     const [a, b] = [built[from.value], built[to.value]];
     const inDetail = knowsBeyondLive(a) && knowsBeyondLive(b);
     const [left, right] = [peakTerms(a, summary, inDetail), peakTerms(b, summary, inDetail)];
-    const labels = [...new Set([...left, ...right].map((term) => term.label))];
+    // In the order of either; what only B has comes after what it follows there.
+    const labels = left.map((term) => term.label);
+    right.forEach(({label}, k) => {
+      if (labels.includes(label)) return;
+      labels.splice(k === 0 ? 0 : labels.indexOf(right[k - 1].label) + 1, 0, label);
+    });
     const bytesOf = (terms, label) => terms.find((term) => term.label === label)?.bytes ?? 0;
     const sum = (terms) => terms.reduce((total, term) => total + term.bytes, 0);
     const signed = (bytes) =>

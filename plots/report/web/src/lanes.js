@@ -43,22 +43,16 @@ function causeOf(stream, streams) {
   return stream === kCompute ? 'other' : 'transfer';
 }
 
-// Work of each stream in the order in which it ran, and waits as intervals of their own.
-export function lanesOf(run) {
+// Work of each stream in the order in which it ran.
+function lanesOf(run) {
   const c = run.columns;
-  const names = run.description.streams;
-  const streams = names.map((name) => ({name, items: []}));
+  const streams = run.description.streams.map((name) => ({name, items: []}));
   const issues = {name: 'issue', items: []};
   for (let i = 0; i < c['work.start'].length; ++i) {
     streams[c['work.stream'][i]].items.push(i);
     if (c['work.dispatch'][i] > 0) issues.items.push(i);
   }
-  const waits = Array.from(
-      c['wait.begin'],
-      (begin, w) =>
-          ({begin, end: begin + c['wait.duration'][w], cause: causeOf(c['wait.cause'][w], names)}));
-  waits.sort((a, b) => a.begin - b.begin);
-  return {streams: streams.filter((s, i) => i === kCompute || s.items.length > 0), waits, issues};
+  return [...streams.filter((s, i) => i === kCompute || s.items.length > 0), issues];
 }
 
 export class Lanes {
@@ -66,10 +60,10 @@ export class Lanes {
     this.run = run;
     this.view = view;
     this.tooltip = tooltip;
-    const {streams, waits, issues} = lanesOf(run);
     this.styles = this.#styles();
-    this.waits = waits;
-    this.lanes = [...streams, issues];
+    this.lanes = lanesOf(run);
+    this.causes = [...run.description.streams, 'issue'].map(  // by number of work.cause
+        (_, stream) => causeOf(stream, run.description.streams));
     this.box = make('div.lanes');
     this.legend = make('ul.legend');
     this.frame = new TimeCanvas({
@@ -121,10 +115,14 @@ export class Lanes {
   }
 
   #describe() {
-    const used = new Set(this.waits.map((wait) => wait.cause));
+    const used = new Set();
+    for (const stream of this.run.columns['wait.cause'])
+      used.add(this.causes[stream]);
     const entries = this.run.description.phases.map((phase) => [colourOf(phase), phase]);
-    const seen = new Set(this.styles);
-    const restores = this.run.columns['work.restored'].some((time) => time > 0);
+    const seen = new Set();
+    for (const style of this.styles)
+      seen.add(style);
+    const restores = this.run.restores;
     const items = entries.map(([colour, label]) => make('li', swatch(colour), label));
     if (restores || [...seen].some((style) => style >= kAgain)) {
       const hatched = swatch(colourOf('backward'));
@@ -166,25 +164,43 @@ export class Lanes {
     });
   }
 
+  // Nanoseconds that compute waited from some time on, by what it waited for.
+  waited(since) {
+    const c = this.run.columns;
+    const sums = {};
+    c['wait.begin'].forEach((begin, w) => {
+      if (begin + c['wait.duration'][w] <= since) return;
+      const cause = this.causes[c['wait.cause'][w]];
+      sums[cause] = (sums[cause] ?? 0) + c['wait.duration'][w];
+    });
+    return sums;
+  }
+
   // Waits narrower than a pixel are gathered in their columns: the fuller, the stronger.
   #drawWaits(context, x, top, width) {
     const {begin, end} = this.view;
     const gathered = new Map();  // cause -> pixels of each column
     const from = top + kLaneHeight * (1 - kWaitShare);
-    for (const wait of this.waits) {
-      if (wait.end < begin || wait.begin > end) continue;
-      const [left, right] = [x(wait.begin), x(wait.end)];
+    const c = this.run.columns;
+    const colours = this.causes.map((cause) => colourOf(`wait-${cause}`));
+    for (let w = 0; w < c['wait.begin'].length; ++w) {
+      const since = c['wait.begin'][w];
+      const until = since + c['wait.duration'][w];
+      if (until < begin || since > end) continue;
+      const cause = c['wait.cause'][w];
+      const left = x(since);
+      const right = x(until);
       if (right - left >= 1) {
-        context.fillStyle = colourOf(`wait-${wait.cause}`);
+        context.fillStyle = colours[cause];
         context.fillRect(left, from, right - left, kLaneHeight * kWaitShare);
         continue;
       }
-      if (!gathered.has(wait.cause)) gathered.set(wait.cause, new Float64Array(width + 1));
+      if (!gathered.has(cause)) gathered.set(cause, new Float64Array(width + 1));
       const column = Math.min(Math.max(Math.floor(left), 0), width);
-      gathered.get(wait.cause)[column] += right - left;
+      gathered.get(cause)[column] += right - left;
     }
     for (const [cause, columns] of gathered) {
-      context.fillStyle = colourOf(`wait-${cause}`);
+      context.fillStyle = colours[cause];
       columns.forEach((pixels, column) => {
         if (pixels < 0.1) return;
         context.globalAlpha = Math.min(pixels, 1);
@@ -324,12 +340,17 @@ export class Lanes {
       if (time >= from && time <= to) break;
     }
     const show = (...lines) => this.tooltip.show(event.clientX, event.clientY, ...lines);
-    const wait = lane.name === 'compute' &&
-        this.waits.find((w) => time >= w.begin && time <= w.end && w.end - w.begin > pixel);
-    if (wait) {
+    const c = this.run.columns;
+    const lasts = c['wait.duration'];
+    const wait = lane.name !== 'compute' ?
+        -1 :
+        c['wait.begin'].findIndex(
+            (begin, w) => time >= begin && time <= begin + lasts[w] && lasts[w] > pixel);
+    if (wait >= 0) {
       show(
-          make('div.when', `compute ${kNotes[wait.cause]}`),
-          make('div.where', `${formatTime(wait.end - wait.begin)} from ${formatTime(wait.begin)}`));
+          make('div.when', `compute ${kNotes[this.causes[c['wait.cause'][wait]]]}`),
+          make(
+              'div.where', `${formatTime(lasts[wait])} from ${formatTime(c['wait.begin'][wait])}`));
       return;
     }
     if (found < 0) {
@@ -338,7 +359,6 @@ export class Lanes {
           lane.name === 'issue' ? 'the host issues nothing' : `${kStreamLabels[lane.name]}: idle`));
       return;
     }
-    const c = this.run.columns;
     const place = this.run.describePosition(c['work.position'][found]);
     const [from, to] = this.#span(lane, found);
     const block = c['work.block'][found];

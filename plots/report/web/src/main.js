@@ -151,13 +151,16 @@ class RunPage {
                                    'nothing moved there'));
   }
 
-  // After the element is in the page.
-  show() {
+  // After the element is in the page. `everything`: also what is out of sight.
+  show(everything) {
     if (this.run.count > 0) {
       this.chart.build();
       this.lanes.draw();
       this.overview.draw();
-      this.addresses.draw();
+      if (everything)
+        this.addresses.draw();
+      else
+        this.addresses.redraw();
     }
     this.tensors.draw();
   }
@@ -286,7 +289,7 @@ class Report {
     return this.comparison.show();
   }
 
-  async open(asked) {
+  async open(asked, everything = false) {
     const point = this.summary.points[asked.run];
     this.#drawTabs(point);
     this.tooltip.hide();
@@ -297,7 +300,7 @@ class Report {
     this.page = this.pages.get(point);
     this.setting.textContent = point.setting;
     this.body.replaceChildren(this.page.element);
-    this.page.show();
+    this.page.show(everything);
   }
 
   // What is drawn has its colours in it, so everything is made anew; what was chosen stays.
@@ -307,7 +310,7 @@ class Report {
       this.views.set(point, view);
     this.pages.clear();
     if (this.page)
-      this.open(this.page.run.point);
+      this.open(this.page.run.point, true);
     else
       this.compare();
   }

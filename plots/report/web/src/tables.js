@@ -211,7 +211,9 @@ function layerRows(run) {
   const c = run.columns;
   const lastStep = run.description.steps - 1;
   const rows = new Map();
-  const rowOf = (reference) => {
+  const known = [];  // by reference
+  const rowOf = (reference) => known[reference] ??= findRow(reference);
+  const findRow = (reference) => {
     let key = 'no layer';
     let order = -1;
     if (reference > 0) {
@@ -283,7 +285,7 @@ function layerRows(run) {
 // allocated once more its operator has run again; outputs that come back together are of one run.
 function addRestored(run, lastStep, rowOf) {
   const c = run.columns;
-  if (!c['work.restored'].some((time) => time > 0)) return;
+  if (!run.restores) return;
   const firstBirth = new Int32Array(run.bytes.length).fill(-1);
   const duration = new Map();  // of operators
   for (let i = 0; i < c['work.start'].length; ++i) {

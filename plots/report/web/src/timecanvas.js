@@ -3,6 +3,8 @@
 import {colourOf, fitCanvas, gutter, kMargin, make, onNextFrame} from './dom.js';
 import {attachGestures} from './view.js';
 
+const kSoon = 100;  // pixels from where it is in sight
+
 export class TimeCanvas {
   // `draw(context, width, x)` paints everything over the time that is shown, x(time) in pixels;
   // `hover(event, time)` tells what is under the pointer.
@@ -15,8 +17,11 @@ export class TimeCanvas {
     this.paint = draw;
     this.canvas = make('canvas', {role: 'img', 'aria-label': label});
     box.append(this.canvas);
-    this.redraw = onNextFrame(() => this.draw());
+    this.redraw = onNextFrame(() => {
+      if (this.#inSight()) this.draw();
+    });
     new ResizeObserver(() => this.repaint()).observe(box);
+    new IntersectionObserver(this.redraw, {rootMargin: `${kSoon}px 0px`}).observe(box);
     this.canvas.addEventListener('mousemove', (event) => {
       if (event.offsetX < gutter()) {
         tooltip.hide();
@@ -34,6 +39,12 @@ export class TimeCanvas {
         'click', (event) => view.choose(run.pointAt(this.timeAt(event.offsetX))));
     this.canvas.addEventListener('dblclick', () => view.reset());
     attachGestures(this.canvas, view, (x) => this.timeAt(x));
+  }
+
+  // What is out of sight is drawn when it comes near: maps of long runs take long to draw.
+  #inSight() {
+    const {top, bottom} = this.box.getBoundingClientRect();
+    return bottom > -kSoon && top < window.innerHeight + kSoon;
   }
 
   timeAt(x) {
