@@ -87,16 +87,17 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
   const auto smallest = d.optional<Bytes>("min_bytes", kMiB, at_least(0));
   const auto samples = d.optional<bool>("sqrt_sampling", false);
   d.finish();
-  const auto belongs_to = [&](std::string_view key, bool read, std::string_view reader) {
-    if (read || !d.has(key)) return;
+  // A default that is spelled out, as `tidemark describe` does, says nothing.
+  const auto refuse = [&](std::string_view key, std::string_view reader) {
     d.fail_at(key, fmt::format("heuristic '{}' does not read it, only {} does; leave it out",
                                heuristic, reader));
   };
   const bool megengine = heuristic == "megengine";
-  belongs_to("seed", heuristic == "random" || (megengine && samples),
-             "'random', or 'megengine' with sqrt_sampling,");
-  belongs_to("min_bytes", megengine, "'megengine'");
-  belongs_to("sqrt_sampling", megengine, "'megengine'");
+  if (seed != 0 && heuristic != "random" && !(megengine && samples)) {
+    refuse("seed", "'random', or 'megengine' with sqrt_sampling,");
+  }
+  if (smallest != kMiB && !megengine) refuse("min_bytes", "'megengine'");
+  if (samples && !megengine) refuse("sqrt_sampling", "'megengine'");
   if (megengine) {
     return make_megengine(
         settings,
