@@ -21,7 +21,9 @@ struct MegEngineSettings {
                                                              const MegEngineSettings& own);
 
 // OneFlow Coop (Zhang et al. 2023; core/vm/remat/allocator.cpp, 25c8978): evicts a run of
-// neighbouring blocks at once, so that what it frees can be handed out as one.
+// neighbouring blocks at once, so that what it frees can be handed out as one. Of the paper's three
+// parts this is the first, the sliding window; cheap tensor partitioning and recomputable in-place
+// operations change where the framework's allocator puts tensors and are not modelled.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_coop(const EvictionSettings& settings);
 
 }  // namespace tidemark

@@ -384,11 +384,12 @@ TEST_SUITE("unit") {
   TEST_CASE("a parameter that the heuristic does not read is refused where it stands") {
     for (const char* text :
          {"heuristic: lru, seed: 3", "heuristic: megengine, seed: 3",
-          "heuristic: dtr, min_bytes: 1MiB", "heuristic: coop, sqrt_sampling: true"}) {
+          "heuristic: dtr, min_bytes: 2MiB", "heuristic: coop, sqrt_sampling: true"}) {
       CAPTURE(text);
       CHECK_THROWS_WITH_AS(policy_of(text), doctest::Contains("does not read it"), UserError);
     }
     CHECK(policy_of("heuristic: megengine, sqrt_sampling: true, seed: 3")->name() == "megengine");
+    CHECK(policy_of("heuristic: lru, seed: 0, min_bytes: 1MiB")->name() == "lru");
   }
 
   TEST_CASE("unknown heuristics, modes and factors below 1 are refused") {
