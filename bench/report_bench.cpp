@@ -1,6 +1,11 @@
-// What a report costs: time to write it and its size.
+// What a report costs: time to write it, its size, and time until a browser has painted it.
+#include <filesystem>
 #include <sstream>
 #include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "bench/figures.hpp"
 #include "plots/report/html_report.hpp"
@@ -8,6 +13,7 @@
 #include "scenarios/environment.hpp"
 #include "scenarios/result_document.hpp"
 #include "scenarios/simulate.hpp"
+#include "tests/support/programs.hpp"
 
 namespace tidemark::bench {
 namespace {
@@ -19,6 +25,51 @@ model: llama-2-7b
 hardware: h100-sxm-80gb
 training: {micro_batch: 1, sequence: 4096, steps: 2}
 )";
+
+// gpt2 with as many micro-batches as it takes: 1,500 changes of memory in each.
+struct LongRun {
+  const char* figure;
+  int micro_batches;
+  const char* required;
+};
+constexpr LongRun kLongRuns[] = {{"report.paint_100k_points", 67, "< 2000"},
+                                 {"report.paint_1m_points", 667, "< 5000"}};
+
+// None without node, playwright-core and a browser.
+std::vector<Figure> paint_figures() {
+  const std::string node = test::program_on_path("node", "nodejs");
+  const std::string chromium = test::browser_on_path();
+  const std::filesystem::path packages = TIDEMARK_NPM_PACKAGES;
+  if (node.empty() || chromium.empty() || !std::filesystem::exists(packages / "playwright-core")) {
+    return {};
+  }
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("tidemark-bench-{}", getpid());
+  std::string files;
+  for (const LongRun& run : kLongRuns) {
+    static_cast<void>(test::output_of(fmt::format(
+        "'{}' run gpt2 --gpu h100-sxm-80gb -s training.accumulate={} -s training.steps=1 "
+        "-s training.sequence=128 -s 'report={{formats: [html]}}' --json -o '{}'",
+        TIDEMARK_BINARY, run.micro_batches, (folder / run.figure).string())));
+    files += fmt::format(" '{}'", (folder / run.figure / "report.html").string());
+  }
+  const test::ProgramOutput output =
+      test::output_of(fmt::format("'{}' '{}/bench/report_paint.mjs' '{}' '{}'{}", node,
+                                  TIDEMARK_SOURCE_DIR, packages.string(), chromium, files));
+  std::vector<Figure> figures;
+  if (output.status == 0) {
+    const auto times = nlohmann::json::parse(output.text);
+    for (const LongRun& run : kLongRuns) {
+      figures.push_back({.name = run.figure,
+                         .value = times.at((folder / run.figure / "report.html").string()),
+                         .unit = "ms",
+                         .required = run.required});
+    }
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return figures;
+}
 
 }  // namespace
 
@@ -49,14 +100,16 @@ std::vector<Figure> report_figures() {
     write_html_report(out, report);
     page = std::move(out).str();
   });
-  return {{.name = "report.html_llama_2_7b",
-           .value = seconds * 1e3,
-           .unit = "ms",
-           .required = "< 1000"},
-          {.name = "report.html_llama_2_7b_size",
-           .value = static_cast<double>(page.size()) * 1e-6,
-           .unit = "MB",
-           .required = "< 3"}};
+  std::vector<Figure> figures = paint_figures();
+  figures.insert(figures.begin(), {{.name = "report.html_llama_2_7b",
+                                    .value = seconds * 1e3,
+                                    .unit = "ms",
+                                    .required = "< 1000"},
+                                   {.name = "report.html_llama_2_7b_size",
+                                    .value = static_cast<double>(page.size()) * 1e-6,
+                                    .unit = "MB",
+                                    .required = "< 3"}});
+  return figures;
 }
 
 }  // namespace tidemark::bench

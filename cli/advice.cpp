@@ -9,6 +9,7 @@
 #include "plots/table.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/short_form.hpp"
+#include "scenarios/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -163,7 +164,15 @@ std::string explain_failure(const PointResult& point, const Environment& environ
          {""},
          {"fits", kGood}});
   }
-  return text + table.text(colour);
+  text += table.text(colour, width);
+  if (const Suggestion* cheapest = cheapest_that_fits(tried)) {
+    std::string settings;
+    for (const auto& [key, value] : cheapest->overrides)
+      settings += fmt::format(" -s '{}={}'", key, value);
+    paragraph(fmt::format("Of these the step is shortest with {}:", cheapest->change));
+    text += "   " + settings + '\n';
+  }
+  return text;
 }
 
 }  // namespace tidemark

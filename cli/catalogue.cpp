@@ -171,7 +171,9 @@ Catalogue allocators() {
   add(AllocatorKind::kTorch,
       "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries (default)",
       [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); },
-      {{"conf", "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\""},
+      {{"conf",
+        "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\"; a key "
+        "beside it wins over the same option in it"},
        {"roundup_power2_divisions", kRoundupForms}});
   add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
       [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });

@@ -1,11 +1,15 @@
 #include "cli/compare.hpp"
 
-#include <map>
+#include <algorithm>
+#include <mutex>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "cli/html_page.hpp"
 #include "cli/output_folder.hpp"
+#include "cli/published.hpp"
 #include "cli/reports.hpp"
 #include "cli/wording.hpp"
 #include "plots/comparison_charts.hpp"
@@ -24,24 +28,17 @@ asked for each budget; the others are run once and judged by every budget.
 
 Examples:
   tidemark compare scenario.yaml
-  tidemark compare scenario.yaml -o out       results.json, compare.csv, overhead.svg, pareto.svg
+  tidemark compare scenario.yaml -o out       report.html, results.json, compare.csv, overhead.svg,
+                                              pareto.svg
   tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
 
-// What is proven for each budget, as a line of its own, where all plans are of one class.
+// As a line of its own.
 void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& comparison) {
-  std::map<std::int64_t, double> least;
-  std::set<std::string_view> classes;
-  for (const ComparePoint& point : comparison.points) {
-    const std::optional<double> overhead = least_overhead(point);
-    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
-    least.emplace(*point.budget, *overhead);
-    classes.insert(point.plan->schedule_class);
-  }
-  if (classes.size() != 1) return;
-  for (const auto& [budget, overhead] : least) {
-    points.push_back({.policy = fmt::format("proven least, class {}", *classes.begin()),
+  const LeastOverheads least = least_overheads(comparison);
+  for (const auto& [budget, overhead] : least.by_budget) {
+    points.push_back({.policy = fmt::format("proven least, class {}", least.schedule_class),
                       .budget = budget,
                       .overhead = overhead});
   }
@@ -91,14 +88,32 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
   write_pareto_csv(output.add("pareto.svg.csv"), runs);
 }
 
+// The charts of what a comparison runs, by evaluation; filled from its threads.
+class Charts {
+ public:
+  void add(std::size_t evaluation, const DetailedPoint& point) {
+    PointCharts charts = charts_of(point);
+    const std::lock_guard lock(mutex_);
+    if (evaluation >= charts_.size()) charts_.resize(evaluation + 1);
+    charts_[evaluation] = std::move(charts);
+  }
+  [[nodiscard]] std::span<const PointCharts> all() const { return charts_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<PointCharts> charts_;
+};
+
+// `html`: whether the report is among the files.
 void write_files(const std::string& folder, const Comparison& comparison,
-                 const std::string& document) {
+                 const std::string& document, bool html, const Charts& charts) {
   if (folder.empty()) return;
   OutputFolder output(folder);
   output.add("results.json") << document;
   write_compare_csv(output.add("compare.csv"), comparison);
   add_budget_svg(output, comparison);
   add_tradeoff_svg(output, comparison);
+  if (html) HtmlPage(comparison, charts.all()).write(output.add("report.html"));
   output.commit();
 }
 
@@ -110,14 +125,39 @@ std::string folder_of(const Value& document, const std::string& option) {
   return dir == nullptr ? std::string() : dir->scalar;
 }
 
+// Where the scenario lists it, and with no formats wherever it can be made.
+bool wants_html(const Value& document) {
+  const Value* report = document.find("report");
+  const Value* formats = report == nullptr ? nullptr : report->find("formats");
+  if (formats == nullptr) return has_html_report();
+  return std::any_of(formats->items.begin(), formats->items.end(),
+                     [](const Value& format) { return format.scalar == "html"; });
+}
+
 }  // namespace
+
+LeastOverheads least_overheads(const Comparison& comparison) {
+  LeastOverheads least;
+  std::set<std::string_view> classes;
+  for (const ComparePoint& point : comparison.points) {
+    const std::optional<double> overhead = least_overhead(point);
+    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
+    least.by_budget.emplace(*point.budget, *overhead);
+    classes.insert(point.plan->schedule_class);
+  }
+  if (classes.size() != 1) return {};
+  least.schedule_class = *classes.begin();
+  return least;
+}
 
 void CompareCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "policies against memory budgets on one graph");
   app->footer(kExamples);
   input.add_options(*app, false);
-  app->add_option("-o,--output", folder,
-                  "write results.json, compare.csv, overhead.svg and pareto.svg into this folder")
+  app->add_option(
+         "-o,--output", folder,
+         "write report.html, results.json, compare.csv, overhead.svg and pareto.svg into this "
+         "folder")
       ->type_name("DIR");
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads,
@@ -132,19 +172,29 @@ int CompareCommand::execute(const Console& console) const {
   const std::string into = folder_of(document, folder);
   static_cast<void>(decode_compare(document, environment));
   check_writable(into);
+  const bool html = !into.empty() && wants_html(document);
+  Charts charts;
   Comparison comparison;
   {
     Progress progress(console, "points");
-    comparison =
-        compare(document, environment, thread_count(threads),
-                [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+    CompareListener listener{
+        .progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }};
+    if (html) {
+      listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
+        charts.add(evaluation, *point);
+      };
+    }
+    comparison = compare(document, environment, thread_count(threads), listener);
   }
+  nlohmann::ordered_json full = compare_document(comparison);
+  const std::vector<std::string> published = published_of(std::span(&document, 1));
+  if (!published.empty()) full["published"] = published;
   const std::string text =
-      compare_document(comparison).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-      '\n';
-  write_files(into, comparison, text);
+      full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  write_files(into, comparison, text, html, charts);
   print(json ? text
-             : compare_table(comparison, console.colour, console.terminal ? console.width : 0));
+             : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
+                   published_text(std::span(&document, 1), console.colour));
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)
     results.push_back(point.result);

@@ -1,6 +1,8 @@
 // tidemark compare: policies against memory budgets, on one graph.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +26,13 @@ struct CompareCommand {
 // One row per point, in their order. `width` 0: no limit.
 [[nodiscard]] std::string compare_table(const Comparison& comparison, bool colour,
                                         std::size_t width);
+// What is proven to be the least overhead of each budget, where all plans are of one class: by
+// budget in bytes.
+struct LeastOverheads {
+  std::string schedule_class;  // empty: there is nothing to say
+  std::map<std::int64_t, double> by_budget;
+};
+[[nodiscard]] LeastOverheads least_overheads(const Comparison& comparison);
 // "optimal + offload_activations"
 [[nodiscard]] std::string policies_label(const ComparePoint& point);
 

@@ -32,8 +32,13 @@ std::string with_sign(std::int64_t value, const Wording& words) {
 
 class Difference {
  public:
-  Difference(const DetailedPoint& a, const DetailedPoint& b, std::size_t top, bool colour)
-      : a_(a), b_(b), top_(top), colour_(colour), terms_(peak_difference(a, b)) {}
+  Difference(const DetailedPoint& a, const DetailedPoint& b, const DiffView& view)
+      : a_(a),
+        b_(b),
+        top_(view.top),
+        colour_(view.colour),
+        width_(view.width),
+        terms_(peak_difference(a, b)) {}
   [[nodiscard]] std::string text() const;
 
  private:
@@ -46,6 +51,7 @@ class Difference {
   const DetailedPoint& b_;
   std::size_t top_;
   bool colour_;
+  std::size_t width_;
   PeakDifference terms_;
 };
 
@@ -62,20 +68,23 @@ std::string Difference::heading() const {
   if (more == 0) {
     text += fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
   } else {
-    text += fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
-                        more > 0 ? "more" : "less");
+    std::string sentence =
+        fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
+                    more > 0 ? "more" : "less");
     std::vector<TermPair> roles = terms_.roles;
     std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
       return std::abs(x.difference()) > std::abs(y.difference());
     });
     for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
       if (roles[i].difference() == 0) break;
-      text += fmt::format(
+      sentence += fmt::format(
           "{} {} {}", i == 0 ? ":" : ",",
           with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
           roles[i].name);
     }
-    text += ".\n";
+    sentence += '.';
+    for (const std::string& line : wrap(sentence, width_ > 0 ? width_ : sentence.size()))
+      text += line + '\n';
   }
   const auto peak = [](const PointResult& point) {
     return fmt::format("step {}, {}", point.peak.step,
@@ -92,7 +101,7 @@ std::string Difference::table(const std::string& title, const std::vector<TermPa
                {"A", Align::kRight},
                {"B", Align::kRight},
                {"B - A", Align::kRight},
-               {bytes ? "bytes" : "ns", Align::kRight}},
+               {bytes ? "bytes" : "ns", Align::kRight, 1}},
               kIndent);
   const auto row = [&](const TermPair& term, bool strong) {
     const std::int64_t d = term.difference();
@@ -122,17 +131,17 @@ std::string Difference::table(const std::string& title, const std::vector<TermPa
     row(rest, false);
   }
   if (sum != nullptr) row(*sum, true);
-  return '\n' + bold(title, colour_) + '\n' + table.text(colour_);
+  return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
 }
 
 std::string Difference::tensors(const Wording& words) const {
   Table table({{"B - A", Align::kRight},
                {"A", Align::kRight},
                {"B", Align::kRight},
-               {"role"},
+               {"role", Align::kLeft, 1},
                {"tensor"},
                {"layer"},
-               {"made by"}},
+               {"made by", Align::kLeft, 2}},
               kIndent);
   const auto amount = [](std::int64_t count, std::int64_t bytes) -> std::string {
     if (count == 0) return "-";
@@ -162,7 +171,7 @@ std::string Difference::tensors(const Wording& words) const {
                  {words(terms_.live.b), -1, true},
                  {"sum", -1, true}});
   return '\n' + bold("Tensors that differ, those alike together", colour_) + '\n' +
-         table.text(colour_);
+         table.text(colour_, width_);
 }
 
 std::string Difference::text() const {
@@ -185,7 +194,7 @@ std::string Difference::text() const {
       table.add_row(
           {{term.name}, {time(term.a)}, {time(term.b)}, {with_sign(term.difference(), time)}});
     }
-    return '\n' + bold(title, colour_) + '\n' + table.text(colour_);
+    return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
   };
   text += parts("Of that", terms_.waits);
   text += parts("Busy time of the streams", terms_.streams);
@@ -255,9 +264,8 @@ std::string printed(const Json& document) {
 
 }  // namespace
 
-std::string difference_text(const DetailedPoint& a, const DetailedPoint& b, std::size_t top,
-                            bool colour) {
-  return Difference(a, b, top, colour).text();
+std::string difference_text(const DetailedPoint& a, const DetailedPoint& b, const DiffView& view) {
+  return Difference(a, b, view).text();
 }
 
 Json difference_json(const DetailedPoint& a, const DetailedPoint& b) {
@@ -358,11 +366,13 @@ int DiffCommand::execute(const Console& console) const {
     sides[i].point = simulate_side(one, environment, console);
   }
   const bool recorded = is_snapshot(0) || is_snapshot(1);
-  const std::size_t rows = all ? static_cast<std::size_t>(-1) : top;
+  const DiffView view{.top = all ? static_cast<std::size_t>(-1) : top,
+                      .colour = console.colour,
+                      .width = console.terminal ? console.width : 0};
   if (!recorded) {
     const DetailedPoint& a = *sides[0].point;
     const DetailedPoint& b = *sides[1].point;
-    print(json ? printed(difference_json(a, b)) : difference_text(a, b, rows, console.colour));
+    print(json ? printed(difference_json(a, b)) : difference_text(a, b, view));
     return kExitFits;
   }
   for (std::size_t i = 0; i < 2; ++i) {
@@ -370,8 +380,7 @@ int DiffCommand::execute(const Console& console) const {
   }
   const RecordedSide& a = sides[0].recorded;
   const RecordedSide& b = sides[1].recorded;
-  print(json ? printed(recorded_difference_json(a, b))
-             : recorded_difference_text(a, b, rows, console.colour));
+  print(json ? printed(recorded_difference_json(a, b)) : recorded_difference_text(a, b, view));
   return kExitFits;
 }
 

@@ -26,9 +26,14 @@ struct DiffCommand {
   [[nodiscard]] int execute(const Console& console) const;
 };
 
-// Two simulated points, term by term. `top`: rows of a table at most.
+struct DiffView {
+  std::size_t top = 20;  // rows of a table at most
+  bool colour = false;
+  std::size_t width = 0;  // of the terminal; 0: none
+};
+// Two simulated points, term by term.
 [[nodiscard]] std::string difference_text(const DetailedPoint& a, const DetailedPoint& b,
-                                          std::size_t top, bool colour);
+                                          const DiffView& view);
 [[nodiscard]] nlohmann::ordered_json difference_json(const DetailedPoint& a,
                                                      const DetailedPoint& b);
 
@@ -40,7 +45,7 @@ struct RecordedSide {
   RecordedPeak peak;
 };
 [[nodiscard]] std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,
-                                                   std::size_t top, bool colour);
+                                                   const DiffView& view);
 [[nodiscard]] nlohmann::ordered_json recorded_difference_json(const RecordedSide& a,
                                                               const RecordedSide& b);
 

@@ -21,6 +21,10 @@ namespace {
 
 constexpr std::size_t kBarWidth = 24;
 constexpr std::size_t kIndent = 2;
+// Left out on narrow terminals, the highest first.
+constexpr int kSpareBar = 3;
+constexpr int kSpareOperator = 2;
+constexpr int kSpareBytes = 1;  // beside the same in GiB
 
 using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -85,19 +89,22 @@ std::vector<TensorGroup> group_alike(const std::vector<LargestTensor>& tensors, 
 
 class Explanation {
  public:
-  Explanation(const DetailedPoint& point, std::size_t top, bool all, bool colour)
+  // `width`: of the terminal, 0 for none.
+  Explanation(const DetailedPoint& point, std::size_t top, bool all, bool colour, std::size_t width)
       : point_(point.result),
         detail_(point.detail),
         scenario_(point.scenario),
         top_(top),
         all_(all),
         colour_(colour),
+        width_(width),
         total_(std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(),
                                std::int64_t{0})) {}
 
   [[nodiscard]] std::string text() const {
     return heading() + roles() + layers() + tensors() + saved() + phases() +
-           explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_) +
+           explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_,
+                             width_) +
            device();
   }
 
@@ -122,12 +129,17 @@ class Explanation {
   std::size_t top_;
   bool all_;
   bool colour_;
+  std::size_t width_;
   std::int64_t total_;  // bytes at the peak
 };
 
 std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& colours) const {
   const BytesColumn unit(total_);
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}},
+  Table table({{""},
+               {"bytes", Align::kRight},
+               {"", Align::kRight},
+               {"", Align::kRight},
+               {"", Align::kLeft, kSpareBar}},
               kIndent);
   std::int64_t sum = 0;
   for (const auto& [name, bytes] : terms)
@@ -145,7 +157,7 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
                     i < colours.size() ? colours[i] : 245}});
   }
   table.add_row({{"sum", -1, true}, {grouped(sum), -1, true}, {unit.text(sum), -1, true}});
-  return table.text(colour_);
+  return table.text(colour_, width_);
 }
 
 std::string Explanation::heading() const {
@@ -193,13 +205,13 @@ std::string Explanation::layers() const {
 std::string Explanation::tensors() const {
   const std::vector<TensorGroup> groups = group_alike(point_.peak.largest, all_);
   const BytesColumn unit(total_);
-  Table table({{"bytes", Align::kRight},
+  Table table({{"bytes", Align::kRight, kSpareBytes},
                {"", Align::kRight},
                {"", Align::kRight},
                {"role"},
                {"tensor"},
                {"layer"},
-               {"made by"}},
+               {"made by", Align::kLeft, kSpareOperator}},
               kIndent);
   std::int64_t rest = total_;
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
@@ -219,7 +231,7 @@ std::string Explanation::tensors() const {
   table.add_row(
       {{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
   return title(all_ ? "All tensors" : "Largest tensors, those alike together") +
-         table.text(colour_);
+         table.text(colour_, width_);
 }
 
 // Saved tensors that repeated layers have alike: what made them, and for which backward.
@@ -273,7 +285,7 @@ std::string Explanation::saved() const {
   if (groups.empty()) return {};
   const std::int64_t sum = point_.saved_activations.count;
   const BytesColumn unit(sum);
-  Table table({{"bytes", Align::kRight},
+  Table table({{"bytes", Align::kRight, kSpareBytes},
                {"", Align::kRight},
                {"tensors", Align::kRight},
                {"made by"},
@@ -291,7 +303,8 @@ std::string Explanation::saved() const {
   }
   if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
   table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
-  return title("Saved for backward by one micro-batch, and what needs it") + table.text(colour_);
+  return title("Saved for backward by one micro-batch, and what needs it") +
+         table.text(colour_, width_);
 }
 
 std::string Explanation::phases() const {
@@ -308,7 +321,22 @@ std::string Explanation::phases() const {
                  {grouped(point_.run.live_without_workspace.bytes)},
                  {unit.text(point_.run.live_without_workspace.bytes)},
                  {share_of(point_.run.live_without_workspace.bytes, total_)}});
-  return title("Peak of each phase, live bytes") + table.text(colour_);
+  return title("Peak of each phase, live bytes") + table.text(colour_, width_);
+}
+
+// Why blocks are larger than what was asked for.
+static std::string rounding_note(AllocatorKind allocator) {
+  switch (allocator) {
+    case AllocatorKind::kTorch:
+      return "blocks are multiples of 512 bytes, and not always split";
+    case AllocatorKind::kBfc:
+      return "blocks are multiples of 256 bytes, and not always split";
+    case AllocatorKind::kPacked:
+      return "places are multiples of 512 bytes";
+    case AllocatorKind::kIdeal:
+      break;
+  }
+  return "";
 }
 
 // From the live bytes of the peak to what the device holds, term by term, and what is left.
@@ -316,14 +344,15 @@ std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
   const DeviceTerms terms = device_terms(point_, detail_);
   const BytesColumn unit(std::max(capacity, device_used(point_)));
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
+              kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
                        bool strong = false) {
     table.add_row(
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", terms.rounding, "blocks are multiples of 512 bytes, and not always split");
+  add("+ rounding", terms.rounding, rounding_note(point_.allocator));
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be used again");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,
@@ -334,7 +363,7 @@ std::string Explanation::device() const {
   if (needed != device_used(point_)) add("needed", needed, "regions double without a limit");
   const std::int64_t left = capacity - needed;
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
-  std::string text = title("On the device") + table.text(colour_) + reserved_terms();
+  std::string text = title("On the device") + table.text(colour_, width_) + reserved_terms();
   if (point_.smallest_capacity > 0) {
     text += fmt::format("  The least capacity with which the step still runs: {}\n",
                         format_bytes(Bytes(point_.smallest_capacity)));
@@ -346,7 +375,8 @@ std::string Explanation::device() const {
 std::string Explanation::reserved_terms() const {
   const Fragmentation& f = point_.run.fragmentation;
   const BytesColumn unit(f.reserved);
-  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
+              kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
                        bool strong = false) {
     table.add_row(
@@ -358,7 +388,7 @@ std::string Explanation::reserved_terms() const {
   add("+ inactive splits", f.inactive_splits, "free inside segments that something else keeps");
   add("+ free segments", f.free_segments, "cached: free as a whole");
   add("reserved", f.reserved, "", true);
-  std::string text = title("Reserved, at its peak") + table.text(colour_);
+  std::string text = title("Reserved, at its peak") + table.text(colour_, width_);
   const Convergence& convergence = point_.convergence;
   std::string peaks;
   for (const StepReserved& step : convergence.steps)
@@ -433,7 +463,8 @@ int ExplainCommand::execute(const Console& console) const {
   if (json) {
     print(explain_json(point));
   } else {
-    std::string text = Explanation(point, top, all, console.colour).text();
+    std::string text =
+        Explanation(point, top, all, console.colour, console.terminal ? console.width : 0).text();
     if (point.result.status != PointStatus::kFits) {
       text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
     }

@@ -72,7 +72,8 @@ void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs
   write_overlaid_memory_csv(output.add("timelines.svg.csv"), runs);
 }
 
-void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points) {
+void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
+                    const std::string& setting) {
   std::set<std::int64_t> samples;
   std::set<std::int64_t> capacities;
   for (const PointResult& point : points) {
@@ -95,9 +96,10 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points) {
   }
   if (runs.size() < 2) return;
   const Bytes capacity = capacities.size() == 1 ? Bytes(*capacities.begin()) : Bytes(0);
-  write_svg(output.add("pareto.svg"),
-            pareto_chart(title_of(points), runs, capacity,
-                         by_sample ? "time of a sample" : "time of a step"));
+  SvgChart chart = pareto_chart(title_of(points), runs, capacity,
+                                by_sample ? "time of a sample" : "time of a step");
+  chart.subtitle = setting;
+  write_svg(output.add("pareto.svg"), chart);
   write_pareto_csv(output.add("pareto.svg.csv"), runs);
 }
 

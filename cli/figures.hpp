@@ -21,6 +21,8 @@ void add_timeline_svg(OutputFolder& output, const std::string& stem, const Detai
 inline constexpr std::size_t kOverlaid = 8;
 void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs);
 // pareto.svg: peak against time. Nothing of fewer than two points that could be built.
-void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points);
+// `setting`: what the points have in common, below the title.
+void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
+                    const std::string& setting);
 
 }  // namespace tidemark

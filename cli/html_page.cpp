@@ -7,10 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "cli/compare.hpp"
 #include "cli/point_summary.hpp"
 #include "cli/wording.hpp"
 #include "plots/report/run_columns.hpp"
 #include "plots/role_style.hpp"
+#include "scenarios/compare_document.hpp"
 #include "scenarios/document_json.hpp"
 #include "scenarios/result_document.hpp"
 
@@ -89,13 +91,18 @@ std::vector<std::string> labels_of(std::span<const PointResult> points) {
   return labels;
 }
 
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
 // The scenario with everything that was left to its defaults.
 Json resolved(const Scenario& scenario) {
   const TrainingOptions& t = scenario.training;
   const DeviceProfile& device = scenario.device;
-  Json model = scenario.model.name.empty() ? Json("layers of the scenario") : Json(scenario.name);
-  if (scenario.model.kind == ModelKind::kPreset) model = scenario.model.name;
-  Json json = {{"model", std::move(model)},
+  const bool in_file = !scenario.model.name.empty() && scenario.model.kind != ModelKind::kPreset;
+  Json json = {{"model", scenario.model.name.empty() ? std::string("layers of the scenario")
+                         : in_file                   ? file_name(scenario.model.name)
+                                                     : scenario.model.name},
                {"device", device.description.empty() ? device.name : device.description},
                {"device memory", format_bytes(device.hbm.capacity)},
                {"framework context", format_bytes(device.framework.context)},
@@ -128,6 +135,23 @@ void shorten_paths(Value& value) {
     shorten_paths(entry.value);
 }
 
+// {"class", "points": [[budget, overhead], ...]}, or null.
+Json least_of(const Comparison& comparison) {
+  const LeastOverheads least = least_overheads(comparison);
+  if (least.by_budget.empty()) return nullptr;
+  Json points = Json::array();
+  for (const auto& [budget, overhead] : least.by_budget)
+    points.push_back({budget, overhead});
+  return {{"class", least.schedule_class}, {"points", std::move(points)}};
+}
+
+std::vector<PointResult> results_of(const Comparison& comparison) {
+  std::vector<PointResult> results;
+  for (const ComparePoint& point : comparison.points)
+    results.push_back(point.result);
+  return results;
+}
+
 }  // namespace
 
 HtmlPage::HtmlPage(std::span<const PointResult> points) {
@@ -152,7 +176,48 @@ HtmlPage::HtmlPage(std::span<const PointResult> points) {
   report_.runs.resize(points.size());
 }
 
-void HtmlPage::add_charts(std::size_t index, const DetailedPoint& point) {
+HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts)
+    : HtmlPage(results_of(comparison)) {
+  report_.title = comparison.name;
+  const Json document = compare_document(comparison);
+  report_.summary["title"] = report_.title;
+  report_.summary["compare"] = {{"base", document["base"]},
+                                {"cost_graph", comparison.cost_graph},
+                                {"least", least_of(comparison)}};
+  std::map<std::size_t, std::size_t> first;  // point of each evaluation
+  for (std::size_t i = 0; i < comparison.points.size(); ++i) {
+    const ComparePoint& point = comparison.points[i];
+    Json& entry = report_.summary["points"][i];
+    Json& compared = entry["compare"] = document["points"][i]["compare"];
+    compared["policies"] = policies_label(point);
+    compared["reason"] = reason_of(point);
+    compared["same_run_as"] = first.try_emplace(point.evaluation, i).first->second;
+    entry["label"] = policies_label(point);
+    if (point.budget && point.plan) {
+      entry["label"] =
+          fmt::format("{}, {}", policies_label(point), format_bytes(Bytes(*point.budget)));
+    }
+  }
+  std::size_t charted = 0;
+  for (const bool best : {true, false}) {
+    for (const auto& [evaluation, index] : first) {
+      const bool known = evaluation < charts.size() && !charts[evaluation].columns.empty();
+      if (!known || comparison.points[index].best != best || charted == kChartedPoints) continue;
+      add_charts(index, charts[evaluation]);
+      ++charted;
+    }
+  }
+}
+
+void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
+  report_.runs.at(index) = std::move(charts.columns);
+  Json& entry = report_.summary["points"][index];
+  entry["charts"] = true;
+  entry.update(charts.facts);
+}
+
+PointCharts charts_of(const DetailedPoint& point) {
+  PointCharts charts;
   const PointDetail& detail = point.detail;
   const Compiled& compiled = detail.compiled;
   const bool fits = point.result.status == PointStatus::kFits;
@@ -164,18 +229,25 @@ void HtmlPage::add_charts(std::size_t index, const DetailedPoint& point) {
                   .timeline = detail.timeline};
   std::unique_ptr<const TorchRecorder> recorder;
   Scratch recorded;
+  BfcLimits bfc{fits ? point.result.capacity - point.result.context : kUnlimited,
+                point.scenario.allocator_options.bfc};
+  bfc.options.allow_growth = bfc.options.allow_growth || !fits;  // as run_compiled() runs it
   // What does not fit is drawn as it would be with memory without end, and so are its addresses.
   if (point.scenario.allocator == AllocatorKind::kTorch) {
     recorder = run_recorded(point.scenario, compiled, recorded, fits);
     run.recorder = recorder.get();
   } else if (point.scenario.allocator == AllocatorKind::kPacked) {
     run.placement = &compiled.placement;
+  } else if (point.scenario.allocator == AllocatorKind::kBfc) {
+    run.bfc = &bfc;
   }
-  report_.runs.at(index) = run_columns(run);
+  charts.columns = run_columns(run);
 
-  Json& entry = report_.summary["points"][index];
-  entry["charts"] = true;
+  Json& entry = charts.facts;
   entry["setting"] = setting_line(point.result, point.scenario, *detail.model);
+  if (const std::string& name = detail.model->training.name; name.find('/') != std::string::npos) {
+    entry["setting"] = file_name(name) + entry["setting"].get<std::string>().substr(name.size());
+  }
   entry["resolved"] = resolved(point.scenario);
   Value document = point.document;
   std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
@@ -190,6 +262,7 @@ void HtmlPage::add_charts(std::size_t index, const DetailedPoint& point) {
       failed < compiled.program.size()
           ? Json(static_cast<std::int64_t>(compiled.program.position[failed].value))
           : Json(nullptr);
+  return charts;
 }
 
 }  // namespace tidemark

@@ -8,6 +8,10 @@
 #include <tuple>
 #include <vector>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -145,8 +149,24 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
 }  // namespace
 }  // namespace tidemark
 
+namespace {
+
+// Simulated steps allocate and free the same megabytes again and again: they are kept rather than
+// given back to the system and cleared each time.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kLargestFromHeap = 32 << 20;  // more is refused
+  constexpr int kKept = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
+  mallopt(M_TRIM_THRESHOLD, kKept);
+#endif
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace tidemark;  // NOLINT(google-build-using-namespace)
+  keep_freed_memory();
   std::optional<Console> console;
   try {
     console = open_console(argc > 0 ? argv[0] : "tidemark");

@@ -28,6 +28,12 @@ auto parse_option(const char* option, const std::string& text, Parse&& parse) {
   }
 }
 
+// What is wrong with a number that may be 0; empty: nothing.
+std::string count_fault(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? std::string() : fmt::format("expected an integer of at least 0, found {}", text);
+}
+
 ScheduleClass parse_class(const std::string& text) {
   std::vector<std::string> names;
   for (const ScheduleClass schedule_class : kScheduleClasses) {
@@ -67,7 +73,7 @@ PlanFunction parse_policy(const std::string& text, std::string& name, PlanReques
 std::string policy_lines() {
   std::string text = "Policies:\n";
   for (const PlanPolicy& policy : plan_policies())
-    text += fmt::format("  {:<17} {}\n", policy.name, policy.summary);
+    text += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
   return text;
 }
 
@@ -98,6 +104,7 @@ nlohmann::ordered_json document_of(const Answer& a) {
     document["order"] = a.result.solution->schedule;
   }
   if (!a.result.reason.empty()) document["reason"] = a.result.reason;
+  if (!a.result.note.empty()) document["note"] = a.result.note;
   return document;
 }
 
@@ -113,7 +120,9 @@ std::string summary(const Answer& a, const std::string& name) {
       fmt::format("{}: {} nodes, class {}, solved in {:.2f} s\n", name, grouped(a.problem.size()),
                   name_of(a.request.schedule_class), a.seconds);
   text += fmt::format("  status       {}\n", name_of(r.status));
-  if (!r.reason.empty()) text += fmt::format("               {}\n", r.reason);
+  for (const std::string& line : {r.reason, r.note}) {
+    if (!line.empty()) text += fmt::format("               {}\n", line);
+  }
   if (r.solution) {
     const Replay& replay = r.solution->replay;
     text += fmt::format("  cost         {}{}\n", grouped(replay.cost),
@@ -165,8 +174,10 @@ Examples:
       ->capture_default_str();
   app->add_option("--iterations", iterations,
                   "of the search, in place of a time limit: the same plan everywhere")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--seed", seed, "of the search's random choices")->capture_default_str();
+      ->check(&count_fault);
+  app->add_option("--seed", seed, "of the search's random choices")
+      ->check(&count_fault)
+      ->capture_default_str();
   app->add_flag("--json", json, "for scripts");
 }
 

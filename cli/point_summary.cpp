@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -176,7 +177,8 @@ std::string Summary::plan(const PlanFigures& plan) const {
   std::string text =
       line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
                            format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
-  if (plan.lower_bound && plan.peak <= plan.budget) {
+  const bool found = plan.status == "optimal" || plan.status == "feasible";
+  if (plan.lower_bound && found) {
     const double over = plan.cost > *plan.lower_bound
                             ? static_cast<double>(plan.cost - *plan.lower_bound) /
                                   static_cast<double>(*plan.lower_bound)
@@ -205,7 +207,12 @@ std::string Summary::policies() const {
     if (outcome.recomputed_operators > 0) {
       add(grouped(outcome.recomputed_operators) + " operators run again");
     }
-    if (outcome.offloaded.count > 0) add(format_bytes(outcome.offloaded) + " moved to the host");
+    if (outcome.offloaded.count > 0) {
+      // With two tiers beside it: the lines below say how much is where.
+      const bool disks = point_.run.nvme.bytes > 0;
+      add(format_bytes(outcome.offloaded) +
+          (disks ? " kept off the device" : " moved to the host"));
+    }
     if (outcome.contested > 0) {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }
@@ -256,13 +263,22 @@ std::string bar(double share, std::size_t width) {
   return text + std::string(kBlocks[eighths % 8]);
 }
 
+// Of a file, the name without folders and ending; of Hugging Face's config.json the folder's.
+static std::string model_name(const std::string& name) {
+  const std::filesystem::path path(name);
+  const std::string ending = path.extension().string();
+  if (ending != ".json" && ending != ".onnx" && ending != ".yaml" && ending != ".yml") return name;
+  const bool config = path.stem() == "config" && path.has_parent_path();
+  return (config ? path.parent_path().filename() : path.stem()).string();
+}
+
 std::string setting_line(const PointResult& point, const Scenario& scenario,
                          const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
   std::string text = scenario.device.name;
   if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
-  text = fmt::format("{}, {} parameters; {}", graph.name,
+  text = fmt::format("{}, {} parameters; {}", model_name(graph.name),
                      format_count(static_cast<double>(point.parameter_count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);

@@ -11,6 +11,7 @@
 #include "cli/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -216,17 +217,15 @@ std::string PointsTable::verdict() const {
   return text + advice() + "\n";
 }
 
-// The mildest change that fits, for the first points that do not.
+// The cheapest change that fits, for the first points that do not.
 std::string PointsTable::advice() const {
   constexpr int kTold = 3;
   std::string text;
   int told = 0;
   for (const PointResult& point : points_) {
     if (point.failure.empty() || told == kTold) continue;
-    const std::vector<Suggestion>& tried = point.failure.front().tried;
-    const auto helps = std::find_if(tried.begin(), tried.end(),
-                                    [](const Suggestion& change) { return change.fits; });
-    if (helps == tried.end()) continue;
+    const Suggestion* helps = cheapest_that_fits(point.failure.front().tried);
+    if (helps == nullptr) continue;
     text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
     ++told;
   }

@@ -134,14 +134,15 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   add_detail(output, files, "", point);
   if (files.html) {
     HtmlPage page(std::span(&point.result, 1));
-    page.add_charts(0, point);
+    page.add_charts(0, charts_of(point));
     page.write(output.add("report.html"));
   }
   output.commit();
 }
 
 void write_report(const ReportFiles& files, std::span<const PointResult> points,
-                  std::span<const Value> documents, const Environment& environment) {
+                  std::span<const Value> documents, const Environment& environment,
+                  const std::function<void(std::size_t, std::size_t)>& progress) {
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
   add_results(output, files, points);
@@ -149,13 +150,21 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   std::size_t number = 0;
   std::vector<NamedFigure> overlaid;
   std::size_t charted = 0;
+  const auto built =
+      static_cast<std::size_t>(std::count_if(points.begin(), points.end(), [](const auto& point) {
+        return point.status != PointStatus::kError;
+      }));
+  const std::size_t detailed = files.any_detail() ? built
+                               : files.html       ? std::min(built, kChartedPoints)
+                                                  : 0;
+  std::size_t done = 0;
   for (const Value& document : documents) {
     const std::size_t count = sweep_points(document).size();
     for (std::size_t i = 0; i < count; ++i) {
-      const bool built = points[number].status != PointStatus::kError;
+      const bool is_built = points[number].status != PointStatus::kError;
       const bool charts = files.html && charted < kChartedPoints;
       ++number;
-      if (!built || (!files.any_detail() && !charts)) continue;
+      if (!is_built || (!files.any_detail() && !charts)) continue;
       const DetailedPoint point =
           simulate_in_detail(document, i, environment, {.smallest_capacity = false});
       if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
@@ -164,14 +173,15 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
         overlaid.push_back({point_label(points[number - 1], number), figure_of(point)});
       }
       if (charts) {
-        page.add_charts(number - 1, point);
+        page.add_charts(number - 1, charts_of(point));
         ++charted;
       }
+      if (progress) progress(++done, detailed);
     }
   }
   if (files.svg) {
     add_overlaid_svg(output, overlaid);
-    add_pareto_svg(output, points);
+    add_pareto_svg(output, points, common_setting(overlaid));
   }
   if (files.html) page.write(output.add("report.html"));
   output.commit();

@@ -1,6 +1,7 @@
 // The files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,9 +45,11 @@ struct ReportFiles {
 
 // All files or none; nothing when there is no folder. Throws UserError.
 void write_report(const ReportFiles& files, const DetailedPoint& point);
-// `documents` are those whose points these are, in order.
+// `documents` are those whose points these are, in order. `progress`: as in simulate_points(), of
+// the points that are simulated once more for files of their own.
 void write_report(const ReportFiles& files, std::span<const PointResult> points,
-                  std::span<const Value> documents, const Environment& environment);
+                  std::span<const Value> documents, const Environment& environment,
+                  const std::function<void(std::size_t, std::size_t)>& progress = {});
 
 // Throws UserError when `folder` is given and cannot be written; leaves nothing behind.
 void check_writable(const std::string& folder);

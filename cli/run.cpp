@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "cli/point_summary.hpp"
 #include "cli/points_table.hpp"
+#include "cli/published.hpp"
 #include "cli/reports.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/report/html_report.hpp"
@@ -27,6 +28,13 @@ constexpr const char* kExamples = R"(Examples:
   tidemark run scenario.yaml -o out --json > results.json
 
 Exit codes: 0 every point fits; 1 some point does not fit; 2 bad input; 3 internal error.)";
+
+std::string document_text(std::span<const PointResult> points, std::span<const Value> documents) {
+  nlohmann::ordered_json document = result_document(points);
+  const std::vector<std::string> published = published_of(documents);
+  if (!published.empty()) document["published"] = published;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
 
 std::string chart_of(const DetailedPoint& point, const Console& console) {
   const PointResult& result = point.result;
@@ -78,15 +86,18 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   const ReportFiles files = report_files(document, command.folder, environment);
   check_writable(files.folder);
   warn_of_no_folder(files, console);
-  const DetailedPoint point = simulate_in_detail(
-      document, 0, environment, {.convergence_limit = kConvergenceLimit, .suggestions = true});
+  const DetailedPoint point = [&] {
+    const Waiting waiting(console, "simulating", std::chrono::nanoseconds(0));
+    return simulate_in_detail(document, 0, environment,
+                              {.convergence_limit = kConvergenceLimit, .suggestions = true});
+  }();
   const std::span<const PointResult> points(&point.result, 1);
   write_report(files, point);
   if (command.json) {
-    print(result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-          '\n');
+    print(document_text(points, std::span(&document, 1)));
   } else {
     show_point(point, environment, command, console);
+    print(published_text(std::span(&document, 1), console.colour));
   }
   return exit_code(points);
 }
@@ -147,13 +158,15 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     }
   }
   for (const Group& group : groups) {
-    write_report(group.files, group.points, group.documents, environment);
+    Progress progress(console, "points written");
+    write_report(group.files, group.points, group.documents, environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   if (command.json) {
-    print(result_document(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-          '\n');
+    print(document_text(all, documents));
   } else {
-    print(points_table(all, console.colour, console.terminal ? console.width : 0));
+    print(points_table(all, console.colour, console.terminal ? console.width : 0) +
+          published_text(documents, console.colour));
     if (command.chart) print(charts_of(documents, environment, console));
   }
   return exit_code(all);
@@ -215,11 +228,14 @@ int SweepCommand::execute(const Console& console) const {
                         {.convergence_limit = kConvergenceLimit},
                         [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
-  write_report({.folder = folder, .html = has_html_report()}, points, documents, environment);
-  print(
-      json ? result_document(points).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                 '\n'
-           : points_table(points, console.colour, console.terminal ? console.width : 0));
+  {
+    Progress progress(console, "points written");
+    write_report({.folder = folder, .html = has_html_report()}, points, documents, environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+  }
+  print(json ? document_text(points, documents)
+             : points_table(points, console.colour, console.terminal ? console.width : 0) +
+                   published_text(documents, console.colour));
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 

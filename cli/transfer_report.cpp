@@ -62,7 +62,7 @@ std::string transfer_verdict(const PointResult& point) {
 }
 
 std::string explain_transfers(const PointResult& point, const PointDetail& detail, std::size_t top,
-                              bool colour) {
+                              bool colour, std::size_t width) {
   const std::string verdict = transfer_verdict(point);
   if (verdict.empty()) return {};
   const RunResult& run = point.run;
@@ -77,7 +77,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
                    {format_duration(of(run.busy, link.stream))},
                    {format_duration(of(run.exposed, link.stream))}});
   }
-  text += links.text(colour);
+  text += links.text(colour, width);
   text += fmt::format("  {} out, {} in; {} were away when live bytes peaked\n",
                       format_bytes(Bytes(report.bytes_out)), format_bytes(Bytes(report.bytes_in)),
                       format_bytes(Bytes(report.saved_at_peak)));
@@ -101,7 +101,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
                    {std::string(name_of(tensor.away))},
                    {tensor.saves_at_peak ? "away at the peak" : ""}});
   }
-  text += table.text(colour);
+  text += table.text(colour, width);
   if (shown < report.tensors.size()) {
     text += dim(fmt::format("  and {} more\n",
                             grouped(static_cast<std::int64_t>(report.tensors.size() - shown))),

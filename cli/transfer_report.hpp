@@ -14,8 +14,9 @@ namespace tidemark {
 [[nodiscard]] std::string transfer_verdict(const PointResult& point);
 
 // Time lost to each link and each tensor that moved, largest stall first: `top` of them.
+// `width` of the terminal, 0 without.
 [[nodiscard]] std::string explain_transfers(const PointResult& point, const PointDetail& detail,
-                                            std::size_t top, bool colour);
+                                            std::size_t top, bool colour, std::size_t width);
 
 // The same for `explain --json`: every tensor.
 [[nodiscard]] nlohmann::ordered_json transfers_json(const PointResult& point,

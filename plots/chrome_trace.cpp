@@ -14,6 +14,7 @@ namespace {
 
 // As in Kineto, the processes of a device have its number and the host its process'.
 constexpr int kDevice = 0;
+constexpr int kDeviceSortIndex = 1 << 24;  // Kineto's: devices below the host
 constexpr int kHostProcess = 1000;
 constexpr int kHostThread = 1000;
 constexpr std::size_t kFlushAt = std::size_t{1} << 16;  // bytes
@@ -113,6 +114,18 @@ void ChromeWriter::names() {
         FMT_COMPILE(R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "args": {{"name": {}}}}})"),
         kind, pid, tid, json_text(text));
   };
+  const auto describe = [&](int pid, const char* labels, int sort_index) {
+    event(
+        FMT_COMPILE(
+            R"({{"ph": "M", "name": "process_labels", "pid": {}, "tid": 0, "args": {{"labels": "{}"}}}})"),
+        pid, labels);
+    event(
+        FMT_COMPILE(
+            R"({{"ph": "M", "name": "process_sort_index", "pid": {}, "tid": 0, "args": {{"sort_index": {}}}}})"),
+        pid, sort_index);
+  };
+  describe(kHostProcess, "CPU", kHostProcess);
+  describe(kDevice, "GPU 0", kDeviceSortIndex);
   name("process_name", kHostProcess, 0, "host");
   name("thread_name", kHostProcess, kHostThread, "dispatch");
   name("process_name", kDevice, 0, "GPU 0: " + title_.device);
@@ -162,9 +175,16 @@ void ChromeWriter::slice(const TraceSlice& slice) {
                                                                    : "\"Memcpy HtoD\"";
   event(
       FMT_COMPILE(
-          R"({{"ph": "X", "cat": "cpu_op", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"correlation": {}}}}})"),
+          R"({{"ph": "X", "cat": "cpu_op", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"External id": {}}}}})"),
       name, kHostProcess, kHostThread, Microseconds{slice.host_begin},
       Microseconds{slice.host_end - slice.host_begin}, slice.instruction);
+  // The dispatch is one figure: the call of the runtime takes all of it.
+  event(
+      FMT_COMPILE(
+          R"({{"ph": "X", "cat": "cuda_runtime", "name": "{}", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"External id": {}, "correlation": {}}}}})"),
+      launch ? "cudaLaunchKernel" : "cudaMemcpyAsync", kHostProcess, kHostThread,
+      Microseconds{slice.host_begin}, Microseconds{slice.host_end - slice.host_begin},
+      slice.instruction, slice.instruction);
   if (slice.restored > 0) {
     event(
         FMT_COMPILE(
@@ -175,20 +195,20 @@ void ChromeWriter::slice(const TraceSlice& slice) {
   if (launch) {
     event(
         FMT_COMPILE(
-            R"({{"ph": "X", "cat": "kernel", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "correlation": {}, "step": {}, "phase": "{}", "layer": {}, "recompute": {}}}}})"),
+            R"({{"ph": "X", "cat": "kernel", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "External id": {}, "correlation": {}, "step": {}, "phase": "{}", "layer": {}, "recompute": {}}}}})"),
         name, kDevice, stream, Microseconds{slice.begin}, Microseconds{slice.end - slice.begin},
-        stream, kDevice, slice.instruction, slice.step, name_of(slice.phase), layer_of(slice),
-        slice.recompute);
+        stream, kDevice, slice.instruction, slice.instruction, slice.step, name_of(slice.phase),
+        layer_of(slice), slice.recompute);
     return;
   }
   const std::int64_t bytes = program_.blocks[slice.block].bytes.count;
   const auto ns = static_cast<double>(std::max<std::int64_t>(slice.end - slice.begin, 1));
   event(
       FMT_COMPILE(
-          R"-({{"ph": "X", "cat": "gpu_memcpy", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "correlation": {}, "step": {}, "phase": "{}", "bytes": {}, "memory bandwidth (GB/s)": {:.3f}, "tensor": {}}}}})-"),
+          R"-({{"ph": "X", "cat": "gpu_memcpy", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "External id": {}, "correlation": {}, "step": {}, "phase": "{}", "bytes": {}, "memory bandwidth (GB/s)": {:.3f}, "tensor": {}}}}})-"),
       name, kDevice, stream, Microseconds{slice.begin}, Microseconds{slice.end - slice.begin},
-      stream, kDevice, slice.instruction, slice.step, name_of(slice.phase), bytes,
-      static_cast<double>(bytes) / ns, json_text(block_name(graph_, program_, slice.block)));
+      stream, kDevice, slice.instruction, slice.instruction, slice.step, name_of(slice.phase),
+      bytes, static_cast<double>(bytes) / ns, json_text(block_name(graph_, program_, slice.block)));
 }
 
 // "bp": "e" binds the end to the slice around it instead of the next one.

@@ -2,9 +2,10 @@
 // Perfetto's UI, chrome://tracing and Holistic Trace Analysis.
 //
 // Format: "Trace Event Format" of the Chromium project; names, categories and arguments of Kineto:
-// kernel, gpu_memcpy and cpu_op with args.stream, device and correlation; user annotations for
-// steps and phases; counters of memory by role; flows from forward to recomputation, from copy out
-// to copy in to use; lifetimes of tensors as asynchronous events. Timestamps in microseconds.
+// kernel and gpu_memcpy with args.stream and device, cpu_op, and the cuda_runtime calls between
+// them, tied by "External id" and by correlation; user annotations for steps and phases; counters
+// of memory by role; flows from forward to recomputation, from copy out to copy in to use;
+// lifetimes of tensors as asynchronous events. Timestamps in microseconds.
 #pragma once
 
 #include <ostream>

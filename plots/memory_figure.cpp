@@ -1,6 +1,7 @@
 #include "plots/memory_figure.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -11,8 +12,9 @@
 namespace tidemark {
 namespace {
 
-constexpr double kFarCapacity = 2.5;  // times the peak: a line that far away wastes the picture
-constexpr double kHeadroom = 1.12;    // over the highest value, for labels
+constexpr double kFarCapacity = 2.5;   // times the peak: a line that far away wastes the picture
+constexpr std::size_t kTellApart = 4;  // lines; of more each has a letter, at its peak
+constexpr double kHeadroom = 1.12;     // over the highest value, for labels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
 constexpr std::uint32_t kReservedInk = 0x222222;
 constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
@@ -166,7 +168,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
   const auto column = static_cast<std::size_t>(peak - samples.begin());
   const double at = seconds(figure.column_begin(column) + figure.column_begin(column + 1)) / 2;
   const std::string size =
-      fmt::format("peak {} at {}", format_bytes(Bytes(peak->live)),
+      fmt::format("peak {} live at {}", format_bytes(Bytes(peak->live)),
                   format_duration(std::max(peak->time - options.begin, Duration(0))));
   chart.marks.push_back(
       {.at = {at, static_cast<double>(on_device)},
@@ -193,8 +195,30 @@ void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure) {
   }
 }
 
+std::string common_setting(const std::vector<NamedFigure>& runs) {
+  constexpr std::string_view kBetween = "; ";
+  const auto parts_of = [&](const std::string& text) {
+    std::vector<std::string> parts;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(kBetween, at), text.size());
+      parts.push_back(text.substr(at, end - at));
+      at = end + kBetween.size();
+    }
+    return parts;
+  };
+  std::vector<std::string> common;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::vector<std::string> parts = parts_of(runs[i].figure.options.subtitle);
+    if (i == 0) common = parts;
+    std::erase_if(common, [&](const std::string& part) {
+      return std::find(parts.begin(), parts.end(), part) == parts.end();
+    });
+  }
+  return fmt::format("{}", fmt::join(common, kBetween));
+}
+
 SvgChart overlaid_memory_chart(const std::string& title, const std::vector<NamedFigure>& runs) {
-  SvgChart chart{.title = title};
+  SvgChart chart{.title = title, .subtitle = common_setting(runs)};
   chart.x = {.title = "time in the step", .unit = AxisUnit::kSeconds, .end = 1e-9};
   std::int64_t most = 1;
   std::vector<Bytes> capacities;
@@ -215,6 +239,11 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
         figure.options.does_not_fit ? ", does not fit" : "");
     line.rgb = ink.rgb;
     line.dash = ink.dash;
+    if (runs.size() > kTellApart && peak != line.points.end()) {
+      const std::string letter(1, static_cast<char>('A' + i % 26));
+      chart.marks.push_back({.at = *peak, .label = letter, .shape = MarkShape::kNone});
+      line.label = letter + "  " + line.label;
+    }
     chart.lines.push_back(std::move(line));
   }
   std::sort(capacities.begin(), capacities.end());
@@ -226,13 +255,14 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
 }
 
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs) {
-  out << "run,begin_ns,time_ns,live,device\n";
+  out << "run,begin_ns,time_ns,live,in_use,device\n";
   for (const auto& [name, figure] : runs) {
     for (std::size_t c = 0; c < figure.samples.size(); ++c) {
       const MemorySample& sample = figure.samples[c];
       const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
       out << csv_field(name) << ',' << figure.column_begin(c).count() << ',' << time.count() << ','
-          << sample.live << ',' << device_bytes(figure, sample) << '\n';
+          << sample.live << ',' << figure.options.context.count + sample.live << ','
+          << device_bytes(figure, sample) << '\n';
     }
   }
 }

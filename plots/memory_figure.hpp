@@ -45,11 +45,13 @@ struct NamedFigure {
   std::string name;
   MemoryFigure figure;
 };
+// What the subtitles of all runs have in common, of their parts between "; ".
+[[nodiscard]] std::string common_setting(const std::vector<NamedFigure>& runs);
 // Live bytes and the context of several runs over each other, as lines from the beginning of each
-// one's step.
+// one's step; the subtitle is their common setting.
 [[nodiscard]] SvgChart overlaid_memory_chart(const std::string& title,
                                              const std::vector<NamedFigure>& runs);
-// Columns: run, begin_ns, time_ns, live, device.
+// Columns: run, begin_ns, time_ns, live, in_use (what is drawn), device.
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs);
 
 }  // namespace tidemark

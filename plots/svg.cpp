@@ -25,7 +25,9 @@ constexpr double kLeft = 64;    // of the plot, for the axis' numbers
 constexpr double kBelow = 46;
 constexpr double kGap = 18;     // between plot and legend
 constexpr double kSwatch = 22;  // width of a sample of ink
-constexpr double kMark = 4;     // half the size of a mark
+// Where marks share a label or have none.
+constexpr std::string_view kUnnamed = "all names: in the CSV of this chart";
+constexpr double kMark = 4;  // half the size of a mark
 constexpr double kMargin = 10;
 constexpr std::string_view kFonts =
     "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
@@ -71,6 +73,15 @@ class SvgWriter {
   void marks();
   void mark_labels();
   void legend();
+  // Marks that lie on each other.
+  struct Spot {
+    double x = 0;
+    double y = 0;
+    std::string words;
+    std::string short_words;
+    std::size_t others = 0;
+  };
+  [[nodiscard]] std::vector<Spot> spots() const;
   void polyline(const SvgLine& line);
   void stroke(std::uint32_t rgb, double width, Dash dash);
   void mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow);
@@ -85,6 +96,7 @@ class SvgWriter {
   AxisTicks x_ticks_, y_ticks_;
   double left_ = kLeft, top_ = 0, width_ = 0, height_ = 0;
   double legend_height_ = 0;
+  bool unnamed_ = false;  // some mark has no label of its own
 };
 
 SvgWriter::SvgWriter(const SvgChart& chart) : chart_(chart) {
@@ -125,10 +137,15 @@ void SvgWriter::measure() {
     entry(line.label);
   for (const SvgMark& mark : chart_.marks)
     entry(mark.legend);
-  for (const std::string& note : chart_.notes) {
-    legend = std::max(legend, text_width(note, kSmallFont));
+  const auto note = [&](std::string_view words) {
+    legend = std::max(legend, text_width(words, kSmallFont));
     ++entries;
-  }
+  };
+  for (const std::string& words : chart_.notes)
+    note(words);
+  const auto labelled = std::count_if(chart_.marks.begin(), chart_.marks.end(),
+                                      [](const SvgMark& mark) { return !mark.label.empty(); });
+  if (labelled > 1) note(kUnnamed);
   legend_height_ = static_cast<double>(entries) * kFont * kLine;
   width_ = left_ + chart_.plot_width + (legend > 0 ? kGap + legend : 0) + kMargin;
   const auto characters = [&](double font) {
@@ -173,10 +190,17 @@ void SvgWriter::bands() {
           begin, top_ - kSmallFont * kLine, end - begin, chart_.plot_height + kSmallFont * kLine);
     }
     shaded = !shaded;
+    bool named = false;
     for (const std::string& words : {band.label, band.short_label}) {
       if (words.empty() || text_width(words, kSmallFont) + 6 > end - begin) continue;
       label((begin + end) / 2, top_ - 5, words, "middle", kSmallFont);
+      named = true;
       break;
+    }
+    // The last one may use the margin.
+    if (!named && &band == &chart_.bands.back() &&
+        begin + 3 + text_width(band.label, kSmallFont) < width_) {
+      label(begin + 3, top_ - 5, band.label, "start", kSmallFont);
     }
   }
 }
@@ -261,6 +285,13 @@ void SvgWriter::areas() {
     put("Z\"/>\n");
     lower = upper;
   }
+  constexpr std::size_t kPiece = 6;  // columns
+  for (std::size_t c = 0; c < columns; c += kPiece) {
+    const std::size_t end = std::min(c + kPiece, columns);
+    const double highest = *std::max_element(upper.begin() + static_cast<std::ptrdiff_t>(c),
+                                             upper.begin() + static_cast<std::ptrdiff_t>(end));
+    labels_.keep_off({x_of(edges[c]), y_of(highest), x_of(edges[end]), bottom()});
+  }
 }
 
 void SvgWriter::stroke(std::uint32_t rgb, double width, Dash dash) {
@@ -339,9 +370,12 @@ bool SvgWriter::place(double x, double y, std::string_view words, bool off_strok
   const auto found = labels_.find(x, y, length, kSmallFont * 1.15, kMark + 2, off_strokes);
   if (!found) return false;
   const SvgBox& box = found->box;
-  if (found->away > 3 * kMark) {
+  if (found->away > SvgLabels::kLeader) {
+    const double to_x = std::clamp(x, box.left, box.right);
+    const double to_y = std::clamp(y, box.top, box.bottom);
     put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#555\" stroke-width=\"0.6\"/>\n", x, y,
-        std::clamp(x, box.left, box.right), std::clamp(y, box.top, box.bottom));
+        to_x, to_y);
+    labels_.keep_off(x, y, to_x, to_y);
   }
   // Towards the point, since the text may be narrower than its box.
   const double baseline = (box.top + box.bottom) / 2 + kSmallFont * 0.35;
@@ -385,17 +419,42 @@ void SvgWriter::marks() {
   }
 }
 
-// A label without a free place is left to the table beside the picture.
-void SvgWriter::mark_labels() {
-  for (const SvgMark& point : chart_.marks) {
-    const double x = x_of(point.at.x);
-    const double y = y_of(point.at.y);
-    bool placed = point.label.empty();
-    for (const bool off_strokes : {true, false}) {
-      for (const std::string& words : {point.label, point.short_label}) {
-        placed = placed || (!words.empty() && place(x, y, words, off_strokes));
+// Marks on one spot have one label between them: letters all, names "optimal, and 2 more". Full
+// ones are named first.
+std::vector<SvgWriter::Spot> SvgWriter::spots() const {
+  std::vector<Spot> spots;
+  for (const bool hollow : {false, true}) {
+    for (const SvgMark& point : chart_.marks) {
+      if (point.hollow != hollow || point.label.empty()) continue;
+      const double x = x_of(point.at.x);
+      const double y = y_of(point.at.y);
+      const auto near = std::find_if(spots.begin(), spots.end(), [&](const Spot& spot) {
+        return std::hypot(spot.x - x, spot.y - y) < kMark;
+      });
+      if (near == spots.end()) {
+        spots.push_back({.x = x, .y = y, .words = point.label, .short_words = point.short_label});
+      } else if (point.label.size() == 1) {
+        near->words += ", " + point.label;
+      } else {
+        ++near->others;
       }
     }
+  }
+  return spots;
+}
+
+// A label without a free place is left to the table beside the picture.
+void SvgWriter::mark_labels() {
+  for (const Spot& spot : spots()) {
+    bool placed = false;
+    for (const bool off_strokes : {true, false}) {
+      for (std::string words : {spot.words, spot.short_words}) {
+        if (words.empty() || placed) continue;
+        if (spot.others > 0) words += fmt::format(", and {} more", spot.others);
+        placed = place(spot.x, spot.y, words, off_strokes);
+      }
+    }
+    unnamed_ = unnamed_ || !placed || spot.others > 0;
   }
 }
 
@@ -429,10 +488,13 @@ void SvgWriter::legend() {
     mark(x + kSwatch / 2, y, point.shape, point.rgb, point.hollow);
     entry(point.legend);
   }
-  for (const std::string& note : chart_.notes) {
-    label(x, y + kFont * 0.35, note, "start", kSmallFont);
+  const auto note = [&](std::string_view words) {
+    label(x, y + kFont * 0.35, words, "start", kSmallFont);
     y += kFont * kLine;
-  }
+  };
+  for (const std::string& words : chart_.notes)
+    note(words);
+  if (unnamed_) note(kUnnamed);
 }
 
 std::string SvgWriter::text() {

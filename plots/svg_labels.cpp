@@ -30,6 +30,23 @@ bool SvgLabels::is_free(const SvgBox& box, bool off_strokes) const {
          !(off_strokes && std::any_of(strokes_.begin(), strokes_.end(), meets));
 }
 
+bool SvgLabels::crosses(double x0, double y0, double x1, double y1) const {
+  constexpr double kPiece = 4;
+  const double length = std::hypot(x1 - x0, y1 - y0);
+  const int pieces = std::max(1, static_cast<int>(length / kPiece));
+  return std::any_of(taken_.begin(), taken_.end(), [&](const SvgBox& box) {
+    const auto within = [&](double x, double y) {
+      return x > box.left && x < box.right && y > box.top && y < box.bottom;
+    };
+    if (within(x0, y0)) return false;
+    for (int i = 1; i < pieces; ++i) {
+      const double part = static_cast<double>(i) / pieces;
+      if (within(x0 + (x1 - x0) * part, y0 + (y1 - y0) * part)) return true;
+    }
+    return false;
+  });
+}
+
 std::optional<SvgLabels::Place> SvgLabels::find(double x, double y, double width, double height,
                                                 double least, bool off_strokes) const {
   constexpr double kFarthest = 120;
@@ -46,7 +63,12 @@ std::optional<SvgLabels::Place> SvgLabels::find(double x, double y, double width
       const double first = plot_.left + half + kAir;
       if (dx == 0) cx = std::clamp(cx, first, std::max(plot_.right - half - kAir, first));
       const SvgBox box{cx - half, cy - height / 2, cx + half, cy + height / 2};
-      if (is_free(box, off_strokes)) return Place{.box = box, .side = dx, .away = away};
+      if (!is_free(box, off_strokes)) continue;
+      if (away > kLeader &&
+          crosses(x, y, std::clamp(x, box.left, box.right), std::clamp(y, box.top, box.bottom))) {
+        continue;
+      }
+      return Place{.box = box, .side = dx, .away = away};
     }
   }
   return std::nullopt;

@@ -17,6 +17,7 @@
 #include "scenarios/located_error.hpp"
 #include "scenarios/parallel.hpp"
 #include "scenarios/short_form.hpp"
+#include "scenarios/smaller_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -24,19 +25,6 @@ namespace {
 // Times that a plan is made again because the step takes more than the plan says: the libraries'
 // workspaces and what optimizers need are no part of a micro-batch.
 constexpr int kAttempts = 3;
-
-std::optional<PlanFigures> plan_of(const PointResult& point) {
-  for (const PolicyOutcome& outcome : point.policies) {
-    if (outcome.plan) return outcome.plan;
-  }
-  return std::nullopt;
-}
-
-void set_plan(PointResult& point, const PlanFigures& plan) {
-  for (PolicyOutcome& outcome : point.policies) {
-    if (outcome.plan) outcome.plan = plan;
-  }
-}
 
 bool has_schedule(const PlanFigures& plan) {
   return plan.infeasible.empty() && plan.status != name_of(PlanStatus::kInfeasible) &&
@@ -47,10 +35,11 @@ bool within(const PointResult& point, std::int64_t budget) {
   return point.status != PointStatus::kError && point.run.live.bytes <= budget;
 }
 
-// The figures of one list of policies under one budget, or under none.
+// The figures of one list of policies under one budget, or under none, and the run behind them
+// where it is wanted.
 struct Evaluation {
   PointResult point;
-  std::optional<std::int64_t> budget;
+  std::shared_ptr<const DetailedPoint> detail;
 };
 
 // Evaluates lists of policies; each call is independent of the others.
@@ -59,7 +48,7 @@ class Evaluator {
   virtual ~Evaluator() = default;
   [[nodiscard]] virtual PointResult keep_all() const = 0;
   // One evaluation per budget, ascending; with no budgets the list once. `done` after each.
-  [[nodiscard]] virtual std::vector<PointResult> evaluate(
+  [[nodiscard]] virtual std::vector<Evaluation> evaluate(
       std::size_t list, const std::vector<std::int64_t>& ascending,
       const std::function<void()>& done) const = 0;
 };
@@ -67,8 +56,9 @@ class Evaluator {
 // Simulated on the scenario's device.
 class DeviceEvaluator final : public Evaluator {
  public:
-  DeviceEvaluator(Value base, const CompareSpec& spec, const Environment& environment)
-      : base_(std::move(base)), spec_(spec), environment_(environment) {
+  DeviceEvaluator(Value base, const CompareSpec& spec, const Environment& environment,
+                  bool detailed)
+      : base_(std::move(base)), spec_(spec), environment_(environment), detailed_(detailed) {
     Value none = mapping_value(base_.location);
     none.kind = Value::Kind::kSequence;
     model_of(none);
@@ -79,31 +69,32 @@ class DeviceEvaluator final : public Evaluator {
   [[nodiscard]] PointResult keep_all() const override {
     Value none = mapping_value(base_.location);
     none.kind = Value::Kind::kSequence;
-    return simulated(none, nullptr);
+    return simulated(none, nullptr).point;
   }
 
-  [[nodiscard]] std::vector<PointResult> evaluate(
-      std::size_t list, const std::vector<std::int64_t>& ascending,
-      const std::function<void()>& done) const override {
-    std::vector<PointResult> row;
+  [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
+                                                 const std::vector<std::int64_t>& ascending,
+                                                 const std::function<void()>& done) const override {
+    std::vector<Evaluation> row;
     if (ascending.empty()) {
       row.push_back(simulated(with_budget(spec_.lists[list], std::nullopt), nullptr));
       done();
       return row;
     }
-    const PointResult* best = nullptr;  // of the smaller budgets
+    const Evaluation* best = nullptr;  // of the smaller budgets
     row.reserve(ascending.size());
     for (const std::int64_t budget : ascending) {
-      PointResult point = planned(list, budget, best);
-      const bool better = best == nullptr || !within(*best, budget) ||
-                          (within(point, budget) && point.run.step <= best->run.step);
+      Evaluation found = planned(list, budget, best == nullptr ? nullptr : &best->point);
+      const bool better =
+          best == nullptr || !within(best->point, budget) ||
+          (within(found.point, budget) && found.point.run.step <= best->point.run.step);
       if (!better) {
-        const std::optional<PlanFigures> bound = plan_of(point);
-        point = *best;
-        keep_bound(point, bound);
+        const std::optional<PlanFigures> bound = plan_of(found.point);
+        found = *best;
+        keep_bound(found.point, bound);
       }
-      row.push_back(std::move(point));
-      if (within(row.back(), budget)) best = &row.back();
+      row.push_back(std::move(found));
+      if (within(row.back().point, budget)) best = &row.back();
       done();
     }
     return row;
@@ -117,44 +108,51 @@ class DeviceEvaluator final : public Evaluator {
   }
 
   // Lists that agree on everything that a model depends on share it.
-  const TrainedModel* model_of(const Value& list) {
+  void model_of(const Value& list) {
     const Value document = changed(list);
     const Scenario scenario = decode_scenario(document, environment_);
     auto& model = models_[training_key(document, scenario)];
     try {
-      if (model == nullptr) model = std::make_unique<const TrainedModel>(build_training(scenario));
+      if (model == nullptr) model = std::make_shared<const TrainedModel>(build_training(scenario));
     } catch (const UserError& error) {
       throw located(error, document);
     }
-    return model.get();
   }
 
-  [[nodiscard]] PointResult simulated(const Value& list,
-                                      const std::vector<PolicyOutcome>* smaller_budget) const {
+  [[nodiscard]] Evaluation simulated(const Value& list,
+                                     const std::vector<PolicyOutcome>* smaller_budget) const {
     const Value document = changed(list);
-    const Scenario scenario = decode_scenario(document, environment_);
-    const TrainedModel& model = *models_.at(training_key(document, scenario));
-    PointResult point;
+    Scenario scenario = decode_scenario(document, environment_);
+    const std::shared_ptr<const TrainedModel>& model = models_.at(training_key(document, scenario));
+    Evaluation found;
+    PointDetail detail{.model = model};
     try {
-      point = simulate(scenario, model, compile(scenario, model, std::nullopt, smaller_budget),
-                       {.smallest_capacity = false});
+      found.point =
+          simulate(scenario, *model, compile(scenario, *model, std::nullopt, smaller_budget),
+                   {.smallest_capacity = false}, detailed_ ? &detail : nullptr);
     } catch (const UserError& error) {
-      point.name = scenario.name;
-      point.status = PointStatus::kError;
-      point.error = located(error, document).problem();
+      found.point.name = scenario.name;
+      found.point.status = PointStatus::kError;
+      found.point.error = located(error, document).problem();
+      return found;
     }
-    return point;
+    if (detailed_) {
+      found.detail = std::make_shared<const DetailedPoint>(
+          DetailedPoint{document, std::move(scenario), found.point, std::move(detail)});
+    }
+    return found;
   }
 
   // Planned for the budget and, where the step then takes more than the plan, for less.
-  [[nodiscard]] PointResult planned(std::size_t list, std::int64_t budget,
-                                    const PointResult* smaller) const {
+  [[nodiscard]] Evaluation planned(std::size_t list, std::int64_t budget,
+                                   const PointResult* smaller) const {
     std::int64_t beside = 0;  // bytes that are live beside what the plan counts
-    PointResult point;
+    Evaluation found;
     std::optional<PlanFigures> asked;  // for the whole budget: its bound is the one that counts
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      point = simulated(with_budget(spec_.lists[list], budget - beside),
+      found = simulated(with_budget(spec_.lists[list], budget - beside),
                         smaller == nullptr ? nullptr : &smaller->policies);
+      const PointResult& point = found.point;
       const std::optional<PlanFigures> plan = plan_of(point);
       if (!asked) asked = plan;
       if (within(point, budget) || !plan || !plan->infeasible.empty()) break;
@@ -163,17 +161,8 @@ class DeviceEvaluator final : public Evaluator {
       if (more <= beside || more >= budget) break;
       beside = more;
     }
-    keep_bound(point, asked);
-    return point;
-  }
-
-  // The schedule for less memory stands in; what is proven is for this budget.
-  static void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
-    std::optional<PlanFigures> plan = plan_of(point);
-    if (!plan || !asked) return;
-    plan->lower_bound = asked->lower_bound;
-    plan->budget = asked->budget;
-    set_plan(point, *plan);
+    keep_bound(found.point, asked);
+    return found;
   }
 
   // The list with what its solvers lack: a budget and where to stop.
@@ -212,7 +201,8 @@ class DeviceEvaluator final : public Evaluator {
   Value base_;
   const CompareSpec& spec_;
   const Environment& environment_;
-  std::map<std::string, std::unique_ptr<const TrainedModel>> models_;
+  bool detailed_;
+  std::map<std::string, std::shared_ptr<const TrainedModel>> models_;
 };
 
 // Replayed on a cost graph.
@@ -233,13 +223,13 @@ class CostGraphEvaluator final : public Evaluator {
     return point;
   }
 
-  [[nodiscard]] std::vector<PointResult> evaluate(
-      std::size_t list, const std::vector<std::int64_t>& ascending,
-      const std::function<void()>& done) const override {
+  [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
+                                                 const std::vector<std::int64_t>& ascending,
+                                                 const std::function<void()>& done) const override {
     const std::vector<ListedPolicy> listed = listed_policies(spec_.lists[list]);
     if (listed.empty()) {
       done();
-      return {keep_all()};
+      return {{.point = keep_all()}};
     }
     const CostGraphPlanner planner =
         cost_graph_planner(listed.front(), fmt::format("compare.policies[{}]", list));
@@ -251,7 +241,7 @@ class CostGraphEvaluator final : public Evaluator {
     }
     std::vector<std::int64_t> budgets = ascending;
     if (budgets.empty()) budgets.push_back(request.budget > 0 ? request.budget : kUnlimited.count);
-    std::vector<PointResult> row;
+    std::vector<Evaluation> row;
     try {
       const PlanFunction counted = [&](const RematProblem& problem, const PlanRequest& asked) {
         PlanResult result = planner.plan(problem, asked);
@@ -260,12 +250,13 @@ class CostGraphEvaluator final : public Evaluator {
       };
       const auto grid = plan_grid(problem_, std::span(&counted, 1), budgets, request);
       for (std::size_t k = 0; k < budgets.size(); ++k)
-        row.push_back(point_of(listed.front().name, grid.front()[k], request, budgets[k]));
+        row.push_back(
+            {.point = point_of(listed.front().name, grid.front()[k], request, budgets[k])});
     } catch (const UserError& error) {
-      row.assign(budgets.size(), empty());
-      for (PointResult& point : row) {
-        point.status = PointStatus::kError;
-        point.error = error.problem();
+      row.assign(budgets.size(), {.point = empty()});
+      for (Evaluation& found : row) {
+        found.point.status = PointStatus::kError;
+        found.point.error = error.problem();
       }
     }
     return row;
@@ -400,7 +391,7 @@ std::vector<std::int64_t> budgets_of(const CompareSpec& spec, const PointResult&
 }  // namespace
 
 Comparison compare(const Value& document, const Environment& environment, int threads,
-                   const std::function<void(std::size_t, std::size_t)>& progress) {
+                   const CompareListener& listener) {
   const CompareSpec spec = decode_compare(document, environment);
   const Value base = comparable(document, environment);
   const Scenario scenario = decode_scenario(base, environment);
@@ -411,7 +402,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
   if (result.cost_graph) {
     evaluator = std::make_unique<CostGraphEvaluator>(scenario, spec);
   } else {
-    evaluator = std::make_unique<DeviceEvaluator>(base, spec, environment);
+    evaluator = std::make_unique<DeviceEvaluator>(base, spec, environment,
+                                                  static_cast<bool>(listener.detail));
   }
   result.base = evaluator->keep_all();
 
@@ -423,21 +415,27 @@ Comparison compare(const Value& document, const Environment& environment, int th
     return spec.solves[list] && !ascending.empty() ? ascending.size() : 1;
   };
   std::size_t total = 0;
-  for (std::size_t list = 0; list < spec.lists.size(); ++list)
+  std::vector<std::size_t> first;  // evaluation of each list
+  for (std::size_t list = 0; list < spec.lists.size(); ++list) {
+    first.push_back(total);
     total += evaluations(list);
+  }
   std::mutex mutex;
   std::size_t done = 0;
   std::vector<std::vector<PointResult>> rows(spec.lists.size());
   for_each_parallel(spec.lists.size(), threads, [&](std::size_t list) {
-    rows[list] =
+    const std::vector<Evaluation> row =
         evaluator->evaluate(list, spec.solves[list] ? ascending : std::vector<std::int64_t>(), [&] {
           const std::lock_guard lock(mutex);
           ++done;
-          if (progress) progress(done, total);
+          if (listener.progress) listener.progress(done, total);
         });
+    for (const Evaluation& found : row) {
+      if (found.detail != nullptr) listener.detail(first[list] + rows[list].size(), found.detail);
+      rows[list].push_back(found.point);
+    }
   });
 
-  std::size_t first = 0;  // evaluation of the row
   for (std::size_t list = 0; list < rows.size(); ++list) {
     const std::vector<PointResult>& row = rows[list];
     for (std::size_t k = 0; k < std::max<std::size_t>(budgets.size(), 1); ++k) {
@@ -449,14 +447,13 @@ Comparison compare(const Value& document, const Environment& environment, int th
         at = static_cast<std::size_t>(
             std::lower_bound(ascending.begin(), ascending.end(), budgets[k]) - ascending.begin());
       }
-      point.evaluation = first + at;
+      point.evaluation = first[list] + at;
       point.result = row[at];
       point.result.overrides.emplace_back("policies", as_json(spec.lists[list]));
       if (point.budget)
         point.result.overrides.emplace_back("budget", std::to_string(*point.budget));
       judge(point, result.base);
     }
-    first += row.size();
   }
   share_bounds(result.points);
   mark_front(result.points);

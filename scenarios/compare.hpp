@@ -10,10 +10,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "scenarios/peak_terms.hpp"
 #include "scenarios/simulate.hpp"
 
 namespace tidemark {
@@ -59,12 +61,19 @@ struct Comparison {
   std::vector<ComparePoint> points;  // lists x budgets, as listed; the list changes slowest
 };
 
+// What `compare` tells while it runs; either may be empty.
+struct CompareListener {
+  std::function<void(std::size_t, std::size_t)> progress;  // as in simulate_points()
+  // The run behind evaluation `evaluation`, for its charts; of cost graphs there is none. Where a
+  // plan for less memory stands in, it is that plan's. Called from the pool's threads, several at
+  // a time.
+  std::function<void(std::size_t evaluation, std::shared_ptr<const DetailedPoint>)> detail;
+};
+
 // On `threads` threads; what comes out does not depend on them, unless time limits are reached.
-// With more memory a list is never slower. `progress` as in simulate_points(). Throws UserError: as
-// decode_compare(); a model that cannot be built. A policy that is not for this graph is an error
-// row.
-[[nodiscard]] Comparison compare(
-    const Value& document, const Environment& environment, int threads,
-    const std::function<void(std::size_t, std::size_t)>& progress = {});
+// With more memory a list is never slower. Throws UserError: as decode_compare(); a model that
+// cannot be built. A policy that is not for this graph is an error row.
+[[nodiscard]] Comparison compare(const Value& document, const Environment& environment, int threads,
+                                 const CompareListener& listener = {});
 
 }  // namespace tidemark

@@ -1,7 +1,7 @@
 #include "scenarios/compile.hpp"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,22 +14,12 @@
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/decode_parts.hpp"
-#include "scenarios/replay.hpp"
-#include "scenarios/run_compiled.hpp"
+#include "scenarios/policy_rounds.hpp"
 #include "scenarios/saved_tensors.hpp"
 #include "sim/program/verify.hpp"
 
 namespace tidemark {
 namespace {
-
-// Runs a pass and notes how long it took.
-template <class F>
-auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass) {
-  const auto begin = std::chrono::steady_clock::now();
-  auto result = pass();
-  passes.push_back({std::string(name), std::chrono::steady_clock::now() - begin});
-  return result;
-}
 
 Graph build_model(const Scenario& scenario) {
   ModelOptions options = scenario.training.model;
@@ -104,10 +94,7 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
   if (precision.tf32) rewrites.push_back(&tf32);
   for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
-    run_pass(passes, rewrite->name(), [&] {
-      rewrite->apply(result);
-      return 0;
-    });
+    run_pass(passes, rewrite->name(), [&] { rewrite->apply(result); });
   }
   check_invariants(result);
   return result;
@@ -124,10 +111,59 @@ void sum_roles(TrainedModel& model) {
   }
 }
 
-std::int64_t repeats_in_last_step(const ProgramOrder& order) {
-  return std::count_if(order.at.begin(), order.at.end(), [&](const Occurrence& o) {
-    return o.recompute && o.step + 1 == order.steps;
+// The policy that decides while the program runs, or null. Throws UserError when the allocator
+// leaves it nothing to decide with.
+EvictionPolicy* eviction_of(const Scenario& scenario) {
+  EvictionPolicy* eviction = nullptr;
+  for (const AnyPolicy& policy : scenario.policies) {
+    if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) eviction = p->get();
+  }
+  if (eviction == nullptr) return nullptr;
+  if (eviction->looks_at_addresses() && scenario.allocator == AllocatorKind::kIdeal) {
+    throw UserError({}, "allocator",
+                    fmt::format("the eviction heuristic '{}' looks at addresses, and 'ideal' has "
+                                "none; use torch or bfc",
+                                eviction->name()));
+  }
+  if (scenario.allocator == AllocatorKind::kPacked) {
+    throw UserError({}, "allocator",
+                    "'packed' plans all addresses ahead of the run, but the eviction policy "
+                    "decides during it; use torch or ideal");
+  }
+  return eviction;
+}
+
+// The plain order, without any policy.
+OrderedStep plain_step(const TrainingGraph& graph, int steps, std::vector<PassTime>& passes) {
+  OrderedStep step;
+  step.order = run_pass(passes, "order", [&] { return program_order(graph, steps); });
+  step.live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, step.order); });
+  return step;
+}
+
+std::vector<PolicyOutcome> named_outcomes(const Scenario& scenario) {
+  std::vector<PolicyOutcome> outcomes(scenario.policies.size());
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    outcomes[i].name = scenario.policy_names[i];
+  }
+  return outcomes;
+}
+
+// Lowers the step with what was decided about its gaps and verifies the program against the order
+// without policies.
+void lower_step(const Scenario& scenario, const TrainingGraph& graph, const ProgramOrder& plain,
+                const OrderedStep& step, const ResidencyPlan& movement, Compiled& result) {
+  result.program = run_pass(result.passes, "lower", [&] {
+    return lower(graph, step.order, step.live, movement.decisions(), libraries_of(scenario),
+                 movement.throttles());
   });
+  const std::vector<std::string> problems = run_pass(
+      result.passes, "verify", [&] { return verify(graph, plain, step.order, result.program); });
+  if (!problems.empty()) {
+    throw InternalError(
+        fmt::format("the program of '{}' is wrong: {}", scenario.name, fmt::join(problems, "; ")));
+  }
+  result.saved = saved_tensors(graph, step.order, step.live, movement.decisions());
 }
 
 }  // namespace
@@ -166,137 +202,33 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
                  const std::vector<PolicyOutcome>* smaller_budget) {
   const TrainingGraph& graph = model.training;
   Compiled result;
-  std::vector<PassTime>& passes = result.passes;
-  result.costs = run_pass(passes, "price",
+  if (smaller_budget != nullptr) result.smaller_budget = *smaller_budget;
+  result.costs = run_pass(result.passes, "price",
                           [&] { return price(graph, CostModel(scenario.device), scenario.count); });
+  result.policies = named_outcomes(scenario);
   const DeviceProfile device = device_of(scenario);
-  const auto context = [&](const ProgramOrder& order, const Liveness& live) {
-    return PolicyContext{.graph = graph,
-                         .order = order,
-                         .live = live,
-                         .durations = result.costs.device,
-                         .device = device,
-                         .beside_allocator = bytes_beside_allocator(scenario)};
-  };
+  const RoundContext context{.scenario = scenario,
+                             .graph = graph,
+                             .costs = result.costs,
+                             .device = device,
+                             .outcomes = result.policies,
+                             .passes = result.passes};
 
-  const ProgramOrder plain = run_pass(passes, "order", [&] {
-    return program_order(graph, steps.value_or(scenario.training.steps));
-  });
-  Liveness live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, plain); });
+  OrderedStep step = plain_step(graph, steps.value_or(scenario.training.steps), result.passes);
+  const ProgramOrder plain = step.order;
+  SequenceRound(context, smaller_budget).run(step);
+  RecomputationRound recomputation(context, std::move(step));
+  recomputation.run();
+  MovementRound movement(context, recomputation.result());
+  recomputation.finish(movement.plan());
+  movement.run();
 
-  // What is computed again, by explicit orders and then by decisions about gaps.
-  result.order = plain;
-  result.policies.resize(scenario.policies.size());
-  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-    result.policies[i].name = scenario.policy_names[i];
-    const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&scenario.policies[i]);
-    if (sequence == nullptr) continue;
-    const std::int64_t before = repeats_in_last_step(result.order);
-    result.order = run_pass(passes, (*sequence)->name(), [&] {
-      PolicyContext asked = context(result.order, live);
-      if (smaller_budget != nullptr) asked.smaller_budget = &(*smaller_budget)[i];
-      return (*sequence)->order(asked, result.policies[i]);
-    });
-    result.policies[i].recomputed_operators = repeats_in_last_step(result.order) - before;
-    live = analyze_liveness(graph, result.order);
-  }
-  // By gap of the first round: the policy that moves it.
-  IdVector<GapId, std::size_t> movers;
-  const auto ask = [&](ResidencyPlan& plan, const Liveness& lives, auto question) {
-    for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-      plan.begin_policy(i, scenario.policy_names[i]);
-      movers.resize(plan.decisions().size());
-      for (GapId gap : ids_of(plan.decisions())) {
-        if (!plan.decided(gap)) movers[gap] = i;
-      }
-      const ScenarioReplay replay(scenario, graph, result.costs, result.order, lives);
-      PolicyContext asked = context(result.order, lives);
-      asked.replay = &replay;
-      question(scenario.policies[i], asked, plan);
-    }
-  };
-  const auto add_outcomes = [&](const ResidencyPlan& plan) {
-    for (std::size_t i = 0; i < plan.outcomes().size(); ++i) {
-      PolicyOutcome& sum = result.policies[i];
-      const PolicyOutcome& outcome = plan.outcomes()[i];
-      sum.decided += outcome.decided;
-      sum.contested += outcome.contested;
-      sum.refused += outcome.refused;
-      sum.recomputed_operators += outcome.recomputed_operators;
-      sum.offloaded += outcome.offloaded;
-    }
-  };
-  ResidencyPlan recompute(live);
-  run_pass(passes, "plan recomputation", [&] {
-    ask(recompute, live,
-        [](const AnyPolicy& policy, const PolicyContext& asked, ResidencyPlan& plan) {
-          const auto* p = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
-          if (p != nullptr) (*p)->plan_recompute(asked, plan);
-        });
-    return 0;
-  });
-  ProgramOrder unrepeated;
-  Liveness repeated_live;
-  const bool repeats = !recompute.groups().empty();
-  if (repeats) {
-    unrepeated = std::exchange(result.order, run_pass(passes, "insert recomputation", [&] {
-                                 return insert_recomputation(graph, result.order, live, recompute);
-                               }));
-    repeated_live =
-        run_pass(passes, "liveness again", [&] { return analyze_liveness(graph, result.order); });
-  }
-  const Liveness& final_live = repeats ? repeated_live : live;
-  ResidencyPlan movement(final_live);
-  const std::vector<GapId> lost =
-      carry_offloads({graph, repeats ? unrepeated : result.order, live, recompute},
-                     {result.order, final_live}, movement);
-  for (GapId gap : lost) {
-    ++recompute.outcomes()[movers[gap]].refused;
-    --recompute.outcomes()[movers[gap]].decided;
-  }
-  add_outcomes(recompute);
-  run_pass(passes, "plan movement", [&] {
-    ask(movement, final_live,
-        [](const AnyPolicy& policy, const PolicyContext& c, ResidencyPlan& plan) {
-          const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
-          if (residency != nullptr) (*residency)->plan_movement(c, plan);
-          const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
-          if (rewrite != nullptr) (*rewrite)->plan_movement(c, plan);
-        });
-    return 0;
-  });
-  add_outcomes(movement);
-
-  result.program = run_pass(passes, "lower", [&] {
-    return lower(graph, result.order, final_live, movement.decisions(), libraries_of(scenario),
-                 movement.throttles());
-  });
-  const std::vector<std::string> problems = run_pass(
-      passes, "verify", [&] { return verify(graph, plain, result.order, result.program); });
-  if (!problems.empty()) {
-    throw InternalError(
-        fmt::format("the program of '{}' is wrong: {}", scenario.name, fmt::join(problems, "; ")));
-  }
-  result.saved = saved_tensors(graph, result.order, final_live, movement.decisions());
-  for (const AnyPolicy& policy : scenario.policies) {
-    if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) {
-      result.eviction = p->get();
-    }
-  }
-  if (result.eviction != nullptr && result.eviction->looks_at_addresses() &&
-      scenario.allocator == AllocatorKind::kIdeal) {
-    throw UserError({}, "allocator",
-                    fmt::format("the eviction heuristic '{}' looks at addresses, and 'ideal' has "
-                                "none; use torch or bfc",
-                                result.eviction->name()));
-  }
+  lower_step(scenario, graph, plain, recomputation.result(), movement.plan(), result);
+  result.order = recomputation.take_order();
+  result.eviction = eviction_of(scenario);
   if (scenario.allocator == AllocatorKind::kPacked) {
-    if (result.eviction != nullptr) {
-      throw UserError({}, "allocator",
-                      "'packed' plans all addresses ahead of the run, but the eviction policy "
-                      "decides during it; use torch or ideal");
-    }
-    result.placement = run_pass(passes, "pack", [&] { return place_program(result.program); });
+    result.placement =
+        run_pass(result.passes, "pack", [&] { return place_program(result.program); });
   }
   return result;
 }

@@ -1,7 +1,6 @@
 // From a scenario to a verified step program: the way data flows, once through.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/residency_plan.hpp"
+#include "scenarios/pass_time.hpp"
 #include "scenarios/saved_tensors.hpp"
 #include "scenarios/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
@@ -18,12 +18,6 @@
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
-
-// How long a pass took; `tidemark run --timing` prints them.
-struct PassTime {
-  std::string name;
-  std::chrono::nanoseconds wall{};
-};
 
 // What a scenario's model, training, precision and rewrites make: immutable, shared by all points
 // that agree on them.
@@ -47,10 +41,11 @@ struct Compiled {
   ProgramOrder order;  // with repeats
   StepProgram program;
   CostTable costs;
-  std::vector<PolicyOutcome> policies;  // as listed in the scenario
-  EvictionPolicy* eviction = nullptr;   // owned by the scenario
-  PackedPlacement placement;            // with `allocator: packed` only
-  std::vector<SavedTensor> saved;       // of one micro-batch, after policies
+  std::vector<PolicyOutcome> policies;        // as listed in the scenario
+  std::vector<PolicyOutcome> smaller_budget;  // that they were told of; empty: none
+  EvictionPolicy* eviction = nullptr;         // owned by the scenario
+  PackedPlacement placement;                  // with `allocator: packed` only
+  std::vector<SavedTensor> saved;             // of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
 

@@ -26,7 +26,7 @@ inline constexpr std::string_view kLater = "comes with a later version of Tidema
 [[nodiscard]] std::string model_title(const ModelReference& model);
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model);
 // Fills policies and policy_names.
-void decode_policies(const Decoder& scenario, const PolicyRegistry& registry, Scenario& result);
+void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
 
 // The keys of `training`, those of later versions included.
 [[nodiscard]] std::vector<std::string> training_keys();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
+#include "policies/sequence/planned.hpp"
 #include "scenarios/decode_parts.hpp"
 
 namespace tidemark {
@@ -90,7 +91,7 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
 
 }  // namespace
 
-void decode_policies(const Decoder& scenario, const PolicyRegistry& registry, Scenario& result) {
+void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {
   const Value* list = scenario.value().find("policies");
   if (list != nullptr && !list->is_null() && !list->is_sequence()) {
     scenario.fail_at("policies", fmt::format("expected a list of policies, found {}; begin each "
@@ -99,9 +100,10 @@ void decode_policies(const Decoder& scenario, const PolicyRegistry& registry, Sc
   }
   for (const Decoder& item : scenario.optional_child("policies").items()) {
     const Listed listed = decode_item(item);
-    const PolicyEntry& entry = find_policy(listed, item.path(), registry);
+    const PolicyEntry& entry = find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name));
     check_single(listed, policy, result);
+    share_plans(policy, *environment.plans);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

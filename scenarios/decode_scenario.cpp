@@ -17,9 +17,9 @@ namespace tidemark {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::array<std::string_view, 12> kKeys{
-    "version",   "name",           "extends",  "model", "hardware", "training",
-    "allocator", "host_allocator", "policies", "sweep", "report",   "compare"};
+constexpr std::array<std::string_view, 13> kKeys{
+    "version",        "name",     "extends", "model",  "hardware", "training", "allocator",
+    "host_allocator", "policies", "sweep",   "report", "compare",  "published"};
 
 // Accepts the known keys and no others: a misspelt key is told before the one that it leaves
 // absent.
@@ -181,8 +181,10 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.training = decode_training(scenario, result.model);
   decode_allocator(scenario, result);
   decode_host_allocator(scenario, result);
-  decode_policies(scenario, environment.policies, result);
+  decode_policies(scenario, environment, result);
   result.report = decode_report(scenario, result.allocator);
+  // Shown as it is.
+  static_cast<void>(scenario.list<std::string>("published"));
   return result;
 }
 

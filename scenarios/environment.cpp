@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 
+#include "policies/solver/plan_cache.hpp"
 #include "tidemark/paths.hpp"
 
 namespace tidemark {
@@ -25,6 +27,11 @@ fs::path folder_of(const std::string& executable) {
 }
 
 }  // namespace
+
+Environment::Environment() : plans(std::make_unique<PlanCache>()) {}
+Environment::~Environment() = default;
+Environment::Environment(Environment&&) noexcept = default;
+Environment& Environment::operator=(Environment&&) noexcept = default;
 
 Environment default_environment(const std::string& executable) {
   std::vector<fs::path> candidates;

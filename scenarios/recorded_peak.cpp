@@ -21,22 +21,34 @@ class Labels {
       if (program.opcode[i] == Opcode::kAllocate) births_[BlockId(program.subject[i])] = i;
     }
   }
-  [[nodiscard]] std::string of(BlockId id) const {
+  [[nodiscard]] LiveAllocation of(BlockId id, std::int64_t bytes) const {
     const Block& block = compiled_.program.blocks[id];
-    if (id == compiled_.program.matmul_workspace) return "cuBLAS workspace";
+    if (id == compiled_.program.matmul_workspace) return {bytes, "cuBLAS workspace", {}};
+    const Position at = compiled_.program.position[births_[id]];
+    const Operator& op = graph_.operators[compiled_.order.at[at].op];
     LargestTensor tensor{.tensor = "workspace"};
-    LayerId layer;
+    LayerId layer = op.layer;
     if (block.storage.valid()) {
       tensor.tensor = graph_.storages[block.storage].name;
       layer = graph_.storages[block.storage].layer;
-    } else {
-      const Position at = compiled_.program.position[births_[id]];
-      layer = graph_.operators[compiled_.order.at[at].op].layer;
     }
     tensor.layer = std::string(graph_.layer_name(layer));
     const std::string pattern = pattern_of(tensor.layer);
-    return fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ", name_in_layer(tensor),
-                       name_of(block.role));
+    LiveAllocation allocation{
+        .bytes = bytes,
+        .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
+                             name_in_layer(tensor), name_of(block.role)),
+        .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
+                  .op = operator_family(op.name),
+                  .layer = tensor.layer,
+                  .tensor = tensor.tensor}};
+    if (block.storage.valid() && graph_.storages[block.storage].initial) {
+      allocation.names.phase = "initial";
+      allocation.names.op = name_of(block.role);
+    } else if (allocation.names.phase == name_of(Phase::kOptimizer)) {
+      allocation.names.op = optimizer_family(op.name);
+    }
+    return allocation;
   }
 
  private:
@@ -95,7 +107,7 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
   for (std::size_t e = 0; e < until; ++e) {
     const TorchTraceEntry& entry = entries[e];
     if (entry.action != TorchTraceAction::kAlloc || born[entry.block] != e + 1) continue;
-    peak.live.push_back({.bytes = entry.size, .label = labels.of(entry.block)});
+    peak.live.push_back(labels.of(entry.block, entry.size));
   }
   return peak;
 }

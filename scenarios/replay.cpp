@@ -81,8 +81,7 @@ ReplayFigures ScenarioReplay::run(const ResidencyPlan& plan) const {
   }
   trial.costs = costs_;
   if (scenario_.allocator == AllocatorKind::kPacked) trial.placement = place_program(trial.program);
-  Scratch scratch;
-  const RunResult result = run_compiled(scenario_, trial, scratch, kUnlimited, false);
+  const RunResult result = run_compiled(scenario_, trial, scratch_, kUnlimited, false);
   return {
       .peak_live = result.live.bytes, .peak_reserved = result.reserved.bytes, .step = result.step};
 }

@@ -7,6 +7,7 @@
 #include "policies/plan/policy.hpp"
 #include "scenarios/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/engine/engine.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
@@ -44,6 +45,7 @@ class ScenarioReplay final : public PlanReplay {
   const CostTable& costs_;
   const ProgramOrder& order_;
   const Liveness& live_;
+  mutable Scratch scratch_;  // kept, so that each run finds its memory
 };
 
 }  // namespace tidemark

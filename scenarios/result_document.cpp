@@ -165,7 +165,8 @@ Json plan_of(const PlanFigures& plan, const RunResult& run) {
       {"base_cost", plan.base_cost}, {"lower_bound", nullptr},           {"gap", nullptr}};
   if (plan.lower_bound) {
     json["lower_bound"] = *plan.lower_bound;
-    if (plan.peak <= plan.budget && *plan.lower_bound > 0) {
+    const bool found = plan.status == "optimal" || plan.status == "feasible";
+    if (found && *plan.lower_bound > 0) {
       json["gap"] = static_cast<double>(plan.cost - *plan.lower_bound) /
                     static_cast<double>(*plan.lower_bound);
     }
@@ -176,14 +177,20 @@ Json plan_of(const PlanFigures& plan, const RunResult& run) {
 
 Json policies_of(const PointResult& point) {
   Json policies = Json::array();
-  for (const PolicyOutcome& outcome : point.policies) {
+  for (std::size_t i = 0; i < point.policies.size(); ++i) {
+    const PolicyOutcome& outcome = point.policies[i];
     Json policy = {{"name", outcome.name},
                    {"decided", outcome.decided},
                    {"contested", outcome.contested},
                    {"refused", outcome.refused},
                    {"recomputed_operators", outcome.recomputed_operators},
                    {"offloaded_bytes", outcome.offloaded.count}};
-    if (outcome.plan) policy.update(plan_of(*outcome.plan, point.run));
+    if (outcome.plan) {
+      policy.update(plan_of(*outcome.plan, point.run));
+    } else if (i < point.budgets.size() && point.budgets[i]) {
+      policy["budget"] = point.budgets[i]->count;
+      policy["simulated_peak"] = point.run.live.bytes;
+    }
     policies.push_back(std::move(policy));
   }
   return policies;

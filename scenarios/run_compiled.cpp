@@ -1,7 +1,6 @@
 #include "scenarios/run_compiled.hpp"
 
 #include <algorithm>
-#include <variant>
 
 #include "graph/core/errors.hpp"
 
@@ -30,14 +29,6 @@ RunOptions options_of(const Scenario& scenario, const Compiled& compiled, bool l
 
 // Instructions of a run that only looks for convergence: about a second to build.
 constexpr std::size_t kLongestRun = 1'000'000;
-
-// Policies that order the computation may take long to find an order, which more steps would ask
-// for again.
-bool may_run_longer(const Scenario& scenario) {
-  return std::none_of(scenario.policies.begin(), scenario.policies.end(), [](const AnyPolicy& p) {
-    return std::holds_alternative<std::unique_ptr<SequencePolicy>>(p);
-  });
-}
 
 }  // namespace
 
@@ -140,9 +131,10 @@ Convergence find_convergence(const Scenario& scenario, const TrainedModel& model
            static_cast<std::size_t>(scenario.training.steps);
   };
   for (int steps = 2 * scenario.training.steps;
-       !found.step && steps <= limit && may_run_longer(scenario) && size(steps) <= kLongestRun;
-       steps *= 2) {
-    const Compiled longer = compile(scenario, model, steps);
+       !found.step && steps <= limit && size(steps) <= kLongestRun; steps *= 2) {
+    const bool smaller = !compiled.smaller_budget.empty();
+    const Compiled longer =
+        compile(scenario, model, steps, smaller ? &compiled.smaller_budget : nullptr);
     Scratch other;
     const RunResult run = run_compiled(scenario, longer, other, capacity, true);
     found.steps = reserved_by_step(longer.program, longer.order, other);

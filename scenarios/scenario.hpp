@@ -1,6 +1,7 @@
 // A scenario: what to simulate, as one YAML file says it (format: README, "Scenario files").
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@
 #include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
+
+class PlanCache;  // policies/solver/plan_cache.hpp
 
 enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers, kOnnx };
 
@@ -78,8 +81,15 @@ struct Scenario {
 
 // Where names are looked up.
 struct Environment {
+  Environment();
+  ~Environment();
+  Environment(Environment&&) noexcept;
+  Environment& operator=(Environment&&) noexcept;
+
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
+  // Of all scenarios that are read here.
+  std::unique_ptr<PlanCache> plans;
 };
 
 // One point of a sweep: the keys it changes, in the order of the matrix.

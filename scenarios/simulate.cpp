@@ -216,14 +216,18 @@ std::string Reporter::reason(const RunResult& run, const Failure& failure) const
       format_bytes(Bytes(run.reserved_at_failure)), limit);
 }
 
+std::optional<Bytes> budget_of(const AnyPolicy& policy) {
+  const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+  if (residency == nullptr) return std::nullopt;
+  const auto* budgeted = dynamic_cast<const Budgeted*>(residency->get());
+  return budgeted != nullptr ? budgeted->budget() : std::nullopt;
+}
+
 // Of the policies that are given live bytes to stay within: the first whose step takes more.
 std::optional<Failure> missed_budget(const Scenario& scenario, const PointResult& point) {
   const std::int64_t live = point.run.live.bytes;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-    const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
-    if (policy == nullptr) continue;
-    const auto* budgeted = dynamic_cast<const Budgeted*>(policy->get());
-    const std::optional<Bytes> budget = budgeted != nullptr ? budgeted->budget() : std::nullopt;
+    const std::optional<Bytes>& budget = point.budgets[i];
     if (!budget || live <= budget->count) continue;
     Failure failure;
     failure.reason = failure.message = fmt::format(
@@ -323,6 +327,8 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
   PointResult point;
   fill_model(point, scenario, model);
   point.policies = compiled.policies;
+  for (const AnyPolicy& policy : scenario.policies)
+    point.budgets.push_back(budget_of(policy));
   point.saved_activations = sum_of(model.training, compiled.saved);
   point.passes = model.passes;
   point.passes.insert(point.passes.end(), compiled.passes.begin(), compiled.passes.end());
@@ -399,18 +405,19 @@ PointResult simulate(const Scenario& scenario, const TrainedModel& model, Compil
     point.phase_without_workspace = compiled.program.slot[at.index()].phase;
   }
   if (options.smallest_capacity) {
-    if (point.status == PointStatus::kFits && squeezed) {
+    if (point.run.status == RunStatus::kCompleted && squeezed) {
       Scratch other;
       unlimited = run_compiled(scenario, compiled, other, kUnlimited, false);
     }
     // What the host lacks no device makes up for.
     const bool host_lacks = point.run.status == RunStatus::kOutOfHostMemory ||
                             point.run.status == RunStatus::kOutOfNvme;
-    point.smallest_capacity =
-        host_lacks ? 0
-                   : smallest_capacity(scenario, compiled, point.context, unlimited,
-                                       point.status == PointStatus::kFits ? Bytes(0) : usable);
-    if (point.status == PointStatus::kFits) {
+    // A plan that misses its budget may run on this device all the same.
+    const bool ran = point.run.status == RunStatus::kCompleted;
+    point.smallest_capacity = host_lacks ? 0
+                                         : smallest_capacity(scenario, compiled, point.context,
+                                                             unlimited, ran ? Bytes(0) : usable);
+    if (ran) {
       point.smallest_capacity = std::min(point.smallest_capacity, point.capacity.count);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,8 @@ struct PointResult {
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
+  // By policy: live bytes that the scenario gives it to stay within; see Budgeted.
+  std::vector<std::optional<Bytes>> budgets;
   std::vector<Failure> failure;  // none or one
   double samples_per_second = 0;
   double tokens_per_second = 0;

@@ -9,6 +9,7 @@
 #include "scenarios/located_error.hpp"
 #include "scenarios/parallel.hpp"
 #include "scenarios/simulate.hpp"
+#include "scenarios/smaller_budget.hpp"
 #include "scenarios/suggestions.hpp"
 
 namespace tidemark {
@@ -46,7 +47,8 @@ Value changed_document(const Value& document, const Point& point) {
 }
 
 PointResult run_point(Point& point, const Value& document, const Environment& environment,
-                      const SimulateOptions& options) {
+                      const SimulateOptions& options,
+                      const std::vector<PolicyOutcome>* smaller_budget) {
   if (!point.scenario) return error_row(document, point.error);
   SharedModel& shared = *point.shared;
   std::call_once(shared.built, [&] {
@@ -61,7 +63,9 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
     row = error_row(document, shared.error);
   } else {
     try {
-      row = simulate(*point.scenario, *shared.model, options);
+      row =
+          simulate(*point.scenario, *shared.model,
+                   compile(*point.scenario, *shared.model, std::nullopt, smaller_budget), options);
       if (options.suggestions && !row.failure.empty()) {
         row.failure.front().tried = suggest_changes(
             changed_document(document, point), *point.scenario, *shared.model, environment, row);
@@ -106,8 +110,9 @@ std::vector<PointResult> simulate_points(
   std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
 
   std::unordered_map<std::string, std::unique_ptr<SharedModel>> models;
+  std::vector<Value> documents;
   for (Point& point : points) {
-    Value changed = base;
+    Value& changed = documents.emplace_back(base);
     try {
       for (const Override& change : point.overrides)
         apply_override(changed, change);
@@ -126,15 +131,20 @@ std::vector<PointResult> simulate_points(
   std::vector<PointResult> results(points.size());
   std::size_t done = 0;
   std::mutex mutex;
-  for_each_parallel(points.size(), threads, [&](std::size_t i) {
-    results[i] = run_point(points[i], base, environment, options);
-    for (const Override& change : points[i].overrides) {
-      results[i].overrides.emplace_back(change.key, as_json(change.value));
+  const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  for_each_parallel(runs.size(), threads, [&](std::size_t r) {
+    BudgetRun run;
+    for (const std::size_t i : runs[r]) {
+      results[i] =
+          run.better(run_point(points[i], base, environment, options, run.smaller_budget()));
+      for (const Override& change : points[i].overrides) {
+        results[i].overrides.emplace_back(change.key, as_json(change.value));
+      }
+      points[i].scenario.reset();
+      const std::lock_guard lock(mutex);
+      ++done;
+      if (progress) progress(done, points.size());
     }
-    points[i].scenario.reset();
-    const std::lock_guard lock(mutex);
-    ++done;
-    if (progress) progress(done, points.size());
   });
   if (points.size() == 1 && results[0].status == PointStatus::kError) {
     throw UserError(results[0].error);

@@ -1,6 +1,8 @@
 #include "scenarios/suggestions.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +62,9 @@ class Candidates {
   [[nodiscard]] Group allocator_options() const;
   [[nodiscard]] Group details() const;
   [[nodiscard]] Group policies() const;
+  // The same for the first `count` blocks only, and for a part of the bytes in percent.
+  [[nodiscard]] Candidate recompute_first(std::int64_t count) const;
+  [[nodiscard]] Candidate offload_part(std::int64_t percent) const;
   [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
   [[nodiscard]] Candidate micro_batch(std::int64_t size, bool recomputes) const;
   // Policies that order the computation themselves do not take checkpointing beside them.
@@ -158,6 +163,17 @@ Group Candidates::policies() const {
                                 {with_policies({kRecompute, kOffload})}});
   }
   return group;
+}
+
+Candidate Candidates::recompute_first(std::int64_t count) const {
+  return {fmt::format("checkpoint(first {})", count),
+          {with_policies({fmt::format("checkpoint: {{first: {}}}", count)})}};
+}
+
+Candidate Candidates::offload_part(std::int64_t percent) const {
+  const std::string fraction = fmt::format("{:g}", static_cast<double>(percent) / 100);
+  return {fmt::format("offload_activations(fraction {})", fraction),
+          {with_policies({fmt::format("offload_activations: {{fraction: {}}}", fraction)})}};
 }
 
 // Divisors of the samples that a step accumulates, below the present micro-batch; ascending.
@@ -263,6 +279,48 @@ std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const
   return result;
 }
 
+// The least of 1 .. `all` - 1 with which a change that helps as a whole still fits, by bisection:
+// more of it takes less memory. None where nothing less does.
+std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_t)>& change,
+                                       std::int64_t all, const Original& original) {
+  std::optional<Suggestion> least;
+  std::int64_t fails = 0;
+  std::int64_t fits = all;
+  while (fits - fails > 1) {
+    const std::int64_t middle = fails + (fits - fails) / 2;
+    std::optional<Suggestion> suggestion = try_change(change(middle), original, nullptr);
+    const bool helps = suggestion && suggestion->fits;
+    (helps ? fits : fails) = middle;
+    if (helps) least = std::move(suggestion);
+  }
+  return least;
+}
+
+// Where recomputing every block or offloading everything fits, less of it may do.
+void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candidates,
+                        const Original& original) {
+  constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it
+  const auto fits = [&](std::string_view change) {
+    return std::any_of(tried.begin(), tried.end(), [&](const Suggestion& suggestion) {
+      return suggestion.fits && suggestion.change == change;
+    });
+  };
+  std::vector<Suggestion> least;
+  const auto add = [&](const std::function<Candidate(std::int64_t)>& change, std::int64_t all) {
+    if (auto suggestion = search_least(change, all, original))
+      least.push_back(std::move(*suggestion));
+  };
+  if (fits("checkpoint_every(period 1)")) {
+    add([&](std::int64_t count) { return candidates.recompute_first(count); },
+        static_cast<std::int64_t>(original.model.training.blocks));
+  }
+  if (fits("offload_activations")) {
+    add([&](std::int64_t part) { return candidates.offload_part(part * kPercent); },
+        100 / kPercent);
+  }
+  std::move(least.begin(), least.end(), std::back_inserter(tried));
+}
+
 // What stays on the device in every step, whatever is done about activations.
 bool model_fits(const Scenario& scenario, const PointResult& point) {
   // Policies may move or divide it.
@@ -301,7 +359,9 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
       tried.push_back(std::move(*suggestion));
       if (found && !group.shows_all) return tried;
     }
-    if (found) return tried;
+    if (!found) continue;
+    if (group.shows_all) add_least_policies(tried, candidates, original);
+    return tried;
   }
   for (const bool recomputes : {false, true}) {
     if (recomputes && !candidates.may_recompute()) continue;
@@ -310,6 +370,15 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
     if (!tried.empty() && tried.back().fits) return tried;
   }
   return tried;
+}
+
+const Suggestion* cheapest_that_fits(const std::vector<Suggestion>& tried) {
+  const Suggestion* cheapest = nullptr;
+  for (const Suggestion& suggestion : tried) {
+    if (!suggestion.fits) continue;
+    if (cheapest == nullptr || suggestion.step < cheapest->step) cheapest = &suggestion;
+  }
+  return cheapest;
 }
 
 }  // namespace tidemark

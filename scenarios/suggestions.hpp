@@ -11,7 +11,8 @@ namespace tidemark {
 //   0 the whole device instead of a memory_fraction of it, where the live bytes would fit into it
 //   1 options of the torch allocator, where the live bytes would fit into what it may reserve
 //   2 what changes no result and hardly the time: zero_grad none, other optimizer kernels
-//   3 policies: recomputation, offloading, both
+//   3 policies: recomputation, offloading, both; then the fewest blocks that must be recomputed and
+//     the least part that must be offloaded, by bisection
 //   4 the largest smaller micro_batch that can be accumulated to the same samples per step, found
 //     by bisection, alone and with recomputation
 // Stops after the first group in which something fits; of groups 0, 1, 2 and 4 at the first that
@@ -23,5 +24,8 @@ namespace tidemark {
                                                       const TrainedModel& model,
                                                       const Environment& environment,
                                                       const PointResult& point);
+
+// Of those that fit the one with the shortest step, the first of equals; null where none fits.
+[[nodiscard]] const Suggestion* cheapest_that_fits(const std::vector<Suggestion>& tried);
 
 }  // namespace tidemark

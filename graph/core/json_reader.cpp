@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "graph/core/scalar_text.hpp"
+
 namespace tidemark {
 namespace {
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 bool is_json_number(std::string_view word) {

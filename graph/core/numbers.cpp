@@ -4,25 +4,17 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <stdexcept>
 #include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/scalar_text.hpp"
 #include "graph/core/scalars.hpp"
 
 namespace tidemark {
 namespace {
-
-[[noreturn]] void refuse(const std::string& problem) {
-  throw std::invalid_argument(problem);
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // `text` without the underscores between digits.
 std::string without_groups(std::string_view text) {

@@ -4,22 +4,18 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/numbers.hpp"
+#include "graph/core/scalar_text.hpp"
 
 namespace tidemark {
 namespace {
 
 template <class T>
 constexpr bool kIsInteger = std::same_as<T, int> || std::same_as<T, std::int64_t>;
-
-[[noreturn]] void refuse(const std::string& problem) {
-  throw std::invalid_argument(problem);
-}
 
 struct TypeWords {
   std::string_view name;          // "integer"

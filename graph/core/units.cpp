@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <limits>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/scalar_text.hpp"
 
 namespace tidemark {
 namespace {
@@ -108,16 +108,8 @@ struct Ratio {
   bool rounds = false;
 };
 
-[[noreturn]] void refuse(const std::string& problem) {
-  throw std::invalid_argument(problem);
-}
-
 std::string such_as(const Family& family) {
   return fmt::format("{} such as {}", family.what, family.examples);
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 std::string_view trim(std::string_view text) {

@@ -49,6 +49,13 @@ namespace {
 
 using Context = LayerContext;
 
+template <std::size_t Length>
+struct Word {
+  char text[Length]{};
+  // NOLINTNEXTLINE: a string literal as a template argument
+  constexpr Word(const char (&literal)[Length]) { std::copy_n(literal, Length, text); }
+};
+
 constexpr std::int64_t kMaxKernel = 1 << 12;
 constexpr std::int64_t kAnyExtent = std::int64_t{1} << 40;
 
@@ -167,18 +174,30 @@ Conv2dOptions convolution_options(const Context& c, std::int64_t channels) {
           .bias = flag(c, "bias", true)};
 }
 
-TensorId conv2d(const Context& c) {
-  need_axes(c, 4, 4);
+// A layer of [batch, channels, spatial...] whose kernel is equally long along every spatial axis;
+// the number of those stands in the family's name. The weight is [out, in / groups, kernel...],
+// transposed [in, out / groups, kernel...].
+template <Word Family>
+TensorId convolution(const Context& c) {
+  constexpr std::string_view kFamily = Family.text;
+  constexpr bool kTransposed = kFamily.starts_with("conv_transpose");
+  constexpr int kSpatialAxes = kFamily[kFamily.size() - 2] - '0';
+  need_axes(c, kSpatialAxes + 2, kSpatialAxes + 2);
   need_numbers(c);
   const std::int64_t channels = c.parameters.size("channels", kMaxWidth);
-  return c.builder.conv2d(c.module, c.x, channels, convolution_options(c, channels));
-}
-
-TensorId conv_transpose2d(const Context& c) {
-  need_axes(c, 4, 4);
-  need_numbers(c);
-  const std::int64_t channels = c.parameters.size("channels", kMaxWidth);
-  return c.builder.conv_transpose2d(c.module, c.x, channels, convolution_options(c, channels));
+  const Conv2dOptions options = convolution_options(c, channels);
+  const std::int64_t inputs = c.builder.shape(c.x)[1];
+  Shape weight = kTransposed ? Shape{inputs, channels / options.groups}
+                             : Shape{channels, inputs / options.groups};
+  for (int axis = 0; axis < kSpatialAxes; ++axis)
+    weight.push_back(options.kernel);
+  const TensorId filters = c.builder.parameter("weight", weight);
+  const TensorId bias = options.bias ? c.builder.parameter("bias", {channels}) : TensorId();
+  return c.builder.add(kFamily, {c.x, filters, bias},
+                       {{"stride", options.stride},
+                        {"padding", options.padding},
+                        {"dilation", options.dilation},
+                        {"groups", options.groups}});
 }
 
 template <auto Pool>
@@ -362,13 +381,6 @@ TensorId moe(const Context& c) {
   return mixture_of_experts(c.builder, c.module, c.x, mixture);
 }
 
-template <std::size_t Length>
-struct Word {
-  char text[Length]{};
-  // NOLINTNEXTLINE: a string literal as a template argument
-  constexpr Word(const char (&literal)[Length]) { std::copy_n(literal, Length, text); }
-};
-
 // The outputs of every step; [batch, steps, features] unless batch_first is false.
 template <Word Cell>
 TensorId recurrent(const Context& c) {
@@ -402,6 +414,11 @@ constexpr std::string_view kRecurrent =
     "hidden, layers: 1, dropout: 0, bias: true, batch_first: true, bidirectional: false";
 constexpr std::string_view kPooling = "kernel, stride: kernel, padding: 0";
 
+template <Word Family>
+constexpr LayerKind convolution_kind() {
+  return {Family.text, "channels", kConvolution, convolution<Family>};
+}
+
 constexpr std::array kKinds = {
     LayerKind{"linear", "features", "features, bias: true", linear, true},
     LayerKind{"embedding", "", "rows, width", embedding, true},
@@ -420,8 +437,12 @@ constexpr std::array kKinds = {
     LayerKind{"rms_norm", "", "eager: false", rms_norm, true},
     LayerKind{"batch_norm", "", "", batch_norm, true},
     LayerKind{"group_norm", "groups", "groups", group_norm, true},
-    LayerKind{"conv2d", "channels", kConvolution, conv2d, true},
-    LayerKind{"conv_transpose2d", "channels", kConvolution, conv_transpose2d, true},
+    convolution_kind<"conv2d">(),
+    convolution_kind<"conv1d">(),
+    convolution_kind<"conv3d">(),
+    convolution_kind<"conv_transpose2d">(),
+    convolution_kind<"conv_transpose1d">(),
+    convolution_kind<"conv_transpose3d">(),
     LayerKind{"max_pool2d", "kernel", kPooling, pool2d<&ModelBuilder::max_pool2d>},
     LayerKind{"avg_pool2d", "kernel", kPooling, pool2d<&ModelBuilder::avg_pool2d>},
     LayerKind{"global_avg_pool2d", "", "", global_avg_pool2d},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/operators/creation.hpp"
 #include "graph/operators/kernels.hpp"
 
 namespace tidemark {
@@ -60,14 +61,7 @@ ForwardKernel forward_elementwise(const NodeView& node) {
 }
 
 void infer_new_zeros(Inference& inference) {
-  const std::string wanted = inference.attributes().text("dtype", "fp32");
-  for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (name_of(dtype) != wanted) continue;
-    inference.create(shape_from(inference.attributes().list("shape")), dtype);
-    return;
-  }
-  inference.fail(fmt::format("'{}' is not an element type", wanted));
+  create_shaped(inference, "fp32");
 }
 
 ForwardKernel forward_new_zeros(const NodeView& node) {

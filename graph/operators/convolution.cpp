@@ -41,14 +41,12 @@ void infer(Inference& inference) {
   const Tensor& weight = inference.input(kWeight);
   const int axes = spatial_axes(inference.family_name());
   require_spatial(inference, x, axes);
-  inference.require(weight.shape.rank() == x.shape.rank(),
-                    fmt::format("the weight needs {} axes", x.shape.rank()));
+  require_filters(inference, x, weight);
   const std::int64_t groups = groups_of(inference.attributes());
   inference.require(groups >= 1, "stride, dilation and groups start at 1, padding at 0");
   inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0,
                     fmt::format("{} input channels do not match a weight of {} in {} groups",
                                 x.shape[1], to_string(weight.shape), groups));
-  inference.require(x.dtype == weight.dtype, "input and weight differ in type");
   if (inference.has_input(kBias)) {
     inference.require(inference.input(kBias).shape == Shape{weight.shape[0]},
                       "the bias does not match the output channels");
@@ -136,9 +134,7 @@ void backward(BackwardBuilder& b) {
   const Tensor& x = node.input(kX);
   const Tensor& weight = node.input(kWeight);
   const std::string family(node.family_name());
-  // oneDNN and cuDNN take the incoming gradient in the memory order of the input.
-  const bool same_order = node.output().strides == b.output_gradient().strides;
-  const Tensor gradient = same_order ? b.output_gradient() : b.contiguous(b.output_gradient());
+  const Tensor gradient = ordered_gradient(b);
   if (b.needs_gradient(kX)) {
     const Tensor result = create_dense(b, "input_gradient", x);
     b.launch(
@@ -169,19 +165,13 @@ void backward(BackwardBuilder& b) {
   }
 }
 
-constexpr OperatorFamily convolution(std::string_view name, std::string_view summary) {
-  return {.name = name,
-          .summary = summary,
-          .infer = infer,
-          .forward = forward,
-          .save = save,
-          .backward = backward};
-}
-
 constexpr OperatorFamily kFamilies[] = {
-    convolution("conv1d", "1-D convolution with groups and dilation; keeps input and weight"),
-    convolution("conv2d", "2-D convolution with groups and dilation; keeps input and weight"),
-    convolution("conv3d", "3-D convolution with groups and dilation; keeps input and weight"),
+    {"conv1d", "1-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
+    {"conv2d", "2-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
+    {"conv3d", "3-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
 };
 
 }  // namespace

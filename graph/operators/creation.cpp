@@ -1,4 +1,6 @@
 // Tensors that forward makes from nothing: positions, token types.
+#include "graph/operators/creation.hpp"
+
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -11,16 +13,8 @@ void infer_arange(Inference& inference) {
   inference.create({inference.attributes().integer("length")}, DType::kInt64);
 }
 
-// Of the attribute `dtype`; int64 when absent.
 void infer_zeros(Inference& inference) {
-  const std::string wanted = inference.attributes().text("dtype", "int64");
-  for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (name_of(dtype) != wanted) continue;
-    inference.create(shape_from(inference.attributes().list("shape")), dtype);
-    return;
-  }
-  inference.fail(fmt::format("'{}' is not an element type", wanted));
+  create_shaped(inference, "int64");
 }
 
 ForwardKernel forward(const NodeView& node) {
@@ -43,6 +37,17 @@ constexpr OperatorFamily kFamilies[] = {
 };
 
 }  // namespace
+
+void create_shaped(Inference& inference, const std::string& fallback) {
+  const std::string wanted = inference.attributes().text("dtype", fallback);
+  for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (name_of(dtype) != wanted) continue;
+    inference.create(shape_from(inference.attributes().list("shape")), dtype);
+    return;
+  }
+  inference.fail(fmt::format("'{}' is not an element type", wanted));
+}
 
 std::span<const OperatorFamily> creation_families() {
   return kFamilies;

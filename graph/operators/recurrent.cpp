@@ -257,19 +257,13 @@ void backward(BackwardBuilder& b) {
   b.launch(kernel);
 }
 
-constexpr OperatorFamily recurrent(std::string_view name, std::string_view summary) {
-  return {.name = name,
-          .summary = summary,
-          .infer = infer,
-          .forward = forward,
-          .save = save,
-          .backward = backward};
-}
-
 constexpr OperatorFamily kFamilies[] = {
-    recurrent("lstm", "layers of LSTM cells; keeps gates, states and outputs of every step"),
-    recurrent("gru", "layers of gated recurrent units; keeps gates and states of every step"),
-    recurrent("rnn", "layers of tanh(W x + U h); keeps the states of every step"),
+    {"lstm", "layers of LSTM cells; keeps gates, states and outputs of every step", infer, forward,
+     save, backward},
+    {"gru", "layers of gated recurrent units; keeps gates and states of every step", infer, forward,
+     save, backward},
+    {"rnn", "layers of tanh(W x + U h); keeps the states of every step", infer, forward, save,
+     backward},
 };
 
 }  // namespace

@@ -33,14 +33,12 @@ void infer(Inference& inference) {
   const Tensor& weight = inference.input(kWeight);
   const int axes = spatial_axes(inference.family_name());
   require_spatial(inference, x, axes);
-  inference.require(weight.shape.rank() == x.shape.rank(),
-                    fmt::format("the weight needs {} axes", x.shape.rank()));
+  require_filters(inference, x, weight);
   const std::int64_t groups = inference.attributes().integer("groups", 1);
   inference.require(groups >= 1, "stride, dilation and groups start at 1, paddings at 0");
   inference.require(x.shape[1] == weight.shape[0] && x.shape[1] % groups == 0,
                     fmt::format("{} input channels do not match a weight of {} in {} groups",
                                 x.shape[1], to_string(weight.shape), groups));
-  inference.require(x.dtype == weight.dtype, "input and weight differ in type");
   Shape result{x.shape[0], weight.shape[1] * groups};
   if (inference.has_input(kBias)) {
     inference.require(inference.input(kBias).shape == Shape{result[1]},
@@ -92,8 +90,7 @@ void backward(BackwardBuilder& b) {
   const Tensor& x = node.input(kX);
   const Tensor& weight = node.input(kWeight);
   const std::string family(node.family_name());
-  const bool same_order = node.output().strides == b.output_gradient().strides;
-  const Tensor gradient = same_order ? b.output_gradient() : b.contiguous(b.output_gradient());
+  const Tensor gradient = ordered_gradient(b);
   if (b.needs_gradient(kX)) {
     const Tensor result = create_dense(b, "input_gradient", x);
     b.launch({.name = family + ".input_gradient",
@@ -118,19 +115,13 @@ void backward(BackwardBuilder& b) {
   b.launch(kernel);
 }
 
-constexpr OperatorFamily transposed(std::string_view name, std::string_view summary) {
-  return {.name = name,
-          .summary = summary,
-          .infer = infer,
-          .forward = forward,
-          .save = save,
-          .backward = backward};
-}
-
 constexpr OperatorFamily kFamilies[] = {
-    transposed("conv_transpose1d", "1-D transposed convolution; keeps input and weight"),
-    transposed("conv_transpose2d", "2-D transposed convolution; keeps input and weight"),
-    transposed("conv_transpose3d", "3-D transposed convolution; keeps input and weight"),
+    {"conv_transpose1d", "1-D transposed convolution; keeps input and weight", infer, forward, save,
+     backward},
+    {"conv_transpose2d", "2-D transposed convolution; keeps input and weight", infer, forward, save,
+     backward},
+    {"conv_transpose3d", "3-D transposed convolution; keeps input and weight", infer, forward, save,
+     backward},
 };
 
 }  // namespace

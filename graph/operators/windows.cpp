@@ -22,6 +22,12 @@ void require_spatial(const Inference& inference, const Tensor& x, int axes) {
                     fmt::format("needs the axes batch and channels and {} more", axes));
 }
 
+void require_filters(const Inference& inference, const Tensor& x, const Tensor& weight) {
+  inference.require(weight.shape.rank() == x.shape.rank(),
+                    fmt::format("the weight needs {} axes", x.shape.rank()));
+  inference.require(x.dtype == weight.dtype, "input and weight differ in type");
+}
+
 Strides channel_order(const Shape& shape, const Tensor& input) {
   const bool channels_last =
       shape.rank() >= 4 && input.shape[1] > 1 && input.strides[1] == 1 && !input.is_contiguous();
@@ -31,6 +37,11 @@ Strides channel_order(const Shape& shape, const Tensor& input) {
   for (int axis = 2; axis < shape.rank(); ++axis)
     order[axis] *= shape[1];
   return dense_strides(shape, order);
+}
+
+Tensor ordered_gradient(BackwardBuilder& b) {
+  const bool same_order = b.node().output().strides == b.output_gradient().strides;
+  return same_order ? b.output_gradient() : b.contiguous(b.output_gradient());
 }
 
 }  // namespace tidemark

@@ -15,8 +15,14 @@ namespace tidemark {
 // Fails unless the tensor is [batch, channels, spatial...] with that many spatial axes.
 void require_spatial(const Inference& inference, const Tensor& x, int axes);
 
+// Fails unless the weight of a convolution has the input's number of axes and its type.
+void require_filters(const Inference& inference, const Tensor& x, const Tensor& weight);
+
 // Strides of an output of `shape`: channels innermost when the input's are (channels_last),
 // row-major otherwise.
 [[nodiscard]] Strides channel_order(const Shape& shape, const Tensor& input);
+
+// The incoming gradient in the memory order of the output: oneDNN and cuDNN copy any other.
+[[nodiscard]] Tensor ordered_gradient(BackwardBuilder& b);
 
 }  // namespace tidemark

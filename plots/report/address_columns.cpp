@@ -16,7 +16,7 @@ struct Segment {
   std::size_t until = 0;
 };
 
-// What the recorder saw, in points of the timeline.
+// What the allocator did, in points of the timeline.
 struct Layout {
   std::vector<std::int64_t> addresses;  // by point that allocates
   std::vector<Segment> segments;
@@ -57,6 +57,17 @@ void close(std::map<std::int64_t, Segment>& open, std::vector<Segment>& closed,
   }
 }
 
+// Segments that are still open at the end; all of them are sorted by address.
+void add_open(Layout& layout, const std::map<std::int64_t, Segment>& open, std::size_t end) {
+  for (const auto& [address, segment] : open) {
+    layout.segments.push_back(segment);
+    layout.segments.back().until = end;
+  }
+  std::sort(layout.segments.begin(), layout.segments.end(), [](const Segment& a, const Segment& b) {
+    return a.address != b.address ? a.address < b.address : a.since < b.since;
+  });
+}
+
 // Entries about blocks come in the order of the timeline's points; a free that nothing delays is
 // two entries and one point. What happens to segments belongs to the call after it.
 Layout layout_of(const TorchRecorder& recorder, const MemoryTimeline& timeline) {
@@ -92,13 +103,59 @@ Layout layout_of(const TorchRecorder& recorder, const MemoryTimeline& timeline) 
     }
     freed = entry.action == TorchTraceAction::kFreeRequested ? entry.block : BlockId();
   }
-  for (const auto& [address, segment] : open) {
-    layout.segments.push_back(segment);
-    layout.segments.back().until = timeline.points.size();
-  }
-  std::sort(layout.segments.begin(), layout.segments.end(), [](const Segment& a, const Segment& b) {
-    return a.address != b.address ? a.address < b.address : a.since < b.since;
+  add_open(layout, open, timeline.points.size());
+  return layout;
+}
+
+// Regions by address, from their first chunk to their last.
+std::map<std::int64_t, std::int64_t> regions_of(const BfcAllocator& allocator) {
+  std::map<std::int64_t, std::int64_t> regions;
+  allocator.for_each_chunk([&](const BfcChunk& chunk) {
+    if (chunk.previous != nullptr) return;
+    std::int64_t bytes = 0;
+    for (const BfcChunk* part = &chunk; part != nullptr; part = part->next)
+      bytes += part->size;
+    regions.emplace(chunk.address, bytes);
   });
+  return regions;
+}
+
+// The points of a timeline are the calls that the allocator got, in their order, so one that starts
+// anew and gets the same calls places blocks where the run's own did.
+Layout layout_of(const BfcLimits& limits, const ReportedRun& run) {
+  Layout layout;
+  const std::vector<TimelinePoint>& points = run.timeline.points;
+  // Whether a free waits for streams: then a point of sign 0 follows.
+  std::vector<bool> waits(points.size());
+  IdVector<BlockId, bool> returns(run.program.blocks.size());
+  for (std::size_t i = points.size(); i-- > 0;) {
+    if (points[i].sign < 0) waits[i] = returns[points[i].block];
+    returns[points[i].block] = points[i].sign == 0;
+  }
+  BfcAllocator allocator(limits.capacity, limits.options);
+  allocator.reserve(run.program.blocks.size());
+  std::map<std::int64_t, Segment> open;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const BlockId block = points[i].block;
+    const std::int64_t reserved = allocator.reserved();
+    if (points[i].sign < 0 && waits[i]) {
+      allocator.defer_free(block);
+    } else if (points[i].sign <= 0) {
+      allocator.free(block);
+    } else if (!allocator.allocate(block, run.program.blocks[block].bytes.count).ok) {
+      throw InternalError("the timeline is not of a run with this allocator");
+    } else {
+      layout.addresses.push_back(allocator.address(block));
+    }
+    if (allocator.reserved() == reserved) continue;
+    const std::map<std::int64_t, std::int64_t> regions = regions_of(allocator);
+    for (const auto& [address, segment] : std::map<std::int64_t, Segment>(open)) {
+      if (!regions.contains(address)) close(open, layout.segments, address, segment.bytes, i);
+    }
+    for (const auto& [address, bytes] : regions)
+      open.try_emplace(address, Segment{.address = address, .bytes = bytes, .since = i});
+  }
+  add_open(layout, open, points.size());
   return layout;
 }
 
@@ -152,6 +209,7 @@ class Offsets {
 void add_addresses(ColumnFile& file, const ReportedRun& run) {
   Layout layout;
   if (run.recorder != nullptr) layout = layout_of(*run.recorder, run.timeline);
+  if (run.bfc != nullptr) layout = layout_of(*run.bfc, run);
   if (run.placement != nullptr) layout = layout_of(*run.placement, run.timeline);
   const Offsets offsets(layout.segments);
   ColumnWriter offset(true);

@@ -7,6 +7,7 @@
 #include "graph/core/errors.hpp"
 #include "plots/report/address_columns.hpp"
 #include "plots/report/column_file.hpp"
+#include "sim/engine/waits.hpp"
 
 namespace tidemark {
 namespace {
@@ -148,29 +149,41 @@ void add_points(ColumnFile& file, const ReportedRun& run) {
   file.add("point.position", position);
 }
 
-// Time that the compute stream stood still before instruction `i`, and for whom: the engine's own
-// accounting (host_bound, exposed_transfer, exposed_communication), one instruction at a time.
-struct Wait {
-  std::int64_t host = 0;
-  std::int64_t other = 0;
-  Stream cause = Stream::kHostWorker;
-};
-Wait wait_before(const ReportedRun& run, std::size_t i, std::int64_t free_since) {
-  const std::int64_t idle = run.scratch.started[i] - free_since;
-  if (idle <= 0) return {};
-  Wait wait;
-  wait.host = std::clamp<std::int64_t>(run.scratch.enqueued[i] - free_since, 0, idle);
-  wait.other = idle - wait.host;
-  std::int64_t latest = -1;
-  for (const std::uint32_t edge : run.program.edges_of(i)) {
-    if (run.scratch.finished[edge] <= latest) continue;
-    latest = run.scratch.finished[edge];
-    wait.cause = static_cast<Stream>(run.program.stream[edge]);
-  }
-  return wait;
-}
+// Stretches of time in which the compute stream stood still, and the stream that each was for: the
+// engine's own accounting (host_bound, exposed), one stretch at a time.
+struct WaitColumns {
+  ColumnWriter begin{true};
+  ColumnWriter duration;
+  ColumnWriter cause;
+  ColumnWriter position{true};
 
-// One row per launch or copy that has started, and per wait that took time.
+  // What came before instruction `i`, since the stream was free.
+  void add_before(const ReportedRun& run, std::uint32_t i, std::int64_t free_since) {
+    const std::int64_t started = run.scratch.started[i];
+    const auto add = [&](std::int64_t from, std::int64_t to, std::size_t stream) {
+      begin.add(from);
+      duration.add(to - from);
+      cause.add(static_cast<std::int64_t>(stream));
+      position.add(static_cast<std::int64_t>(run.program.position[i].value));
+    };
+    const std::int64_t issued = std::clamp(run.scratch.enqueued[i], free_since, started);
+    if (issued > free_since) add(free_since, issued, kStreams);
+    std::int64_t until = started;  // the stretches are walked backwards
+    trace_wait(run.program, run.scratch, i, issued, started,
+               [&](std::uint32_t waited_for, std::int64_t lost) {
+                 add(until - lost, until, run.program.stream[waited_for]);
+                 until -= lost;
+               });
+  }
+  void write(ColumnFile& file) const {
+    file.add("wait.begin", begin);
+    file.add("wait.duration", duration);
+    file.add("wait.cause", cause);
+    file.add("wait.position", position);
+  }
+};
+
+// One row per launch or copy that has started.
 struct WorkColumns {
   ColumnWriter start{true};
   ColumnWriter duration;
@@ -181,11 +194,8 @@ struct WorkColumns {
   ColumnWriter enqueued{true};
   ColumnWriter dispatch;
   ColumnWriter restored;
-  ColumnWriter host_wait;
-  ColumnWriter other_wait;
-  ColumnWriter cause;
 
-  void add(const ReportedRun& run, std::size_t i, const Wait& wait);
+  void add(const ReportedRun& run, std::size_t i);
   void write(ColumnFile& file) const;
 };
 
@@ -198,17 +208,19 @@ int kind_of(Opcode opcode) {
       return 1;
     case Opcode::kCopyIn:
       return 2;
-    case Opcode::kWait:
+    case Opcode::kNvmeRead:
       return 3;
+    case Opcode::kNvmeWrite:
+      return 4;
     default:
       return -1;
   }
 }
 
-void WorkColumns::add(const ReportedRun& run, std::size_t i, const Wait& wait) {
+void WorkColumns::add(const ReportedRun& run, std::size_t i) {
   const StepProgram& program = run.program;
   const Opcode opcode = program.opcode[i];
-  const bool copy = opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn;
+  const bool copy = opcode != Opcode::kLaunch;
   const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
   start.add(run.scratch.started[i]);
   duration.add(std::max<std::int64_t>(run.scratch.finished[i] - run.scratch.started[i], 0));
@@ -217,14 +229,9 @@ void WorkColumns::add(const ReportedRun& run, std::size_t i, const Wait& wait) {
   position.add(static_cast<std::int64_t>(program.position[i].value));
   block.add(copy ? static_cast<std::int64_t>(program.subject[i]) + 1 : 0);
   enqueued.add(run.scratch.enqueued[i]);
-  dispatch.add(opcode == Opcode::kLaunch
-                   ? run.costs.dispatch[OperatorId(program.subject[i])].count()
-               : copy ? run.costs.copy_dispatch.count()
-                      : 0);
+  dispatch.add(copy ? run.costs.copy_dispatch.count()
+                    : run.costs.dispatch[OperatorId(program.subject[i])].count());
   restored.add(compute && !run.scratch.restored.empty() ? run.scratch.restored[i] : 0);
-  host_wait.add(wait.host);
-  other_wait.add(wait.other);
-  cause.add(static_cast<std::int64_t>(wait.cause));
 }
 
 void WorkColumns::write(ColumnFile& file) const {
@@ -237,26 +244,25 @@ void WorkColumns::write(ColumnFile& file) const {
   file.add("work.enqueued", enqueued);
   file.add("work.dispatch", dispatch);
   file.add("work.restored", restored);
-  file.add("work.host_wait", host_wait);
-  file.add("work.other_wait", other_wait);
-  file.add("work.cause", cause);
 }
 
 void add_work(ColumnFile& file, const ReportedRun& run) {
   const StepProgram& program = run.program;
   WorkColumns work;
+  WaitColumns waits;
   std::int64_t free_since = 0;  // the compute stream
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    if (kind_of(program.opcode[i]) < 0 || run.scratch.started[i] < 0) continue;
-    Wait wait;
+  for (std::uint32_t i = 0; i < program.size(); ++i) {
+    if (run.scratch.started[i] < 0) continue;
+    const bool works = kind_of(program.opcode[i]) >= 0;
+    if (!works && program.opcode[i] != Opcode::kWait) continue;
     if (program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute)) {
-      wait = wait_before(run, i, free_since);
+      waits.add_before(run, i, free_since);
       free_since = std::max(run.scratch.finished[i], run.scratch.started[i]);
     }
-    const bool pause = program.opcode[i] == Opcode::kWait && wait.host + wait.other == 0;
-    if (!pause) work.add(run, i, wait);
+    if (works) work.add(run, i);
   }
   work.write(file);
+  waits.write(file);
 }
 
 }  // namespace

@@ -6,11 +6,18 @@
 #include "graph/analysis/program_order.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/result/timeline.hpp"
 
 namespace tidemark {
+
+// What the BFC allocator of a run was made with.
+struct BfcLimits {
+  Bytes capacity;
+  BfcOptions options;
+};
 
 // A run with its events; everything is of one and the same run and outlives the call.
 struct ReportedRun {
@@ -20,8 +27,9 @@ struct ReportedRun {
   const CostTable& costs;
   const Scratch& scratch;
   const MemoryTimeline& timeline;
-  // Where blocks lay: one of the two, or none with allocators that have no addresses.
+  // Where blocks lay: one of these, or none with allocators that have no addresses.
   const TorchRecorder* recorder = nullptr;
+  const BfcLimits* bfc = nullptr;
   const PackedPlacement* placement = nullptr;
 };
 
@@ -32,10 +40,12 @@ struct ReportedRun {
 //   block.name, .bytes, .role, .layer, .operator
 //   point.time, .block, .sign, .active, .reserved, .position   as in TimelinePoint
 //   work.start, .duration, .stream, .kind, .position, .block, .enqueued, .dispatch,
-//     .restored (with eviction: part of the duration, computing evicted values again),
-//     .host_wait, .other_wait, .cause      launches and copies, in issue order; waits on the
-//     compute
-//                                          stream before it, with the stream that they were for
+//     .restored (with eviction: part of the duration, computing evicted values again)
+//                                          launches and copies, in issue order
+//   wait.begin, .duration, .cause, .position
+//                                          stretches in which compute stood still, the stream that
+//                                          they were for (kStreams where nothing was issued), and
+//                                          the place of what came next
 //   address.offset                         by point that allocates; -1 where unknown
 //   segment.offset, .bytes, .since, .until in points; memory that the allocator took of the device
 [[nodiscard]] std::string run_columns(const ReportedRun& run);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/sequence/planned.hpp"
 
 namespace tidemark {
 namespace {
@@ -208,10 +209,17 @@ const PolicyEntry& checkpoint_every_entry() {
       .seam = "residency",
       .summary =
           "recompute every `period` consecutive blocks from the input of the first; "
-          "reentrant as torch.utils.checkpoint's use_reentrant (default true)",
+          "reentrant as torch.utils.checkpoint's use_reentrant (default true); or, over: "
+          "articulation "
+          "or nodes, from every `period`-th of those. It takes no budget: chen_greedy and optimal "
+          "do",
       .source = kSource,
       .decode = [](const Decoder& d) -> AnyPolicy {
+        static constexpr std::string_view kOver[] = {"layers", "articulation", "nodes"};
         const int period = d.optional<int>("period", 1, at_least(1));
+        if (d.optional_word("over", kOver, "layers") != "layers") {
+          return planned_policy("checkpoint_every", d);
+        }
         const CheckpointCode code = decode_code(d);
         d.finish();
         return std::make_unique<CheckpointEvery>(period, code);

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/hybrid_sites.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
@@ -22,27 +23,6 @@ namespace tidemark {
 namespace {
 
 enum class Choice : std::uint8_t { kKeep, kRecompute, kOffload };
-
-// One saved value of the model: the same choice in every step and micro-batch.
-struct Site {
-  std::vector<SavedGap> gaps;
-  Bytes bytes;
-};
-
-// Values of the model that forward leaves undecided for backward, in forward order.
-std::vector<Site> sites_of(const PolicyContext& context, const ResidencyPlan& plan,
-                           Bytes min_bytes) {
-  std::map<std::pair<StorageId, OperatorId>, std::size_t> index;
-  std::vector<Site> sites;
-  for (const SavedGap& gap : saved_gaps(context, min_bytes)) {
-    if (plan.decided(gap.id)) continue;
-    const OperatorId from = context.order.at[gap.from].op;
-    const auto [at, added] = index.emplace(std::pair(gap.storage, from), sites.size());
-    if (added) sites.push_back({.gaps = {}, .bytes = gap.bytes});
-    sites[at->second].gaps.push_back(gap);
-  }
-  return sites;
-}
 
 // A plan judged: first by whether it fits, then by time, or by memory where nothing fits.
 struct Score {
@@ -60,12 +40,13 @@ class Chooser {
         prefetch_(prefetch),
         budget_(prefetch.budget.value_or(device_budget(context)).count),
         starts_(predicted_starts(context)),
-        sites_(sites_of(context, plan, min_bytes)),
+        compute_(compute_of_last_step(context)),
+        sites_(sites_of(context, plan, starts_, min_bytes)),
         choices_(sites_.size(), Choice::kKeep) {}
 
   [[nodiscard]] std::size_t size() const { return sites_.size(); }
   [[nodiscard]] std::int64_t budget() const { return budget_; }
-  [[nodiscard]] bool fits_as_it_is() const {
+  [[nodiscard]] bool fits_as_it_is() {
     return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == 0;
   }
   // `link_share`: of the compute time, that copies are counted on to hide behind. `target`: live
@@ -79,36 +60,87 @@ class Chooser {
   bool apply(ResidencyPlan& plan) const;
 
  private:
-  [[nodiscard]] Score score(const ResidencyPlan& plan) const;
-  [[nodiscard]] Score score_choices() const;
-  Duration recompute_cost(const ResidencyPlan& plan, const Site& site, std::set<Position>& repeated,
+  [[nodiscard]] Score score(const ResidencyPlan& plan);
+  [[nodiscard]] std::vector<std::uint32_t> additions(const ResidencyPlan& plan) const;
+  [[nodiscard]] Score score_choices();
+  // Not replayed where it cannot be better than `best`: none then.
+  [[nodiscard]] std::optional<Score> score_if_better(const Score& best);
+  [[nodiscard]] bool cannot_beat(const Score& best, const ResidencyPlan& plan) const;
+  Duration recompute_cost(const ResidencyPlan& plan, const Site& site, Repeated& repeated,
                           bool within_block) const;
   void recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& recipes) const;
-  void search(std::size_t site, Duration recomputed, const std::set<Position>& repeated,
-              Score& best, std::vector<Choice>& found);
+  void search(std::size_t site, Duration recomputed, const Repeated& repeated, Score& best,
+              std::vector<Choice>& found);
 
   const PolicyContext& context_;
   const ResidencyPlan& plan_;  // of the policies before
   const Prefetch& prefetch_;
   std::int64_t budget_;
   std::vector<Duration> starts_;
+  Duration compute_{};  // on the device, of the last step, without what is computed again
   std::vector<Site> sites_;
   std::vector<Choice> choices_;
+  std::map<std::vector<std::uint32_t>, Score> replayed_;  // by additions()
 };
 
-Score Chooser::score(const ResidencyPlan& plan) const {
+Score Chooser::score(const ResidencyPlan& plan) {
   if (context_.replay == nullptr) {
     return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
   }
-  const ReplayFigures figures = context_.replay->run(plan);
-  const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
-  return {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
+  const auto [replayed, is_new] = replayed_.emplace(additions(plan), Score{});
+  if (is_new) {
+    const ReplayFigures figures = context_.replay->run(plan);
+    const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
+    replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
+  }
+  return replayed->second;
 }
 
-Score Chooser::score_choices() const {
+Score Chooser::score_choices() {
   ResidencyPlan tried = plan_;
   if (!apply(tried)) return {.over = std::numeric_limits<std::int64_t>::max()};
   return score(tried);
+}
+
+std::optional<Score> Chooser::score_if_better(const Score& best) {
+  ResidencyPlan tried = plan_;
+  if (!apply(tried) || cannot_beat(best, tried)) return std::nullopt;
+  const Score found = score(tried);
+  return found < best ? std::optional(found) : std::nullopt;
+}
+
+// What the plan adds to that of the policies before: different choices may come to the same, as
+// where what leaves could stay all along.
+std::vector<std::uint32_t> Chooser::additions(const ResidencyPlan& plan) const {
+  std::vector<std::uint32_t> all;
+  for (GapId gap : ids_of(plan.decisions())) {
+    if (plan_.decided(gap)) continue;
+    if (const auto* offload = std::get_if<Offload>(&plan.decision(gap))) {
+      all.insert(all.end(), {gap.value, offload->fetch_at.value, offload->release_at.value});
+    } else if (const auto* recompute = std::get_if<Recompute>(&plan.decision(gap))) {
+      all.insert(all.end(), {gap.value, recompute->group.value});
+    }
+  }
+  for (const RecomputeGroup& group : plan.groups()) {
+    all.push_back(static_cast<std::uint32_t>(group.recipe.size()));
+    for (Position p : group.recipe)
+      all.push_back(p.value);
+  }
+  return all;
+}
+
+// The compute of a step takes its time whatever hides behind it.
+bool Chooser::cannot_beat(const Score& best, const ResidencyPlan& plan) const {
+  if (best.over > 0 || context_.replay == nullptr) return false;
+  Duration again{};
+  for (GroupId id : ids_of(plan.groups())) {
+    if (plan_.groups().contains(id)) continue;
+    for (Position p : plan.groups()[id].recipe) {
+      const Occurrence& o = context_.order.at[p];
+      if (o.step + 1 == context_.order.steps) again += context_.durations[o.op];
+    }
+  }
+  return compute_ + again >= best.step;
 }
 
 bool Chooser::apply(ResidencyPlan& plan) const {
@@ -178,8 +210,8 @@ void Chooser::recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& r
 
 // Compute time of the last step for what is not in `repeated` yet, which it joins; max() where the
 // value cannot be computed again, or not from within the block that needs it.
-Duration Chooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
-                                 std::set<Position>& repeated, bool within_block) const {
+Duration Chooser::recompute_cost(const ResidencyPlan& plan, const Site& site, Repeated& repeated,
+                                 bool within_block) const {
   Duration cost{};
   for (const SavedGap& gap : site.gaps) {
     // Micro-batches run the same forward.
@@ -189,7 +221,7 @@ Duration Chooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
     if (!recipe) return Duration::max();
     for (Position p : recipe->positions) {
       if (within_block && context_.block_at(p) != context_.block_at(gap.to)) return Duration::max();
-      if (repeated.insert(p).second) cost += context_.durations[context_.order.at[p].op];
+      if (repeated.insert(p)) cost += context_.durations[context_.order.at[p].op];
     }
   }
   return cost * context_.order.micro_batches;
@@ -217,7 +249,7 @@ void Chooser::choose_greedily(bool recompute, double link_share, std::int64_t ta
     return std::max(copies[direction] + more - compute[direction], Duration(0)) - now;
   };
   std::vector<Duration> again(sites_.size(), Duration(-1));  // -1: not looked at
-  std::set<Position> repeated;
+  Repeated repeated(context_.order.at.size());
   while (curve.peak() > target) {
     const Position peak = curve.peak_at();
     std::size_t best = sites_.size();
@@ -232,13 +264,14 @@ void Chooser::choose_greedily(bool recompute, double link_share, std::int64_t ta
       });
       if (live == site.gaps.end()) continue;
       if (again[i] < Duration(0)) {
-        std::set<Position> with = repeated;
-        again[i] = recompute ? recompute_cost(plan, site, with, true) : Duration::max();
+        const std::size_t before = repeated.size();
+        again[i] = recompute ? recompute_cost(plan, site, repeated, true) : Duration::max();
+        repeated.shrink(before);
       }
-      const Duration moved = (wait(0, copy_out_time(context_, site.bytes)) +
-                              wait(1, copy_in_time(context_, site.bytes)) +
-                              std::max(-free_time(context_, starts_, *live), Duration(0))) *
-                             context_.order.micro_batches;
+      const Duration free = site.free[static_cast<std::size_t>(live - site.gaps.begin())];
+      const Duration moved =
+          (wait(0, site.copy_out) + wait(1, site.copy_in) + std::max(-free, Duration(0))) *
+          context_.order.micro_batches;
       const auto bytes = static_cast<double>(site.bytes.count);
       const double cost = static_cast<double>(std::min(moved, again[i]).count()) / bytes;
       // Where the link has time to spare it goes to what is dearest to compute again.
@@ -252,8 +285,8 @@ void Chooser::choose_greedily(bool recompute, double link_share, std::int64_t ta
     if (best == sites_.size()) return;
     choices_[best] = way;
     if (way == Choice::kOffload) {
-      copies[0] += copy_out_time(context_, sites_[best].bytes);
-      copies[1] += copy_in_time(context_, sites_[best].bytes);
+      copies[0] += sites_[best].copy_out;
+      copies[1] += sites_[best].copy_in;
     }
     for (const SavedGap& gap : sites_[best].gaps) {
       curve.add(Position(gap.release.value + 1), gap.to, -gap.bytes.count);
@@ -309,9 +342,9 @@ void Chooser::improve(int tries) {
       for (Choice other : {Choice::kKeep, Choice::kOffload, Choice::kRecompute}) {
         if (other == before || tries-- <= 0) continue;
         choices_[i] = other;
-        const Score tried = score_choices();
-        if (!(tried < best)) continue;
-        best = tried;
+        const std::optional<Score> tried = score_if_better(best);
+        if (!tried) continue;
+        best = *tried;
         chosen = other;
         better = true;
       }
@@ -320,21 +353,21 @@ void Chooser::improve(int tries) {
   }
 }
 
-void Chooser::search(std::size_t site, Duration recomputed, const std::set<Position>& repeated,
-                     Score& best, std::vector<Choice>& found) {
+void Chooser::search(std::size_t site, Duration recomputed, const Repeated& repeated, Score& best,
+                     std::vector<Choice>& found) {
   // Compute alone takes this long in the last step; nothing below can be faster.
   if (best.over == 0 && recomputed >= best.step) return;
   if (site == sites_.size()) {
-    const Score tried = score_choices();
-    if (tried < best) {
-      best = tried;
+    const std::optional<Score> tried = score_if_better(best);
+    if (tried) {
+      best = *tried;
       found = choices_;
     }
     return;
   }
   for (Choice choice : {Choice::kKeep, Choice::kOffload, Choice::kRecompute}) {
     Duration cost = recomputed;
-    std::set<Position> with = repeated;
+    Repeated with = repeated;
     if (choice == Choice::kRecompute) {
       const Duration again = recompute_cost(plan_, sites_[site], with, false);
       if (again == Duration::max()) continue;
@@ -348,13 +381,9 @@ void Chooser::search(std::size_t site, Duration recomputed, const std::set<Posit
 
 // Branch and bound over all choices, each judged by its replay.
 void Chooser::search_all() {
-  Duration compute{};
-  for (const Occurrence& o : context_.order.at) {
-    if (o.step + 1 == context_.order.steps) compute += context_.durations[o.op];
-  }
   Score best = score_choices();  // of keeping everything
   std::vector<Choice> found = choices_;
-  search(0, compute, {}, best, found);
+  search(0, compute_, Repeated(context_.order.at.size()), best, found);
   choices_ = found;
 }
 

@@ -47,7 +47,7 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
     int margin = 1;
     double fraction = 1;
     std::optional<int> in_flight;
-    Bytes min_bytes;
+    SmallestMoved smallest;
   };
   MegatronOffload(Prefetch prefetch, Options options)
       : prefetch_(prefetch), options_(std::move(options)) {}
@@ -83,7 +83,7 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
           {}, "policies.megatron_offload.modules",
           fmt::format("no block has a module '{}'; it has {}", module, fmt::join(known, ", ")));
     }
-    for (const SavedGap& gap : saved_gaps(context, options_.min_bytes)) {
+    for (const SavedGap& gap : saved_gaps(context, options_.smallest)) {
       if (gap.block == kNoBlock) continue;
       const LayerId layer = context.op_at(gap.from).layer;
       const std::string module = module_of(context.graph.layers[layer].name);
@@ -171,8 +171,7 @@ const PolicyEntry& megatron_offload_entry() {
         options.margin = d.optional<int>("margin", 1, at_least(0));
         options.fraction = d.optional<double>("fraction", 1.0, between(0, 1));
         options.in_flight = d.maybe<int>("in_flight", at_least(0));
-        // 1 Mi elements of two bytes.
-        options.min_bytes = d.optional<Bytes>("min_bytes", kMiB * 2);
+        options.smallest = decode_smallest(d, 1024 * 1024);  // min_offloaded_tensor_size
         const Prefetch prefetch = decode_prefetch(d);
         d.finish();
         return std::make_unique<MegatronOffload>(prefetch, std::move(options));

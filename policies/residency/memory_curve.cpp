@@ -20,33 +20,38 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     bytes_[first.index()] += bytes;
     bytes_[last.index()] -= bytes;
   };
+  const auto on_device = [&](Position p) { return context.op_at(p).executor == Executor::kDevice; };
   IdVector<StorageId, char> touched(context.graph.storages.size(), 0);
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
     if (!gap.from.valid()) continue;
     const Storage& storage = context.graph.storages[gap.storage];
     const std::int64_t bytes = storage.bytes.count;
-    if (touched[gap.storage] == 0 && storage.initial) differ(Position(0U), gap.from, bytes);
-    touched[gap.storage] = 1;
-    if (gap.dead) {
-      differ(gap.from, after(gap.release), bytes);
-      continue;
+    // What lives elsewhere is on the device while the device touches it.
+    const bool visits = storage.home != Tier::kDevice;
+    const bool comes = !visits || on_device(gap.from);
+    if (touched[gap.storage] == 0 && storage.initial && !visits) {
+      differ(Position(0U), gap.from, bytes);
     }
-    const Position to = gap.to.valid() ? gap.to : end;
+    touched[gap.storage] = 1;
     const Decision& decision = plan.decision(id);
-    if (const auto* offload = std::get_if<Offload>(&decision)) {
+    const Position to = gap.to.valid() ? gap.to : end;
+    if (gap.dead || std::holds_alternative<Recompute>(decision)) {
+      if (comes) differ(gap.from, after(gap.release), bytes);
+    } else if (const auto* offload = std::get_if<Offload>(&decision)) {
       const Position gone = offload->release_at.valid() ? offload->release_at : after(gap.release);
-      differ(gap.from, gone, bytes);
-      differ(offload->fetch_at, to, bytes);
-    } else if (std::holds_alternative<Recompute>(decision)) {
-      differ(gap.from, after(gap.release), bytes);
-    } else {
+      if (comes) differ(gap.from, gone, bytes);
+      if (!visits || on_device(gap.to)) differ(offload->fetch_at, to, bytes);
+    } else if (visits && !gap.pinned && !std::holds_alternative<Pin>(decision)) {
+      if (comes) differ(gap.from, after(gap.release), bytes);
+    } else if (comes) {
       differ(gap.from, to, bytes);
     }
   }
   for (StorageId s : ids_of(context.graph.storages)) {
     const Storage& storage = context.graph.storages[s];
-    if (touched[s] == 0 && storage.initial) differ(Position(0U), end, storage.bytes.count);
+    if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
+      differ(Position(0U), end, storage.bytes.count);
   }
   for (const Kept& kept : context.order.kept) {
     if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);
@@ -64,16 +69,43 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
   for (std::size_t i = 1; i < bytes_.size(); ++i)
     bytes_[i] += bytes_[i - 1];
   bytes_.pop_back();
+  most_.resize((bytes_.size() + kStretch - 1) / kStretch);
+  for (std::size_t stretch = 0; stretch < most_.size(); ++stretch)
+    note_peak(stretch);
+}
+
+void MemoryCurve::note_peak(std::size_t stretch) {
+  const std::size_t end = std::min((stretch + 1) * kStretch, bytes_.size());
+  most_[stretch] =
+      *std::max_element(bytes_.begin() + static_cast<std::ptrdiff_t>(stretch * kStretch),
+                        bytes_.begin() + static_cast<std::ptrdiff_t>(end));
+}
+
+std::int64_t MemoryCurve::peak() const {
+  return *std::max_element(most_.begin(), most_.end());
 }
 
 Position MemoryCurve::peak_at() const {
-  return Position(
-      static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin()));
+  const auto stretch = std::max_element(most_.begin(), most_.end());
+  const std::ptrdiff_t begin = (stretch - most_.begin()) * static_cast<std::ptrdiff_t>(kStretch);
+  return Position(static_cast<std::size_t>(
+      std::find(bytes_.begin() + begin, bytes_.end(), *stretch) - bytes_.begin()));
 }
 
 void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
+  if (first >= end) return;
   for (std::size_t i = first.index(); i < end.index(); ++i)
     bytes_[i] += bytes;
+  const std::size_t last = (end.index() - 1) / kStretch;
+  for (std::size_t stretch = first.index() / kStretch; stretch <= last; ++stretch) {
+    const bool whole =
+        stretch * kStretch >= first.index() && (stretch + 1) * kStretch <= end.index();
+    if (whole) {
+      most_[stretch] += bytes;
+    } else {
+      note_peak(stretch);
+    }
+  }
 }
 
 Position MemoryCurve::first_above(Position first, Position end, std::int64_t budget) const {

@@ -17,7 +17,7 @@ class MemoryCurve {
   MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan);
 
   [[nodiscard]] std::int64_t at(Position p) const { return bytes_[p.index()]; }
-  [[nodiscard]] std::int64_t peak() const { return bytes_[peak_at().index()]; }
+  [[nodiscard]] std::int64_t peak() const;
   [[nodiscard]] Position peak_at() const;  // the first of equals
   // The first position of [first, end) with more than `budget`; `end` when there is none.
   [[nodiscard]] Position first_above(Position first, Position end, std::int64_t budget) const;
@@ -29,7 +29,11 @@ class MemoryCurve {
                                       std::int64_t budget) const;
 
  private:
+  static constexpr std::size_t kStretch = 256;  // positions
+  void note_peak(std::size_t stretch);
+
   std::vector<std::int64_t> bytes_;
+  std::vector<std::int64_t> most_;  // in each stretch of positions
 };
 
 // What a plan may use where the scenario gives no budget: the device without what a process has on

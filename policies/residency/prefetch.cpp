@@ -83,16 +83,36 @@ void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& de
   }
 }
 
-void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
-                    const Prefetch& prefetch, std::vector<Departure>& departures) {
+// From here on the memory is gone.
+Position away(const Departure& d) {
+  return d.release_at.valid() ? d.release_at : Position(d.gap.release.value + 1);
+}
+
+// Live bytes while everything that leaves is away.
+MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& plan,
+                          const std::vector<Departure>& departures) {
   MemoryCurve curve(context, plan);
-  // From here on the memory is gone.
-  const auto away = [](const Departure& d) {
-    return d.release_at.valid() ? d.release_at : Position(d.gap.release.value + 1);
-  };
   for (const Departure& d : departures) {
     if (!plan.decided(d.gap.id)) curve.add(away(d), d.gap.to, -d.gap.bytes.count);
   }
+  return curve;
+}
+
+// Copies back wait until there is room for them, at most until their use.
+void wait_for_room(const PolicyContext& context, const ResidencyPlan& plan, Bytes budget,
+                   std::vector<Departure>& departures) {
+  MemoryCurve curve = curve_without(context, plan, departures);
+  for (std::size_t i : by_use(departures)) {
+    Departure& d = departures[i];
+    if (plan.decided(d.gap.id)) continue;
+    d.fetch_at = curve.earliest_fit(d.fetch_at, d.gap.to, d.gap.bytes.count, budget.count);
+    curve.add(d.fetch_at, d.gap.to, d.gap.bytes.count);
+  }
+}
+
+void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
+                    const Prefetch& prefetch, std::vector<Departure>& departures) {
+  MemoryCurve curve = curve_without(context, plan, departures);
   const std::int64_t budget = prefetch.budget ? prefetch.budget->count : curve.peak();
   std::vector<char> stays(departures.size(), 0);
   for (std::size_t i : by_use(departures)) {
@@ -151,7 +171,9 @@ void place_fetches(const PolicyContext& context, const ResidencyPlan& plan,
       }
       return;
     case PrefetchRule::kJustInTime:
-      return fetch_just_in_time(context, departures);
+      fetch_just_in_time(context, departures);
+      if (prefetch.budget) wait_for_room(context, plan, *prefetch.budget, departures);
+      return;
     case PrefetchRule::kEarliest:
       return fetch_earliest(context, plan, prefetch, departures);
   }

@@ -26,7 +26,7 @@ enum class PrefetchRule : std::uint8_t {
   kJustInTime,  // the latest operator from which the predicted compute until the use covers the
                 // copy, and those that need the link behind it before their own uses; not before
                 // the backward of its micro-batch (torch's activation_reload_prefetch, pytorch
-                // #167880, with a queue)
+                // #167880, with a queue); under a budget not before there is room
   kEarliest,    // as soon as the predicted live bytes stay within the budget until the use; what
                 // fits all along stays
 };

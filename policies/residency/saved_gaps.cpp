@@ -46,6 +46,38 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes) 
   return found;
 }
 
+Position creator_of(const PolicyContext& context, GapId gap) {
+  const StorageId storage = context.live.gaps[gap].storage;
+  while (true) {
+    const Position p = context.live.gaps[gap].from;
+    for (const Touch& touch : context.graph.touches_of(context.order.at[p].op)) {
+      if (touch.storage == storage && touch.access == Access::kCreate) return p;
+    }
+    if (gap.value == 0 || context.live.gaps[GapId(gap.value - 1)].storage != storage) return {};
+    gap = GapId(gap.value - 1);
+  }
+}
+
+SmallestMoved decode_smallest(const Decoder& decoder, std::int64_t elements) {
+  SmallestMoved smallest{.elements = elements, .bytes = decoder.maybe<Bytes>("min_bytes")};
+  if (smallest.bytes && decoder.has("min_elements")) {
+    decoder.fail_at("min_elements", "min_bytes says the same in bytes; give one of them");
+  }
+  smallest.elements = decoder.optional<std::int64_t>("min_elements", elements, at_least(0));
+  return smallest;
+}
+
+std::vector<SavedGap> saved_gaps(const PolicyContext& context, const SmallestMoved& smallest) {
+  if (smallest.bytes) return saved_gaps(context, *smallest.bytes);
+  std::vector<SavedGap> found = saved_gaps(context, Bytes(1));
+  std::erase_if(found, [&](const SavedGap& gap) {
+    const Position made = creator_of(context, gap.id);
+    const DType type = made.valid() ? context.op_at(made).work.dtype : DType::kFloat32;
+    return gap.bytes.count < smallest.elements * size_of(type);
+  });
+  return found;
+}
+
 std::vector<std::vector<BlockSpan>> block_spans(const PolicyContext& context) {
   const std::size_t rounds = static_cast<std::size_t>(context.order.steps) *
                              static_cast<std::size_t>(context.order.micro_batches);
@@ -98,7 +130,9 @@ void decide_offloads(const PolicyContext& context, const std::vector<Departure>&
   for (const Departure& d : departures) {
     if (!frees_memory(d)) continue;
     const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;
-    if (!plan.decide(d.gap.id, Offload{.fetch_at = fetch_at, .release_at = d.release_at})) continue;
+    if (!plan.decide(d.gap.id,
+                     Offload{.fetch_at = fetch_at, .release_at = d.release_at, .tier = d.tier}))
+      continue;
     if (context.order.at[d.gap.from].step + 1 == context.order.steps) {
       outcome.offloaded += d.gap.bytes;
     }

@@ -2,8 +2,11 @@
 // decided. Shared by the policies of this folder.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "graph/core/decoder.hpp"
 #include "policies/plan/policy.hpp"
 
 namespace tidemark {
@@ -23,6 +26,22 @@ struct SavedGap {
 // The open gaps from forward to backward of at least `min_bytes`, in the order in which forward
 // leaves them. Gaps that are decided already are among them.
 [[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes);
+
+// The occurrence that created the content behind a gap; invalid for what was there from the start.
+[[nodiscard]] Position creator_of(const PolicyContext& context, GapId gap);
+
+// What is too small to be moved: a threshold in elements, as systems count them, unless the
+// scenario gives one in bytes.
+struct SmallestMoved {
+  std::int64_t elements = 0;
+  std::optional<Bytes> bytes;
+};
+// Reads `min_elements` or `min_bytes`; not both.
+[[nodiscard]] SmallestMoved decode_smallest(const Decoder& decoder, std::int64_t elements);
+// As above. Storages have no type: elements are those of the type in which the operator that made
+// the value computes.
+[[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context,
+                                               const SmallestMoved& smallest);
 
 // Where one block of one micro-batch lies in the order; invalid where it has no such operator.
 struct BlockSpan {
@@ -49,6 +68,7 @@ struct Departure {
   SavedGap gap;
   Position release_at;
   Position fetch_at;
+  Tier tier = Tier::kHost;
 };
 // Decides those whose memory is free for at least one operator; counts what moves in the last step.
 void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,

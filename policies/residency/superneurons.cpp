@@ -4,6 +4,8 @@
 
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
+#include "policies/residency/swap_window.hpp"
+#include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
 namespace {
@@ -16,30 +18,21 @@ bool is_expensive(OperatorClass c) {
   return is_convolution(c) || c == OperatorClass::kMatmul || c == OperatorClass::kAttention;
 }
 
-// The occurrence that created the content behind a gap; invalid for what was there from the start.
-Position creator(const PolicyContext& context, GapId gap) {
-  const StorageId storage = context.live.gaps[gap].storage;
-  while (true) {
-    const Position p = context.live.gaps[gap].from;
-    for (const Touch& touch : context.graph.touches_of(context.order.at[p].op)) {
-      if (touch.storage == storage && touch.access == Access::kCreate) return p;
-    }
-    if (gap.value == 0 || context.live.gaps[GapId(gap.value - 1)].storage != storage) return {};
-    gap = GapId(gap.value - 1);
-  }
-}
-
-// The output of convolutions moves to the host as soon as forward has done with it and comes back
-// during the backward of the convolution behind it. What cheap layers between two expensive ones
-// leave is computed again:
+// The output of convolutions moves to the host (unified tensor pool) and comes back during the
+// backward of the convolution behind it. With the tensor cache it stays on the device while there
+// is room: when live bytes would pass the budget the least recently used one leaves, and compute
+// waits for its copy. Backward asks for what was used last, which is what an LRU cache keeps.
+// Without the cache each leaves as soon as forward has done with it.
+//
+// What cheap layers between two expensive ones leave is computed again:
 //   speed-centric   a segment's values together, before its first backward, and kept: where they
 //                   take no more than the largest layer needs anyway (l_peak);
 //   memory-centric  each value alone, before its own use: elsewhere.
-// The peak goes towards that of the largest layer. SuperNeurons' tensor cache, which leaves tensors
-// on the device while there is room, is not part of it.
+// The peak goes towards that of the largest layer.
 class SuperNeurons final : public ResidencyPolicy, public Budgeted {
  public:
-  SuperNeurons(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
+  SuperNeurons(Prefetch prefetch, bool tensor_cache, Bytes min_bytes)
+      : prefetch_(prefetch), tensor_cache_(tensor_cache), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "superneurons"; }
   [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
@@ -53,7 +46,7 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
     }
     std::vector<std::vector<SavedGap>> segments(segment + 1);
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
-      const Position made = creator(context, gap.id);
+      const Position made = creator_of(context, gap.id);
       if (plan.decided(gap.id) || !made.valid()) continue;
       if (is_expensive(context.op_at(made).work.op_class)) continue;
       segments[segment_at[made]].push_back(gap);
@@ -64,11 +57,26 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
   }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
-    std::vector<Departure> departures;
+    const std::vector<Departure> outputs = convolution_outputs(context);
+    if (!tensor_cache_) {
+      decide(context, prefetch_, outputs, plan);
+      return;
+    }
+    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = prefetch_;
+      prefetch.budget = budget;
+      decide(context, prefetch, leaving_cache(context, tried, outputs, budget.count), tried);
+    });
+  }
+
+ private:
+  // Each with its fetch: when the backward of the convolution behind it begins.
+  [[nodiscard]] std::vector<Departure> convolution_outputs(const PolicyContext& context) const {
+    std::vector<Departure> outputs;
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
-      const Position made = creator(context, gap.id);
+      const Position made = creator_of(context, gap.id);
       if (!made.valid() || !is_convolution(context.op_at(made).work.op_class)) continue;
-      departures.push_back({.gap = gap, .release_at = {}, .fetch_at = gap.to});
+      outputs.push_back({.gap = gap, .release_at = {}, .fetch_at = gap.to});
     }
     // Where the backward of convolutions begins, by round.
     std::vector<std::vector<Position>> begins(
@@ -84,16 +92,54 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
       }
       if (convolution) last = op.node;
     }
-    for (Departure& d : departures) {
+    for (Departure& d : outputs) {
       const std::vector<Position>& round = begins[d.gap.round];
       const auto next = std::lower_bound(round.begin(), round.end(), d.gap.to);
       if (next != round.begin()) d.fetch_at = *(next - 1);
     }
-    place_fetches(context, plan, prefetch_, departures);
+    return outputs;
+  }
+
+  // Of the outputs those that an LRU cache of `budget` live bytes does not hold, each from when its
+  // room is wanted. What comes back waits until there is room, at most until its use.
+  static std::vector<Departure> leaving_cache(const PolicyContext& context,
+                                              const ResidencyPlan& plan,
+                                              std::vector<Departure> cached, std::int64_t budget) {
+    std::erase_if(cached, [&](const Departure& d) { return plan.decided(d.gap.id); });
+    std::stable_sort(cached.begin(), cached.end(), [](const Departure& a, const Departure& b) {
+      return a.gap.from < b.gap.from;
+    });
+    MemoryCurve curve(context, plan);
+    std::vector<Departure> leaving;
+    for (Position p : ids_of(context.order.at)) {
+      for (auto d = cached.begin(); curve.at(p) > budget && d != cached.end();) {
+        if (d->gap.from >= p) break;
+        const bool can_leave = d->gap.release < p && std::max(d->fetch_at, p) < d->gap.to;
+        if (!can_leave) {
+          ++d;
+          continue;
+        }
+        d->release_at = p;
+        d->fetch_at = std::max(d->fetch_at, Position(p.value + 1));
+        take_off(*d, curve);
+        leaving.push_back(*d);
+        d = cached.erase(d);
+      }
+    }
+    for (Departure& d : leaving) {
+      const Position room = curve.earliest_fit(d.fetch_at, d.gap.to, 0, budget);
+      curve.add(d.fetch_at, room, -d.gap.bytes.count);
+      d.fetch_at = room;
+    }
+    return leaving;
+  }
+
+  static void decide(const PolicyContext& context, const Prefetch& prefetch,
+                     std::vector<Departure> departures, ResidencyPlan& plan) {
+    place_fetches(context, plan, prefetch, departures);
     decide_offloads(context, departures, plan);
   }
 
- private:
   // Bytes that the largest layer touches while it runs.
   static std::int64_t largest(const PolicyContext& context) {
     std::int64_t peak = 0;
@@ -157,6 +203,7 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
   }
 
   Prefetch prefetch_;
+  bool tensor_cache_;
   Bytes min_bytes_;
 };
 
@@ -167,14 +214,17 @@ const PolicyEntry& superneurons_entry() {
       .name = "superneurons",
       .seam = "residency",
       .summary =
-          "copy the outputs of convolutions to pinned host memory and recompute what cheap layers "
-          "between them leave, together where it fits beside the largest layer",
+          "recompute what cheap layers between convolutions leave, together where it fits beside "
+          "the "
+          "largest layer, and copy the outputs of convolutions to pinned host memory: what a "
+          "`tensor_cache` of the `budget`, or of the device, cannot hold, or all without it",
       .source = "Wang et al. 2018, SuperNeurons (arXiv 1801.04380)",
       .decode = [](const Decoder& d) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d);
+        const bool tensor_cache = d.optional<bool>("tensor_cache", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<SuperNeurons>(prefetch, min_bytes);
+        return std::make_unique<SuperNeurons>(prefetch, tensor_cache, min_bytes);
       }};
   return kEntry;
 }

@@ -1,7 +1,5 @@
 #include "policies/residency/te_offload.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
@@ -24,23 +22,28 @@ namespace {
 // to hide behind.
 class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
  public:
-  TransformerEngineOffload(Prefetch prefetch, int layers, Bytes min_bytes)
-      : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
+  TransformerEngineOffload(Prefetch prefetch, int layers, SmallestMoved smallest)
+      : prefetch_(prefetch), layers_(layers), smallest_(smallest) {}
   [[nodiscard]] std::string_view name() const override { return "te_offload"; }
   [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int all = context.graph.blocks;
+    if (all < 2) {
+      throw UserError({}, "policies.te_offload",
+                      fmt::format("moves the first of several repeated blocks, and the model has "
+                                  "{}; torchtune_offload moves single tensors",
+                                  all == 0 ? "none" : "only one"));
+    }
     if (layers_ >= all) {
-      throw UserError(
-          {}, "policies.te_offload.layers",
-          fmt::format("the model has {} repeated blocks, the last of which stays on the "
-                      "device; give at most {}",
-                      all, std::max(all - 1, 0)));
+      throw UserError({}, "policies.te_offload.layers",
+                      fmt::format("the model has {} repeated blocks, the last of which stays on "
+                                  "the device; give at most {}",
+                                  all, all - 1));
     }
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
     std::vector<Departure> departures;
-    for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
+    for (const SavedGap& gap : saved_gaps(context, smallest_)) {
       if (gap.block == kNoBlock || gap.block >= layers_) continue;
       const auto at = [&](int layer) { return spans[gap.round][static_cast<std::size_t>(layer)]; };
       departures.push_back({.gap = gap,
@@ -54,7 +57,7 @@ class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
  private:
   Prefetch prefetch_;
   int layers_;
-  Bytes min_bytes_;
+  SmallestMoved smallest_;
 };
 
 }  // namespace
@@ -70,10 +73,9 @@ const PolicyEntry& te_offload_entry() {
       .decode = [](const Decoder& d) -> AnyPolicy {
         const int layers = d.required<int>("layers", at_least(1));
         const Prefetch prefetch = decode_prefetch(d);
-        // 256 Ki elements of two bytes.
-        const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB * 512);
+        const SmallestMoved smallest = decode_smallest(d, 256 * 1024);
         d.finish();
-        return std::make_unique<TransformerEngineOffload>(prefetch, layers, min_bytes);
+        return std::make_unique<TransformerEngineOffload>(prefetch, layers, smallest);
       }};
   return kEntry;
 }

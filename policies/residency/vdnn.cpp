@@ -26,7 +26,8 @@ struct Layer {
 
 // The input X of a layer leaves while the layer runs; compute waits for the copy at the layer's end
 // and frees. When the backward of a layer begins, one earlier layer's X is fetched: the first with
-// an X on the host, searching down to the next convolution.
+// an X on the host, searching down to the next convolution; compute waits for it at the layer's
+// end.
 //
 //   compute   F1(X1)     F2(X2)     ...  B3         B2(X2)
 //   d2h       <X1> wait  <X2> wait
@@ -64,11 +65,26 @@ class Vdnn final : public ResidencyPolicy, public Budgeted {
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {
+    std::vector<std::vector<Layer>> rounds = layers_of(context, convolutions_only);
     std::vector<Departure> departures;
-    for (std::vector<Layer>& round : layers_of(context, convolutions_only))
+    for (std::vector<Layer>& round : rounds)
       depart(round, departures);
+    if (prefetch_.rule == PrefetchRule::kOwn) wait_at_layer_ends(rounds, plan);
     place_fetches(context, plan, prefetch_, departures);
     decide_offloads(context, departures, plan);
+  }
+  // A layer is over when what it has fetched is there: no more is under way than one layer's X.
+  static void wait_at_layer_ends(const std::vector<std::vector<Layer>>& rounds,
+                                 ResidencyPlan& plan) {
+    std::size_t most = 0;
+    for (const std::vector<Layer>& round : rounds) {
+      for (const Layer& layer : round)
+        most = std::max(most, layer.inputs.size());
+    }
+    if (most == 0) return;
+    plan.throttle({.stream = Stream::kCopyIn,
+                   .in_flight = static_cast<int>(most) - 1,
+                   .waits = Throttle::Waits::kCompute});
   }
 
   [[nodiscard]] std::vector<std::vector<Layer>> layers_of(const PolicyContext& context,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tidemark {
@@ -19,6 +21,7 @@ class OffloadOptimizer final : public TrainingRewrite {
     const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
     policy->tier_ = nvme ? Tier::kNvme : Tier::kHost;
     policy->streams_gradients_ = d.optional_word("gradients", kWhen, "step") == "backward";
+    policy->delayed_ = d.optional<bool>("delayed", false);
     // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
     policy->sub_group_ = d.optional<std::int64_t>("sub_group", 1'000'000'000, at_least(1));
     d.finish();
@@ -30,52 +33,101 @@ class OffloadOptimizer final : public TrainingRewrite {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
+  [[nodiscard]] std::vector<std::size_t> first_parameters(const TrainingGraph& graph) const;
   static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
+  static void delay(TrainingGraph& graph, TrainedParameter& trained);
 
   double ratio_ = 1;
   bool overlap_ = true;
   Tier tier_ = Tier::kHost;
   bool streams_gradients_ = false;
+  bool delayed_ = false;
   std::int64_t sub_group_ = 0;  // elements
 };
 
-void OffloadOptimizer::apply(TrainingGraph& graph) const {
-  std::vector<TrainedParameter*> order;
+// In the order of model.parameters() until they make `ratio` of all elements; indices into trained.
+std::vector<std::size_t> OffloadOptimizer::first_parameters(const TrainingGraph& graph) const {
+  // By name: a delayed update has put a storage of its own in the parameter's place.
+  std::map<std::string_view, StorageId> parameters;
+  for (StorageId s : ids_of(graph.storages)) {
+    if (graph.storages[s].role == Role::kParameter) parameters.emplace(graph.storages[s].name, s);
+  }
+  std::vector<std::pair<StorageId, std::size_t>> ordered;
   double total = 0;
-  for (TrainedParameter& trained : graph.trained) {
-    order.push_back(&trained);
+  for (std::size_t i = 0; i < graph.trained.size(); ++i) {
+    const TrainedParameter& trained = graph.trained[i];
+    const auto named = parameters.find(trained.name);
+    ordered.emplace_back(named == parameters.end() ? trained.parameter : named->second, i);
     total += static_cast<double>(trained.elements);
   }
-  std::sort(order.begin(), order.end(), [](const TrainedParameter* a, const TrainedParameter* b) {
-    return a->parameter < b->parameter;
-  });
-  std::int64_t offloaded = 0;
-  std::int64_t in_group = 0;
+  std::sort(ordered.begin(), ordered.end());
+  std::vector<std::size_t> first;
+  std::int64_t taken = 0;
+  for (const auto& [parameter, i] : ordered) {
+    if (static_cast<double>(taken) >= ratio_ * total) break;
+    taken += graph.trained[i].elements;
+    first.push_back(i);
+  }
+  return first;
+}
+
+void OffloadOptimizer::apply(TrainingGraph& graph) const {
   int group = 0;
-  for (TrainedParameter* trained : order) {
-    if (static_cast<double>(offloaded) >= ratio_ * total) break;
-    const bool full = tier_ == Tier::kNvme ? in_group + trained->elements > sub_group_ : overlap_;
+  for (const TrainedParameter& trained : graph.trained) {
+    if (trained.updated_by == Executor::kHost) group = std::max(group, trained.update_group + 1);
+  }
+  std::int64_t in_group = 0;
+  for (std::size_t i : first_parameters(graph)) {
+    TrainedParameter& trained = graph.trained[i];
+    if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
+    const bool full = tier_ == Tier::kNvme ? in_group + trained.elements > sub_group_ : overlap_;
     if (full && in_group > 0) {
       ++group;
       in_group = 0;
     }
-    in_group += trained->elements;
-    offloaded += trained->elements;
-    trained->updated_by = Executor::kHost;
-    trained->update_group = group;
-    trained->state_home = tier_;
-    if (streams_gradients_) graph.storages[trained->gradient].home = Tier::kHost;
+    in_group += trained.elements;
+    trained.updated_by = Executor::kHost;
+    trained.update_group = group;
+    trained.state_home = tier_;
+    if (streams_gradients_) graph.storages[trained.gradient].home = Tier::kHost;
+    if (delayed_) delay(graph, trained);
   }
 }
 
+// The host updates weights of its own. The model's become those of the update before, which has run
+// beside forward and backward, just ahead of the next.
+void OffloadOptimizer::delay(TrainingGraph& graph, TrainedParameter& trained) {
+  const StorageId parameter = trained.parameter;
+  trained.parameter = graph.storages.push_back({.bytes = graph.storages[parameter].bytes,
+                                                .role = Role::kOptimizerState,
+                                                .layer = trained.layer,
+                                                .initial = true,
+                                                .persistent = true,
+                                                .home = Tier::kHost,
+                                                .name = trained.name + ".next"});
+  const std::array<Touch, 2> touches{
+      {{trained.parameter, Access::kRead}, {parameter, Access::kOverwrite}}};
+  Operator op{.name = "delayed_update",
+              .phase = Phase::kOptimizer,
+              .executor = Executor::kHost,
+              .layer = trained.layer};
+  graph.optimizer.push_back(graph.add_operator(std::move(op), touches));
+}
+
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
-  for (const TrainedParameter& trained : context.graph.trained) {
-    if (trained.updated_by == Executor::kHost) ++plan.outcomes().back().decided;
+  PolicyOutcome& outcome = plan.outcomes().back();
+  for (std::size_t i : first_parameters(context.graph)) {
+    const TrainedParameter& trained = context.graph.trained[i];
+    const bool streamed = context.graph.storages[trained.gradient].home == Tier::kHost;
+    const bool delayed = context.graph.storages[trained.parameter].role == Role::kOptimizerState;
+    const bool as_asked =
+        trained.state_home == tier_ && streamed == streams_gradients_ && delayed == delayed_;
+    ++(as_asked ? outcome.decided : outcome.contested);
   }
   for (const Storage& storage : context.graph.storages) {
     const bool state = storage.role == Role::kOptimizerState && storage.home != Tier::kDevice;
-    if (state) plan.outcomes().back().offloaded += storage.bytes;
+    if (state && outcome.decided > 0) outcome.offloaded += storage.bytes;
   }
   if (streams_gradients_) keep_incomplete(context, plan);
   if (tier_ == Tier::kNvme) double_buffer(context, plan);
@@ -139,7 +191,7 @@ const PolicyEntry& offload_optimizer_entry() {
       .seam = "training rewrite",
       .summary =
           "keep the optimizer state of the first `ratio` of the elements in host memory or on "
-          "NVMe and update them on the CPU",
+          "NVMe and update them on the CPU; `delayed` by a step, beside forward and backward",
       .source =
           "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
           "Megatron-Core HybridDeviceOptimizer",

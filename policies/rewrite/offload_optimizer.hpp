@@ -11,6 +11,13 @@
 // then they live on the host, and with gradient accumulation the earlier sum comes back, is added
 // to on the device and leaves again, two copies per micro-batch (DeepSpeed, stage_1_and_2.py).
 //
+// Delayed by one step (ZeRO-Offload, section 5.2) the host updates weights of its own while the
+// device runs the next step with the old ones; there they are replaced before the next update:
+//
+//   compute   [forward, backward t][forward, backward t + 1]
+//   host      [update t - 1]       [update t]
+//   h2d                       [p]                       [p]
+//
 // With tier nvme the state lives on disk (ZeRO-Infinity, DeepSpeed pipelined_optimizer_swapper.py):
 // groups of at most `sub_group` elements are read, updated and written back. With overlap the next
 // group is read while one is updated, and a group is written while the next is updated:

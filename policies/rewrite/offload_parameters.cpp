@@ -2,16 +2,50 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tidemark {
 namespace {
+
+// How far ahead parameters are fetched, in elements rather than layers: the settings of
+// DeepSpeed's PartitionedParameterCoordinator under their names.
+struct Coordinator {
+  std::int64_t prefetch_bucket_size = 50'000'000;
+  std::int64_t max_live_parameters = 1'000'000'000;
+  std::int64_t max_reuse_distance = 1'000'000'000;
+};
+
+std::optional<Coordinator> decode_coordinator(const Decoder& d) {
+  const auto bucket = d.maybe<std::int64_t>("prefetch_bucket_size", at_least(0));
+  const auto live = d.maybe<std::int64_t>("max_live_parameters", at_least(0));
+  const auto reuse = d.maybe<std::int64_t>("max_reuse_distance", at_least(0));
+  if (!bucket && !live && !reuse) return std::nullopt;
+  if (d.maybe<int>("prefetch", at_least(0))) {
+    d.fail_at("prefetch",
+              "counts layers, but prefetch_bucket_size, max_live_parameters and "
+              "max_reuse_distance count elements as DeepSpeed does; give one or the others");
+  }
+  Coordinator coordinator;
+  coordinator.prefetch_bucket_size = bucket.value_or(coordinator.prefetch_bucket_size);
+  coordinator.max_live_parameters = live.value_or(coordinator.max_live_parameters);
+  coordinator.max_reuse_distance = reuse.value_or(coordinator.max_reuse_distance);
+  return coordinator;
+}
 
 class OffloadParameters final : public TrainingRewrite {
  public:
   static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
     static constexpr std::array<std::string_view, 2> kTierWords{"host", "nvme"};
     auto policy = std::make_unique<OffloadParameters>();
+    policy->coordinator_ = decode_coordinator(d);
     policy->prefetch_ = d.optional<int>("prefetch", 1, at_least(0));
     policy->min_elements_ = d.optional<std::int64_t>("min_elements", 100'000, at_least(0));
     const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
@@ -25,22 +59,46 @@ class OffloadParameters final : public TrainingRewrite {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
+  void plan_by_layers(const PolicyContext& context, ResidencyPlan& plan) const;
+  void plan_by_elements(const PolicyContext& context, ResidencyPlan& plan) const;
+
   int prefetch_ = 1;  // layers
+  std::optional<Coordinator> coordinator_;
   std::int64_t min_elements_ = 0;
   Tier tier_ = Tier::kHost;
 };
 
+// By name: a policy that updates elsewhere may have put another storage in a parameter's place.
 void OffloadParameters::apply(TrainingGraph& graph) const {
-  IdVector<StorageId, char> small(graph.storages.size(), 0);
+  std::set<std::string_view> small;
   for (const TrainedParameter& trained : graph.trained) {
-    if (trained.elements < min_elements_) small[trained.parameter] = 1;
+    if (trained.elements < min_elements_) small.insert(trained.name);
   }
   for (StorageId s : ids_of(graph.storages)) {
     Storage& storage = graph.storages[s];
-    if (storage.role != Role::kParameter || !storage.initial || small[s] != 0) continue;
+    if (storage.home != Tier::kDevice) continue;  // a policy before this one has placed it
+    if (storage.role != Role::kParameter || !storage.initial || small.contains(storage.name))
+      continue;
     // Frozen parameters are no longer known by elements; two bytes is the narrowest usual type.
     if (storage.bytes.count < 2 * min_elements_) continue;
     storage.home = tier_;
+  }
+}
+
+bool visits_device(const PolicyContext& context, const Gap& gap) {
+  const Storage& storage = context.graph.storages[gap.storage];
+  return gap.open() && storage.role == Role::kParameter && storage.home != Tier::kDevice &&
+         context.op_at(gap.to).executor == Executor::kDevice;
+}
+
+void decide_fetch(const PolicyContext& context, GapId id, Position fetch_at, ResidencyPlan& plan) {
+  const Gap& gap = context.live.gaps[id];
+  const Storage& storage = context.graph.storages[gap.storage];
+  fetch_at = std::max(fetch_at, Position(gap.release.value + 1));
+  const Offload offload{.fetch_at = fetch_at, .release_at = {}, .tier = storage.home};
+  if (!plan.decide(id, offload)) return;
+  if (context.order.at[gap.to].step + 1 == context.order.steps) {
+    plan.outcomes().back().offloaded += storage.bytes;
   }
 }
 
@@ -62,28 +120,177 @@ struct Visits {
   }
 };
 
-void OffloadParameters::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
+void OffloadParameters::plan_by_layers(const PolicyContext& context, ResidencyPlan& plan) const {
   const Visits visits(context);
   const auto ahead = static_cast<std::uint32_t>(prefetch_);
-  PolicyOutcome& outcome = plan.outcomes().back();
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
-    const Storage& storage = context.graph.storages[gap.storage];
-    if (!gap.open() || storage.role != Role::kParameter || storage.home == Tier::kDevice) continue;
-    if (context.op_at(gap.to).executor == Executor::kHost) continue;
+    if (!visits_device(context, gap)) continue;
     const std::uint32_t visit = visits.of[gap.to];
     const bool updated_on_host = context.op_at(gap.from).executor == Executor::kHost;
     if (!updated_on_host && visit - visits.of[gap.release] <= ahead) {
       plan.decide(id, Pin{.reason = "used again within the prefetch distance"});
       continue;
     }
-    Position fetch_at = ahead == 0 ? gap.to : visits.first[visit - std::min(visit, ahead)];
-    fetch_at = std::max(fetch_at, Position(gap.release.value + 1));
-    const Offload offload{.fetch_at = fetch_at, .release_at = {}, .tier = storage.home};
-    if (!plan.decide(id, offload)) continue;
-    if (context.order.at[gap.to].step + 1 == context.order.steps) {
-      outcome.offloaded += storage.bytes;
+    const Position fetch_at = ahead == 0 ? gap.to : visits.first[visit - std::min(visit, ahead)];
+    decide_fetch(context, id, fetch_at, plan);
+  }
+}
+
+// One step of DeepSpeed's coordinator. A module is a run of operators of one layer.
+//
+//   at its entry    what it misses is fetched and waited for; then parameters are fetched in the
+//                   order of the step's trace while those under way stay below the bucket, and
+//                   below what max_live_parameters leaves
+//   at its exit     its parameters go, unless a module needs them within max_reuse_distance
+//                   elements ahead, or the prefetch has skipped them for a later module
+//
+// Iteration 0 records the trace and fetches nothing ahead.
+class CoordinatedStep {
+ public:
+  struct Module {
+    Position entry;
+    std::vector<StorageId> parameters;
+  };
+  CoordinatedStep(const IdVector<StorageId, std::int64_t>& elements, const Coordinator& limits,
+                  const std::vector<Module>& modules, bool traced)
+      : elements_(elements), limits_(limits), modules_(modules), traced_(traced) {
+    for (std::size_t m = 0; m < modules.size(); ++m) {
+      for (StorageId s : modules[m].parameters)
+        queue_.push_back({s, m});
     }
+  }
+
+  // When each parameter is fetched for each module that needs it; invalid where it is there.
+  [[nodiscard]] std::map<std::pair<StorageId, std::size_t>, Position> fetches() {
+    std::map<std::pair<StorageId, std::size_t>, Position> found;
+    for (std::size_t m = 0; m < modules_.size(); ++m) {
+      for (StorageId s : modules_[m].parameters) {
+        if (!there_.contains(s)) fetch(s, modules_[m].entry);
+        found[{s, m}] = std::exchange(there_[s], Position());
+      }
+      while (!queue_.empty() && queue_.front().second <= m)
+        queue_.pop_front();
+      if (traced_) prefetch(modules_[m].entry);
+      for (StorageId s : modules_[m].parameters) {
+        if (stays(s, m)) continue;
+        there_.erase(s);
+        live_ -= elements_[s];
+      }
+    }
+    return found;
+  }
+
+ private:
+  void fetch(StorageId s, Position at) {
+    there_[s] = at;
+    live_ += elements_[s];
+  }
+  void prefetch(Position at) {
+    const std::int64_t most =
+        std::min(limits_.max_live_parameters - live_, limits_.prefetch_bucket_size);
+    for (std::int64_t under_way = 0; !queue_.empty() && under_way < most; queue_.pop_front()) {
+      const auto [s, module] = queue_.front();
+      wanted_by_[s] = module;
+      if (there_.contains(s)) continue;
+      fetch(s, at);
+      under_way += elements_[s];
+    }
+  }
+  [[nodiscard]] bool stays(StorageId s, std::size_t module) const {
+    const auto wanted = wanted_by_.find(s);
+    if (wanted != wanted_by_.end() && wanted->second > module) return true;
+    std::int64_t passed = 0;
+    for (std::size_t m = module + 1; m < modules_.size(); ++m) {
+      if (passed >= limits_.max_reuse_distance) return false;
+      for (StorageId other : modules_[m].parameters) {
+        if (other == s) return true;
+        passed += elements_[other];
+      }
+    }
+    return false;
+  }
+
+  const IdVector<StorageId, std::int64_t>& elements_;
+  const Coordinator& limits_;
+  const std::vector<Module>& modules_;
+  bool traced_;
+  std::deque<std::pair<StorageId, std::size_t>> queue_;
+  std::map<StorageId, Position> there_;         // since when; invalid once a module has used it
+  std::map<StorageId, std::size_t> wanted_by_;  // the last module that the prefetch has seen
+  std::int64_t live_ = 0;                       // elements
+};
+
+// Elements of the parameters that visit the device; those of frozen ones as in apply().
+IdVector<StorageId, std::int64_t> elements_of(const TrainingGraph& graph) {
+  std::map<std::string_view, std::int64_t> trained;
+  for (const TrainedParameter& t : graph.trained)
+    trained[t.name] = t.elements;
+  IdVector<StorageId, std::int64_t> elements(graph.storages.size(), 0);
+  for (StorageId s : ids_of(graph.storages)) {
+    const Storage& storage = graph.storages[s];
+    if (storage.role != Role::kParameter || storage.home == Tier::kDevice) continue;
+    const auto known = trained.find(storage.name);
+    elements[s] = known != trained.end() ? known->second : storage.bytes.count / 2;
+  }
+  return elements;
+}
+
+void OffloadParameters::plan_by_elements(const PolicyContext& context, ResidencyPlan& plan) const {
+  const IdVector<StorageId, std::int64_t> elements = elements_of(context.graph);
+  constexpr auto kNone = std::numeric_limits<std::size_t>::max();
+  // Modules of each step in order, and which of them a position belongs to.
+  std::vector<std::vector<CoordinatedStep::Module>> steps(
+      static_cast<std::size_t>(context.order.steps));
+  IdVector<Position, std::size_t> module_at(context.order.at.size(), kNone);
+  const auto place = [&](Position p) {
+    const Occurrence& o = context.order.at[p];
+    return std::tuple(o.step, o.micro_batch, context.op_at(p).layer, context.op_at(p).phase);
+  };
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    if (context.op_at(p).phase == Phase::kOptimizer) continue;
+    std::vector<CoordinatedStep::Module>& modules = steps[occurrence.step];
+    if (modules.empty() || place(p) != place(Position(p.value - 1))) {
+      modules.push_back({.entry = p, .parameters = {}});
+    }
+    module_at[p] = modules.size() - 1;
+    std::vector<StorageId>& parameters = modules.back().parameters;
+    for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
+      if (elements[touch.storage] == 0) continue;
+      if (std::find(parameters.begin(), parameters.end(), touch.storage) == parameters.end()) {
+        parameters.push_back(touch.storage);
+      }
+    }
+  }
+  std::vector<std::map<std::pair<StorageId, std::size_t>, Position>> fetches;
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    fetches.push_back(CoordinatedStep(elements, *coordinator_, steps[step], step > 0).fetches());
+  }
+  for (GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    if (!visits_device(context, gap)) continue;
+    const std::size_t module = module_at[gap.to];
+    const std::size_t step = context.order.at[gap.to].step;
+    if (module == kNone) {  // an update on the device
+      decide_fetch(context, id, gap.to, plan);
+      continue;
+    }
+    const Position fetch_at = fetches[step].at({gap.storage, module});
+    const bool inside = module_at[gap.from] == module && context.order.at[gap.from].step == step;
+    if (inside || !fetch_at.valid()) {
+      plan.decide(id, Pin{.reason = "live until it is used again"});
+    } else {
+      decide_fetch(context, id, std::min(fetch_at, gap.to), plan);
+    }
+  }
+}
+
+void OffloadParameters::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
+  if (coordinator_) {
+    plan_by_elements(context, plan);
+  } else {
+    plan_by_layers(context, plan);
   }
 }
 
@@ -95,7 +302,7 @@ const PolicyEntry& offload_parameters_entry() {
       .seam = "training rewrite",
       .summary =
           "keep parameters in host memory or on NVMe and fetch them `prefetch` layers before "
-          "they are used",
+          "they are used, or by DeepSpeed's limits in elements",
       .source = "DeepSpeed ZeRO-3 offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
       .decode = [](const Decoder& d) -> AnyPolicy { return OffloadParameters::decode(d); }};
   return kEntry;

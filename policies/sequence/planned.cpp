@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 #include "policies/residency/memory_curve.hpp"
+#include "policies/sequence/laid_out_peaks.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/step_costs.hpp"
 
@@ -24,43 +27,68 @@ struct MicroBatch {
 struct Plan {
   std::vector<OperatorId> operators;
   StepCosts costs;
-  std::vector<CostNodeId> schedule;
+  RematProblem problem;
+  Schedule schedule;
+  std::int64_t budget = 0;  // that was asked for
+  std::string reason;       // why no schedule fits, if none does
 };
+
+// A parameter's value as it stands in the scenario.
+std::string text_of(const Value& value) {
+  std::string text = value.scalar;
+  for (const Value& item : value.items)
+    text += fmt::format("[{}]", text_of(item));
+  for (const Value::Entry& entry : value.entries)
+    text += fmt::format("{{{}: {}}}", entry.key, text_of(entry.value));
+  return text;
+}
 
 class Planned final : public SequencePolicy {
  public:
-  Planned(const PlanPolicy& policy, PlanFunction plan, const PlanRequest& request,
-          bool budget_given)
-      : policy_(policy), plan_(std::move(plan)), request_(request), budget_given_(budget_given) {}
+  // `label`: the policy with its parameters.
+  Planned(const PlanPolicy& policy, std::string label, PlanFunction plan,
+          const PlanRequest& request, bool budget_given)
+      : policy_(policy),
+        label_(std::move(label)),
+        plan_(std::move(plan)),
+        request_(request),
+        budget_given_(budget_given) {}
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
+
+  void share_plans(PlanCache& cache) { cache_ = &cache; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {
     std::vector<Plan> plans;
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
-    std::vector<Schedule> schedules;
+    for (Plan& plan : plans) {
+      plan.costs = step_costs(context.graph, plan.operators, context.durations,
+                              request_.schedule_class == ScheduleClass::kUnrestricted,
+                              context.device.framework);
+      plan.problem = remat_problem(plan.costs.graph);
+      plan.schedule = once_each(plan.problem);
+    }
+    const std::int64_t budget = budget_given_ ? request_.budget : device_budget(context).count;
+    const std::vector<std::int64_t> kept_all = laid_out(context, micro_batches, plans, true).peaks;
+    std::vector<PlanFigures> figures;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      const PlanFigures figures = solve(context, plans, i);
+      // Where keeping all fits, though the cost graph counts more, so does the plan.
+      const bool all_fits = kept_all[i] <= budget;
+      const std::int64_t counted = replay(plans[i].problem, plans[i].schedule).peak;
+      figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
+      figures.back().budget = budget;
+    }
+    LaidOut result = laid_out(context, micro_batches, plans, false);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      settle(plans[i], result.peaks[i], figures[i]);
       // Of several kinds of micro-batch the one that needs most memory counts.
-      if (!outcome.plan || figures.peak > outcome.plan->peak) outcome.plan = figures;
-      schedules.push_back(schedule_of(plans[i]));
+      if (!outcome.plan || figures[i].peak > outcome.plan->peak) outcome.plan = figures[i];
     }
-    if (outcome.plan) outcome.plan->schedules = std::move(schedules);
-    ProgramOrder result;
-    result.steps = context.order.steps;
-    result.micro_batches = context.order.micro_batches;
-    auto next = micro_batches.begin();
-    for (Position p = Position(0U); p.index() < context.order.at.size();) {
-      if (next == micro_batches.end() || p < next->begin) {
-        result.at.push_back(context.order.at[p]);
-        ++p.value;
-        continue;
-      }
-      lay_out(context.order.at[next->begin], plans[next->plan], result);
-      p = next->end;
-      ++next;
+    if (outcome.plan) {
+      for (const Plan& plan : plans)
+        outcome.plan->schedules.push_back(plan.schedule);
     }
-    return result;
+    return std::move(result.order);
   }
 
  private:
@@ -92,16 +120,55 @@ class Planned final : public SequencePolicy {
       });
       micro_batch.plan = static_cast<std::size_t>(known - plans.begin());
       if (known == plans.end())
-        plans.push_back({.operators = operators, .costs = {}, .schedule = {}});
+        plans.push_back({.operators = operators,
+                         .costs = {},
+                         .problem = {},
+                         .schedule = {},
+                         .budget = 0,
+                         .reason = {}});
     }
     return found;
   }
 
-  [[nodiscard]] static Schedule schedule_of(const Plan& plan) {
-    Schedule schedule;
-    for (const CostNodeId node : plan.schedule)
-      schedule.push_back(node.value);
+  [[nodiscard]] static Schedule once_each(const RematProblem& problem) {
+    Schedule schedule(problem.size());
+    std::iota(schedule.begin(), schedule.end(), NodeIndex{0});
     return schedule;
+  }
+
+  struct LaidOut {
+    ProgramOrder order;
+    std::vector<std::int64_t> peaks;  // by plan, as laid_out_peaks()
+  };
+  // `in_order`: even what changes nothing is laid out in the order of its cost graph.
+  [[nodiscard]] LaidOut laid_out(const PolicyContext& context,
+                                 std::span<const MicroBatch> micro_batches,
+                                 const std::vector<Plan>& plans, bool in_order) const {
+    LaidOut result;
+    ProgramOrder& order = result.order;
+    order.steps = context.order.steps;
+    order.micro_batches = context.order.micro_batches;
+    std::vector<Stretch> stretches;
+    auto next = micro_batches.begin();
+    for (Position p = Position(0U); p.index() < context.order.at.size();) {
+      if (next == micro_batches.end() || p < next->begin) {
+        order.at.push_back(context.order.at[p]);
+        ++p.value;
+        continue;
+      }
+      const Position begin(order.at.size());
+      lay_out(context.order.at[next->begin], plans[next->plan], in_order, order);
+      stretches.push_back({begin, Position(order.at.size())});
+      p = next->end;
+      ++next;
+    }
+    const std::vector<std::int64_t> peaks = laid_out_peaks(context, order, stretches);
+    result.peaks.resize(plans.size());
+    for (std::size_t k = 0; k < peaks.size(); ++k) {
+      std::int64_t& most = result.peaks[micro_batches[k].plan];
+      most = std::max(most, peaks[k]);
+    }
+    return result;
   }
 
   // The schedule of the same micro-batch for a smaller budget, if there is one that fits.
@@ -113,55 +180,54 @@ class Planned final : public SequencePolicy {
     return index < schedules.size() ? &schedules[index] : nullptr;
   }
 
+  // Plans for `budget`; what stands in the way of it is in `reason` of the plan.
   [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<Plan>& plans,
-                                  std::size_t index) const {
+                                  std::size_t index, std::int64_t budget) const {
     Plan& plan = plans[index];
-    plan.costs = step_costs(context.graph, plan.operators, context.durations,
-                            request_.schedule_class == ScheduleClass::kUnrestricted,
-                            context.device.framework);
-    const RematProblem problem = remat_problem(plan.costs.graph);
     PlanRequest request = request_;
-    if (!budget_given_) request.budget = device_budget(context).count;
+    request.budget = plan.budget = budget;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     request.known = known_schedule(context, index);
-    const PlanResult result = named(problem, request);
-    PlanFigures figures{.status = name_of(result.status),
-                        .schedule_class = name_of(request.schedule_class),
-                        .budget = request.budget,
-                        .base_cost = problem.base_cost,
-                        .lower_bound = result.lower_bound};
-    Schedule schedule;
-    if (result.solution) {
-      schedule = result.solution->schedule;
-    } else {
-      for (NodeIndex node = 0; node < problem.size(); ++node)
-        schedule.push_back(node);
+    PlanResult result = named(plan.problem, request);
+    if (result.solution) plan.schedule = std::move(result.solution->schedule);
+    plan.reason = std::move(result.reason);
+    const Replay replayed = replay(plan.problem, plan.schedule);
+    return {.status = name_of(result.status),
+            .schedule_class = name_of(request.schedule_class),
+            .peak = replayed.peak,
+            .cost = replayed.cost,
+            .base_cost = plan.problem.base_cost,
+            .lower_bound = result.lower_bound};
+  }
+
+  // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
+  void settle(const Plan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
+    const bool fits = figures.peak <= figures.budget ||
+                      (figures.peak <= plan.budget && laid_out_peak <= figures.budget);
+    const bool solved = figures.status == name_of(PlanStatus::kOptimal) ||
+                        figures.status == name_of(PlanStatus::kFeasible);
+    if (fits && !solved) {
+      const bool least = figures.lower_bound && figures.cost <= *figures.lower_bound;
+      figures.status = name_of(least ? PlanStatus::kOptimal : PlanStatus::kFeasible);
     }
-    const Replay replayed = replay(problem, schedule);
-    figures.cost = replayed.cost;
-    figures.peak = replayed.peak;
-    if (budget_given_ && replayed.peak > request.budget) {
-      figures.infeasible = result.reason;
-      // With the operator's name: a scenario shows no numbers of nodes.
-      const NodeIndex largest = problem.largest_footprint();
-      if (const Bytes footprint(problem.footprint(largest)); footprint.count > request.budget) {
-        figures.status = name_of(PlanStatus::kInfeasible);
-        figures.infeasible = fmt::format(
-            "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
-            "workspace)",
-            plan.costs.graph.nodes[CostNodeId(largest)].name, format_bytes(footprint),
-            footprint.count);
-      }
-    }
-    for (const NodeIndex node : schedule)
-      plan.schedule.push_back(CostNodeId(node));
-    return figures;
+    if (fits || !budget_given_) return;
+    figures.infeasible = plan.reason;
+    // With the operator's name: a scenario shows no numbers of nodes.
+    const NodeIndex largest = plan.problem.largest_footprint();
+    const Bytes footprint(plan.problem.footprint(largest));
+    if (footprint.count <= figures.budget) return;
+    figures.status = name_of(PlanStatus::kInfeasible);
+    figures.infeasible = fmt::format(
+        "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
+        "workspace)",
+        plan.costs.graph.nodes[CostNodeId(largest)].name, format_bytes(footprint), footprint.count);
   }
 
   // What a graph is not fit for is said of this policy.
   [[nodiscard]] PlanResult named(const RematProblem& problem, const PlanRequest& request) const {
     try {
-      return plan_(problem, request);
+      const auto make = [&] { return plan_(problem, request); };
+      return cache_ == nullptr ? make() : cache_->plan(label_, problem, request, make);
     } catch (const UserError& error) {
       throw UserError({}, fmt::format("policies.{}", policy_.name), error.what());
     }
@@ -170,17 +236,14 @@ class Planned final : public SequencePolicy {
   // Whether every operator runs once, in the order of the cost graph.
   [[nodiscard]] static bool changes_nothing(const Plan& plan) {
     if (plan.schedule.size() != plan.costs.operators.size()) return false;
-    for (std::size_t k = 0; k < plan.schedule.size(); ++k) {
-      if (plan.schedule[k].index() != k) return false;
-    }
-    return true;
+    return std::is_sorted(plan.schedule.begin(), plan.schedule.end());
   }
 
   // Without a budget, where nothing is computed again, the program stays as it is. The plan's peak
   // is that of the cost graph's order, which has operators in place right behind what makes their
   // storage: a budget needs that order.
-  void lay_out(Occurrence occurrence, const Plan& plan, ProgramOrder& into) const {
-    if (!budget_given_ && changes_nothing(plan)) {
+  void lay_out(Occurrence occurrence, const Plan& plan, bool in_order, ProgramOrder& into) const {
+    if (!in_order && !budget_given_ && changes_nothing(plan)) {
       for (const OperatorId op : plan.operators) {
         occurrence.op = op;
         into.at.push_back(occurrence);
@@ -188,7 +251,8 @@ class Planned final : public SequencePolicy {
       return;
     }
     IdVector<CostNodeId, char> computed(plan.costs.operators.size(), 0);
-    for (const CostNodeId node : plan.schedule) {
+    for (const NodeIndex index : plan.schedule) {
+      const CostNodeId node(index);
       occurrence.recompute = std::exchange(computed[node], 1) != 0;
       for (const OperatorId op : plan.costs.operators[node]) {
         occurrence.op = op;
@@ -198,9 +262,11 @@ class Planned final : public SequencePolicy {
   }
 
   const PlanPolicy& policy_;
+  std::string label_;
   PlanFunction plan_;
   PlanRequest request_;
   bool budget_given_;
+  PlanCache* cache_ = nullptr;
 };
 
 AnyPolicy decode_planned(const PlanPolicy& policy, const Decoder& d) {
@@ -208,10 +274,11 @@ AnyPolicy decode_planned(const PlanPolicy& policy, const Decoder& d) {
   const PlanRequest request = decode_request(d, policy, {});
   const bool budget_given = d.has("budget") && !request.saved_share;
   d.finish();
-  return std::make_unique<Planned>(policy, std::move(plan), request, budget_given);
+  return std::make_unique<Planned>(policy, fmt::format("{}: {}", policy.name, text_of(d.value())),
+                                   std::move(plan), request, budget_given);
 }
 
-constexpr std::size_t kEntries = 10;
+constexpr std::size_t kEntries = 12;
 
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
@@ -225,6 +292,18 @@ std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all
 }
 
 }  // namespace
+
+AnyPolicy planned_policy(std::string_view name, const Decoder& parameters) {
+  const PlanPolicy* policy = find_plan_policy(name);
+  if (policy == nullptr) throw InternalError(fmt::format("no plan is called {}", name));
+  return decode_planned(*policy, parameters);
+}
+
+void share_plans(const AnyPolicy& policy, PlanCache& cache) {
+  const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&policy);
+  if (sequence == nullptr) return;
+  if (auto* planned = dynamic_cast<Planned*>(sequence->get())) planned->share_plans(cache);
+}
 
 std::span<const PolicyEntry> planned_entries() {
   static const std::array<PolicyEntry, kEntries> kAll =

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "policies/sequence/laid_out_peaks.hpp"
 
 namespace tidemark {
 namespace {
@@ -81,22 +86,30 @@ class Reversal {
   int blocks_run_ = 0;
 };
 
-// Reverses the chain of blocks with the fewest repeated block forwards for the checkpoints given.
+// Reverses the chain of blocks with the fewest repeated block forwards for the checkpoints given,
+// or for as many as a budget has room for.
 class Revolve final : public SequencePolicy {
  public:
-  explicit Revolve(int checkpoints) : checkpoints_(checkpoints) {}
+  Revolve(int checkpoints, std::optional<Bytes> budget)
+      : checkpoints_(checkpoints), budget_(budget) {}
   [[nodiscard]] std::string_view name() const override { return "revolve"; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
-                                   PolicyOutcome& /*outcome*/) const override {
+                                   PolicyOutcome& outcome) const override {
     const int blocks = context.graph.blocks;
+    if (budget_) return within_budget(context, outcome);
     if (blocks < 2) return context.order;
     // sqrt(L) checkpoints where none are given.
     const int wanted = checkpoints_ > 0
                            ? checkpoints_
                            : static_cast<int>(std::lround(std::sqrt(static_cast<double>(blocks))));
-    const std::vector<std::vector<int>> repeats =
-        revolve_repeats(blocks, std::min(wanted, blocks - 1));
+    return reversed(context, std::min(wanted, blocks - 1));
+  }
+
+ private:
+  [[nodiscard]] static ProgramOrder reversed(const PolicyContext& context, int checkpoints) {
+    const int blocks = context.graph.blocks;
+    const std::vector<std::vector<int>> repeats = revolve_repeats(blocks, checkpoints);
     std::vector<Repeat> inserted;
     const std::vector<BlockRegion> forward = block_segments(context, 1);
     for (std::size_t first = 0; first < forward.size(); first += static_cast<std::size_t>(blocks)) {
@@ -119,7 +132,64 @@ class Revolve final : public SequencePolicy {
     return insert_repeats(context.order, std::move(inserted));
   }
 
- private:
+  // More checkpoints take more memory and less time, so the first that fits is the fastest; where
+  // none does, that of the least peak is laid out. Keeping all is the chain without repeats.
+  [[nodiscard]] ProgramOrder within_budget(const PolicyContext& context,
+                                           PolicyOutcome& outcome) const {
+    const auto stretch_of = [&](const ProgramOrder& order) {
+      return micro_batches(context, order);
+    };
+    const auto peak_of = [&](const ProgramOrder& order) {
+      const std::vector<std::int64_t> peaks = laid_out_peaks(context, order, stretch_of(order));
+      return peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
+    };
+    const auto cost_of = [&](const ProgramOrder& order) {
+      const Stretch last = stretch_of(order).back();
+      std::int64_t cost = 0;
+      for (Position p = last.begin; p < last.end; ++p.value)
+        cost += context.durations[order.at[p].op].count();
+      return cost;
+    };
+    ProgramOrder best = context.order;
+    std::int64_t peak = peak_of(best);
+    for (int checkpoints = context.graph.blocks - 1; checkpoints > 0 && peak > budget_->count;
+         --checkpoints) {
+      ProgramOrder next = reversed(context, checkpoints);
+      const std::int64_t taken = peak_of(next);
+      if (taken >= peak) continue;
+      peak = taken;
+      best = std::move(next);
+    }
+    const bool fits = peak <= budget_->count;
+    outcome.plan = {.status = fits ? "feasible" : "unknown",
+                    .schedule_class = "fixed",
+                    .budget = budget_->count,
+                    .peak = peak,
+                    .cost = cost_of(best),
+                    .base_cost = cost_of(context.order)};
+    if (!fits) {
+      outcome.plan->infeasible =
+          fmt::format("revolve needs at least {} bytes here; another policy may fit", peak);
+    }
+    return best;
+  }
+
+  // The forward and backward of each micro-batch of each step.
+  [[nodiscard]] static std::vector<Stretch> micro_batches(const PolicyContext& context,
+                                                          const ProgramOrder& order) {
+    std::vector<Stretch> found;
+    for (const Position p : ids_of(order.at)) {
+      const Occurrence& at = order.at[p];
+      if (context.graph.operators[at.op].phase == Phase::kOptimizer) continue;
+      const Occurrence* before = found.empty() ? nullptr : &order.at[found.back().begin];
+      const bool same = before != nullptr && found.back().end == p && before->step == at.step &&
+                        before->micro_batch == at.micro_batch;
+      if (!same) found.push_back({p, p});
+      found.back().end = Position(p.value + 1);
+    }
+    return found;
+  }
+
   // First backward position of each block in one micro-batch.
   [[nodiscard]] static std::vector<Position> backward_begins(const PolicyContext& context, int step,
                                                              int micro_batch) {
@@ -138,6 +208,7 @@ class Revolve final : public SequencePolicy {
   }
 
   int checkpoints_;
+  std::optional<Bytes> budget_;
 };
 
 }  // namespace
@@ -147,20 +218,24 @@ std::vector<std::vector<int>> revolve_repeats(int blocks, int checkpoints) {
 }
 
 const PolicyEntry& revolve_entry() {
-  static constexpr PolicyEntry kEntry{.name = "revolve",
-                                      .seam = "sequence",
-                                      .summary =
-                                          "keep the inputs of `checkpoints` blocks beside the "
-                                          "first and reverse the chain with the fewest "
-                                          "repeated block forwards",
-                                      .source = "Griewank and Walther 2000, algorithm 799",
-                                      .decode = [](const Decoder& d) -> AnyPolicy {
-                                        // 0: the square root of the number of blocks.
-                                        const int checkpoints =
-                                            d.optional<int>("checkpoints", 0, at_least(0));
-                                        d.finish();
-                                        return std::make_unique<Revolve>(checkpoints);
-                                      }};
+  static constexpr PolicyEntry kEntry{
+      .name = "revolve",
+      .seam = "sequence",
+      .summary =
+          "keep the inputs of `checkpoints` blocks beside the first, or of as many as `budget` has "
+          "room for, and reverse the chain with the fewest repeated block forwards",
+      .source = "Griewank and Walther 2000, algorithm 799",
+      .decode = [](const Decoder& d) -> AnyPolicy {
+        // 0: the square root of the number of blocks.
+        const int checkpoints = d.optional<int>("checkpoints", 0, at_least(0));
+        const std::optional<Bytes> budget = d.maybe<Bytes>("budget", above(0));
+        d.finish();
+        if (budget && checkpoints > 0) {
+          d.fail(
+              "give one of checkpoints and budget; the budget says how many checkpoints there are");
+        }
+        return std::make_unique<Revolve>(checkpoints, budget);
+      }};
   return kEntry;
 }
 

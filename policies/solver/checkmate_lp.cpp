@@ -2,60 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "policies/solver/lower_bound.hpp"
+#include "policies/solver/linear_builder.hpp"
+#include "policies/solver/neighbourhood_search.hpp"
 #include "policies/solver/plan_policy.hpp"
+#include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {
 namespace {
 
-using Index = int;
+using Index = LinearBuilder::Variable;
 
-// Rows of equalities and of inequalities (>=), collected apart.
-class Program {
- public:
-  Index variable(double cost, double upper = 1) {
-    program_.c.push_back(cost);
-    program_.upper.push_back(upper);
-    return static_cast<Index>(program_.c.size()) - 1;
-  }
-  struct Row {
-    std::vector<LinearProgram::Entry>* into;
-    int row;
-    void add(Index variable, double factor) const {
-      if (variable >= 0 && factor != 0) into->push_back({row, variable, factor});
-    }
-  };
-  Row equality(double right) { return begin(program_.a, program_.b, right); }
-  Row at_least(double right) { return begin(greater_, greater_right_, right); }
-
-  LinearProgram finish() {
-    program_.equalities = program_.b.size();
-    for (LinearProgram::Entry entry : greater_) {
-      entry.row += static_cast<int>(program_.equalities);
-      program_.a.push_back(entry);
-    }
-    program_.b.insert(program_.b.end(), greater_right_.begin(), greater_right_.end());
-    return std::move(program_);
-  }
-
- private:
-  static Row begin(std::vector<LinearProgram::Entry>& into, std::vector<double>& right,
-                   double value) {
-    right.push_back(value);
-    return {&into, static_cast<int>(right.size()) - 1};
-  }
-  LinearProgram program_;
-  std::vector<LinearProgram::Entry> greater_;
-  std::vector<double> greater_right_;
-};
-
-constexpr Index kNone = -1;
-constexpr int kThresholds = 40;
-constexpr int kRandomRoundings = 20;
+constexpr Index kNone = LinearBuilder::kNone;
 
 class Relaxation {
  public:
@@ -87,14 +50,14 @@ class Relaxation {
   void add_dependencies(NodeIndex t) {
     for (NodeIndex v = 0; v <= t; ++v) {
       for (const NodeIndex u : problem_.deps[v]) {
-        const Program::Row row = program_.at_least(v == t ? 1 : 0);
+        const LinearBuilder::Row row = program_.at_least(v == t ? 1 : 0);
         row.add(evaluated_[t][u], 1);
         row.add(resident_[t][u], 1);
         if (v < t) row.add(evaluated_[t][v], -1);
       }
     }
     for (NodeIndex i = 0; i < t; ++i) {
-      const Program::Row once = program_.at_least(-1);
+      const LinearBuilder::Row once = program_.at_least(-1);
       once.add(resident_[t][i], -1);
       once.add(evaluated_[t][i], -1);
     }
@@ -111,8 +74,8 @@ class Relaxation {
     for (NodeIndex k = 0; k <= t; ++k) {
       const Index used = program_.variable(0);
       // R[t,t] = 1 moves to the right.
-      const Program::Row row = program_.equality((k == 0 ? share(problem_.fixed) : 0) +
-                                                 (k == t ? share(problem_.bytes[k]) : 0));
+      const LinearBuilder::Row row = program_.equality((k == 0 ? share(problem_.fixed) : 0) +
+                                                       (k == t ? share(problem_.bytes[k]) : 0));
       row.add(used, 1);
       row.add(before, -1);
       if (k == 0) {
@@ -136,7 +99,7 @@ class Relaxation {
   void add_workspace(NodeIndex t, NodeIndex k, Index used) {
     if (problem_.workspace[k] == 0) return;
     const double workspace = share(problem_.workspace[k]);
-    const Program::Row room = program_.at_least(-1 + (k == t ? workspace : 0));
+    const LinearBuilder::Row room = program_.at_least(-1 + (k == t ? workspace : 0));
     room.add(used, -1);
     if (k < t) room.add(evaluated_[t][k], -workspace);
   }
@@ -144,7 +107,7 @@ class Relaxation {
   // What is there goes once or enters the next stage.
   void add_exits(NodeIndex t) {
     for (NodeIndex i = 0; i < t; ++i) {
-      const Program::Row row = program_.at_least(0);
+      const LinearBuilder::Row row = program_.at_least(0);
       row.add(resident_[t][i], 1);
       row.add(evaluated_[t][i], 1);
       for (const Index free : freed_of_[i])
@@ -159,17 +122,17 @@ class Relaxation {
     const std::vector<NodeIndex>& readers = problem_.readers[i];
     if (std::binary_search(readers.begin(), readers.end(), t)) return;  // the stage's end reads it
     const Index free = program_.variable(0);
-    const Program::Row computed = program_.at_least(0);
+    const LinearBuilder::Row computed = program_.at_least(0);
     computed.add(evaluated_[t][k], 1);
     computed.add(free, -1);
     if (t + 1 < n_) {
-      const Program::Row kept = program_.at_least(-1);
+      const LinearBuilder::Row kept = program_.at_least(-1);
       kept.add(free, -1);
       kept.add(resident_[t + 1][i], -1);
     }
     for (auto j = std::upper_bound(readers.begin(), readers.end(), k); j != readers.end() && *j < t;
          ++j) {
-      const Program::Row read = program_.at_least(-1);
+      const LinearBuilder::Row read = program_.at_least(-1);
       read.add(free, -1);
       read.add(evaluated_[t][*j], -1);
     }
@@ -181,27 +144,10 @@ class Relaxation {
   NodeIndex n_;
   double unit_;    // costs are divided by it
   double budget_;  // and bytes by it
-  Program program_;
+  LinearBuilder program_;
   std::vector<std::vector<Index>> evaluated_, resident_;  // by stage and node
   std::vector<std::vector<Index>> freed_of_;  // of the stage that is being added, by node
 };
-
-// What may run only once stays until its last reader.
-template <class Keep>
-std::vector<std::vector<bool>> rounded(const RematProblem& problem,
-                                       const std::vector<std::vector<double>>& resident,
-                                       Keep keep) {
-  std::vector<std::vector<bool>> result;
-  for (const std::vector<double>& stage : resident) {
-    std::vector<bool>& kept = result.emplace_back(resident.size());
-    for (NodeIndex i = 0; i < stage.size(); ++i) {
-      const std::vector<NodeIndex>& readers = problem.readers[i];
-      const bool later = !readers.empty() && readers.back() + 1 >= result.size();
-      kept[i] = keep(stage[i]) || (problem.once[i] && later);
-    }
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -249,61 +195,186 @@ Schedule complete_stages(const RematProblem& problem,
   return schedule;
 }
 
-PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request) {
-  if (problem.size() > kCheckmateLpNodes) {
-    return {.status = PlanStatus::kUnknown,
-            .lower_bound = cut_bound(problem, request.budget, request.schedule_class),
-            .reason = fmt::format("checkmate_lp takes graphs of at most {} nodes, and this has {}; "
-                                  "optimal takes any",
-                                  kCheckmateLpNodes, problem.size())};
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Fractions = std::vector<std::vector<double>>;  // S* by stage and node
+using Kept = std::vector<std::vector<bool>>;
+
+// Graphs of at most this many nodes are relaxed node by node with the paper's memory rows.
+constexpr NodeIndex kWholeProgramNodes = 128;
+// Of the program with longer stages, in entries of its matrix and iterations; those after the first
+// program start where it ended.
+constexpr std::size_t kEntries = 200'000;
+constexpr int kFirstIterations = 4'000;
+constexpr int kNextIterations = 1'000;
+// Roundings without a schedule that fits from which values are evicted until it does.
+constexpr std::size_t kRelieved = 12;
+
+class CheckmateRounding {
+ public:
+  CheckmateRounding(const RematProblem& problem, const PlanRequest& request)
+      : problem_(problem), request_(request), rng_(request.seed), begin_(Clock::now()) {}
+
+  PlanResult run() {
+    const bool whole = problem_.size() <= kWholeProgramNodes;
+    whole ? round_single_nodes() : round_stages();
+    std::string note;
+    if (!whole) {
+      note = fmt::format(
+          "the relaxation has {} stages, each of which ends with the first "
+          "evaluation of a node, in place of {}, and counts memory there",
+          stages_, problem_.size());
+      if (!fits_ && relieve()) {
+        note += "; no rounding of it fits, so that values were evicted from one that nearly does";
+      }
+    }
+    PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates_));
+    result.note = std::move(note);
+    // The relaxation says nothing about schedules outside its class.
+    const bool bounded = request_.schedule_class == ScheduleClass::kCheckmate ||
+                         (!whole && request_.schedule_class == ScheduleClass::kFixed);
+    if (bounded && result.lower_bound) {
+      const std::int64_t unit = cost_unit(problem_);
+      const auto bound =
+          static_cast<std::int64_t>(std::floor(bound_ / static_cast<double>(unit) * (1 - 1e-9))) *
+          unit;
+      result.lower_bound = std::max(*result.lower_bound, bound);
+    }
+    return result;
   }
+
+ private:
+  [[nodiscard]] Clock::time_point at(double share) const {
+    return begin_ + std::chrono::duration_cast<Clock::duration>(request_.time_limit * share);
+  }
+
+  // The paper's program, a stage for each node.
+  void round_single_nodes() {
+    LinearOptions options{.tolerance = 1e-5, .deadline = at(0.6)};
+    const CheckmateRelaxation full = relax_checkmate(problem_, request_.budget, options);
+    bound_ = full.lower_bound;
+    const auto complete = [&](Kept kept) { return complete_stages(problem_, kept); };
+    round(full.resident, single_nodes(), 40, 20, complete);
+    // Rounding up takes memory: the paper leaves it some. The bound is that of the whole budget.
+    for (const double allowance : {0.95, 0.9, 0.8, 0.7}) {
+      if (fits_) break;
+      options.deadline = at(0.6 + (1 - allowance));
+      const std::int64_t part = part_of_budget(allowance);
+      if (footprint_fault(problem_, part) || Clock::now() > at(0.9)) break;
+      round(relax_checkmate(problem_, part, options).resident, single_nodes(), 40, 20, complete);
+    }
+  }
+
+  // The program with longer stages. One program after the other, all alike but for the room.
+  void round_stages() {
+    const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kEntries);
+    stages_ = ends.size();
+    const auto complete = [&](Kept kept) {
+      return complete_stages(problem_, spread_over_nodes(problem_, ends, kept));
+    };
+    LinearOptions options{.tolerance = 1e-4, .iterations = kFirstIterations, .deadline = at(0.4)};
+    StageRelaxation relaxed = relax_stages(problem_, request_.budget, ends, options);
+    bound_ = relaxed.lower_bound;
+    round(relaxed.resident, ends, 20, 5, complete);
+    options.iterations = kNextIterations;
+    for (const double allowance : {0.95, 0.9, 0.85, 0.8, 0.75, 0.7}) {
+      const std::int64_t part = part_of_budget(allowance);
+      if (footprint_fault(problem_, part) || Clock::now() > at(0.6)) break;
+      options.deadline = std::min(at(0.7), Clock::now() + (at(0.3) - at(0.25)));
+      const LinearResult before = std::move(relaxed.solved);
+      options.start = &before;
+      relaxed = relax_stages(problem_, part, ends, options);
+      round(relaxed.resident, ends, 20, 5, complete);
+    }
+  }
+
+  [[nodiscard]] std::int64_t part_of_budget(double allowance) const {
+    return static_cast<std::int64_t>(static_cast<double>(request_.budget) * allowance);
+  }
+  [[nodiscard]] std::vector<NodeIndex> single_nodes() const {
+    std::vector<NodeIndex> ends(problem_.size());
+    std::iota(ends.begin(), ends.end(), NodeIndex{0});
+    return ends;
+  }
+
+  // `thresholds` - 1 of them evenly spread over (0, 1), then so many random roundings.
+  template <class Complete>
+  void round(const Fractions& resident, const std::vector<NodeIndex>& ends, int thresholds,
+             int random, Complete complete) {
+    for (int k = 1; k < thresholds; ++k) {
+      const double threshold = static_cast<double>(k) / thresholds;
+      consider(complete(kept(resident, ends, [&](double s) { return s >= threshold; })));
+    }
+    for (int k = 0; k < random; ++k) {
+      consider(complete(kept(resident, ends, [&](double s) {
+        return static_cast<double>(rng_() >> 11) * 0x1.0p-53 < s;
+      })));
+    }
+  }
+
+  // What may run only once stays until its last reader.
+  template <class Keep>
+  [[nodiscard]] Kept kept(const Fractions& resident, const std::vector<NodeIndex>& ends,
+                          Keep keep) const {
+    Kept result;
+    for (std::size_t stage = 0; stage < resident.size(); ++stage) {
+      std::vector<bool>& entering = result.emplace_back(problem_.size());
+      const NodeIndex first = stage == 0 ? 0 : ends[stage - 1] + 1;
+      for (NodeIndex i = 0; i < resident[stage].size(); ++i) {
+        const std::vector<NodeIndex>& readers = problem_.readers[i];
+        const bool later = !readers.empty() && readers.back() >= first;
+        entering[i] = keep(resident[stage][i]) || (problem_.once[i] && later);
+      }
+    }
+    return result;
+  }
+
+  void consider(Schedule schedule) {
+    fits_ = fits_ || replay(problem_, schedule).peak <= request_.budget;
+    candidates_.push_back(std::move(schedule));
+  }
+
+  // Eviction with look-ahead from the roundings of the least peaks. Whether one fits then.
+  bool relieve() {
+    std::vector<std::pair<std::int64_t, std::size_t>> peaks;
+    for (std::size_t k = 0; k < candidates_.size(); ++k)
+      peaks.emplace_back(replay(problem_, candidates_[k]).peak, k);
+    std::sort(peaks.begin(), peaks.end());
+    bool found = false;
+    for (std::size_t k = 0; k < std::min(peaks.size(), kRelieved); ++k) {
+      const auto relieved =
+          neighbourhood_search(problem_, candidates_[peaks[k].second],
+                               {.budget = request_.budget,
+                                .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
+                                .anneal = false,
+                                .iterations = 1,
+                                .seed = request_.seed,
+                                .deadline = at(0.95)});
+      if (!relieved) continue;
+      candidates_.push_back(relieved->schedule);
+      found = true;
+    }
+    return found;
+  }
+
+  const RematProblem& problem_;
+  const PlanRequest& request_;
+  std::mt19937_64 rng_;
+  Clock::time_point begin_;
+  std::vector<Schedule> candidates_;
+  bool fits_ = false;  // some candidate does
+  double bound_ = 0;   // of the relaxation under the whole budget
+  std::size_t stages_ = 0;
+};
+
+}  // namespace
+
+PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request) {
   if (footprint_fault(problem, request.budget)) {
     return choose_schedule(problem, request, "checkmate_lp", {});
   }
-  std::mt19937_64 rng(request.seed);
-  std::vector<Schedule> candidates;
-  const auto add_roundings = [&](const CheckmateRelaxation& relaxed) {
-    for (int k = 1; k < kThresholds; ++k) {
-      const double threshold = static_cast<double>(k) / kThresholds;
-      candidates.push_back(complete_stages(
-          problem, rounded(problem, relaxed.resident, [&](double s) { return s >= threshold; })));
-    }
-    for (int k = 0; k < kRandomRoundings; ++k) {
-      candidates.push_back(
-          complete_stages(problem, rounded(problem, relaxed.resident, [&](double s) {
-                            return static_cast<double>(rng() >> 11) * 0x1.0p-53 < s;
-                          })));
-    }
-  };
-  const auto fits = [&](const Schedule& schedule) {
-    return replay(problem, schedule).peak <= request.budget;
-  };
-  const auto begin = std::chrono::steady_clock::now();
-  const auto at = [&](double share) {
-    return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                       request.time_limit * share);
-  };
-  LinearOptions options{.tolerance = 1e-5, .deadline = at(0.6)};
-  const CheckmateRelaxation full = relax_checkmate(problem, request.budget, options);
-  add_roundings(full);
-  // Rounding up takes memory: the paper leaves it some. The bound is that of the whole budget.
-  for (const double allowance : {0.95, 0.9, 0.8, 0.7}) {
-    if (std::any_of(candidates.begin(), candidates.end(), fits)) break;
-    options.deadline = at(0.6 + (1 - allowance));
-    const auto part = static_cast<std::int64_t>(static_cast<double>(request.budget) * allowance);
-    if (footprint_fault(problem, part) || std::chrono::steady_clock::now() > at(0.9)) break;
-    add_roundings(relax_checkmate(problem, part, options));
-  }
-  PlanResult result = choose_schedule(problem, request, "checkmate_lp", std::move(candidates));
-  // The relaxation says nothing about schedules outside the class.
-  if (request.schedule_class == ScheduleClass::kCheckmate && result.lower_bound) {
-    const std::int64_t unit = cost_unit(problem);
-    const auto bound = static_cast<std::int64_t>(
-                           std::floor(full.lower_bound / static_cast<double>(unit) * (1 - 1e-9))) *
-                       unit;
-    result.lower_bound = std::max(*result.lower_bound, bound);
-  }
-  return result;
+  return CheckmateRounding(problem, request).run();
 }
 
 }  // namespace tidemark

@@ -21,9 +21,6 @@
 
 namespace tidemark {
 
-// Graphs of at most this many nodes: the program has about nodes x edges variables.
-inline constexpr NodeIndex kCheckmateLpNodes = 400;
-
 struct CheckmateRelaxation {
   std::vector<std::vector<double>> resident;  // S*, by stage and node, lower triangular
   // No schedule of class checkmate costs less; proven by the dual iterates whatever the accuracy.
@@ -40,7 +37,10 @@ struct CheckmateRelaxation {
 [[nodiscard]] Schedule complete_stages(const RematProblem& problem,
                                        const std::vector<std::vector<bool>>& resident);
 
-// Thresholds and random rounding of S*; the cheapest replay that fits.
+// Thresholds and random rounding of S*; the cheapest replay that fits. The program has about nodes
+// x edges variables: on graphs of more than 128 nodes it is that of stage_relaxation.hpp, and where
+// none of its roundings fits, values are evicted from those of the least peaks; the result's note
+// says so.
 [[nodiscard]] PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request);
 
 }  // namespace tidemark

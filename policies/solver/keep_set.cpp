@@ -84,29 +84,38 @@ Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kep
   return again.take();
 }
 
-Schedule segment_schedule(const RematProblem& problem, std::int64_t period) {
-  const NodeIndex forward = forward_count(problem);
-  const auto length = static_cast<NodeIndex>(std::min<std::int64_t>(period, forward + 1));
+Schedule segment_schedule(const RematProblem& problem, const std::vector<NodeIndex>& checkpoints) {
   std::vector<bool> kept(problem.size());
-  for (NodeIndex node = length - 1; node < forward; node += length)
+  for (const NodeIndex node : checkpoints)
     kept[node] = true;
   Recomputation again(problem, kept);
-  std::vector<bool> done(forward / length + 1);
-  for (NodeIndex node = forward; node < problem.size(); ++node) {
+  std::vector<bool> done(checkpoints.size() + 1);
+  for (NodeIndex node = again.forward(); node < problem.size(); ++node) {
     // The latest segment first, whose values the earliest backward nodes read.
     for (std::size_t k = problem.deps[node].size(); k-- > 0;) {
       const NodeIndex dep = problem.deps[node][k];
-      if (dep >= forward || again.there(dep) || done[dep / length]) continue;
-      const NodeIndex begin = dep / length * length;
-      const NodeIndex end = std::min(forward, begin + length - 1);  // the kept one excepted
+      if (dep >= again.forward() || again.there(dep)) continue;
+      const auto next = std::lower_bound(checkpoints.begin(), checkpoints.end(), dep);
+      const auto index = static_cast<std::size_t>(next - checkpoints.begin());
+      if (done[index]) continue;
+      done[index] = true;
+      const NodeIndex begin = next == checkpoints.begin() ? 0 : *std::prev(next) + 1;
+      const NodeIndex end = next == checkpoints.end() ? again.forward() : *next;
       std::vector<NodeIndex> segment(end - begin);
       std::iota(segment.begin(), segment.end(), begin);
-      done[dep / length] = true;
       again.compute_again(segment, node);
     }
     again.compute(node);
   }
   return again.take();
+}
+
+std::vector<NodeIndex> every(const std::vector<NodeIndex>& candidates, std::int64_t period) {
+  std::vector<NodeIndex> kept;
+  for (auto k = static_cast<std::size_t>(period) - 1; k < candidates.size();
+       k += static_cast<std::size_t>(period))
+    kept.push_back(candidates[k]);
+  return kept;
 }
 
 std::vector<NodeIndex> forward_nodes(const RematProblem& problem) {

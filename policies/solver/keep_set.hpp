@@ -14,9 +14,13 @@ namespace tidemark {
 // By node whether it is kept; what is no forward node always is.
 [[nodiscard]] Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kept);
 
-// Forward nodes period - 1, 2 period - 1, ... are kept; the first time that a backward node needs a
+// The checkpoints (forward nodes, ascending) are kept; the first time that a backward node needs a
 // value of a segment between, the whole segment runs again, as torch.utils.checkpoint does.
-[[nodiscard]] Schedule segment_schedule(const RematProblem& problem, std::int64_t period);
+[[nodiscard]] Schedule segment_schedule(const RematProblem& problem,
+                                        const std::vector<NodeIndex>& checkpoints);
+// Candidates period - 1, 2 period - 1, ...
+[[nodiscard]] std::vector<NodeIndex> every(const std::vector<NodeIndex>& candidates,
+                                           std::int64_t period);
 
 // Candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);

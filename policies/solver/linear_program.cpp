@@ -29,14 +29,19 @@ class PrimalDual {
     at_ = a_.transpose();
     x_ = Vector::Zero(c_.size());
     y_ = Vector::Zero(b_.size());
-    product_ = Vector::Zero(b_.size());
-    dual_product_ = Vector::Zero(c_.size());
+    if (options.start != nullptr) {
+      x_ = vector_of(options.start->x).cwiseQuotient(columns_).cwiseMin(upper_);
+      y_ = vector_of(options.start->y).cwiseQuotient(rows_);
+    }
+    product_ = a_ * x_;
+    dual_product_ = at_ * y_;
   }
 
   LinearResult run() {
     LinearResult best;
-    best.lower_bound = bound(Vector::Zero(b_.size()));
-    best.x = unscaled(x_);
+    best.lower_bound = std::max(bound(Vector::Zero(b_.size())), bound(y_));
+    best.x = original(x_, columns_);
+    best.y = original(y_, rows_);
     const double c_norm = c_.norm();
     const double b_norm = b_.norm();
     weight_ = c_norm > 0 && b_norm > 0 ? c_norm / b_norm : 1;
@@ -58,7 +63,8 @@ class PrimalDual {
       const double least = std::min(now, average);
       if (least < best_error) {
         best_error = least;
-        best.x = unscaled(x);
+        best.x = original(x, columns_);
+        best.y = original(y, rows_);
       }
       best.converged = least <= options_.tolerance;
       if (best.converged || std::chrono::steady_clock::now() > options_.deadline) break;
@@ -203,9 +209,9 @@ class PrimalDual {
     }
     return worst;
   }
-  std::vector<double> unscaled(const Vector& x) const {
-    const Vector original = x.cwiseProduct(columns_);
-    return {original.data(), original.data() + original.size()};
+  static std::vector<double> original(const Vector& scaled, const Vector& factors) {
+    const Vector result = scaled.cwiseProduct(factors);
+    return {result.data(), result.data() + result.size()};
   }
 
   const LinearProgram& program_;

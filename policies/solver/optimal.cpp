@@ -11,6 +11,7 @@
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
 #include "policies/solver/reachability.hpp"
+#include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {
 namespace {
@@ -20,7 +21,12 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kOnceFault =
     "what may run only once and is read later takes more than the budget beside what is computed";
 
-constexpr int kChoices = 9;  // of the bound that are tried as starts
+constexpr NodeIndex kAlwaysSolved = 40;
+constexpr std::int64_t kStatesPerIteration = 500;  // of the exact search on larger graphs
+constexpr std::int64_t kMostStates = 5'000'000;
+constexpr int kChoices = 9;     // of the bound that are tried as starts
+constexpr int kRungs = 24;      // of the ladder of budgets
+constexpr int kRungsTried = 8;  // the nearest below the budget
 
 class Planner {
  public:
@@ -49,21 +55,54 @@ class Planner {
     const bool small = problem_.size() <= kExactNodes;
     if (!small) {
       improve(once, 1, 0.1, false);  // eviction with look-ahead
+      start_from_less(once);
       start_from_cuts();
       if (best_ && !done()) improve(once, iterations(), 0.15, false);
       if (!done()) start_from_blocks();
+      if (!done()) combine_cuts();
       if (done()) return;
     }
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    const std::int64_t first = problem_.size() <= 40 ? 2'000 : small ? 20'000 : iterations();
+    const std::int64_t first = problem_.size() <= kAlwaysSolved ? 2'000
+                               : small                          ? 20'000
+                                                                : iterations();
     improve(once, first, small ? 0.3 : 0.97, false);
     if (!best_) {
       if (!construct()) return;
       improve(once, first, small ? 0.3 : 0.97, true);
     }
     if (!small || done()) return;
+    start_from_less(once);
+    if (!done()) combine_cuts();
+    if (done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
+  }
+
+  // What fits in less fits here. The budgets are those of a ladder that is the graph's, whatever is
+  // asked for: plans of larger budgets are measured against the same ones of less.
+  void start_from_less(const Schedule& once) {
+    const std::int64_t low = problem_.footprint(problem_.largest_footprint());
+    const std::int64_t high = replay(problem_, once).peak;
+    int tried = 0;
+    for (int rung = kRungs; rung-- > 0 && tried < kRungsTried && !done();) {
+      const std::int64_t budget = low + (high - low) / kRungs * rung;
+      if (budget >= request_.budget) continue;
+      ++tried;
+      NeighbourhoodOptions less = options(1, at(0.15), false);
+      less.budget = budget;
+      less.seed = request_.seed;
+      const auto found = neighbourhood_search(problem_, once, less);
+      if (!found) break;
+      consider(*found);
+      start_from(found->schedule, at(0.15));
+    }
+  }
+
+  // The bound of several cuts together; it is of the classes that keep to the list's order.
+  void combine_cuts() {
+    if (request_.schedule_class == ScheduleClass::kUnrestricted || choices_.empty()) return;
+    bound_ = combined_bound(problem_, request_.budget, choices_.back().node, bound_, at(0.35));
   }
 
   // Where one moment of the step decides, the bound's own choice is nearly a schedule.
@@ -134,6 +173,12 @@ class Planner {
   void solve() {
     ExactOptions options{
         .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.7)};
+    // Graphs of dozens of nodes are solved to the end; of larger ones the search mostly leaves a
+    // part open, and where iterations limit the work, they limit that, too.
+    if (problem_.size() > kAlwaysSolved && request_.iterations > 0) {
+      const std::int64_t states = std::min(request_.iterations, kMostStates / kStatesPerIteration);
+      options.state_limit = static_cast<std::size_t>(states * kStatesPerIteration);
+    }
     if (best_) options.better_than = best_->replay.cost;
     const ExactResult exact = exact_search(problem_, options);
     complete_ = exact.complete;

@@ -41,6 +41,7 @@ struct PlanResult {
   // No schedule of the class that fits costs less; absent when none fits.
   std::optional<std::int64_t> lower_bound;
   std::string reason;  // one sentence when nothing was found, and why it is so
+  std::string note;    // what was done otherwise than the policy's paper says; mostly empty
 };
 
 // Any-time: cut bounds, then neighbourhood search, then, on small graphs, exact search below the

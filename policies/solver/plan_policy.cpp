@@ -13,6 +13,7 @@
 #include "policies/solver/keep_set.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
+#include "policies/solver/operator_lists.hpp"
 
 namespace tidemark {
 namespace {
@@ -30,13 +31,6 @@ PlanFunction chosen_from(std::string_view policy, Candidates candidates) {
 PlanFunction decode_keep_all(const Decoder& /*d*/) {
   return chosen_from("keep_all", [](const RematProblem& problem) {
     return std::vector<Schedule>{keep_schedule(problem, std::vector<bool>(problem.size(), true))};
-  });
-}
-
-PlanFunction decode_checkpoint_every(const Decoder& d) {
-  const auto period = d.optional<std::int64_t>("period", 1, at_least(1));
-  return chosen_from("checkpoint_every", [period](const RematProblem& problem) {
-    return std::vector<Schedule>{segment_schedule(problem, period)};
   });
 }
 
@@ -90,6 +84,39 @@ PlanFunction decode_chen_greedy(const Decoder& d) {
       all.insert(all.end(), swept.begin(), swept.end());
     }
     return schedules_of(problem, all);
+  });
+}
+
+PlanFunction decode_checkpoint_every(const Decoder& d) {
+  constexpr std::string_view kOver[] = {"nodes", "articulation", "layers"};
+  const auto period = d.optional<std::int64_t>("period", 1, at_least(1));
+  const std::string over = d.optional_word("over", kOver, "nodes");
+  return chosen_from("checkpoint_every", [period, over](const RematProblem& problem) {
+    const std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
+    return std::vector<Schedule>{segment_schedule(problem, every(candidates, period))};
+  });
+}
+
+PlanFunction decode_selective(const Decoder& d) {
+  const bool saves = d.has("save");
+  const bool recomputes = d.has("recompute");
+  const std::vector<std::string> saved = d.list<std::string>("save");
+  const std::vector<std::string> again = d.list<std::string>("recompute");
+  if (saves && recomputes) d.fail("give one of save and recompute; the other is what is left");
+  const std::vector<std::string>& operators = saves ? saved : again;
+  return chosen_from("selective", [operators, saves](const RematProblem& problem) {
+    if (operators.empty() && !saves) {
+      throw UserError(
+          "selective chooses nothing; give the operators whose results are saved, such as save: "
+          "[linear, attention], or those that run again, such as recompute: [gelu, dropout]");
+    }
+    return std::vector<Schedule>{selective_schedule(problem, operators, saves)};
+  });
+}
+
+PlanFunction decode_megatron_selective(const Decoder& /*d*/) {
+  return chosen_from("megatron_selective", [](const RematProblem& problem) {
+    return std::vector<Schedule>{attention_schedule(problem)};
   });
 }
 
@@ -156,7 +183,7 @@ PlanFunction decode_optimal(const Decoder& /*d*/) {
   return plan_optimal;
 }
 
-constexpr std::array<PlanPolicy, 10> kPolicies{{
+constexpr std::array<PlanPolicy, 12> kPolicies{{
     {"keep_all", "computes every node once", "no recomputation", decode_keep_all},
     {"chen_sqrt",
      "keeps every floor(sqrt(n))-th forward node, or articulation point, and recomputes the rest",
@@ -166,8 +193,15 @@ constexpr std::array<PlanPolicy, 10> kPolicies{{
      "threshold; tries all thresholds",
      "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
     {"checkpoint_every",
-     "keeps every `period`-th forward node and recomputes whole segments between",
+     "keeps every `period`-th forward node, articulation point or layer's output (`over`) and "
+     "recomputes whole segments between; over layers, period 1, it is Megatron's full recompute",
      "Chen et al. 2016; torch.utils.checkpoint", decode_checkpoint_every},
+    {"selective",
+     "computes again all but the results of the operators in `save`, or only those in `recompute`",
+     "torch.utils.checkpoint, create_selective_checkpoint_contexts", decode_selective},
+    {"megatron_selective",
+     "computes the core of attention again, from the scores to the product with the values",
+     "Korthikanti et al. 2022 (arXiv 2205.05198), section 5", decode_megatron_selective},
     {"revolve", "reverses a chain with the fewest repeated forwards for `checkpoints` kept nodes",
      "Griewank and Walther 2000, algorithm 799", decode_revolve},
     {"rotor", "the cheapest memory-persistent schedule of a chain with fused stages",

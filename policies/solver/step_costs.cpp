@@ -3,27 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
-#include <queue>
-#include <set>
+#include <map>
 
-#include "graph/core/errors.hpp"
+#include "policies/solver/step_groups.hpp"
 
 namespace tidemark {
 namespace {
 
-using Index = std::uint32_t;  // of an operator in the micro-batch, and of a group by its first one
-constexpr Index kNone = ~Index{0};
-
-struct TouchAt {
-  Index at = 0;
-  Access access = Access::kRead;
-  bool hold = false;  // the end of a hold, which reads nothing
-};
-
-[[nodiscard]] bool writes(const TouchAt& touch) {
-  return touch.access != Access::kRead;
-}
+using Index = StepIndex;
 
 bool is_convolution(OperatorClass op_class) {
   return op_class == OperatorClass::kConvolution ||
@@ -31,6 +18,13 @@ bool is_convolution(OperatorClass op_class) {
          op_class == OperatorClass::kConvolutionBackwardWeight ||
          op_class == OperatorClass::kDepthwiseConvolution;
 }
+
+// What is left of a group's results once the first of them have been read for the last time.
+struct Remainder {
+  std::size_t behind = 0;  // rank of the group that reads those last
+  std::int64_t bytes = 0;
+  CostNodeId node;
+};
 
 class Builder {
  public:
@@ -42,48 +36,31 @@ class Builder {
         durations_(durations),
         any_order_(any_order),
         libraries_(libraries),
-        touches_(graph.storages.size()),
-        once_(ops.size()),
-        group_(ops.size()),
-        read_later_(graph.storages.size()) {}
+        groups_(group_operators(graph, ops)) {}
 
   StepCosts run() {
-    list_touches();
-    while (!order_groups())
-      ;
+    find_visitors();
     make_nodes();
     return std::move(result_);
   }
 
  private:
-  void list_touches();
-  void list_holds(const IdVector<OperatorId, Index>& index);
-  // What runs once, and which operators in place are one with what makes their storage.
-  void find_groups();
-  [[nodiscard]] bool is_made_here(StorageId s) const {
-    return !touches_[s].empty() && touches_[s].front().access == Access::kCreate;
-  }
-  [[nodiscard]] bool may_fuse(StorageId s) const;
-  [[nodiscard]] Index root(Index at) {
-    while (group_[at] != at)
-      at = group_[at] = group_[group_[at]];
-    return at;
-  }
-  // Edges between groups; false when groups form a cycle, which are then taken apart.
-  bool order_groups();
-  template <class Edge>
-  void for_each_edge(Edge edge);
+  [[nodiscard]] Index root(Index at) const { return groups_.group[at]; }
+  void find_visitors();
   void make_nodes();
   void measure(CostNodeId node, const std::vector<Index>& members);
-  [[nodiscard]] std::int64_t workspace_of(const Operator& op) const {
-    if (!is_convolution(op.work.op_class)) return op.workspace.count;
-    return std::llround(static_cast<double>(op.workspace.count) * libraries_.cudnn_filter_copies);
-  }
   [[nodiscard]] bool keeps_a_part(const std::vector<Index>& members) const;
-  [[nodiscard]] CostNodeId value_of(StorageId s, Index maker) {
-    const CostNodeId kept = kept_of_[root(maker)];
-    return kept.valid() && read_later_[s] != 0 ? kept : node_of_[maker];
+  // Whether a result of a node that runs once stays in a node of its own.
+  [[nodiscard]] bool is_kept_apart(StorageId s, Index maker) {
+    return kept_of_[root(maker)].valid() && groups_.read_later[s] != 0;
   }
+  // The node to read `s`, made by `maker`, of when the group that reads it has this rank.
+  [[nodiscard]] CostNodeId value_of(StorageId s, Index maker, std::size_t rank);
+  // Ranks of the last group that touches `s`; past all of them if it is read later.
+  [[nodiscard]] std::size_t last_rank(StorageId s);
+  void find_remainders(const std::vector<std::vector<Index>>& members);
+  void add_remainders(std::size_t rank, CostNodeId reader,
+                      std::vector<std::vector<Index>>& by_node);
   void add_dependencies();
   void add_dependency(CostNodeId reader, CostNodeId made);
 
@@ -92,163 +69,16 @@ class Builder {
   const IdVector<OperatorId, Duration>& durations_;
   bool any_order_;
   const FrameworkProfile& libraries_;
-  IdVector<StorageId, std::vector<TouchAt>> touches_;  // in order
-  std::vector<bool> once_;                             // by operator
-  std::vector<Index> group_;                           // union-find
-  std::set<StorageId> apart_;             // storages whose writers would form a cycle as one group
-  IdVector<StorageId, char> read_later_;  // after the micro-batch
-  std::vector<Index> order_;              // groups, by their first operator
-  std::vector<CostNodeId> node_of_;       // by operator
-  std::vector<CostNodeId> kept_of_;       // by group: what stays of its results
-  std::vector<CostNodeId> token_of_;      // by group: reading it says that the group has run
+  StepGroups groups_;
+  std::vector<std::int64_t> visitors_;  // by operator: bytes that live elsewhere and are there
+  std::vector<CostNodeId> node_of_;     // by operator
+  std::vector<CostNodeId> kept_of_;     // by group: what stays of its results
+  std::vector<std::size_t> rank_;       // by group: its place in groups_.order
+  std::vector<std::vector<Remainder>> remainders_;     // by group, in order
+  std::vector<std::vector<Index>> remainders_behind_;  // by rank: groups
+  std::vector<CostNodeId> token_of_;  // by group: reading it says that the group has run
   StepCosts result_;
 };
-
-void Builder::list_touches() {
-  IdVector<OperatorId, Index> index(graph_.operators.size(), kNone);
-  for (Index i = 0; i < ops_.size(); ++i) {
-    index[ops_[i]] = i;
-    for (const Touch& touch : graph_.touches_of(ops_[i]))
-      touches_[touch.storage].push_back({i, touch.access});
-  }
-  list_holds(index);
-  for (const auto* part : {&graph_.optimizer, &graph_.optimizer_first, &graph_.end_of_step}) {
-    for (const OperatorId op : *part) {
-      for (const Touch& touch : graph_.touches_of(op)) {
-        if (touch.access != Access::kCreate) read_later_[touch.storage] = 1;
-      }
-    }
-  }
-  for (const StorageId s : ids_of(graph_.storages)) {
-    if (graph_.storages[s].persistent) read_later_[s] = 1;
-  }
-}
-
-void Builder::list_holds(const IdVector<OperatorId, Index>& index) {
-  for (const Hold& hold : graph_.holds) {
-    std::vector<TouchAt>& touches = touches_[hold.storage];
-    if (!is_made_here(hold.storage)) continue;
-    const Index until = index[hold.until];
-    if (until == kNone) {
-      const bool since_here = !hold.since.valid() || index[hold.since] != kNone;
-      if (hold.kind == HoldKind::kLocal && since_here) read_later_[hold.storage] = 1;
-      continue;
-    }
-    const auto at = std::upper_bound(touches.begin(), touches.end(), until,
-                                     [](Index u, const TouchAt& touch) { return u < touch.at; });
-    const bool touched = at != touches.begin() && std::prev(at)->at == until;
-    if (at != touches.begin() && !touched) touches.insert(at, {until, Access::kRead, true});
-  }
-}
-
-// Whether every touch up to the last write is a write: then nothing has seen what is overwritten.
-bool Builder::may_fuse(StorageId s) const {
-  const std::vector<TouchAt>& touches = touches_[s];
-  if (!is_made_here(s) || graph_.storages[s].persistent || apart_.contains(s)) return false;
-  bool read = false;
-  for (std::size_t k = 0; k < touches.size(); ++k) {
-    if (touches[k].hold) continue;
-    if (!writes(touches[k])) {
-      read = true;
-    } else if (read || once_[touches[k].at] || (k > 0 && touches[k].access == Access::kCreate)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-void Builder::find_groups() {
-  for (Index i = 0; i < ops_.size(); ++i)
-    once_[i] = once_[i] || writes_persistent(graph_, ops_[i]);
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    std::iota(group_.begin(), group_.end(), Index{0});
-    for (const StorageId s : ids_of(graph_.storages)) {
-      const std::vector<TouchAt>& touches = touches_[s];
-      const auto count = std::count_if(touches.begin(), touches.end(), writes);
-      if (count == 0 || (count == 1 && is_made_here(s))) continue;
-      const bool fuse = may_fuse(s);
-      const auto last =
-          std::find_if(touches.rbegin(), touches.rend(), writes);  // content is final from here on
-      for (auto touch = touches.begin(); touch != last.base(); ++touch) {
-        if (fuse) {
-          const Index a = root(touches.front().at);
-          const Index b = root(touch->at);
-          group_[std::max(a, b)] = std::min(a, b);
-        } else if (!touch->hold && !once_[touch->at]) {
-          once_[touch->at] = changed = true;
-        }
-      }
-    }
-    // Nothing of a group that has to run once may run again.
-    for (Index i = 0; i < ops_.size(); ++i) {
-      const Index first = root(i);
-      if (once_[i] == once_[first]) continue;
-      once_[i] = once_[first] = changed = true;
-    }
-  }
-}
-
-template <class Edge>
-void Builder::for_each_edge(Edge edge) {
-  for (const StorageId s : ids_of(graph_.storages)) {
-    Index writer = kNone;
-    std::vector<Index> readers;
-    for (const TouchAt& touch : touches_[s]) {
-      if (writer != kNone) edge(writer, touch.at, false);
-      if (!writes(touch)) {
-        if (!touch.hold) readers.push_back(touch.at);
-        continue;
-      }
-      for (const Index reader : readers)
-        edge(reader, touch.at, true);
-      readers.clear();
-      writer = touch.at;
-    }
-  }
-}
-
-bool Builder::order_groups() {
-  find_groups();
-  std::vector<std::vector<Index>> next(ops_.size());
-  std::vector<int> open(ops_.size());
-  std::vector<Index> last(ops_.size());
-  for (Index i = 0; i < ops_.size(); ++i)
-    last[root(i)] = i;
-  for_each_edge([&](Index from, Index to, bool) {
-    from = root(from);
-    to = root(to);
-    if (from == to) return;
-    next[from].push_back(to);
-    ++open[to];
-  });
-  // As in the program, each group where its last operator stands.
-  using Ready = std::pair<Index, Index>;
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  for (Index i = 0; i < ops_.size(); ++i) {
-    if (root(i) == i && open[i] == 0) ready.emplace(last[i], i);
-  }
-  order_.clear();
-  while (!ready.empty()) {
-    const Index group = ready.top().second;
-    ready.pop();
-    order_.push_back(group);
-    for (const Index to : next[group]) {
-      if (--open[to] == 0) ready.emplace(last[to], to);
-    }
-  }
-  // The first group that could not be ordered is on a cycle or behind one.
-  StorageId stuck;
-  for (const StorageId s : ids_of(graph_.storages)) {
-    const std::vector<TouchAt>& touches = touches_[s];
-    if (!may_fuse(s) || std::count_if(touches.begin(), touches.end(), writes) < 2) continue;
-    if (open[root(touches.front().at)] == 0) continue;
-    if (!stuck.valid() || touches.front().at < touches_[stuck].front().at) stuck = s;
-  }
-  if (stuck.valid()) apart_.insert(stuck);
-  return !stuck.valid();
-}
 
 void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
   CostNode& node = result_.graph.nodes[id];
@@ -258,17 +88,17 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
   for (const Index at : members) {
     const Operator& op = graph_.operators[ops_[at]];
     node.cost += durations_[ops_[at]].count();
-    node.once = node.once || once_[at];
+    node.once = node.once || groups_.once[at];
     for (const Touch& touch : graph_.touches_of(ops_[at])) {
       if (touch.access != Access::kCreate) continue;
       const std::int64_t bytes = graph_.storages[touch.storage].bytes.count;
       live += bytes;
-      const std::vector<TouchAt>& touches = touches_[touch.storage];
-      const bool leaves = read_later_[touch.storage] != 0 ||
+      const std::vector<TouchAt>& touches = groups_.touches[touch.storage];
+      const bool leaves = groups_.read_later[touch.storage] != 0 ||
                           std::any_of(touches.begin(), touches.end(),
                                       [&](const TouchAt& t) { return node_of_[t.at] != id; });
       const CostNodeId kept = kept_of_[root(at)];
-      if (leaves && kept.valid() && read_later_[touch.storage] != 0) {
+      if (leaves && kept.valid() && groups_.read_later[touch.storage] != 0) {
         result_.graph.nodes[kept].bytes += Bytes(bytes);
       } else if (leaves) {
         node.bytes += Bytes(bytes);
@@ -276,7 +106,7 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
         inside.emplace_back(touches.back().at, bytes);
       }
     }
-    peak = std::max(peak, live + workspace_of(op));
+    peak = std::max(peak, live + workspace_of(op, libraries_) + visitors_[at]);
     for (const auto& [last, bytes] : inside)
       live -= last == at ? bytes : 0;
   }
@@ -290,10 +120,146 @@ bool Builder::keeps_a_part(const std::vector<Index>& members) const {
   for (const Index at : members) {
     for (const Touch& touch : graph_.touches_of(ops_[at])) {
       if (touch.access != Access::kCreate) continue;
-      (read_later_[touch.storage] != 0 ? stays : goes) = true;
+      (groups_.read_later[touch.storage] != 0 ? stays : goes) = true;
     }
   }
   return stays && goes;
+}
+
+// What lives elsewhere is fetched when operators of another block or phase begin, for the next such
+// run too, and gone when the next one begins.
+void Builder::find_visitors() {
+  std::vector<std::vector<StorageId>> visits;  // by run: what it touches of that, each once
+  std::vector<std::size_t> visit_of;           // by operator
+  LayerId layer;
+  for (const OperatorId id : ops_) {
+    const Operator& op = graph_.operators[id];
+    const auto block = [&](LayerId l) { return l.valid() ? graph_.layers[l].block : kNoBlock; };
+    const bool same = !visit_of.empty() && block(op.layer) == block(layer) &&
+                      op.phase == graph_.operators[ops_[visit_of.size() - 1]].phase;
+    if (!same) visits.emplace_back();
+    layer = op.layer;
+    visit_of.push_back(visits.size() - 1);
+    for (const Touch& touch : graph_.touches_of(id)) {
+      const StorageId s = touch.storage;
+      if (graph_.storages[s].home == Tier::kDevice || groups_.is_made_here(s)) continue;
+      std::vector<StorageId>& here = visits.back();
+      if (std::find(here.begin(), here.end(), s) == here.end()) here.push_back(s);
+    }
+  }
+  visits.emplace_back();
+  for (const std::size_t visit : visit_of) {
+    std::int64_t& bytes = visitors_.emplace_back(0);
+    const std::vector<StorageId>& here = visits[visit];
+    for (const StorageId s : here)
+      bytes += graph_.storages[s].bytes.count;
+    for (const StorageId s : visits[visit + 1]) {
+      const bool known = std::find(here.begin(), here.end(), s) != here.end();
+      bytes += known ? 0 : graph_.storages[s].bytes.count;
+    }
+  }
+}
+
+std::size_t Builder::last_rank(StorageId s) {
+  if (groups_.read_later[s] != 0) return groups_.order.size();
+  std::size_t last = 0;
+  for (const TouchAt& touch : groups_.touches[s])
+    last = std::max(last, rank_[root(touch.at)]);
+  return last;
+}
+
+// A node's results are one, though their readers end at different times:
+//
+//   dropout makes (result, mask)    add reads the result    ...    dropout.backward reads the mask
+//   node     |------ 2 + 1 --------------|
+//   remainder                            |------ 1 ----------------------|
+//
+// Where what is left is worth it, it becomes a node of no cost that reads the node, behind the last
+// reader of what goes. While it is made both are there, so it should be no larger than what goes,
+// or than what its own reader makes.
+void Builder::find_remainders(const std::vector<std::vector<Index>>& members) {
+  constexpr std::int64_t kWorthIt = 8;  // what goes is at least this part of what is left
+  rank_.assign(ops_.size(), 0);
+  for (std::size_t rank = 0; rank < groups_.order.size(); ++rank)
+    rank_[groups_.order[rank]] = rank;
+  remainders_.resize(ops_.size());
+  remainders_behind_.resize(groups_.order.size());
+  std::vector<std::int64_t> made(groups_.order.size());  // bytes by rank
+  for (const Index group : groups_.order) {
+    for (const Index at : members[group]) {
+      for (const Touch& touch : graph_.touches_of(ops_[at])) {
+        if (touch.access == Access::kCreate)
+          made[rank_[group]] += graph_.storages[touch.storage].bytes.count;
+      }
+    }
+  }
+  for (const Index group : groups_.order) {
+    std::map<std::size_t, std::vector<StorageId>> ends;  // by rank of the last reader
+    std::int64_t left = 0;
+    const bool apart = groups_.once[group] && keeps_a_part(members[group]);
+    for (const Index at : members[group]) {
+      for (const Touch& touch : graph_.touches_of(ops_[at])) {
+        const StorageId s = touch.storage;
+        if (touch.access != Access::kCreate || (apart && groups_.read_later[s] != 0)) continue;
+        const std::size_t last = last_rank(s);
+        if (last == rank_[group]) continue;  // of use inside only
+        ends[last].push_back(s);
+        left += graph_.storages[s].bytes.count;
+      }
+    }
+    std::int64_t gone = 0;
+    for (auto end = ends.begin(); end != ends.end() && std::next(end) != ends.end(); ++end) {
+      for (const StorageId s : end->second) {
+        gone += graph_.storages[s].bytes.count;
+        left -= graph_.storages[s].bytes.count;
+      }
+      std::size_t reader = groups_.order.size();  // the first behind
+      for (auto rest = std::next(end); rest != ends.end(); ++rest) {
+        for (const StorageId s : rest->second) {
+          for (const TouchAt& touch : groups_.touches[s]) {
+            const std::size_t rank = rank_[root(touch.at)];
+            if (rank > end->first) reader = std::min(reader, rank);
+          }
+        }
+      }
+      const std::int64_t next = reader < groups_.order.size() ? made[reader] : 0;
+      if (left > gone && (left > next || left > kWorthIt * gone)) continue;
+      remainders_[group].push_back({.behind = end->first, .bytes = left, .node = {}});
+      remainders_behind_[end->first].push_back(group);
+      gone = 0;
+    }
+  }
+}
+
+void Builder::add_remainders(std::size_t rank, CostNodeId reader,
+                             std::vector<std::vector<Index>>& by_node) {
+  for (const Index group : remainders_behind_[rank]) {
+    CostNodeId from = node_of_[group];
+    for (Remainder& remainder : remainders_[group]) {
+      if (remainder.node.valid()) from = remainder.node;
+      if (remainder.behind != rank) continue;
+      const CostNode& made = result_.graph.nodes[node_of_[group]];
+      remainder.node =
+          result_.graph.nodes.push_back({.name = made.name + " results that outlive others",
+                                         .kind = result_.graph.nodes[reader].kind,
+                                         .bytes = Bytes(remainder.bytes),
+                                         .deps = {from},
+                                         .once = groups_.once[group],
+                                         .block = made.block});
+      result_.operators.push_back({});
+      by_node.emplace_back();
+    }
+  }
+}
+
+CostNodeId Builder::value_of(StorageId s, Index maker, std::size_t rank) {
+  const Index group = root(maker);
+  if (is_kept_apart(s, maker)) return kept_of_[group];
+  CostNodeId node = node_of_[maker];
+  for (const Remainder& remainder : remainders_[group]) {
+    if (remainder.behind < rank) node = remainder.node;
+  }
+  return node;
 }
 
 void Builder::make_nodes() {
@@ -304,12 +270,14 @@ void Builder::make_nodes() {
   node_of_.resize(ops_.size());
   std::vector<std::vector<Index>> by_node;
   std::vector<bool> precedes(ops_.size());  // by group: something changes later what it reads
-  for_each_edge([&](Index from, Index to, bool read) {
+  for_each_edge(groups_, [&](Index from, Index to, bool read) {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });
   token_of_.resize(ops_.size());
   kept_of_.resize(ops_.size());
-  for (const Index group : order_) {
+  find_remainders(members);
+  for (std::size_t rank = 0; rank < groups_.order.size(); ++rank) {
+    const Index group = groups_.order[rank];
     const Operator& op = graph_.operators[ops_[group]];
     const CostNodeId id = result_.graph.nodes.push_back(
         {.name = graph_.describe(ops_[group]),
@@ -322,7 +290,7 @@ void Builder::make_nodes() {
     }
     result_.operators.push_back(std::move(run));
     by_node.push_back(members[group]);
-    if (once_[group] && keeps_a_part(members[group])) {
+    if (groups_.once[group] && keeps_a_part(members[group])) {
       kept_of_[group] = result_.graph.nodes.push_back({.name = op.name + " results that stay",
                                                        .kind = result_.graph.nodes[id].kind,
                                                        .deps = {id},
@@ -330,23 +298,24 @@ void Builder::make_nodes() {
       result_.operators.push_back({});
       by_node.emplace_back();
     }
-    if (!precedes[group]) continue;
-    const CostNodeId token = result_.graph.nodes.push_back({.name = op.name + " has run",
-                                                            .kind = result_.graph.nodes[id].kind,
-                                                            .deps = {id},
-                                                            .once = true});
-    result_.operators.push_back({});
-    by_node.emplace_back();
-    token_of_[group] = token;
+    if (precedes[group]) {
+      token_of_[group] = result_.graph.nodes.push_back({.name = op.name + " has run",
+                                                        .kind = result_.graph.nodes[id].kind,
+                                                        .deps = {id},
+                                                        .once = true});
+      result_.operators.push_back({});
+      by_node.emplace_back();
+    }
+    add_remainders(rank, id, by_node);
   }
   for (const CostNodeId id : ids_of(result_.graph.nodes))
     measure(id, by_node[id.index()]);
   add_dependencies();
   for (const StorageId s : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[s];
-    const bool there = storage.initial || storage.persistent || !touches_[s].empty();
-    const bool elsewhere = storage.home != Tier::kDevice && touches_[s].empty();
-    if (there && !elsewhere && !is_made_here(s)) result_.graph.fixed_bytes += storage.bytes;
+    const bool there = storage.initial || storage.persistent || !groups_.touches[s].empty();
+    if (!there || storage.home != Tier::kDevice || groups_.is_made_here(s)) continue;
+    result_.graph.fixed_bytes += storage.bytes;
   }
   const bool multiplies = std::any_of(ops_.begin(), ops_.end(), [&](OperatorId op) {
     return graph_.operators[op].work.op_class == OperatorClass::kMatmul;
@@ -361,24 +330,28 @@ void Builder::add_dependency(CostNodeId reader, CostNodeId made) {
 }
 
 void Builder::add_dependencies() {
-  for_each_edge([&](Index from, Index to, bool read) {
+  for_each_edge(groups_, [&](Index from, Index to, bool read) {
     const CostNodeId token = token_of_[root(from)];
     if (read && token.valid() && root(from) != root(to)) add_dependency(node_of_[to], token);
   });
   std::vector<CostNodeId> wanted;
   for (const StorageId s : ids_of(graph_.storages)) {
-    CostNodeId maker;
-    CostNodeId writer;
-    for (const TouchAt& touch : touches_[s]) {
+    Index maker = kNoStep;
+    CostNodeId writer;  // behind the maker
+    for (const TouchAt& touch : groups_.touches[s]) {
       const CostNodeId node = node_of_[touch.at];
-      if (maker.valid()) add_dependency(node, maker);
+      if (maker != kNoStep) add_dependency(node, value_of(s, maker, rank_[root(touch.at)]));
       if (writer.valid()) add_dependency(node, writer);
-      if (touch.access == Access::kCreate) maker = value_of(s, touch.at);
-      if (writes(touch)) writer = touch.access == Access::kCreate ? maker : node;
+      if (touch.access == Access::kCreate) {
+        maker = touch.at;
+        writer = {};
+      } else if (writes(touch)) {
+        writer = node;
+      }
     }
-    if (maker.valid() && read_later_[s] != 0) {
-      wanted.push_back(maker);
-      wanted.push_back(writer);
+    if (maker != kNoStep && groups_.read_later[s] != 0) {
+      wanted.push_back(value_of(s, maker, groups_.order.size()));
+      if (writer.valid()) wanted.push_back(writer);
     }
   }
   if (wanted.empty()) return;
@@ -399,6 +372,11 @@ void Builder::add_dependencies() {
 }
 
 }  // namespace
+
+std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries) {
+  if (!is_convolution(op.work.op_class)) return op.workspace.count;
+  return std::llround(static_cast<double>(op.workspace.count) * libraries.cudnn_filter_copies);
+}
 
 std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
   std::vector<OperatorId> operators = graph.forward;

@@ -22,6 +22,7 @@ inline constexpr std::uint32_t kNone = kNoInstruction;
 inline constexpr std::size_t kCompute = static_cast<std::size_t>(Stream::kCompute);
 inline constexpr std::size_t kOut = static_cast<std::size_t>(Stream::kCopyOut);
 inline constexpr std::size_t kIn = static_cast<std::size_t>(Stream::kCopyIn);
+inline constexpr std::size_t kHostWork = static_cast<std::size_t>(Stream::kHostWorker);
 inline constexpr std::size_t kNvmeReads = static_cast<std::size_t>(Stream::kNvmeRead);
 inline constexpr std::size_t kNvmeWrites = static_cast<std::size_t>(Stream::kNvmeWrite);
 
@@ -156,7 +157,7 @@ class Engine {
   }
   void free(std::uint32_t i, BlockId block);
   void enqueue(std::uint32_t i);
-  void synchronize(bool disks);
+  void synchronize(bool beside);
   void wait_for_edges(std::uint32_t i);
   void notice_events();
   void fail(RunStatus status, BlockId block = {});

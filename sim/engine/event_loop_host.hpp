@@ -335,13 +335,13 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   host_ = now + costs_.synchronize.count();
 }
 
-// The host waits until everything that it has issued is over; `disks`: what NVMe reads and writes
-// for nobody but itself, too.
+// The host waits until the device's streams have done everything that it has issued; `beside`: also
+// for what the optimizer on the host and NVMe do for nobody but themselves.
 template <class A>
-void Engine<A>::synchronize(bool disks) {
+void Engine<A>::synchronize(bool beside) {
   const auto goes_on = [&] {
     for (std::size_t s = 0; s < kStreams; ++s) {
-      if (!disks && (s == kNvmeReads || s == kNvmeWrites)) continue;
+      if (!beside && (s == kHostWork || s == kNvmeReads || s == kNvmeWrites)) continue;
       if (queues_[s].waiting > 0) return true;
     }
     return false;

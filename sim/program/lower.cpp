@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -249,15 +250,18 @@ void Lowering::emit_operator(Position p) {
       wrote(touches[i], tier, p);
     }
   }
-  host_has_worked_ = host_has_worked_ || on_host;
+  const auto delivers = [&](const Touch& touch) {
+    return touch.access != Access::kRead && role_[touch.storage] != Role::kOptimizerState;
+  };
+  if (on_host && std::any_of(touches.begin(), touches.end(), delivers)) host_result_ = launch;
 }
 
-// The training loop goes on when the host's updates are over and have arrived on the device.
+// The training loop goes on when the host's updates are over and have arrived on the device; work
+// on nothing but its own state does not keep it.
 void Lowering::join_host(Position p) {
-  if (!host_has_worked_) return;
-  host_has_worked_ = false;
+  if (host_result_ == kNever) return;
   const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
-  depend(Stream::kCompute, Stream::kHostWorker, tail_[index_of(Stream::kHostWorker)]);
+  depend(Stream::kCompute, Stream::kHostWorker, std::exchange(host_result_, kNever));
   depend(Stream::kCompute, Stream::kCopyIn, tail_[index_of(Stream::kCopyIn)]);
   finish_instruction();
   tail_[index_of(Stream::kCompute)] = wait;

@@ -139,7 +139,8 @@ class Lowering {
   std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
   std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
   std::vector<BlockId> scratch_;                // freed when the operator has been issued
-  bool host_has_worked_ = false;                // in the current step
+  // Of the current step: the host's latest operator whose results the model reads.
+  std::uint32_t host_result_ = kNever;
 };
 
 }  // namespace tidemark::lowering

@@ -212,7 +212,7 @@ void Verifier::free(std::size_t i, BlockId block) {
   const bool on_device = program_.blocks[block].tier == Tier::kDevice;
   for (std::size_t s = 0; s < kStreams; ++s) {
     const std::uint32_t last = last_use_[block][s];
-    const bool awaited = ((program_.stream[i] >> s) & 1U) != 0;
+    const bool awaited = ((static_cast<unsigned>(program_.stream[i]) >> s) & 1U) != 0;
     if (last == kNever || awaited) continue;
     // Device memory goes back to the compute stream's pool: compute must be behind the use.
     const bool ordered =

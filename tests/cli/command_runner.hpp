@@ -1,6 +1,7 @@
-// Runs the built program in a folder of its own.
+// Runs the built program in a folder of its own, into pipes or on a terminal.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,13 @@ struct Outcome {
   int code = -1;
   std::string out;
   std::string err;
+};
+
+// What a person sees: stdout and stderr of a terminal.
+struct Screen {
+  int code = -1;
+  std::string text;
+  double seconds = 0;
 };
 
 class Workspace {
@@ -70,6 +79,33 @@ class Workspace {
     outcome.err = {std::istreambuf_iterator<char>(err), std::istreambuf_iterator<char>()};
     std::filesystem::remove(capture);
     return outcome;
+  }
+
+  // The same on a terminal of its own; NO_COLOR is not set unless `before` does.
+  [[nodiscard]] Screen run_on_terminal(const std::string& arguments, const std::string& before = "",
+                                       unsigned short columns = 100) const {
+    winsize size{.ws_row = 40, .ws_col = columns};
+    int terminal = -1;
+    const auto begin = std::chrono::steady_clock::now();
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+    if (child < 0) return {};
+    if (child == 0) {
+      const std::string command = "cd '" + folder_.string() + "' && unset NO_COLOR; TERM=xterm " +
+                                  before + " '" + TIDEMARK_BINARY + "' " + arguments;
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    Screen screen;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::read(terminal, buffer, sizeof buffer)) > 0;)
+      screen.text.append(buffer, static_cast<std::size_t>(n));
+    int status = 0;
+    waitpid(child, &status, 0);
+    close(terminal);
+    screen.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    screen.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return screen;
   }
 
  private:

@@ -1,14 +1,13 @@
 // report.html as `run` writes it; in a browser where there is one.
 #include "plots/report/html_report.hpp"
 
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/programs.hpp"
 
 namespace tidemark::testing {
 namespace {
@@ -24,7 +23,7 @@ policies:
 report: {formats: [html, json]}
 )";
 constexpr const char* kSweep = R"(version: 1
-name: what checkpointing and the device's memory change
+name: what_checkpointing_and_the_memory_of_the_device_change, with/a/name/that/has/no/place/to/break
 model: {preset: gpt2, layers: 6}
 hardware: v100-sxm-16gb
 training: {micro_batch: 8, sequence: 1024}
@@ -35,21 +34,30 @@ sweep:
 report: {formats: [html]}
 )";
 
-std::string path_of(const std::string& program) {
-  std::string found;
-  std::FILE* pipe = popen(("command -v " + program + " 2>/dev/null").c_str(), "r");
-  char buffer[512];
-  if (std::fgets(buffer, sizeof buffer, pipe) != nullptr) found = buffer;
-  pclose(pipe);
-  return found.substr(0, found.find('\n'));
-}
-
-std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (const std::string found = path_of(name); !found.empty()) return found;
-  }
-  return {};
-}
+constexpr const char* kHostOptimizer = R"(version: 1
+model: {preset: gpt2, layers: 4}
+hardware: v100-sxm-16gb
+training: {micro_batch: 1, sequence: 256}
+policies: [offload_optimizer: {gradients: backward}]
+report: {formats: [html]}
+)";
+constexpr const char* kEviction = R"(version: 1
+model: {preset: gpt2, layers: 12, vocab: 8192}
+hardware: {gpu: a100-sxm-40gb, hbm: {capacity: 4GiB}}
+training: {micro_batch: 8, sequence: 512, attention: math}
+policies: [eviction: {heuristic: dtr_eq, mode: eager}]
+report: {formats: [html]}
+)";
+constexpr const char* kBudgets = R"(version: 1
+name: policies against budgets
+model: {preset: gpt2, layers: 6}
+hardware: v100-sxm-16gb
+training: {micro_batch: 4, sequence: 512}
+compare:
+  policies: [[], [checkpoint_every: {period: 1}], [chen_sqrt], [optimal]]
+  budgets: [85%, 92%, 100%]
+  iterations: 50
+)";
 
 // gpt2 with as many micro-batches as it takes: 1,500 changes of memory in each.
 void write_long_run(const Workspace& files, int micro_batches, const std::string& name) {
@@ -100,6 +108,49 @@ TEST_SUITE("unit") {
     CHECK(contains(files.read("out/report.html"), "id=\"run-8\""));
   }
 
+  TEST_CASE("the report of a step of llama-2-7b takes less than 3 MB") {
+    if (!has_html_report()) return;
+    const Workspace files;
+    const Outcome run = files.run(
+        "run llama-2-7b --gpu h100-sxm-80gb -s training.sequence=4096 "
+        "-s 'report={formats: [html]}' --json -o out");
+    CHECK(run.code == 1);  // 16 bytes for each of 6.7 G parameters are too many
+    CHECK(std::filesystem::file_size(files.folder() / "out/report.html") < 3'000'000);
+  }
+
+  TEST_CASE("where the author keeps a model's file is not in the report") {
+    if (!has_html_report()) return;
+    const Workspace files;
+    const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
+    REQUIRE(files
+                .run("run " + folder +
+                     "/llama-3.2-1b.json --gpu h100-sxm-80gb "
+                     "-s training.sequence=64 -o out --json")
+                .code == 0);
+    // The page's data are packed, so they are looked at where they are plain.
+    const std::string node = test::program_on_path("node", "nodejs");
+    if (node.empty()) return;
+    const test::ProgramOutput summary = test::output_of(
+        "'" + node + "' -e \"const t = require('fs').readFileSync('" +
+        (files.folder() / "out/report.html").string() +
+        "', 'utf8'); for (const [, b] of t.matchAll(/id=.(?:summary|run-0).>([^<]*)</g)) "
+        "process.stdout.write(require('zlib').gunzipSync(Buffer.from(b, 'base64')))\"");
+    REQUIRE(summary.status == 0);
+    CHECK(contains(summary.text, "llama-3.2-1b.json"));
+    CHECK_FALSE(contains(summary.text, folder));
+  }
+
+  TEST_CASE("compare writes a report where formats are left to their defaults") {
+    const Workspace files;
+    files.write("s.yaml", "model: {graph: " TIDEMARK_TEST_DATA
+                          "/rematerialization/chain_n6.json}\n"
+                          "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
+    REQUIRE(files.run("compare s.yaml -o out --json").code == 0);
+    CHECK(files.exists("out/report.html") == has_html_report());
+    REQUIRE(files.run("compare s.yaml -s 'report={formats: [csv]}' -o csv --json").code == 0);
+    CHECK_FALSE(files.exists("csv/report.html"));
+  }
+
   TEST_CASE("points of models in files are named by the files, without the folders") {
     const Workspace files;
     const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
@@ -116,8 +167,8 @@ TEST_SUITE("unit") {
 
 TEST_SUITE("slow") {
   TEST_CASE("a browser shows reports: hovering, zooming, choosing, grouping, comparing, in time") {
-    const std::string node = path_of("node");
-    const std::string chromium = browser();
+    const std::string node = test::program_on_path("node", "nodejs");
+    const std::string chromium = test::browser_on_path();
     const std::filesystem::path packages = TIDEMARK_NPM_PACKAGES;
     if (!has_html_report() || node.empty() || chromium.empty() ||
         !std::filesystem::exists(packages / "playwright-core")) {
@@ -129,24 +180,32 @@ TEST_SUITE("slow") {
     files.write("sweep.yaml", kSweep);
     REQUIRE(files.run("run one.yaml -o one --json").code == 0);
     REQUIRE(files.run("run sweep.yaml -o sweep --json").code == 1);
-    std::filesystem::rename(files.folder() / "one/report.html", files.folder() / "one.html");
-    std::filesystem::rename(files.folder() / "one/results.json", files.folder() / "results.json");
-    std::filesystem::rename(files.folder() / "sweep/report.html", files.folder() / "compare.html");
+    files.write("zero.yaml", kHostOptimizer);
+    files.write("eviction.yaml", kEviction);
+    files.write("budgets.yaml", kBudgets);
+    REQUIRE(files.run("run zero.yaml -o zero --json").code == 0);
+    REQUIRE(files.run("run eviction.yaml -o eviction --json").code == 0);
+    REQUIRE(files.run("compare budgets.yaml -o budgets --json").code == 0);
+    const auto keep = [&](const std::string& from, const std::string& to) {
+      std::filesystem::rename(files.folder() / from, files.folder() / to);
+    };
+    keep("one/report.html", "one.html");
+    keep("one/results.json", "results.json");
+    keep("sweep/report.html", "compare.html");
+    keep("zero/report.html", "zero.html");
+    keep("eviction/report.html", "eviction.html");
+    keep("budgets/report.html", "budgets.html");
+    keep("budgets/results.json", "results-budgets.json");
     write_long_run(files, 67, "100k.html");
     write_long_run(files, 667, "1m.html");
     const std::string command = "'" + node + "' '" + TIDEMARK_SOURCE_DIR +
                                 "/tests/plots/report/browser_test.mjs' '" + packages.string() +
                                 "' '" + chromium + "' '" + files.folder().string() + "' '" +
                                 TIDEMARK_SCREENSHOTS + "' 2>&1";
-    std::FILE* pipe = popen(command.c_str(), "r");
-    std::string output;
-    char buffer[4096];
-    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-      output.append(buffer, n);
-    const int status = pclose(pipe);
-    INFO(output);
-    CHECK(status == 0);
-    CHECK(contains(output, "all checks passed"));
+    const test::ProgramOutput output = test::output_of(command);
+    INFO(output.text);
+    CHECK(output.status == 0);
+    CHECK(contains(output.text, "all checks passed"));
   }
 }
 

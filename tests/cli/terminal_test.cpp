@@ -1,49 +1,18 @@
 // What a person at a terminal sees, and a script does not.
 #include <algorithm>
-#include <chrono>
+#include <initializer_list>
+#include <sstream>
 #include <string>
 
 #include <doctest/doctest.h>
-#include <pty.h>
 
+#include "plots/report/html_report.hpp"
+#include "plots/table.hpp"
 #include "tests/cli/command_runner.hpp"
 
 using namespace tidemark::testing;
 
 namespace {
-
-struct Screen {
-  std::string text;  // stdout and stderr of a terminal of 100 columns
-  double seconds = 0;
-  int code = -1;
-};
-
-// `arguments` as a shell reads them; `before` may set variables.
-Screen on_terminal(const Workspace& work, const std::string& arguments,
-                   const std::string& before = "") {
-  winsize size{.ws_row = 40, .ws_col = 100};
-  int terminal = -1;
-  const auto begin = std::chrono::steady_clock::now();
-  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const std::string command = "cd '" + work.folder().string() +
-                                "' && unset NO_COLOR; TERM=xterm " + before + " '" +
-                                TIDEMARK_BINARY + "' " + arguments;
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  Screen screen;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = read(terminal, buffer, sizeof buffer)) > 0;)
-    screen.text.append(buffer, static_cast<std::size_t>(n));
-  int status = 0;
-  waitpid(child, &status, 0);
-  close(terminal);
-  screen.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  screen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return screen;
-}
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -67,10 +36,10 @@ TEST_SUITE("unit") {
     for (const std::string command :
          {"run s.yaml", "explain s.yaml", "diff s.yaml -b training.micro_batch=4"}) {
       CAPTURE(command);
-      const Screen coloured = on_terminal(work, command);
+      const Screen coloured = work.run_on_terminal(command);
       CHECK(coloured.code == 0);
       CHECK(contains(coloured.text, "\x1b["));
-      const Screen plain = on_terminal(work, command, "NO_COLOR=1");
+      const Screen plain = work.run_on_terminal(command, "NO_COLOR=1");
       CHECK(plain.code == 0);
       CHECK_FALSE(contains(plain.text, "\x1b["));
       CHECK_FALSE(contains(work.run(command).out, "\x1b["));
@@ -80,11 +49,49 @@ TEST_SUITE("unit") {
   TEST_CASE("a chart has the capacity where it is near, and fits the terminal") {
     const Workspace work;
     work.write("s.yaml", kScenario);
-    const Screen screen =
-        on_terminal(work, "run s.yaml -s hardware='{gpu: a100-sxm-80gb, hbm: {capacity: 700MiB}}'",
-                    "NO_COLOR=1");
+    const Screen screen = work.run_on_terminal(
+        "run s.yaml -s hardware='{gpu: a100-sxm-80gb, hbm: {capacity: 700MiB}}'", "NO_COLOR=1");
     CHECK(contains(screen.text, "capacity 700 MiB"));
     CHECK(contains(screen.text, "╌╌╌╌"));
+  }
+
+  TEST_CASE("charts and tables keep to the width of the terminal") {
+    const Workspace work;
+    work.write("s.yaml", kScenario);
+    for (const unsigned short columns : std::initializer_list<unsigned short>{80, 100, 140, 200}) {
+      CAPTURE(columns);
+      for (const std::string command :
+           {"run s.yaml", "explain s.yaml", "diff s.yaml -b training.micro_batch=4"}) {
+        CAPTURE(command);
+        const Screen screen = work.run_on_terminal(command, "NO_COLOR=1", columns);
+        CHECK(screen.code == 0);
+        std::istringstream lines(screen.text);
+        std::size_t checked = 0;
+        for (std::string line; std::getline(lines, line);) {
+          if (line.ends_with('\r')) line.pop_back();
+          // Of `run` the chart; what has no columns is left to the terminal to break.
+          const bool chart = contains(line, "│") || contains(line, "┤");
+          const bool table = line.starts_with("  ") && contains(line.substr(2), "  ");
+          if (command == "run s.yaml" ? !chart : !table || columns < 100) continue;
+          INFO(line);
+          ++checked;
+          CHECK(tidemark::display_width(line) <= columns);
+        }
+        CHECK((checked > 10 || columns < 100));
+      }
+    }
+  }
+
+  TEST_CASE("a plan that takes its time says for how long at most, and the line goes") {
+    const Workspace work;
+    work.write("graph.json", work.run("graph gpt2 --gpu a100-sxm-40gb --cost-graph").out);
+    const std::string command = "plan graph.json --policy optimal --budget 2.4GiB";
+    const Screen screen = work.run_on_terminal(command + " --time-limit 2s");
+    CHECK(screen.code == 0);
+    CHECK(contains(screen.text, "solving: 1 s of at most 2 s"));
+    CHECK(screen.text.rfind("solving: ") < screen.text.rfind("\r\x1b[K"));
+    CHECK(screen.text.rfind("\r\x1b[K") < screen.text.find("  status"));
+    CHECK(work.run(command + " --time-limit 1s").err.empty());
   }
 
   TEST_CASE("a long sweep says how far it is and how long it will take, ten times a second") {
@@ -96,8 +103,9 @@ TEST_SUITE("unit") {
                "model: llama-2-7b\nhardware: h100-sxm-80gb\nsweep: "
                "{matrix: {training.micro_batch: [" +
                    batches + "]}}\n");
-    const Screen screen = on_terminal(work, "sweep s.yaml -o out -j 1");
+    const Screen screen = work.run_on_terminal("sweep s.yaml -o out -j 1");
     CHECK(contains(screen.text, " of 24 points"));
+    if (tidemark::has_html_report()) CHECK(contains(screen.text, " of 12 points written"));
     const std::size_t lines = count_of(screen.text, "\r\x1b[K");
     CHECK(static_cast<double>(lines) <= 10 * screen.seconds + 3);
     if (screen.seconds > 2) CHECK(contains(screen.text, "points, about "));

@@ -92,6 +92,34 @@ Message decoded(const TracedRun& run) {
   return message;
 }
 
+// A track is a process, a thread of one that has been described, or a counter of one: readers
+// group by these, and take uuid 0 for the default track.
+void check_track(const Message& track, std::map<std::int64_t, const Message*>& known) {
+  CHECK(track.number("uuid") != 0);
+  CHECK(known.emplace(track.number("uuid"), &track).second);
+  const std::size_t kinds = track.children.count("process") + track.children.count("thread") +
+                            track.children.count("counter");
+  CHECK(kinds == 1);
+  if (track.children.contains("process")) {
+    CHECK_FALSE(track.values.contains("parent_uuid"));
+    return;
+  }
+  REQUIRE(known.contains(track.number("parent_uuid")));
+  const Message& parent = *known.at(track.number("parent_uuid"));
+  REQUIRE(parent.children.contains("process"));
+  const auto thread = track.children.find("thread");
+  if (thread == track.children.end()) {
+    CHECK_FALSE(track.value("name").empty());
+    return;
+  }
+  // Pid and tid find the process, not the parent.
+  CHECK(thread->second.number("pid") == parent.children.find("process")->second.number("pid"));
+  for (const auto& [uuid, other] : known) {
+    if (other == &track || !other->children.contains("thread")) continue;
+    CHECK(other->children.find("thread")->second.number("tid") != thread->second.number("tid"));
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("unit") {
@@ -128,6 +156,7 @@ TEST_SUITE("golden") {
       const TracedRun run(setting);
       const Message trace = decoded(run);
       CHECK(unknown_fields(trace) == 0);
+      const Message* first = &trace.children.begin()->second;
       std::map<std::int64_t, const Message*> tracks;
       std::map<std::int64_t, std::vector<std::string>> open;  // by track
       std::map<std::int64_t, std::int64_t> last_time;
@@ -138,8 +167,11 @@ TEST_SUITE("golden") {
       for (const auto& [name, packet] : trace.children) {
         CHECK(name == "packet");
         CHECK(packet.number("trusted_packet_sequence_id") == 1);
+        // A reader drops what comes before incremental state is cleared, once per sequence.
+        CHECK(packet.values.contains("sequence_flags") == (&packet == first));
+        if (&packet == first) CHECK(packet.number("sequence_flags") == 1);
         if (const auto at = packet.children.find("track_descriptor"); at != packet.children.end()) {
-          CHECK(tracks.emplace(at->second.number("uuid"), &at->second).second);
+          check_track(at->second, tracks);
           continue;
         }
         const Message& event = packet.children.find("track_event")->second;
@@ -157,6 +189,7 @@ TEST_SUITE("golden") {
           open[track].pop_back();
         } else {
           CHECK(type == "TYPE_COUNTER");
+          CHECK(tracks.at(track)->children.contains("counter"));
           const Message& counter = tracks.at(track)->children.find("counter")->second;
           CHECK(counter.value("unit") == "UNIT_SIZE_BYTES");
           values[track] = event.number("counter_value");

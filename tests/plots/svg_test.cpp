@@ -204,6 +204,36 @@ TEST_SUITE("unit") {
     check_no_overlap(pareto);
     CHECK(pareto.find("does not fit") != std::string::npos);
 
+    // On one spot, runs share a label; a line to a label crosses no other text.
+    std::vector<TradeOff> crowd;
+    for (int i = 0; i < 40; ++i) {
+      crowd.push_back({.name = fmt::format("policy number {}", i),
+                       .memory = (60 + i % 4) * kGiB.count,
+                       .seconds = 0.5 + 0.001 * (i / 20) + 0.02 * (i % 5)});
+    }
+    const std::string crowded = svg_of(pareto_chart("crowd", crowd, Bytes(0)));
+    check_no_overlap(crowded);
+    CHECK(crowded.find(" more</text>") != std::string::npos);
+    CHECK(crowded.find("all names: ") != std::string::npos);
+    const std::vector<TextBox> texts = texts_of(crowded);
+    static const std::regex kLeader(
+        R"re(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" stroke="#555")re");
+    for (auto at = std::sregex_iterator(crowded.begin(), crowded.end(), kLeader);
+         at != std::sregex_iterator(); ++at) {
+      const double x0 = std::stod((*at)[1]);
+      const double y0 = std::stod((*at)[2]);
+      const double x1 = std::stod((*at)[3]);
+      const double y1 = std::stod((*at)[4]);
+      for (int i = 1; i < 20; ++i) {
+        const double x = x0 + (x1 - x0) * i / 20;
+        const double y = y0 + (y1 - y0) * i / 20;
+        for (const TextBox& text : texts) {
+          CAPTURE(text.words);
+          CHECK_FALSE((x > text.left && x < text.right && y > text.top && y < text.bottom));
+        }
+      }
+    }
+
     std::vector<BudgetPoint> points;
     for (const char* policy : {"optimal", "chen_sqrt", "checkpoint_every"}) {
       for (std::int64_t budget = 1; budget <= 6; ++budget) {
@@ -230,6 +260,39 @@ TEST_SUITE("unit") {
     check_well_formed(svg_of(budget_chart("none", {})));
     check_well_formed(svg_of(pareto_chart("none", {}, Bytes(0))));
     check_well_formed(svg_of(pareto_chart("one", {runs.front()}, Bytes(0))));
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("runs over each other say what they have in common, and their table what is drawn") {
+    std::vector<NamedFigure> runs;
+    for (const char* policy : {"no policy", "eviction"}) {
+      MemoryFigure figure{.options = {.subtitle = fmt::format("gpt2; a100; {}", policy),
+                                      .context = Bytes(100),
+                                      .end = Duration(1000)}};
+      figure.samples = {{.live = 50, .reserved = 70}};
+      runs.push_back({policy, std::move(figure)});
+    }
+    CHECK(common_setting(runs) == "gpt2; a100");
+    CHECK(common_setting({}).empty());
+    const SvgChart chart = overlaid_memory_chart("two", runs);
+    CHECK(chart.subtitle == "gpt2; a100");
+    CHECK(chart.lines[0].points.front().y == 150);
+    std::ostringstream csv;
+    write_overlaid_memory_csv(csv, runs);
+    CHECK(csv.str() ==
+          "run,begin_ns,time_ns,live,in_use,device\nno policy,0,0,50,150,170\n"
+          "eviction,0,0,50,150,170\n");
+    CHECK(chart.marks.empty());
+    // Of many, each has a letter at its peak: styles of lines repeat, and grey is grey.
+    for (int i = 0; i < 4; ++i)
+      runs.push_back({fmt::format("run {}", i), runs.front().figure});
+    const SvgChart many = overlaid_memory_chart("six", runs);
+    REQUIRE(many.marks.size() == 6);
+    CHECK(many.lines[5].label.starts_with("F  run 3: "));
+    const std::string svg = svg_of(many);
+    CHECK(svg.find(">A, B, C, D, E, F</text>") != std::string::npos);  // all on one spot
+    check_no_overlap(svg);
   }
 }
 

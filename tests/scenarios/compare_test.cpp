@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <mutex>
 
 #include <doctest/doctest.h>
 
@@ -69,6 +71,39 @@ void check_invariants(const Comparison& comparison) {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("whoever wants the runs behind a comparison gets each once, with its figures") {
+    const Value document =
+        parse_document(std::string(kSmallModel) +
+                           "compare: {policies: [[], [checkpoint_every: {period: 1}], [optimal]], "
+                           "budgets: [100%, 70%, 85%], iterations: 50}\n",
+                       "s.yaml");
+    std::mutex mutex;
+    std::map<std::size_t, std::shared_ptr<const DetailedPoint>> runs;
+    std::size_t told = 0;
+    CompareListener listener;
+    listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
+      const std::lock_guard lock(mutex);
+      runs[evaluation] = std::move(point);
+      ++told;
+    };
+    const Comparison comparison = compare(document, environment(), 2, listener);
+    CHECK(told == 5);  // two lists that do not solve, one that does for three budgets
+    for (const ComparePoint& point : comparison.points) {
+      CAPTURE(point.list);
+      CAPTURE(*point.budget);
+      REQUIRE(runs.contains(point.evaluation));
+      std::int64_t peak = 0;
+      for (const TimelinePoint& at : runs[point.evaluation]->detail.timeline.points)
+        peak = std::max(peak, at.live);
+      CHECK(peak == point.result.run.live.bytes);
+    }
+    // Without anyone who asks, the same comparison.
+    const Comparison alone = compare(document, environment(), 1);
+    REQUIRE(alone.points.size() == comparison.points.size());
+    for (std::size_t i = 0; i < alone.points.size(); ++i)
+      CHECK(alone.points[i].result.run.step == comparison.points[i].result.run.step);
+  }
+
   TEST_CASE("every list is held against every budget of a simulated step") {
     const Comparison comparison = compared(
         std::string(kSmallModel) +

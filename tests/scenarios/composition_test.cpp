@@ -8,30 +8,10 @@
 
 #include "scenarios/compile.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/program_fingerprint.hpp"
 
 namespace tidemark {
 namespace {
-
-// Every array of a program, mixed into one number.
-std::uint64_t fingerprint(const StepProgram& program) {
-  std::uint64_t hash = 1469598103934665603ULL;
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    add(static_cast<std::uint64_t>(program.opcode[i]));
-    add(program.stream[i]);
-    add(program.subject[i]);
-    add(program.position[i].value);
-    for (std::uint32_t edge : program.edges_of(i))
-      add(edge);
-    for (BlockUse use : program.uses_of(i))
-      add(use.block().value * 4ULL + static_cast<std::uint64_t>(use.access()));
-  }
-  for (const Block& block : program.blocks) {
-    add(static_cast<std::uint64_t>(block.bytes.count));
-    add(static_cast<std::uint64_t>(block.tier));
-  }
-  return hash;
-}
 
 std::uint64_t compiled_fingerprint(const std::vector<std::string>& policies,
                                    const std::string& precision) {
@@ -43,7 +23,7 @@ std::uint64_t compiled_fingerprint(const std::vector<std::string>& policies,
       precision, fmt::join(policies, ", "));
   const Scenario scenario = decode(text);
   const TrainedModel model = build_training(scenario);
-  return fingerprint(compile(scenario, model).program);  // compile() verifies
+  return test::fingerprint(compile(scenario, model).program);  // compile() verifies
 }
 
 TEST_SUITE("property") {
@@ -54,9 +34,11 @@ TEST_SUITE("property") {
           "offload_activations: {prefetch: 0, min_bytes: 1B}"},
          {"offload_optimizer: {ratio: 0.5}", "offload_optimizer: {overlap: false}",
           "offload_optimizer: {tier: nvme, sub_group: 5000}",
-          "offload_optimizer: {gradients: backward, ratio: 0.7}"},
+          "offload_optimizer: {gradients: backward, ratio: 0.7}",
+          "offload_optimizer: {delayed: true, ratio: 0.8}"},
          {"offload_parameters: {prefetch: 1, min_elements: 100}",
-          "offload_parameters: {prefetch: 0, tier: nvme}"}}};
+          "offload_parameters: {prefetch: 0, tier: nvme}",
+          "offload_parameters: {prefetch_bucket_size: 20000, min_elements: 100}"}}};
     const std::array<std::string, 4> precisions{"fp32", "bf16_mixed", "bf16_autocast", "bf16"};
     std::mt19937 rng(7);
     const auto pick = [&](std::size_t count) {

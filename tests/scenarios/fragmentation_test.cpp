@@ -46,6 +46,18 @@ struct Failed {
         scenario(decode_scenario(document, environment())),
         model(build_training(scenario)),
         point(simulate(scenario, model, {})) {}
+
+  [[nodiscard]] std::vector<Suggestion> suggestions() const {
+    return suggest_changes(document, scenario, model, environment(), point);
+  }
+  // What comes out when the suggestion is followed.
+  [[nodiscard]] PointResult follow(const Suggestion& suggestion) const {
+    Value changed = document;
+    for (const auto& [key, value] : suggestion.overrides)
+      apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
+    const Scenario other = decode_scenario(changed, environment());
+    return simulate(other, build_training(other), {});
+  }
 };
 
 }  // namespace
@@ -193,30 +205,43 @@ TEST_SUITE("unit") {
 
   TEST_CASE("every suggestion that fits does so when its settings are made") {
     const PointResult roomy = simulate_text(scenario_with("torch"));
+    int bisected = 0;
     for (const std::int64_t percent : {99, 90, 70, 50}) {
       const std::int64_t capacity =
           roomy.context.count + (roomy.smallest_capacity - roomy.context.count) * percent / 100;
       const Failed failed(scenario_with("torch", std::to_string(capacity)));
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-      const std::vector<Suggestion> tried = suggest_changes(
-          failed.document, failed.scenario, failed.model, environment(), failed.point);
+      const std::vector<Suggestion> tried = failed.suggestions();
       REQUIRE_FALSE(tried.empty());
       CAPTURE(percent);
       const bool live_fits = failed.point.run.most_live + failed.point.context.count <= capacity;
       CHECK((tried.front().overrides.front().first.rfind("allocator.", 0) == 0) == live_fits);
       for (const Suggestion& suggestion : tried) {
         CAPTURE(suggestion.change);
-        Value changed = failed.document;
-        for (const auto& [key, value] : suggestion.overrides)
-          apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
-        const Scenario other = decode_scenario(changed, environment());
-        const PointResult point = simulate(other, build_training(other), {});
+        const PointResult point = failed.follow(suggestion);
         CHECK(suggestion.fits == (point.status == PointStatus::kFits));
         CHECK(suggestion.step == point.run.step);
         CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
-        if (suggestion.fits) CHECK(suggestion.device_used <= capacity);
+        if (!suggestion.fits) continue;
+        CHECK(suggestion.device_used <= capacity);
+        REQUIRE(cheapest_that_fits(tried) != nullptr);
+        CHECK(cheapest_that_fits(tried)->step <= suggestion.step);
+        // The fewest blocks: with one less it does not fit.
+        const std::string least = "checkpoint(first ";
+        if (!suggestion.change.starts_with(least)) continue;
+        const int blocks = std::stoi(suggestion.change.substr(least.size()));
+        Value less = failed.document;
+        apply_override(
+            less, parse_override(
+                      blocks > 1 ? fmt::format("policies=[checkpoint: {{first: {}}}]", blocks - 1)
+                                 : "policies=[]"));
+        const Scenario fewer = decode_scenario(less, environment());
+        CHECK(simulate(fewer, build_training(fewer), {}).status == PointStatus::kOutOfMemory);
+        ++bisected;
       }
     }
+    CHECK(bisected > 0);
+    CHECK(cheapest_that_fits({}) == nullptr);
   }
 
   TEST_CASE("figures of a point that does not fit are those of a run with memory without end") {
@@ -270,8 +295,7 @@ TEST_SUITE("unit") {
     const std::int64_t capacity = simulate_text(with_batch(5, "79GiB")).smallest_capacity;
     const Failed failed(with_batch(12, std::to_string(capacity)));
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-    const std::vector<Suggestion> tried = suggest_changes(
-        failed.document, failed.scenario, failed.model, environment(), failed.point);
+    const std::vector<Suggestion> tried = failed.suggestions();
     REQUIRE_FALSE(tried.empty());
     CHECK(tried.back().change == "micro_batch 4, accumulate 3");
     CHECK(tried.back().fits);
@@ -281,16 +305,11 @@ TEST_SUITE("unit") {
       "what bfc needs is the smallest capacity, not the regions that double without a limit") {
     const Failed failed(scenario_with("bfc", "600MiB"));
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-    const std::vector<Suggestion> tried = suggest_changes(
-        failed.document, failed.scenario, failed.model, environment(), failed.point);
+    const std::vector<Suggestion> tried = failed.suggestions();
     REQUIRE_FALSE(tried.empty());
     for (const Suggestion& suggestion : tried) {
       CAPTURE(suggestion.change);
-      Value changed = failed.document;
-      for (const auto& [key, value] : suggestion.overrides)
-        apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
-      const Scenario other = decode_scenario(changed, environment());
-      const PointResult point = simulate(other, build_training(other), {});
+      const PointResult point = failed.follow(suggestion);
       CHECK(suggestion.fits == (point.status == PointStatus::kFits));
       if (!suggestion.fits) CHECK(suggestion.device_used == point.smallest_capacity);
     }
@@ -380,8 +399,7 @@ TEST_SUITE("unit") {
       CHECK(*f.allowed <= failed.point.capacity.count / 1000);
       CHECK(f.device_free > 78 * kGiB.count);
       CHECK(f.reason.find("allowed by memory_fraction") != std::string::npos);
-      const std::vector<Suggestion> tried = suggest_changes(
-          failed.document, failed.scenario, failed.model, environment(), failed.point);
+      const std::vector<Suggestion> tried = failed.suggestions();
       REQUIRE(tried.size() == 1);
       CHECK(tried.front().change == "memory_fraction 1");
       CHECK(tried.front().fits);
@@ -396,9 +414,7 @@ TEST_SUITE("unit") {
       const Failure& f = failed.point.failure.front();
       CHECK(f.reason.find("the context of the framework alone") != std::string::npos);
       CHECK(f.device_free == 0);
-      CHECK(suggest_changes(failed.document, failed.scenario, failed.model, environment(),
-                            failed.point)
-                .empty());
+      CHECK(failed.suggestions().empty());
     }
   }
 

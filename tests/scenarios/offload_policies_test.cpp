@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/result_document.hpp"
 #include "scenarios/simulate.hpp"
 #include "sim/result/transfers.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -149,6 +150,77 @@ TEST_SUITE("unit") {
     CHECK(late.moved().bytes_in > late.bytes_of(Role::kParameter));
   }
 
+  TEST_CASE("a delayed update runs beside the next step's forward and backward") {
+    const std::string more = ", steps: 3";
+    for (const char* rest : {"", ", ratio: 0.5", ", gradients: backward", ", tier: nvme"}) {
+      CAPTURE(rest);
+      const auto with = [&](const std::string& delayed, const std::string& host) {
+        return simulate_with(fmt::format("offload_optimizer: {{delayed: {}{}}}", delayed, rest),
+                             host, more);
+      };
+      // An update of a tenth of a millisecond hides; the new parameters arrive all the same.
+      const std::string fast = ", host: {optimizer_bandwidth: 2TB/s, dram_bandwidth: 2TB/s}";
+      const Simulated hidden = with("true", fast);
+      CHECK(hidden.point.run.exposed[static_cast<std::size_t>(Stream::kHostWorker)] == Duration(0));
+      CHECK(hidden.point.run.step < with("false", fast).point.run.step);
+      CHECK(hidden.moved().bytes_out == with("false", fast).moved().bytes_out);
+      CHECK(hidden.moved().bytes_in == with("false", fast).moved().bytes_in);
+      // One that takes longer than a step is the step.
+      const std::string slow = ", host: {optimizer_bandwidth: 1GB/s}";
+      const Simulated waits = with("true", slow);
+      CHECK(waits.point.run.step >= waits.busy(Stream::kHostWorker));
+      CHECK(waits.point.run.step < with("false", slow).point.run.step);
+    }
+    // The weights that the host works on are its own: two bytes per parameter.
+    const Simulated own = simulate_with("offload_optimizer: {delayed: true}");
+    const Simulated none = simulate_with("offload_optimizer: {}");
+    const auto state = static_cast<std::size_t>(Role::kOptimizerState);
+    CHECK(own.point.host_by_role[state] - none.point.host_by_role[state] ==
+          none.bytes_of(Role::kParameter));
+  }
+
+  TEST_CASE("parameters are fetched by DeepSpeed's limits in elements") {
+    const std::string state = "offload_optimizer: {gradients: backward}, ";
+    const auto with = [&](const std::string& limits) {
+      return simulate_with(state + "offload_parameters: {min_elements: 1000, " + limits + "}");
+    };
+    const auto live = [](const Simulated& s) {
+      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)];
+    };
+    const Simulated none = with("prefetch_bucket_size: 0, max_reuse_distance: 0");
+    const Simulated late =
+        simulate_with(state + "offload_parameters: {min_elements: 1000, prefetch: 0}");
+    const Simulated bucket = with("prefetch_bucket_size: 500000, max_reuse_distance: 0");
+    // Without a bucket every module waits for its own parameters, which it asks for at its entry.
+    CHECK(none.point.run.exposed_transfer <= late.point.run.exposed_transfer);
+    CHECK(bucket.point.run.exposed_transfer < none.point.run.exposed_transfer / 2);
+    CHECK(live(none) < live(bucket));
+    // What is live stays below the limit, or is what one module needs: the embedding and the tied
+    // head, 1024 x 256 elements, are the largest.
+    const Simulated limited = with(
+        "prefetch_bucket_size: 5000000, max_live_parameters: 600000, "
+        "max_reuse_distance: 0");
+    CHECK(live(limited) <= 2 * (600'000 + 1024 * 256) + 40'000);
+    CHECK(live(limited) < live(with("prefetch_bucket_size: 5000000")));
+    // A long reuse distance keeps everything between forward and backward: each comes once.
+    const Simulated kept = with("max_reuse_distance: 1000000000");
+    CHECK(kept.moved().bytes_in < none.moved().bytes_in);
+    const std::string problem =
+        error_of([&] { static_cast<void>(with("prefetch: 1, max_live_parameters: 5")); });
+    CHECK(problem.find("counts layers") != std::string::npos);
+  }
+
+  TEST_CASE("FlashNeuron writes to NVMe what it selects, through the host") {
+    const std::int64_t kept = simulate_with("").point.run.live.bytes;
+    const std::string budget = fmt::format("{{budget: {}, min_bytes: 1KiB", kept * 9 / 10);
+    const Simulated disk = simulate_with("flashneuron: " + budget + "}");
+    const Simulated host = simulate_with("flashneuron: " + budget + ", tier: host}");
+    CHECK(disk.point.run.nvme.bytes > 0);
+    CHECK(disk.busy(Stream::kNvmeWrite) > Duration(0));
+    CHECK(host.point.run.nvme.bytes == 0);
+    CHECK(host.point.policies[0].offloaded.count >= disk.point.policies[0].offloaded.count);
+  }
+
   TEST_CASE("host memory and NVMe that are too small say by how much, and what holds them") {
     const Simulated host = simulate_with("offload_optimizer: {}", ", host: {memory: 40MiB}");
     CHECK(host.point.status == PointStatus::kOutOfMemory);
@@ -178,6 +250,21 @@ TEST_SUITE("unit") {
     CHECK(step(narrow + ", count: 4") > step(narrow + ", count: 2"));
     CHECK(step(narrow + ", count: 8") > step(narrow + ", count: 4"));
     CHECK(step(narrow + ", count: 16") == step(narrow + ", count: 8"));  // a second host
+  }
+
+  TEST_CASE("two placements of the same state: the first stands, the second is contested") {
+    const Simulated both =
+        simulate_with("offload_optimizer: {ratio: 0.5}, offload_optimizer: {tier: nvme}");
+    const auto& [first, second] = std::pair(both.point.policies[0], both.point.policies[1]);
+    CHECK(first.contested == 0);
+    CHECK(second.contested == first.decided);
+    CHECK(second.decided > 0);
+    CHECK(both.point.run.nvme.bytes > 0);
+    const Simulated parameters = simulate_with(
+        "offload_parameters: {min_elements: 1000}, "
+        "offload_parameters: {min_elements: 1000, tier: nvme, prefetch: 0}");
+    CHECK(parameters.point.run.nvme.bytes == 0);
+    CHECK(parameters.point.policies[1].contested > 0);
   }
 
   TEST_CASE("PyTorch's pinned allocator takes powers of two") {
@@ -233,10 +320,33 @@ TEST_SUITE("unit") {
       CHECK(reason.find(format_bytes(Bytes(missed.run.live.bytes))) != std::string::npos);
     }
     const std::int64_t kept = simulate_with("").point.run.live.bytes;
+    const PointResult given = simulate_with(fmt::format("belady: {{budget: {}}}", kept)).point;
+    const auto document = result_document(std::span(&given, 1));
+    CHECK(document["points"][0]["policies"][0]["budget"] == kept);
+    CHECK(document["points"][0]["policies"][0]["simulated_peak"] == kept);
     const auto status = [](std::int64_t budget) {
       return simulate_with(fmt::format("belady: {{budget: {}}}", budget)).point.status;
     };
     CHECK(status(kept) == PointStatus::kFits);
+  }
+
+  TEST_CASE("what lives on the host takes nothing of a budget of live bytes") {
+    for (const char* placed :
+         {"offload_optimizer: {gradients: backward}, ",
+          "offload_optimizer: {}, offload_parameters: {min_elements: 1000}, "}) {
+      const std::int64_t live = simulate_with(placed).point.run.live.bytes;
+      for (const char* policy : {"belady", "capuchin", "karma", "hybrid", "superneurons"}) {
+        CAPTURE(placed);
+        CAPTURE(policy);
+        const PointResult fits =
+            simulate_with(fmt::format("{}{}: {{budget: {}}}", placed, policy, live)).point;
+        CHECK(fits.status == PointStatus::kFits);
+        CHECK(fits.policies.back().offloaded == Bytes(0));
+      }
+      const PointResult less =
+          simulate_with(fmt::format("{}belady: {{budget: {}}}", placed, live - 1)).point;
+      CHECK(less.policies.back().decided > 0);
+    }
   }
 
   TEST_CASE("windows and distances beyond the model move nothing, or all of it") {

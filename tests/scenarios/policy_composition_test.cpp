@@ -10,6 +10,7 @@
 #include "graph/autodiff/differentiate.hpp"
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/program_fingerprint.hpp"
 
 namespace tidemark {
 namespace {
@@ -31,6 +32,14 @@ std::string listed(const std::string& name) {
       {"flashneuron", "{budget: 2MiB}"},
       {"karma", "{budget: 3MiB}"},
       {"hybrid", "{budget: 3MiB, tries: 8}"},
+      {"superneurons", "{tensor_cache: false}"},
+      {"offload_optimizer", "{ratio: 0.6, gradients: backward}"},
+      {"offload_parameters", "{min_elements: 100}"},
+      {"revolve", "{checkpoints: 2}"},
+      {"eviction", "{heuristic: dtr_eq, min_bytes: 1KiB}"},
+      {"optimal", "{time_limit: 50ms, iterations: 20, budget: 3MiB}"},
+      {"rockmate", "{plans: 2}"},
+      {"checkmate_lp", "{time_limit: 100ms}"},
   };
   const auto at = kParameters.find(name);
   return at == kParameters.end() ? name : name + ": " + at->second;
@@ -40,8 +49,15 @@ constexpr const char* kModels[] = {
     "{preset: gpt, layers: 4, width: 64, heads: 4, vocab: 256, sequence: 32, dropout: 0.1}",
     "{preset: vgg11, classes: 10}", "{preset: resnet18, classes: 10}"};
 
+bool is_gpt(std::string_view model) {
+  return model.find("gpt") != std::string_view::npos;
+}
+
 struct Composed {
-  std::uint64_t fingerprint = 0;
+  std::uint64_t fingerprint = 0;  // of the gradients
+  std::uint64_t program = 0;
+  std::int64_t contested = 0;
+  std::int64_t refused = 0;
   std::int64_t peak_live = 0;
   std::int64_t peak_active = 0;
   std::int64_t run_again = 0;  // most that one stretch of recomputation makes
@@ -55,8 +71,7 @@ Composed compose(const std::string& model, const std::string& training,
   const std::string text = fmt::format(
       "{{model: {}, hardware: a100-sxm-80gb, allocator: ideal, training: {{{}, "
       "framework: ideal, {}}}, policies: [{}]}}",
-      model, model.find("gpt") == std::string::npos ? "image: 32" : "sequence: 32", training,
-      fmt::join(policies, ", "));
+      model, is_gpt(model) ? "sequence: 32" : "image: 32", training, fmt::join(policies, ", "));
   const Scenario scenario = decode(text);
   const TrainedModel trained = build_training(scenario);
   const Compiled compiled = compile(scenario, trained);
@@ -64,6 +79,7 @@ Composed compose(const std::string& model, const std::string& training,
   const RunResult run = run_compiled(scenario, compiled, scratch, kUnlimited, false);
   CHECK(run.status == RunStatus::kCompleted);
   Composed result{.fingerprint = gradient_fingerprint(trained.training),
+                  .program = test::fingerprint(compiled.program),
                   .peak_live = run.live.bytes,
                   .peak_active = run.active.bytes};
   std::int64_t stretch = 0;
@@ -78,13 +94,77 @@ Composed compose(const std::string& model, const std::string& training,
   }
   for (const PolicyOutcome& outcome : compiled.policies) {
     result.moved += outcome.offloaded.count;
+    result.contested += outcome.contested;
+    result.refused += outcome.refused;
     CHECK(outcome.decided >= 0);
     if (outcome.decided > 0) result.acted.insert(outcome.name);
   }
   return result;
 }
 
+// Of the registry's policies those that may stand beside each other: one decides the order, one
+// whom to evict; attention is computed again only where there is some.
+bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
+              std::string_view model) {
+  if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
+  const bool single = entry.seam == "sequence" || entry.seam == "eviction";
+  return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
+    return other == &entry || (single && other->seam == entry.seam);
+  });
+}
+
 TEST_SUITE("property") {
+  TEST_CASE(
+      "any two or three policies of the registry, in any order: the same gradients, verified") {
+    std::mt19937 rng(11);
+    const PolicyRegistry& registry = environment().policies;
+    std::set<std::string> listed_once;
+    int same_programs = 0;
+    for (int round = 0; round < 60; ++round) {
+      const char* model = kModels[round % 6 == 5 ? 2 : 0];
+      const char* training = round % 2 == 0 ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
+                                            : "micro_batch: 1, precision: fp32";
+      std::vector<const PolicyEntry*> chosen;
+      // Each policy is first once; what stands beside it is drawn.
+      const std::size_t first = static_cast<std::size_t>(round) % registry.entries().size();
+      if (!may_join(registry.entries()[first], chosen, model)) continue;
+      chosen.push_back(&registry.entries()[first]);
+      const std::size_t count = 2 + rng() % 2;
+      while (chosen.size() < count) {
+        const PolicyEntry& entry = registry.entries()[rng() % registry.entries().size()];
+        if (may_join(entry, chosen, model)) chosen.push_back(&entry);
+      }
+      std::vector<std::string> names;
+      for (const PolicyEntry* entry : chosen) {
+        names.push_back(listed(std::string(entry->name)));
+        listed_once.insert(std::string(entry->name));
+      }
+      const std::uint64_t kept = compose(model, training, {}).fingerprint;
+      const Composed first_order = compose(model, training, names);
+      std::reverse(names.begin(), names.end());
+      const Composed other_order = compose(model, training, names);
+      CAPTURE(model);
+      CAPTURE(training);
+      CAPTURE(fmt::format("{}", fmt::join(names, ", ")));
+      CHECK(first_order.fingerprint == kept);
+      CHECK(other_order.fingerprint == kept);
+      // Order decides only who comes first where two want the same value. Policies with a budget
+      // look at what is left of it, and solvers stop when their time is over.
+      const bool looks = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* entry) {
+        const std::string text = listed(std::string(entry->name));
+        return text.find("budget") != std::string::npos ||
+               text.find("time_limit") != std::string::npos;
+      });
+      if (looks || first_order.contested > 0 || other_order.contested > 0) continue;
+      CAPTURE(first_order.refused);
+      CAPTURE(other_order.refused);
+      CHECK(first_order.program == other_order.program);
+      ++same_programs;
+    }
+    CHECK(same_programs > 15);
+    CHECK(listed_once.size() == registry.entries().size());
+  }
+
   TEST_CASE("residency policies compose in any order: same gradients, verified, no higher peak") {
     std::vector<std::string> residency;
     for (const PolicyEntry& entry : environment().policies.entries()) {
@@ -104,8 +184,7 @@ TEST_SUITE("property") {
           const auto count = std::min<std::size_t>(1 + rng() % 6, residency.size());
           for (std::size_t i = 0; i < count; ++i) {
             // It computes attention again, which the convolutional models do not have.
-            const bool attention = std::string_view(model).find("gpt") != std::string_view::npos;
-            if (residency[i] == "megatron_selective" && !attention) continue;
+            if (residency[i] == "megatron_selective" && !is_gpt(model)) continue;
             chosen.push_back(listed(residency[i]));
           }
           // An explicit order repeats operators before any of them is asked.

@@ -9,10 +9,11 @@
 namespace tidemark {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestModule = 64;
 
 // "/enc/layers.0/self_attn/MatMul" is enc.layers.0.self_attn; a part that begins with the one
-// before it (mlp/mlp.0) is already qualified. Parts beyond kDeepest belong to the module above.
+// before it (mlp/mlp.0) is already qualified. Parts beyond kDeepestModule belong to the module
+// above.
 std::string path_of(std::string_view name) {
   if (!name.starts_with('/')) return {};
   std::string path;
@@ -20,7 +21,7 @@ std::string path_of(std::string_view name) {
   std::size_t start = 1;
   int depth = 0;
   for (std::size_t slash = name.find('/', start);
-       slash != std::string_view::npos && depth < kDeepest; slash = name.find('/', start)) {
+       slash != std::string_view::npos && depth < kDeepestModule; slash = name.find('/', start)) {
     ++depth;
     std::string_view part = name.substr(start, slash - start);
     const std::string_view whole = part;

@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "graph/core/scalar_text.hpp"
+
 namespace tidemark {
-namespace {
-
-[[noreturn]] void refuse(const std::string& problem) {
-  throw std::invalid_argument(problem);
-}
-
-}  // namespace
 
 bool is_power_of_two(std::int64_t value) {
   return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value));

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/scalar_text.hpp"
 #include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
@@ -16,10 +16,6 @@ namespace {
 
 // CUDAAllocatorConfig of PyTorch 2.4.
 constexpr std::int64_t kMostRegisterThreads = 128;
-
-[[noreturn]] void refuse(const std::string& problem) {
-  throw std::invalid_argument(problem);
-}
 
 // The text without blanks, in pieces that end at , : [ or ], which are pieces of their own.
 std::vector<std::string> pieces_of(std::string_view text) {

@@ -45,8 +45,9 @@ struct TorchAllocatorOptions {
 // The value of roundup_power2_divisions alone: "4" or "[256:1,512:2,>:4]", keys in MiB.
 [[nodiscard]] RoundupDivisions parse_roundup_divisions(std::string_view text);
 
-// Reads the keys of a scenario's `allocator`: conf (a text as above, on which the other keys
-// build), max_split_size, roundup_power2_divisions (a number, a text, or {256MiB: 1, ">": 4}),
+// Reads the keys of a scenario's `allocator`: conf (a text as above; a key beside it wins over the
+// same option in it, so that `-s`, sweeps and suggestions can change one option), max_split_size,
+// roundup_power2_divisions (a number, a text, or {256MiB: 1, ">": 4}),
 // garbage_collection_threshold, expandable_segments, memory_fraction, cuda_graph, version. Throws
 // UserError.
 [[nodiscard]] TorchAllocatorOptions decode_torch_options(const Decoder& allocator);

@@ -1,6 +1,8 @@
 #include "sim/memory/trace/peak_allocations.hpp"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <map>
 
 #include "sim/memory/trace/id_map.hpp"
@@ -104,7 +106,7 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
     if (row.op == TraceOp::kFailed) peak.out_of_memory = true;
     if (row.op == TraceOp::kAllocate) {
       place[row.id] = all.size();
-      all.push_back({.bytes = row.bytes, .label = reader.label()});
+      all.push_back({.bytes = row.bytes, .label = reader.label(), .names = reader.names()});
       born.push_back(rows);
       died.push_back(0);
       live += row.bytes;
@@ -153,44 +155,148 @@ Pairs common_subsequence(Sizes a, Sizes b) {
   return pairs;
 }
 
-AllocationMatch match_allocations(const RecordedPeak& a, const RecordedPeak& b) {
-  const auto sizes_of = [](const RecordedPeak& peak) {
-    std::vector<std::int64_t> sizes;
-    for (const LiveAllocation& allocation : peak.live)
-      sizes.push_back(rounded_request(allocation.bytes));
-    return sizes;
+std::string_view name_of(MatchedBy how) {
+  constexpr std::array<std::string_view, kMatchedBys> kNames{
+      "the same tensor and size",
+      "the same tensor, another size",
+      "the same layer and size",
+      "the same line of code and size",
+      "the same operator and size",
+      "the same layer and operator, another size",
+      "the same line of code, another size",
+      "the same operator, another size",
+      "the same size, in order",
+      "the same size, in another order",
   };
-  const std::vector<std::int64_t> sizes_a = sizes_of(a);
-  const std::vector<std::int64_t> sizes_b = sizes_of(b);
-  AllocationMatch match;
-  match.in_order =
-      common_subsequence(Sizes(sizes_a).subspan(a.unordered), Sizes(sizes_b).subspan(b.unordered));
-  std::vector<char> taken_a(sizes_a.size(), 0);
-  std::vector<char> taken_b(sizes_b.size(), 0);
-  for (auto& [i, j] : match.in_order) {
-    i += a.unordered;
-    j += b.unordered;
-    taken_a[i] = taken_b[j] = 1;
-  }
-  std::map<std::int64_t, std::vector<std::size_t>> left;  // of b, by size, last first
-  for (std::size_t j = sizes_b.size(); j-- > 0;) {
-    if (taken_b[j] == 0) left[sizes_b[j]].push_back(j);
-  }
-  for (std::size_t i = 0; i < sizes_a.size(); ++i) {
-    if (taken_a[i] != 0) continue;
-    const auto found = left.find(sizes_a[i]);
-    if (found == left.end() || found->second.empty()) {
-      match.only_a.push_back(i);
-      continue;
+  return kNames[static_cast<std::size_t>(how)];
+}
+
+namespace {
+
+// Matches what is left of two peaks, one rule after the other.
+class Matching {
+ public:
+  Matching(const RecordedPeak& a, const RecordedPeak& b) : sides_{Side(a), Side(b)} {}
+
+  void by(MatchedBy how);
+  void in_order();
+  [[nodiscard]] AllocationMatch result();
+
+ private:
+  struct Side {
+    explicit Side(const RecordedPeak& recorded) : peak(recorded), taken(recorded.live.size(), 0) {}
+    [[nodiscard]] std::int64_t size(std::size_t i) const {
+      return rounded_request(peak.live[i].bytes);
     }
-    match.elsewhere.emplace_back(i, found->second.back());
-    taken_b[found->second.back()] = 1;
-    found->second.pop_back();
+    const RecordedPeak& peak;
+    std::vector<char> taken;
+  };
+  // By what a rule compares, the allocations that are left; without a key none.
+  using Keyed = std::map<std::string, std::vector<std::size_t>>;
+  [[nodiscard]] static Keyed left(const Side& side, MatchedBy how);
+  void pair(std::size_t i, std::size_t j, MatchedBy how) {
+    sides_[0].taken[i] = sides_[1].taken[j] = 1;
+    pairs_.push_back({i, j, how});
   }
-  for (std::size_t j = 0; j < sizes_b.size(); ++j) {
-    if (taken_b[j] == 0) match.only_b.push_back(j);
+
+  std::array<Side, 2> sides_;
+  std::vector<AllocationPair> pairs_;
+};
+
+// What is compared, and whether there is anything to compare.
+std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy how) {
+  const AllocationNames& names = allocation.names;
+  const auto key = [&](bool known, std::initializer_list<std::string_view> parts) {
+    std::optional<std::string> text;
+    if (!known) return text;
+    text.emplace();
+    for (const std::string_view part : parts)
+      text->append(part).append(1, '\0');
+    if (same_size(how)) *text += std::to_string(rounded_request(allocation.bytes));
+    return text;
+  };
+  switch (how) {
+    case MatchedBy::kTensor:
+    case MatchedBy::kTensorOnly:
+      return key(!names.tensor.empty(), {names.tensor, names.layer, names.op, names.phase});
+    case MatchedBy::kLayer:
+      return key(!names.layer.empty(), {names.layer});
+    case MatchedBy::kLayerOnly:
+      return key(!names.layer.empty() && !names.op.empty(), {names.layer, names.op, names.phase});
+    case MatchedBy::kLine:
+    case MatchedBy::kLineOnly:
+      return key(!allocation.label.empty(), {allocation.label});
+    case MatchedBy::kOperator:
+    case MatchedBy::kOperatorOnly:
+      return key(!names.op.empty() && !names.phase.empty(), {names.op, names.phase});
+    case MatchedBy::kOrder:
+    case MatchedBy::kSize:
+      return key(true, {});
+  }
+  return std::nullopt;
+}
+
+Matching::Keyed Matching::left(const Side& side, MatchedBy how) {
+  Keyed keyed;
+  for (std::size_t i = 0; i < side.taken.size(); ++i) {
+    if (side.taken[i] != 0) continue;
+    if (const auto key = key_of(side.peak.live[i], how)) keyed[*key].push_back(i);
+  }
+  return keyed;
+}
+
+void Matching::by(MatchedBy how) {
+  const Keyed of_a = left(sides_[0], how);
+  const Keyed of_b = left(sides_[1], how);
+  for (const auto& [key, in_a] : of_a) {
+    const auto found = of_b.find(key);
+    if (found == of_b.end()) continue;
+    const std::vector<std::size_t>& in_b = found->second;
+    // Layers, lines and operators have many outputs: which is which is clear only one to one.
+    const bool one_to_one = same_size(how) || how == MatchedBy::kTensorOnly;
+    if (!one_to_one && in_a.size() != in_b.size()) continue;
+    for (std::size_t k = 0; k < std::min(in_a.size(), in_b.size()); ++k)
+      pair(in_a[k], in_b[k], how);
+  }
+}
+
+void Matching::in_order() {
+  std::array<std::vector<std::size_t>, 2> places;
+  std::array<std::vector<std::int64_t>, 2> sizes;
+  for (std::size_t s = 0; s < 2; ++s) {
+    for (std::size_t i = sides_[s].peak.unordered; i < sides_[s].taken.size(); ++i) {
+      if (sides_[s].taken[i] != 0) continue;
+      places[s].push_back(i);
+      sizes[s].push_back(sides_[s].size(i));
+    }
+  }
+  for (const auto& [i, j] : common_subsequence(sizes[0], sizes[1]))
+    pair(places[0][i], places[1][j], MatchedBy::kOrder);
+}
+
+AllocationMatch Matching::result() {
+  AllocationMatch match{.pairs = std::move(pairs_), .only_a = {}, .only_b = {}};
+  for (std::size_t s = 0; s < 2; ++s) {
+    for (std::size_t i = 0; i < sides_[s].taken.size(); ++i) {
+      if (sides_[s].taken[i] == 0) (s == 0 ? match.only_a : match.only_b).push_back(i);
+    }
   }
   return match;
+}
+
+}  // namespace
+
+AllocationMatch match_allocations(const RecordedPeak& a, const RecordedPeak& b) {
+  Matching matching(a, b);
+  for (std::size_t h = 0; h < kMatchedBys; ++h) {
+    const auto how = static_cast<MatchedBy>(h);
+    if (how == MatchedBy::kOrder) {
+      matching.in_order();
+    } else {
+      matching.by(how);
+    }
+  }
+  return matching.result();
 }
 
 }  // namespace tidemark

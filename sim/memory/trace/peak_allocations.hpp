@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/memory/trace/stack_names.hpp"
+
 namespace tidemark {
 
 // What PyTorch's allocator rounds requests to, options aside.
@@ -18,6 +20,7 @@ inline constexpr std::int64_t kTorchBlockMultiple = 512;  // CUDACachingAllocato
 struct LiveAllocation {
   std::int64_t bytes = 0;  // as requested
   std::string label;       // what it is, as far as the recording says
+  AllocationNames names;
 };
 
 // The first moment at which the most bytes are live: allocated, and not yet freed by the program.
@@ -36,13 +39,38 @@ struct RecordedPeak {
 // Of a PyTorch snapshot (SnapshotReader). Throws UserError.
 [[nodiscard]] RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device);
 
-// The rule: allocations are the same when the allocator rounds them to the same size and either
-// they are part of a longest common subsequence of both peaks in the order of allocation, or, of
-// those left, they come in the same order among all of that size. What was live before a recording
-// began has no order and takes part in the second way only.
+// How two allocations were found to be one, in the order in which it is tried. Sizes are equal when
+// the allocator rounds them to the same; of equal keys the k-th of one peak goes with the k-th of
+// the other, in the order of allocation.
+enum class MatchedBy : std::uint8_t {
+  kTensor,        // layer, name, operator and size: snapshots that Tidemark wrote
+  kTensorOnly,    // the same, of another size
+  kLayer,         // layer (user_metadata) and size
+  kLine,          // the same line of code and size: two snapshots
+  kOperator,      // operator, phase and size
+  kLayerOnly,     // layer, operator and phase, equally many left in both, of another size
+  kLineOnly,      // line of code, likewise
+  kOperatorOnly,  // operator and phase, likewise
+  kOrder,         // size; in a longest common subsequence of the sizes that are left
+  kSize,          // size, in another order
+};
+inline constexpr std::size_t kMatchedBys = 10;
+// "the same operator and size", ...
+[[nodiscard]] std::string_view name_of(MatchedBy how);
+[[nodiscard]] constexpr bool same_size(MatchedBy how) {
+  return how != MatchedBy::kTensorOnly && how != MatchedBy::kLayerOnly &&
+         how != MatchedBy::kLineOnly && how != MatchedBy::kOperatorOnly;
+}
+
+struct AllocationPair {
+  std::size_t a = 0;  // index in the live allocations
+  std::size_t b = 0;
+  MatchedBy how = MatchedBy::kSize;
+};
+
+// What was live before a recording began has no order and no part in kOrder.
 struct AllocationMatch {
-  std::vector<std::pair<std::size_t, std::size_t>> in_order;  // index in a, in b
-  std::vector<std::pair<std::size_t, std::size_t>> elsewhere;
+  std::vector<AllocationPair> pairs;
   std::vector<std::size_t> only_a;
   std::vector<std::size_t> only_b;
 };

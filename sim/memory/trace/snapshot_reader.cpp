@@ -77,13 +77,17 @@ class SnapshotRows {
   }
   // The place in SnapshotReader::labels_ of what the frames of an entry or a block say.
   [[nodiscard]] std::uint32_t label_of(const PickleValue& dict);
+  // Empty without the key.
+  [[nodiscard]] std::string_view text_of(const PickleValue& dict, std::string_view key) const;
   void put_initial_first();
 
   const Pickle& pickle_;
   SnapshotReader& reader_;
   bool with_labels_;
   std::unordered_map<std::string, std::uint32_t> known_labels_;
-  IdMap<Place> places_;  // by address
+  StackNames stack_names_;
+  std::vector<StackFrame> stack_;  // innermost first
+  IdMap<Place> places_;            // by address
   std::vector<Initial> initial_;
   std::int64_t next_id_ = 0;
   std::size_t blocks_ = 0;  // of the final segments
@@ -286,36 +290,59 @@ void SnapshotRows::allocate(const PickleValue& entry) {
   reader_.rows_.back().label = label_of(entry);
 }
 
+std::string_view SnapshotRows::text_of(const PickleValue& dict, std::string_view key) const {
+  const PickleValue* value = pickle_.find(dict, key);
+  return value != nullptr && value->kind() == PickleKind::kText ? pickle_.text(*value)
+                                                                : std::string_view();
+}
+
 std::uint32_t SnapshotRows::label_of(const PickleValue& dict) {
   if (!with_labels_) return 0;
   const PickleValue* frames = pickle_.find(dict, "frames");
-  if (frames == nullptr || frames->kind() != PickleKind::kList) return 0;
-  std::string innermost;
   std::string python;
-  for (const PickleValue& frame : pickle_.items(*frames)) {
-    if (frame.kind() != PickleKind::kDict) continue;
-    const PickleValue* name = pickle_.find(frame, "name");
-    const PickleValue* file = pickle_.find(frame, "filename");
-    if (name == nullptr || file == nullptr || name->kind() != PickleKind::kText ||
-        file->kind() != PickleKind::kText) {
-      continue;
+  bool outside = false;  // of PyTorch
+  stack_.clear();
+  if (frames != nullptr && frames->kind() == PickleKind::kList) {
+    for (const PickleValue& frame : pickle_.items(*frames)) {
+      if (frame.kind() != PickleKind::kDict) continue;
+      const StackFrame& read =
+          stack_.emplace_back(StackFrame{text_of(frame, "name"), text_of(frame, "filename")});
+      if (outside || !read.file.ends_with(".py")) continue;
+      const bool of_torch = read.file.find("/torch/") != std::string_view::npos;
+      if (of_torch && !python.empty()) continue;
+      outside = !of_torch;
+      const PickleValue* line = pickle_.find(frame, "line");
+      const bool numbered = line != nullptr && line->kind() == PickleKind::kInteger;
+      python = fmt::format("{} {}{}", read.name, read.file.substr(read.file.rfind('/') + 1),
+                           numbered ? fmt::format(":{}", line->integer()) : "");
     }
-    if (innermost.empty()) innermost = pickle_.text(*name);
-    const std::string_view path = pickle_.text(*file);
-    if (!path.ends_with(".py")) continue;
-    const bool of_torch = path.find("/torch/") != std::string_view::npos;
-    if (of_torch && !python.empty()) continue;
-    const PickleValue* line = pickle_.find(frame, "line");
-    const bool numbered = line != nullptr && line->kind() == PickleKind::kInteger;
-    python = fmt::format("{} {}{}", pickle_.text(*name), path.substr(path.rfind('/') + 1),
-                         numbered ? fmt::format(":{}", line->integer()) : "");
-    if (!of_torch) break;
   }
-  const std::string& label = python.empty() ? innermost : python;
-  if (label.empty()) return 0;
+  SnapshotReader::Label label{.text = python, .names = stack_names_.of(stack_)};
+  const AllocationNames& said = label.names;
+  if (!said.tensor.empty()) {
+    label.text = fmt::format("{}{}{}", said.layer, said.layer.empty() ? "" : ": ", said.tensor);
+  } else if (!said.op.empty()) {
+    label.text += fmt::format("{}{}{}", label.text.empty() ? "" : ": ", said.op,
+                              said.phase.empty() ? "" : " in " + said.phase);
+  } else if (label.text.empty() && !stack_.empty()) {
+    label.text = stack_.front().name;
+  }
+  // Set by the program: torch.cuda.memory._set_memory_metadata(), often the module's name.
+  if (const std::string_view metadata = text_of(dict, "user_metadata"); !metadata.empty()) {
+    label.names.layer = metadata;
+    label.text = fmt::format("{}{}{}", metadata, label.text.empty() ? "" : ": ", label.text);
+  }
+  // Of torch.compile: "0/0", the graph and how often it was compiled.
+  const std::string_view graph = text_of(dict, "compile_context");
+  if (!graph.empty() && graph != "N/A") {
+    label.text += fmt::format("{}compiled graph {}", label.text.empty() ? "" : ", ", graph);
+  }
+  std::string key = label.text;
+  for (const std::string* part : {&said.phase, &said.op, &said.layer, &said.tensor})
+    key.append(1, '\0').append(*part);
   const auto [known, fresh] =
-      known_labels_.try_emplace(label, static_cast<std::uint32_t>(reader_.labels_.size()));
-  if (fresh) reader_.labels_.push_back(label);
+      known_labels_.try_emplace(key, static_cast<std::uint32_t>(reader_.labels_.size()));
+  if (fresh) reader_.labels_.push_back(std::move(label));
   return known->second;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sim/memory/trace/pickle_reader.hpp"
+#include "sim/memory/trace/stack_names.hpp"
 #include "sim/memory/trace/trace_reader.hpp"
 
 namespace tidemark {
@@ -58,7 +59,11 @@ class SnapshotReader {
   [[nodiscard]] std::int64_t reserved() const {
     return summary_.reserved_before + rows_[next_ - 1].reserved;
   }
-  [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label]; }
+  [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label].text; }
+  // What its stack, its user_metadata and its compile_context say.
+  [[nodiscard]] const AllocationNames& names() const {
+    return labels_[rows_[next_ - 1].label].names;
+  }
 
  private:
   struct Row {
@@ -68,11 +73,16 @@ class SnapshotReader {
     std::uint32_t label = 0;
   };
 
+  struct Label {
+    std::string text;
+    AllocationNames names;
+  };
+
   std::string path_;
   std::vector<Row> rows_;
   std::size_t next_ = 0;
   SnapshotSummary summary_;
-  std::vector<std::string> labels_{""};
+  std::vector<Label> labels_{Label{}};
 
   friend class SnapshotRows;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -154,6 +155,32 @@ TEST_SUITE("unit") {
     CHECK(error_of(modules + on_images("- twice\n")).find("twice") != std::string::npos);
     CHECK(error_of(modules + on_images("- self\n")).find("does a module use itself?") !=
           std::string::npos);
+  }
+
+  TEST_CASE("convolutions work on signals, images and volumes") {
+    const auto parameters_and_shape = [](const std::string& text) {
+      const Graph graph = build(text, {.micro_batch = 2, .loss = LossKind::kNone});
+      return std::pair(graph.trainable_parameter_count(), graph.tensors[graph.logits].shape);
+    };
+    // (20 - 5) / 2 + 1 = 8 and (8 - 1) * 2 + 2 = 16 samples; weights [6, 4 / 2, 5], [6, 4, 2].
+    const std::string signal =
+        "inputs: {signal: [batch, 4, 20]}\n"
+        "layers:\n- conv1d: {channels: 6, kernel: 5, stride: 2, groups: 2}\n";
+    CHECK(parameters_and_shape(signal) == std::pair(std::int64_t{60 + 6}, Shape{2, 6, 8}));
+    CHECK(parameters_and_shape(signal +
+                               "- conv_transpose1d: {channels: 4, kernel: 2, stride: 2}\n") ==
+          std::pair(std::int64_t{60 + 6 + 48 + 4}, Shape{2, 4, 16}));
+    // Weights [8, 3, 3, 3, 3] and [8, 2, 2, 2, 2].
+    const std::string volume =
+        "inputs: {video: [batch, 3, 4, 8, 8]}\n"
+        "layers:\n- conv3d: {channels: 8, kernel: 3, padding: 1, bias: false}\n";
+    CHECK(parameters_and_shape(volume) == std::pair(std::int64_t{648}, Shape{2, 8, 4, 8, 8}));
+    CHECK(parameters_and_shape(volume +
+                               "- conv_transpose3d: {channels: 2, kernel: 2, stride: 2}\n") ==
+          std::pair(std::int64_t{648 + 128 + 2}, Shape{2, 2, 8, 16, 16}));
+    CHECK(error_in("- conv1d: 4\n") ==
+          "m.yaml:4:11: layers[0].conv1d: needs an input with 3 axes, its input has the shape "
+          "[2, 3, 8, 8]");
   }
 
   TEST_CASE("mistakes are errors at their layer") {

@@ -13,6 +13,7 @@
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
+#include "tests/support/hand_made_graph.hpp"
 
 namespace tidemark::test {
 
@@ -27,16 +28,11 @@ struct OffloadChain {
   explicit OffloadChain(int layers, bool saves_input = false) {
     graph.blocks = layers;
     const auto storage = [&](std::int64_t bytes, Role role, LayerId layer, std::string name) {
-      return graph.storages.push_back(
-          {.bytes = Bytes(bytes), .role = role, .layer = layer, .name = std::move(name)});
+      return testing::add_storage(graph, std::move(name), bytes, role, layer);
     };
-    const auto add = [&](std::string name, Phase phase, LayerId layer, std::vector<Touch> touches) {
-      Operator op;
-      op.name = std::move(name);
-      op.phase = phase;
-      op.layer = layer;
-      op.work = {.op_class = OperatorClass::kFixed, .fixed = std::chrono::microseconds(1)};
-      return graph.add_operator(std::move(op), touches);
+    const auto add = [&](std::string name, Phase phase, LayerId layer,
+                         const std::vector<Touch>& touches) {
+      return testing::add_microsecond(graph, std::move(name), phase, layer, touches);
     };
     std::vector<StorageId> x{storage(1, Role::kSavedActivation, {}, "x")};
     std::vector<StorageId> u;

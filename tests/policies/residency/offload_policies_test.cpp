@@ -167,7 +167,7 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("FlashNeuron selects in forward order, but no more than forward hides") {
-    const std::string budget = "{min_bytes: 100B, budget: 5002B}";
+    const std::string budget = "{min_bytes: 100B, budget: 5002B, tier: host}";
     CHECK(play_one(8, "flashneuron", budget, 1).policies[0].offloaded.count == 3 * kT);
     // Forward takes 9 us: two copies of 4 us fit, three do not.
     CHECK(play_one(8, "flashneuron", budget, 4).policies[0].offloaded.count == 2 * kT);
@@ -198,7 +198,79 @@ TEST_SUITE("golden") {
   }
 }
 
+// The chain with convolutions in place of its layers.
+TrainingGraph convolutions(int layers) {
+  TrainingGraph graph = OffloadChain(layers).graph;
+  for (Operator& op : graph.operators) {
+    if (op.name == "F") op.work.op_class = OperatorClass::kConvolution;
+    if (op.name == "B") op.work.op_class = OperatorClass::kConvolutionBackwardData;
+  }
+  return graph;
+}
+
 TEST_SUITE("golden") {
+  TEST_CASE("SuperNeurons without its tensor cache moves the output of every convolution") {
+    const Played p =
+        play(convolutions(8), {{"superneurons", "{tensor_cache: false, min_bytes: 100B}"}}, 0.5);
+    CHECK(p.policies[0].offloaded.count == 8 * kT);
+    CHECK(p.policies[0].recomputed_operators == 0);
+    // u_7 has no convolution behind it whose backward could hide its copy.
+    CHECK(p.run.exposed_transfer == nanoseconds(500));
+    CHECK(p.run.live.bytes == 2 * kT + 2);
+  }
+
+  TEST_CASE("SuperNeurons' tensor cache moves what does not fit, least recently used first") {
+    for (int resident = 2; resident <= 8; ++resident) {
+      CAPTURE(resident);
+      const std::string parameters =
+          "{min_bytes: 100B, budget: " + std::to_string(resident * kT + 2) + "B}";
+      const Played p = play(convolutions(8), {{"superneurons", parameters}}, 0.5);
+      CHECK(p.policies[0].offloaded.count == (8 - resident) * kT);
+      CHECK(p.run.live.bytes == resident * kT + 2);
+      CHECK(p.run.exposed_transfer <= (8 - resident) * nanoseconds(500));
+    }
+    // On a device of 1 GiB nothing moves.
+    CHECK(play(convolutions(8), {{"superneurons", "{min_bytes: 100B}"}}, 0.5)
+              .policies[0]
+              .offloaded.count == 0);
+  }
+
+  TEST_CASE("thresholds in elements count those of the type that the value has") {
+    // u has 1000 B: 250 elements of four bytes, 500 of two.
+    TrainingGraph graph = OffloadChain(6).graph;
+    for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+      for (Operator& op : graph.operators)
+        op.work.dtype = type;
+      const int elements = type == DType::kFloat32 ? 250 : 500;
+      for (const char* policy : {"te_offload", "megatron_offload"}) {
+        const auto moved = [&](int smallest) {
+          const std::string layers = policy == std::string("te_offload") ? "layers: 2, " : "";
+          return play(graph,
+                      {{policy, "{" + layers + "min_elements: " + std::to_string(smallest) + "}"}},
+                      0.5)
+              .policies[0]
+              .offloaded.count;
+        };
+        CAPTURE(policy);
+        CHECK(moved(elements) > 0);
+        CHECK(moved(elements + 1) == 0);
+      }
+    }
+    const PolicyRegistry registry;
+    const Value both = parse_document("{layers: 1, min_bytes: 1B, min_elements: 1}", "t.yaml");
+    CHECK_THROWS_WITH_AS(static_cast<void>(registry.find("te_offload")->decode(Decoder(both))),
+                         doctest::Contains("give one of them"), UserError);
+  }
+
+  TEST_CASE("a model without repeated blocks has no first layers to move") {
+    TrainingGraph graph = OffloadChain(3).graph;
+    graph.blocks = 0;
+    for (Layer& layer : graph.layers)
+      layer.block = kNoBlock;
+    CHECK_THROWS_WITH_AS(static_cast<void>(play(graph, {{"te_offload", "{layers: 1}"}}, 1)),
+                         doctest::Contains("the model has none"), UserError);
+  }
+
   TEST_CASE("prefetch: what of a copy is exposed follows from when it is issued") {
     // Only u_0 moves. Its copy takes 2.5 layers.
     const auto exposed = [](const std::string& prefetch) {
@@ -227,6 +299,22 @@ TEST_SUITE("golden") {
     // The last of four copies has ended 6 us into backward, when nothing is waited for: needs are
     // at 5, 6, 7 and 8 us behind the start, copies end at 1.5, 3, 4.5 and 6 us at the earliest.
     CHECK(busy.run.exposed_transfer == nanoseconds(0));
+  }
+
+  TEST_CASE("just in time waits for room under a budget that the link cannot keep up with") {
+    // Copies of three layers: without a budget they would all begin with backward.
+    for (int sets = 2; sets <= 6; ++sets) {
+      CAPTURE(sets);
+      const std::string budget = ", budget: " + std::to_string(sets * kT + 2) + "B}";
+      const auto live = [&](const std::string& rest) {
+        return play_one(8, "belady", "{min_bytes: 100B, prefetch: just_in_time" + rest, 3)
+            .run.live.bytes;
+      };
+      CHECK(live(budget) <= sets * kT + 2);
+    }
+    const std::string moved = "{layers: 6, min_bytes: 100B, prefetch: just_in_time";
+    CHECK(play_one(8, "te_offload", moved + "}", 3).run.live.bytes > 3 * kT);
+    CHECK(play_one(8, "te_offload", moved + ", budget: 3002B}", 3).run.live.bytes <= 3 * kT + 2);
   }
 
   TEST_CASE("earliest fills a budget and never passes it") {

@@ -5,6 +5,7 @@
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
+#include "tests/support/hand_made_graph.hpp"
 
 using namespace tidemark;
 
@@ -23,16 +24,11 @@ struct Chain {
   explicit Chain(int blocks) {
     graph.blocks = blocks;
     const auto storage = [&](std::string name, std::int64_t bytes, Role role, LayerId layer) {
-      return graph.storages.push_back(
-          {.bytes = Bytes(bytes), .role = role, .layer = layer, .name = std::move(name)});
+      return testing::add_storage(graph, std::move(name), bytes, role, layer);
     };
-    const auto add = [&](std::string name, Phase phase, LayerId layer, std::vector<Touch> touches) {
-      Operator op;
-      op.name = std::move(name);
-      op.phase = phase;
-      op.layer = layer;
-      op.work = {.op_class = OperatorClass::kFixed, .fixed = std::chrono::microseconds(1)};
-      return graph.add_operator(std::move(op), touches);
+    const auto add = [&](std::string name, Phase phase, LayerId layer,
+                         const std::vector<Touch>& touches) {
+      return testing::add_microsecond(graph, std::move(name), phase, layer, touches);
     };
     x.push_back(storage("x0", 100, Role::kSavedActivation, {}));
     graph.forward.push_back(add("embed", Phase::kForward, {}, {{x[0], Access::kCreate}}));

@@ -57,6 +57,14 @@ LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std:
   return result;
 }
 
+// Those that scenarios lay out in a way of their own.
+bool has_own_layout(std::string_view name) {
+  for (const char* own : {"revolve", "checkpoint_every", "selective", "megatron_selective"}) {
+    if (name == own) return true;
+  }
+  return false;
+}
+
 RematProblem problem_of(const TrainingGraph& graph) {
   return remat_problem(
       step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false).graph);
@@ -82,7 +90,7 @@ TEST_SUITE("property") {
       constexpr const char* kClasses[] = {"fixed", "checkmate", "unrestricted"};
       const std::string schedule_class = kClasses[pick(rng, 0, 2)];
       for (const PolicyEntry& entry : planned_entries()) {
-        if (entry.name == "revolve" || entry.name == "checkpoint_every") continue;
+        if (has_own_layout(entry.name)) continue;
         if (entry.name == "checkmate_lp" && round % 8 != 0) continue;  // takes long
         CAPTURE(entry.name);
         LaidOut plan;
@@ -99,9 +107,10 @@ TEST_SUITE("property") {
                         (plan.problems.empty() ? std::string() : plan.problems.front()));
         REQUIRE(plan.outcome.plan);
         const PlanFigures& figures = *plan.outcome.plan;
-        // Results of one operator go together in the plan, one by one in the program.
+        // What outlives other results of its operator is counted twice for a moment.
         CHECK(plan.peak <= figures.peak);
-        CHECK((figures.peak <= budget) == figures.infeasible.empty());
+        if (figures.peak <= budget) CHECK(figures.infeasible.empty());
+        if (figures.infeasible.empty()) CHECK(plan.peak <= budget);
         if (figures.lower_bound && figures.infeasible.empty()) {
           CHECK(*figures.lower_bound <= figures.cost);
         }
@@ -139,6 +148,51 @@ TEST_SUITE("unit") {
         CHECK(cost == plan.outcome.plan->cost);
       }
     }
+  }
+
+  // dropout makes its result (20) and a mask (10); only the mask is read in backward.
+  TEST_CASE("what outlives the other results of an operator is a node of its own") {
+    TrainingGraph graph;
+    graph.name = "dropout";
+    const auto storage = [&](const char* name, std::int64_t bytes, bool stays = false) {
+      return graph.storages.push_back(
+          {.bytes = Bytes(bytes), .initial = stays, .persistent = stays, .name = name});
+    };
+    const StorageId x = storage("x", 7, true);
+    const StorageId skip = storage("skip", 20);
+    const StorageId result = storage("result", 20);
+    const StorageId mask = storage("mask", 10);
+    const StorageId sum = storage("sum", 20);
+    const StorageId gradient = storage("gradient", 20);
+    const auto add = [&](const char* name, Phase phase, std::vector<Touch> touches) {
+      Operator op;
+      op.name = name;
+      op.phase = phase;
+      op.work.op_class = OperatorClass::kFixed;
+      op.work.fixed = Duration(5);
+      const OperatorId id = graph.add_operator(std::move(op), touches);
+      (phase == Phase::kForward ? graph.forward : graph.backward).push_back(id);
+    };
+    add("linear", Phase::kForward, {{x, Access::kRead}, {skip, Access::kCreate}});
+    add("dropout", Phase::kForward,
+        {{x, Access::kRead}, {result, Access::kCreate}, {mask, Access::kCreate}});
+    add("add", Phase::kForward,
+        {{skip, Access::kRead}, {result, Access::kRead}, {sum, Access::kCreate}});
+    add("loss", Phase::kForward, {{sum, Access::kMutate}});
+    add("backward", Phase::kBackward,
+        {{sum, Access::kRead}, {mask, Access::kRead}, {gradient, Access::kCreate}});
+    const CostGraph costs =
+        step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false).graph;
+    // linear (20), dropout (30), add + loss (20), the mask (10), backward (20)
+    REQUIRE(costs.nodes.size() == 5);
+    const CostNode& rest = costs.nodes[CostNodeId(3U)];
+    CHECK(rest.bytes == Bytes(10));
+    CHECK(rest.cost == 0);
+    CHECK(rest.deps == std::vector{CostNodeId(1U)});
+    CHECK(remat_problem(costs).deps[4] == std::vector<NodeIndex>{2, 3});
+    // 7 + 20 + 30 + 20 while add runs, which is what is live there. 7 + 30 + 20 + 10 when the mask
+    // parts from the rest, 7 + 10 + 20 + 20 in backward.
+    CHECK(tidemark::testing::peak_without_repeats(remat_problem(costs)) == 77);
   }
 
   // conv -> batch norm -> relu_ -> (loss), as in a residual network

@@ -102,9 +102,65 @@ TEST_SUITE("paper") {
   TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
     const RematProblem problem = unit_chain(12);
     // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight run again.
-    const Replay result = replay(problem, segment_schedule(problem, 3));
+    const Replay result =
+        replay(problem, segment_schedule(problem, every(forward_nodes(problem), 3)));
     CHECK(result.cost - problem.base_cost == 8);
-    CHECK(replay(problem, segment_schedule(problem, 1)).cost == problem.base_cost);
+    CHECK(replay(problem, segment_schedule(problem, forward_nodes(problem))).cost ==
+          problem.base_cost);
+  }
+}
+
+TEST_SUITE("unit") {
+  // Two blocks of bmm, softmax, linear; the loss; their backward nodes.
+  CostGraph attention_graph() {
+    CostGraph graph;
+    graph.name = "attention";
+    const char* kOperators[] = {"bmm", "softmax", "linear"};
+    for (std::uint32_t v = 0; v < 7; ++v) {
+      const std::string layer = v < 6 ? (v < 3 ? "h.0.attn: " : "h.1.attn: ") : "";
+      graph.nodes.push_back(
+          {.name = layer + (v < 6 ? kOperators[v % 3] : "loss"),
+           .cost = 10 + v,
+           .bytes = Bytes(4),
+           .deps = v == 0 ? std::vector<CostNodeId>{} : std::vector{CostNodeId(v - 1)},
+           .block = v < 6 ? static_cast<int>(v / 3) : kNoBlock});
+    }
+    for (std::uint32_t v = 7; v-- > 0;) {
+      std::vector<CostNodeId> deps;
+      if (v > 0) deps.push_back(CostNodeId(v - 1));
+      if (v < 6) deps.push_back(CostNodeId(12 - v));
+      graph.nodes.push_back(
+          {.name = "b", .kind = Phase::kBackward, .cost = 1, .bytes = Bytes(1), .deps = deps});
+    }
+    return graph;
+  }
+
+  TEST_CASE("selective recomputation by operators' names, the last of a block excepted") {
+    const RematProblem problem = remat_problem(attention_graph());
+    const auto extra = [&](std::string_view policy, const std::string& parameters) {
+      const Value value = parse_document(parameters, "test");
+      const PlanResult plan =
+          find_plan_policy(policy)->decode(Decoder(value))(problem, {.budget = 1000});
+      REQUIRE(plan.solution);
+      return plan.solution->replay.cost - problem.base_cost;
+    };
+    CHECK(extra("selective", "{recompute: [softmax]}") == 11 + 14);
+    CHECK(extra("selective", "{save: [bmm]}") == 11 + 14);  // linear is the block's last
+    CHECK(extra("selective", "{save: [softmax]}") == 10 + 13);
+    CHECK(extra("selective", "{save: [bmm, softmax, linear]}") == 0);
+    CHECK(extra("megatron_selective", "{}") == 10 + 13);  // from the first product to the last
+    // Over layers, each block but its output runs again.
+    CHECK(extra("checkpoint_every", "{over: layers}") == 10 + 11 + 13 + 14);
+    // Over articulation points (all but the loss): 1, 3, 5 stay, and 6, the loss, is read by none.
+    CHECK(extra("checkpoint_every", "{over: articulation, period: 2}") == 10 + 12 + 14);
+    CHECK_THROWS_WITH_AS(extra("selective", "{save: [sotfmax]}"),
+                         doctest::Contains("did you mean 'softmax'"), UserError);
+    CHECK_THROWS_WITH_AS(extra("selective", "{}"), doctest::Contains("chooses nothing"), UserError);
+    CHECK_THROWS_WITH_AS(extra("selective", "{save: [bmm], recompute: [linear]}"),
+                         doctest::Contains("give one of save and recompute"), UserError);
+    CHECK_THROWS_WITH_AS(static_cast<void>(find_plan_policy("megatron_selective")
+                                               ->decode(Decoder())(unit_chain(4), {.budget = 99})),
+                         doctest::Contains("no layer of this graph"), UserError);
   }
 }
 
@@ -187,7 +243,8 @@ TEST_SUITE("property") {
           (problem.footprint(problem.largest_footprint()) + 2 * peak_without_repeats(problem)) / 3;
       const PlanResult best = plan_optimal(problem, {.budget = budget});
       for (const PlanPolicy& policy : plan_policies()) {
-        if (policy.name == "revolve") continue;  // of chains
+        if (policy.name == "revolve") continue;            // of chains
+        if (policy.name.ends_with("selective")) continue;  // of operators with names
         CAPTURE(policy.name);
         PlanResult plan;
         try {

@@ -54,6 +54,38 @@ inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool p
   return remat_problem(graph);
 }
 
+// A chain of `forward` nodes in which every third also reads what came three before it, as in
+// residual networks, and its backward nodes: bytes fall and costs rise along the chain, with some
+// chance.
+inline RematProblem residual_problem(std::mt19937_64& rng, NodeIndex forward) {
+  CostGraph graph;
+  graph.name = "residual";
+  graph.fixed_bytes = Bytes(500);
+  const auto add = [&](Phase kind, NodeIndex layer, std::vector<CostNodeId> deps) {
+    const auto chance = static_cast<std::int64_t>(rng() % 40);
+    graph.nodes.push_back({.name = "n",
+                           .kind = kind,
+                           .cost = 20 + layer / 2 + chance,
+                           .bytes = Bytes(40 + 400 / (1 + layer / 16) + chance),
+                           .deps = std::move(deps)});
+  };
+  for (NodeIndex v = 0; v < forward; ++v) {
+    std::vector<CostNodeId> deps;
+    if (v >= 3 && v % 3 == 0) deps.push_back(CostNodeId(v - 3));
+    if (v > 0) deps.push_back(CostNodeId(v - 1));
+    add(Phase::kForward, v, std::move(deps));
+  }
+  for (NodeIndex v = forward; v-- > 0;) {
+    std::vector<CostNodeId> deps = graph.nodes[CostNodeId(v)].deps;
+    for (const NodeIndex reader : {v + 3, v + 1}) {
+      const bool reads = reader == v + 1 || reader % 3 == 0;
+      if (reader < forward && reads) deps.push_back(CostNodeId(2 * forward - 1 - reader));
+    }
+    add(Phase::kBackward, v, std::move(deps));
+  }
+  return remat_problem(graph);
+}
+
 inline std::int64_t peak_without_repeats(const RematProblem& problem) {
   Schedule once(problem.size());
   std::iota(once.begin(), once.end(), NodeIndex{0});

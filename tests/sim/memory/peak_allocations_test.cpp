@@ -72,14 +72,13 @@ TEST_SUITE("property") {
       const AllocationMatch match = match_allocations(pa, pb);
       std::set<std::size_t> used_a(match.only_a.begin(), match.only_a.end());
       std::set<std::size_t> used_b(match.only_b.begin(), match.only_b.end());
-      for (const auto* pairs : {&match.in_order, &match.elsewhere}) {
-        for (const auto& [i, j] : *pairs) {
-          CHECK(rounded_request(a[i]) == rounded_request(b[j]));
-          used_a.insert(i);
-          used_b.insert(j);
-        }
+      for (const AllocationPair& pair : match.pairs) {
+        CHECK(rounded_request(a[pair.a]) == rounded_request(b[pair.b]));
+        CHECK((pair.how == MatchedBy::kOrder || pair.how == MatchedBy::kSize));
+        used_a.insert(pair.a);
+        used_b.insert(pair.b);
       }
-      const std::size_t pairs = match.in_order.size() + match.elsewhere.size();
+      const std::size_t pairs = match.pairs.size();
       CHECK(used_a.size() == a.size());
       CHECK(used_b.size() == b.size());
       CHECK(pairs + match.only_a.size() == a.size());
@@ -89,6 +88,85 @@ TEST_SUITE("property") {
           CHECK(rounded_request(a[i]) != rounded_request(b[j]));
       }
     }
+  }
+}
+
+namespace {
+
+// Random allocations with names of which some are alike; also without any.
+RecordedPeak named_peak(std::mt19937& random) {
+  RecordedPeak peak;
+  const auto pick = [&](std::initializer_list<const char*> words) {
+    return std::string(*(words.begin() + random() % words.size()));
+  };
+  const std::size_t count = random() % 40;
+  for (std::size_t i = 0; i < count; ++i) {
+    peak.live.push_back({.bytes = static_cast<std::int64_t>(1 + random() % 2000),
+                         .label = pick({"", "forward model.py:1", "forward model.py:2"}),
+                         .names = {.phase = pick({"", "forward", "backward"}),
+                                   .op = pick({"", "linear", "gelu"}),
+                                   .layer = pick({"", "", "h.0", "h.1"}),
+                                   .tensor = pick({"", "", "weight"})}});
+  }
+  return peak;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("every pair has in common what its rule says, and everything is used once") {
+    std::mt19937 random(13);
+    std::set<MatchedBy> seen;
+    for (int round = 0; round < 300; ++round) {
+      const RecordedPeak a = named_peak(random);
+      const RecordedPeak b = named_peak(random);
+      const AllocationMatch match = match_allocations(a, b);
+      std::multiset<std::size_t> used_a(match.only_a.begin(), match.only_a.end());
+      std::multiset<std::size_t> used_b(match.only_b.begin(), match.only_b.end());
+      for (const AllocationPair& pair : match.pairs) {
+        const LiveAllocation& x = a.live[pair.a];
+        const LiveAllocation& y = b.live[pair.b];
+        seen.insert(pair.how);
+        used_a.insert(pair.a);
+        used_b.insert(pair.b);
+        if (same_size(pair.how)) CHECK(rounded_request(x.bytes) == rounded_request(y.bytes));
+        switch (pair.how) {
+          case MatchedBy::kTensor:
+          case MatchedBy::kTensorOnly:
+            CHECK(x.names == y.names);
+            CHECK(x.names.tensor == "weight");
+            break;
+          case MatchedBy::kLayer:
+          case MatchedBy::kLayerOnly:
+            CHECK(x.names.layer == y.names.layer);
+            CHECK_FALSE(x.names.layer.empty());
+            break;
+          case MatchedBy::kLine:
+          case MatchedBy::kLineOnly:
+            CHECK(x.label == y.label);
+            CHECK_FALSE(x.label.empty());
+            break;
+          case MatchedBy::kOperator:
+          case MatchedBy::kOperatorOnly:
+            CHECK(x.names.op == y.names.op);
+            CHECK(x.names.phase == y.names.phase);
+            CHECK_FALSE(x.names.op.empty());
+            break;
+          case MatchedBy::kOrder:
+          case MatchedBy::kSize:
+            break;
+        }
+      }
+      for (std::size_t i = 0; i < a.live.size(); ++i)
+        CHECK(used_a.count(i) == 1);
+      for (std::size_t j = 0; j < b.live.size(); ++j)
+        CHECK(used_b.count(j) == 1);
+      for (const std::size_t i : match.only_a) {
+        for (const std::size_t j : match.only_b)
+          CHECK(rounded_request(a.live[i].bytes) != rounded_request(b.live[j].bytes));
+      }
+    }
+    CHECK(seen.size() == kMatchedBys);
   }
 }
 

@@ -96,6 +96,22 @@ TEST_SUITE("unit") {
     CHECK(decode("{conf: 'expandable_segments:True', version: torch-2.4}").expandable_segments);
   }
 
+  TEST_CASE("a key beside conf wins over the same option in it, and leaves the others") {
+    const TorchAllocatorOptions options = decode(
+        "{expandable_segments: false, max_split_size: 64MiB, roundup_power2_divisions: 4, "
+        "garbage_collection_threshold: 0.5,\n"
+        " conf: 'expandable_segments:True,max_split_size_mb:128,roundup_power2_divisions:8,"
+        "garbage_collection_threshold:0.9'}");
+    CHECK_FALSE(options.expandable_segments);
+    CHECK(options.max_split_size == 64 * kMiB.count);
+    CHECK(options.roundup_power2_divisions == parse_roundup_divisions("4"));
+    CHECK(options.garbage_collection_threshold == 0.5);
+    const TorchAllocatorOptions one =
+        decode("{conf: 'expandable_segments:True,max_split_size_mb:128', max_split_size: 64MiB}");
+    CHECK(one.expandable_segments);
+    CHECK(one.max_split_size == 64 * kMiB.count);
+  }
+
   TEST_CASE("mistakes in a scenario's allocator are told at their place") {
     CHECK(error_of("{conf: 'expandable_segment:True'}") ==
           "s.yaml:1:8: allocator.conf: unknown option 'expandable_segment'; did you mean "

@@ -1,9 +1,10 @@
 // Where the allocator put blocks: time to the right, addresses upwards.
-import {colourOf, empty, fitCanvas, gutter, kMargin, make, onNextFrame} from './dom.js';
+import {colourOf, empty, gutter, kMargin, make} from './dom.js';
+import {TimeCanvas} from './timecanvas.js';
 import {formatBytes, formatTime, niceStep, unitOf} from './units.js';
-import {attachGestures} from './view.js';
 
 const kHeight = 320;
+const kInset = 8;  // above and below
 
 export class AddressMap {
   constructor(run, view, tooltip) {
@@ -16,81 +17,45 @@ export class AddressMap {
     this.box = make('div.addresses');
     if (!this.known) {
       this.box.append(empty(
-          `The ${run.point.memory.allocator.kind} allocator has no addresses to ` +
-          'show. Run with allocator: torch or packed to see where blocks lie.'));
+          `The ${
+              run.point.memory.allocator.kind} allocator only counts bytes: its blocks have no ` +
+          'addresses. Run with allocator: torch, bfc or packed to see where blocks lie.'));
       return;
     }
     this.height = Array.from(c['segment.offset'], (o, s) => o + c['segment.bytes'][s])
                       .reduce((most, end) => Math.max(most, end), 1);
-    this.canvas = make('canvas', {role: 'img', 'aria-label': 'Addresses of blocks over time'});
-    this.box.append(this.canvas);
-    this.redraw = onNextFrame(() => this.draw());
-    // The blocks stay while only the marks move.
+    this.frame = new TimeCanvas({
+      run,
+      view,
+      tooltip,
+      box: this.box,
+      label: 'Addresses of blocks over time',
+      height: kHeight,
+      inset: kInset,
+      draw: (context, width, x) => this.#drawBlocks(context, width, x),
+      hover: (event, time) => this.#hover(event, time)
+    });
     view.listen((what) => {
-      if (what === 'range' || what === 'grouping') this.painted = null;
-      this.redraw();
+      if (what === 'range' || what === 'grouping')
+        this.frame.repaint();
+      else
+        this.frame.redraw();
     });
-    new ResizeObserver(() => {
-      this.painted = null;
-      this.redraw();
-    }).observe(this.box);
-    this.canvas.addEventListener('mousemove', (event) => this.#hover(event));
-    this.canvas.addEventListener('mouseleave', () => {
-      tooltip.hide();
-      view.hover(null);
-    });
-    this.canvas.addEventListener(
-        'click', (event) => view.choose(run.pointAt(this.#timeAt(event.offsetX))));
-    this.canvas.addEventListener('dblclick', () => view.reset());
-    attachGestures(this.canvas, view, (x) => this.#timeAt(x));
   }
 
-  #timeAt(x) {
-    const width = this.box.clientWidth - gutter() - kMargin;
-    return this.view.begin + (x - gutter()) / width * (this.view.end - this.view.begin);
-  }
-  #timeOf(point) {
-    return point < this.run.count ? this.run.time[point] : this.run.end;
-  }
+  #timeOf(point) { return point < this.run.count ? this.run.time[point] : this.run.end; }
 
-  repaint() {
-    this.painted = null;
-    this.redraw?.();
-  }
+  draw() { this.frame?.draw(); }
+  // When it is in sight.
+  redraw() { this.frame?.redraw(); }
 
-  draw() {
-    const width = this.box.clientWidth;
-    if (!this.known || width === 0) return;
-    if (!this.painted || this.painted.width !== width) {
-      const blocks = document.createElement('canvas');
-      this.#drawBlocks(fitCanvas(blocks, width, kHeight), width);
-      this.painted = {blocks, width};
-    }
-    const context = fitCanvas(this.canvas, width, kHeight);
-    context.drawImage(this.painted.blocks, 0, 0, width, kHeight);
-    const left = gutter();
-    const inner = width - left - kMargin;
-    const {begin, end} = this.view;
-    const mark = (time, colour, thickness) => {
-      if (time === null || time < begin || time > end) return;
-      context.fillStyle = colour;
-      context.fillRect(
-          left + (time - begin) / (end - begin) * inner - thickness / 2, 8, thickness,
-          kHeight - 16);
-    };
-    mark(this.view.hovered, colourOf('faint'), 1);
-    mark(this.run.time[this.view.instant], colourOf('accent'), 1.5);
-  }
-
-  #drawBlocks(context, width) {
+  #drawBlocks(context, width, place) {
     const {run, view} = this;
     const c = run.columns;
     const left = gutter();
     const inner = width - left - kMargin;
-    const [top, bottom] = [8, kHeight - 8];
-    const x = (time) => left +
-        (Math.min(Math.max(time, view.begin), view.end) - view.begin) / (view.end - view.begin) *
-            inner;
+    const [top, bottom] = [kInset, kHeight - kInset];
+    const x = (time) => place(Math.min(Math.max(time, view.begin), view.end));
     const y = (offset) => bottom - offset / this.height * (bottom - top);
     const {size, unit} = unitOf(this.height, false);
     const step = niceStep(this.height / size, 5) * size;
@@ -98,7 +63,7 @@ export class AddressMap {
     context.textAlign = 'right';
     context.textBaseline = 'middle';
     for (let at = 0; at <= this.height; at += step) {
-      context.fillStyle = colourOf('faint');
+      context.fillStyle = colourOf('muted');
       context.fillText(
           at === 0 ? '0' : `${(at / size).toFixed(step / size < 1 ? 1 : 0)} ${unit}`, left - 8,
           Math.min(y(at), bottom - 4));
@@ -154,15 +119,9 @@ export class AddressMap {
     context.restore();
   }
 
-  #hover(event) {
+  #hover(event, time) {
     const {run} = this;
-    const time = this.#timeAt(event.offsetX);
-    if (event.offsetX < gutter()) {
-      this.tooltip.hide();
-      return;
-    }
-    this.view.hover(time);
-    const offset = (kHeight - 8 - event.offsetY) / (kHeight - 16) * this.height;
+    const offset = (kHeight - kInset - event.offsetY) / (kHeight - 2 * kInset) * this.height;
     const pixel = (this.view.end - this.view.begin) / this.box.clientWidth;
     const slack = this.height / kHeight / 2;
     let found = -1;

@@ -5,6 +5,7 @@ import {formatBytes, formatShare, formatTime, niceStep, unitOf} from './units.js
 import {attachGestures} from './view.js';
 
 const kNamed = 5;  // tensors in a tooltip
+const kRoom = 2;   // times what is live that the axis shows for what is reserved
 
 // The `count` largest of the allocations, without sorting all of them.
 export function largestOf(run, allocations, count) {
@@ -13,7 +14,8 @@ export function largestOf(run, allocations, count) {
   for (const a of allocations) {
     if (kept.length === count && bytes(a) <= bytes(kept[count - 1])) continue;
     let at = kept.length;
-    while (at > 0 && bytes(kept[at - 1]) < bytes(a)) --at;
+    while (at > 0 && bytes(kept[at - 1]) < bytes(a))
+      --at;
     kept.splice(at, 0, a);
     if (kept.length > count) kept.pop();
   }
@@ -28,7 +30,7 @@ export function placeText(place) {
 // Axes of time and memory that look alike in every chart.
 export function timeAxis() {
   return {
-    stroke: colourOf('faint'),
+    stroke: colourOf('muted'),
     grid: {stroke: colourOf('grid'), width: 1},
     ticks: {show: false},
     size: 30,
@@ -38,7 +40,8 @@ export function timeAxis() {
       const step =
           niceStep(max - min, Math.max(2, Math.floor(u.bbox.width / devicePixelRatio / 90)));
       const splits = [];
-      for (let at = Math.ceil(min / step) * step; at <= max; at += step) splits.push(at);
+      for (let at = Math.ceil(min / step) * step; at <= max; at += step)
+        splits.push(at);
       return splits;
     },
     values: (u, splits) => {
@@ -52,7 +55,7 @@ export function timeAxis() {
 
 export function memoryAxis() {
   return {
-    stroke: colourOf('faint'),
+    stroke: colourOf('muted'),
     grid: {stroke: colourOf('grid'), width: 1},
     ticks: {show: false},
     size: gutter(),
@@ -63,7 +66,8 @@ export function memoryAxis() {
       let step = niceStep(max / size, 6) * size;
       if (step < 1) step = 1;
       const splits = [];
-      for (let at = 0; at <= max; at += step) splits.push(at);
+      for (let at = 0; at <= max; at += step)
+        splits.push(at);
       return splits;
     },
     values: (u, splits) => {
@@ -95,15 +99,14 @@ export class MemoryChart {
         this.redraw();
       else if (this.plot)
         this.plot.redraw(false);
+      if (what === 'instant') this.#describeGroups();
     });
     new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth !== this.plot.width) this.build();
     }).observe(this.box);
   }
 
-  get height() {
-    return window.innerWidth < 640 ? 260 : 340;
-  }
+  get height() { return window.innerWidth < 640 ? 260 : 340; }
 
   // Everything anew: after a change of grouping, size or colours.
   build() {
@@ -170,7 +173,7 @@ export class MemoryChart {
       const k = this.#sampleAt(event.clientX - rect.left);
       if (this.shown.point[k] >= 0) view.choose(this.shown.point[k]);
     });
-    this.#describeGroups(grouping);
+    this.#describeGroups();
   }
 
   #data(grouping) {
@@ -180,11 +183,11 @@ export class MemoryChart {
         Math.round((this.box.clientWidth - gutter() - kMargin) * Math.min(devicePixelRatio, 2)));
     this.shown = thinStack(run, grouping, view.begin, view.end, columns);
     const {x, tops, allocated, reserved} = this.shown;
-    let most = 0;
-    for (const line of [reserved, tops[tops.length - 1]]) {
-      for (const value of line)
-        if (value > most) most = value;
-    }
+    const largest = (line) => line.reduce((a, b) => Math.max(a, b), 0);
+    let most = Math.max(largest(tops[tops.length - 1]), largest(allocated));
+    // What an allocator takes at once, as BFC does, would leave nothing to see of what is live.
+    this.reserved = largest(reserved);
+    if (this.toCapacity || this.reserved < kRoom * most) most = Math.max(most, this.reserved);
     if (this.toCapacity) most = Math.max(most, run.capacity);
     this.top = Math.max(most * 1.04, 1);
     return [x, x.map(() => run.context), ...tops, allocated, reserved];
@@ -225,26 +228,33 @@ export class MemoryChart {
     const {point} = this.shown;
     const at = this.view.instant;
     let k = 0;
-    while (k < point.length && point[k] < at) ++k;
+    while (k < point.length && point[k] < at)
+      ++k;
     if (by < 0) {
-      while (k > 0 && point[Math.min(k, point.length - 1)] >= at) --k;
+      while (k > 0 && point[Math.min(k, point.length - 1)] >= at)
+        --k;
     } else {
-      while (k < point.length - 1 && point[k] <= at) ++k;
+      while (k < point.length - 1 && point[k] <= at)
+        ++k;
     }
     this.view.choose(point[k], true);
   }
 
-  #describeGroups(grouping) {
-    const {run} = this;
-    const sums = new Float64Array(grouping.groups);
-    for (const a of run.liveAt(run.peak))
-      sums[grouping.of[run.blockOf(a)]] += run.bytes[run.blockOf(a)];
+  // What each group holds at the chosen instant.
+  #describeGroups() {
+    const {run, view} = this;
+    const grouping = run.grouping(view.grouping);
+    const sums = run.count > 0 ? grouping.before(view.instant + 1) : [];
     const entries = grouping.labels.map((label, g) => [label, grouping.colours[g], sums[g]]);
     if (run.context > 0) entries.unshift(['CUDA context', colourOf('context'), run.context]);
-    this.legend.replaceChildren(...entries.reverse().map(
-        ([label, colour, bytes]) => make(
-            'li', {title: 'at the peak'}, swatch(colour), make('span', label),
-            make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
+    const when =
+        view.instant === run.peak ? 'At the peak:' : `At ${formatTime(run.time[view.instant])}:`;
+    this.legend.replaceChildren(
+        make('li', when),
+        ...entries.reverse().map(
+            ([label, colour, bytes]) => make(
+                'li', swatch(colour), make('span', label),
+                make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
   }
 
   // Capacity, peak, failure, beginnings of steps, the chosen instant and the pointer.
@@ -295,7 +305,12 @@ export class MemoryChart {
       ctx.stroke();
       note(capacity, right, y - 10 * ratio, colourOf('bad'), 'right');
     } else {
-      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('faint'), 'right');
+      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('muted'), 'right');
+    }
+    if (this.reserved > this.top) {
+      note(
+          `reserved ${formatBytes(this.reserved)} ↑`, left, top - 9 * ratio, colourOf('muted'),
+          'left');
     }
     const chosen = run.time[view.instant];
     vertical(chosen, colourOf('accent'), [], 1.5);

@@ -65,19 +65,28 @@ export function panel(title, note, ...children) {
       ...children);
 }
 
-export function empty(text) {
-  return make('p.empty', text);
-}
+export function empty(text) { return make('p.empty', text); }
 
-// Buttons of which one is pressed: choices [[value, label], ...].
+// Buttons of which one is pressed: choices [[value, label], ...]. Arrow keys move between them.
 export function choice(label, choices, value, choose) {
   const group = make('div.choice', {role: 'radiogroup', 'aria-label': label});
   const show = (chosen) => {
     for (const button of group.children) {
       const on = button.dataset.value === chosen;
       button.setAttribute('aria-checked', on);
+      button.tabIndex = on ? 0 : -1;
     }
   };
+  group.addEventListener('keydown', (event) => {
+    const by = {ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1}[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const buttons = [...group.children];
+    const next = buttons[(buttons.indexOf(event.target) + by + buttons.length) % buttons.length];
+    choose(next.dataset.value);
+    next.focus();
+  });
   for (const [key, text] of choices) {
     const button =
         make('button', {type: 'button', role: 'radio', onclick: () => choose(key)}, text);
@@ -95,14 +104,12 @@ export class Tooltip {
     document.body.append(this.element);
   }
   show(x, y, ...children) {
-    this.element.replaceChildren(...children);
+    this.element.replaceChildren(...children.filter((child) => child));
     this.element.hidden = false;
     const {width, height} = this.element.getBoundingClientRect();
     const left = x + 16 + width > window.innerWidth ? x - 16 - width : x + 16;
     const top = Math.min(y + 12, window.innerHeight - height - 8);
     this.element.style.transform = `translate(${Math.max(left, 6)}px, ${Math.max(top, 6)}px)`;
   }
-  hide() {
-    this.element.hidden = true;
-  }
+  hide() { this.element.hidden = true; }
 }

@@ -1,24 +1,27 @@
 // Streams as lanes: what ran when, coloured by phase; recomputation hatched; waits of the compute
 // stream in the colour of what it waited for.
 import {placeText} from './chart.js';
-import {colourOf, fitCanvas, gutter, kMargin, make, onNextFrame, swatch} from './dom.js';
+import {colourOf, gutter, kMargin, make, swatch} from './dom.js';
 import {kStreamLabels} from './run.js';
+import {TimeCanvas} from './timecanvas.js';
 import {formatBytes, formatTime} from './units.js';
-import {attachGestures} from './view.js';
 
 const kLaneHeight = 26;
 const kGap = 6;
-const kCompute = 0;  // streams, as sim/program numbers them
+const kWaitShare = 0.38;  // of a lane's height, from below
+const kCompute = 0;       // streams, as sim/program numbers them
 const kCommunication = 3;
-const kWait = 3;    // of work.kind: launch, copy out, copy in, wait
+const kHostWorker = 4;
 const kCopies = 3;  // styles of work beside the phases
 const kCollectives = 4;
 const kAgain = 8;
+const kNarrow = 3;  // pixels of what is gathered with its neighbours
 
 const kNotes = {
   transfer: 'waits for copies',
   communication: 'waits for communication',
-  host: 'waits for the host',
+  optimizer: 'waits for the host\'s optimizer',
+  host: 'waits for the host to issue',
   other: 'waits for other streams',
 };
 const kShort = {
@@ -26,35 +29,30 @@ const kShort = {
   d2h: 'to host',
   h2d: 'to device',
   communication: 'comm.',
-  host: 'host work'
+  host: 'host work',
+  nvme_read: 'from NVMe',
+  nvme_write: 'to NVMe',
+  issue: 'host issue'
 };
 
-// Work of each stream in the order in which it ran, and waits as intervals of their own.
-export function lanesOf(run) {
+// What a stretch of waiting was for: a stream's number, or one beyond all for the host.
+function causeOf(stream, streams) {
+  if (stream >= streams.length) return 'host';
+  if (stream === kCommunication) return 'communication';
+  if (stream === kHostWorker) return 'optimizer';
+  return stream === kCompute ? 'other' : 'transfer';
+}
+
+// Work of each stream in the order in which it ran.
+function lanesOf(run) {
   const c = run.columns;
-  const start = c['work.start'];
   const streams = run.description.streams.map((name) => ({name, items: []}));
-  const waits = [];
   const issues = {name: 'issue', items: []};
-  for (let i = 0; i < start.length; ++i) {
-    const wait = c['work.host_wait'][i] + c['work.other_wait'][i];
-    if (wait > 0) {
-      const begin = start[i] - wait;
-      const host = c['work.host_wait'][i];
-      const cause = c['work.cause'][i];
-      if (host > 0) waits.push({begin, end: begin + host, cause: 'host'});
-      if (c['work.other_wait'][i] > 0) {
-        const name = cause === 1 || cause === 2 ? 'transfer' :
-            cause === kCommunication            ? 'communication' :
-                                                  'other';
-        waits.push({begin: begin + host, end: start[i], cause: name});
-      }
-    }
-    if (c['work.kind'][i] === kWait) continue;
+  for (let i = 0; i < c['work.start'].length; ++i) {
     streams[c['work.stream'][i]].items.push(i);
     if (c['work.dispatch'][i] > 0) issues.items.push(i);
   }
-  return {streams: streams.filter((s, i) => i === kCompute || s.items.length > 0), waits, issues};
+  return [...streams.filter((s, i) => i === kCompute || s.items.length > 0), issues];
 }
 
 export class Lanes {
@@ -62,30 +60,32 @@ export class Lanes {
     this.run = run;
     this.view = view;
     this.tooltip = tooltip;
-    const {streams, waits, issues} = lanesOf(run);
     this.styles = this.#styles();
-    this.waits = waits;
-    this.lanes = [...streams, issues];
-    this.canvas = make('canvas', {role: 'img', 'aria-label': 'Streams of the device over time'});
-    this.box = make('div.lanes', this.canvas);
+    this.lanes = lanesOf(run);
+    this.causes = [...run.description.streams, 'issue'].map(  // by number of work.cause
+        (_, stream) => causeOf(stream, run.description.streams));
+    this.box = make('div.lanes');
     this.legend = make('ul.legend');
-    this.redraw = onNextFrame(() => this.draw());
+    this.frame = new TimeCanvas({
+      run,
+      view,
+      tooltip,
+      box: this.box,
+      label: 'Streams of the device over time',
+      height: this.lanes.length * (kLaneHeight + kGap) + kGap,
+      draw: (context, width, x) => this.#drawLanes(context, width, x),
+      hover: (event, time) => this.#hover(event, time)
+    });
     view.listen((what) => {
-      if (what === 'range') this.painted = null;
-      if (what !== 'grouping') this.redraw();
+      if (what === 'range')
+        this.frame.repaint();
+      else if (what !== 'grouping')
+        this.frame.redraw();
     });
-    new ResizeObserver(this.redraw).observe(this.box);
-    this.canvas.addEventListener('mousemove', (event) => this.#hover(event));
-    this.canvas.addEventListener('mouseleave', () => {
-      tooltip.hide();
-      view.hover(null);
-    });
-    this.canvas.addEventListener(
-        'click', (event) => view.choose(run.pointAt(this.#timeAt(event.offsetX))));
-    this.canvas.addEventListener('dblclick', () => view.reset());
-    attachGestures(this.canvas, view, (x) => this.#timeAt(x));
     this.#describe();
   }
+
+  draw() { this.frame.draw(); }
 
   // How each piece of work looks: a phase, kCopies or kCollectives; kAgain is added to what is
   // computed again.
@@ -106,82 +106,52 @@ export class Lanes {
     return styles;
   }
   // Time at the beginning of a launch in which evicted values that it reads are computed again.
-  #restored(i) {
-    return this.run.columns['work.restored'][i] ?? 0;
-  }
+  #restored(i) { return this.run.columns['work.restored'][i]; }
   #span(lane, i) {
     const c = this.run.columns;
     if (lane.name === 'issue')
       return [c['work.enqueued'][i] - c['work.dispatch'][i], c['work.enqueued'][i]];
     return [c['work.start'][i], c['work.start'][i] + c['work.duration'][i]];
   }
-  #timeAt(x) {
-    const width = this.box.clientWidth - gutter() - kMargin;
-    return this.view.begin + (x - gutter()) / width * (this.view.end - this.view.begin);
-  }
 
   #describe() {
-    const used = new Set(this.waits.map((wait) => wait.cause));
+    const used = new Set();
+    for (const stream of this.run.columns['wait.cause'])
+      used.add(this.causes[stream]);
     const entries = this.run.description.phases.map((phase) => [colourOf(phase), phase]);
-    const seen = new Set(this.styles);
-    const restores = this.run.columns['work.restored'].some((time) => time > 0);
+    const seen = new Set();
+    for (const style of this.styles)
+      seen.add(style);
+    const restores = this.run.restores;
     const items = entries.map(([colour, label]) => make('li', swatch(colour), label));
     if (restores || [...seen].some((style) => style >= kAgain)) {
-      const hatched = swatch(colourOf('forward'));
+      const hatched = swatch(colourOf('backward'));
       hatched.classList.add('hatched');
       items.push(make('li', hatched, 'computed again'));
     }
-    if (seen.has(kCopies) && this.lanes.some(({name}) => name === 'd2h' || name === 'h2d')) {
-      items.push(make('li', swatch(colourOf('copy')), 'copies'));
-    }
+    if (seen.has(kCopies)) items.push(make('li', swatch(colourOf('copy')), 'copies'));
     if (seen.has(kCollectives)) {
       items.push(make('li', swatch(colourOf('communication')), 'communication'));
     }
     for (const [cause, note] of Object.entries(kNotes)) {
-      if (used.has(cause)) items.push(make('li', swatch(colourOf(`wait-${cause}`)), note));
+      if (!used.has(cause)) continue;
+      const low = swatch(colourOf(`wait-${cause}`));
+      low.classList.add('low');
+      items.push(make('li', low, note));
     }
     this.legend.replaceChildren(...items);
   }
 
-  // The lanes stay while only the marks move.
-  draw() {
-    const width = this.box.clientWidth;
-    if (width === 0) return;
-    const height = this.lanes.length * (kLaneHeight + kGap) + kGap;
-    if (!this.painted || this.painted.width !== width) {
-      const lanes = document.createElement('canvas');
-      this.#drawLanes(fitCanvas(lanes, width, height), width);
-      this.painted = {lanes, width};
-    }
-    const context = fitCanvas(this.canvas, width, height);
-    context.drawImage(this.painted.lanes, 0, 0, width, height);
+  #drawLanes(context, width, x) {
     const left = gutter();
     const inner = width - left - kMargin;
-    const {begin, end} = this.view;
-    const mark = (time, colour, thickness) => {
-      if (time === null || time < begin || time > end) return;
-      context.fillStyle = colour;
-      context.fillRect(
-          left + (time - begin) / (end - begin) * inner - thickness / 2, 0, thickness, height);
-    };
-    mark(this.view.hovered, colourOf('faint'), 1);
-    if (this.run.count > 0) mark(this.run.time[this.view.instant], colourOf('accent'), 1.5);
-  }
-
-  #drawLanes(context, width) {
-    const left = gutter();
-    const inner = width - left - kMargin;
-    const {begin, end} = this.view;
-    const x = (time) => left + (time - begin) / (end - begin) * inner;
     context.font = '11px system-ui, sans-serif';
     context.textBaseline = 'middle';
     this.lanes.forEach((lane, row) => {
       const top = kGap + row * (kLaneHeight + kGap);
       context.fillStyle = colourOf('muted');
       context.textAlign = 'right';
-      context.fillText(
-          lane.name === 'issue' ? 'host issue' : kShort[lane.name], left - 8,
-          top + kLaneHeight / 2);
+      context.fillText(kShort[lane.name] ?? lane.name, left - 8, top + kLaneHeight / 2);
       context.fillStyle = colourOf('lane');
       context.fillRect(left, top, inner, kLaneHeight);
       context.save();
@@ -189,102 +159,134 @@ export class Lanes {
       context.rect(left, top, inner, kLaneHeight);
       context.clip();
       if (lane.name === 'compute') this.#drawWaits(context, x, top, width);
-      this.#drawWork(context, lane, x, top);
+      this.#drawWork(context, lane, x, top, width);
       context.restore();
     });
+  }
+
+  // Nanoseconds that compute waited from some time on, by what it waited for.
+  waited(since) {
+    const c = this.run.columns;
+    const sums = {};
+    c['wait.begin'].forEach((begin, w) => {
+      if (begin + c['wait.duration'][w] <= since) return;
+      const cause = this.causes[c['wait.cause'][w]];
+      sums[cause] = (sums[cause] ?? 0) + c['wait.duration'][w];
+    });
+    return sums;
   }
 
   // Waits narrower than a pixel are gathered in their columns: the fuller, the stronger.
   #drawWaits(context, x, top, width) {
     const {begin, end} = this.view;
     const gathered = new Map();  // cause -> pixels of each column
-    const from = top + kLaneHeight * 0.62;
-    for (const wait of this.waits) {
-      if (wait.end < begin || wait.begin > end) continue;
-      const [left, right] = [x(wait.begin), x(wait.end)];
+    const from = top + kLaneHeight * (1 - kWaitShare);
+    const c = this.run.columns;
+    const colours = this.causes.map((cause) => colourOf(`wait-${cause}`));
+    for (let w = 0; w < c['wait.begin'].length; ++w) {
+      const since = c['wait.begin'][w];
+      const until = since + c['wait.duration'][w];
+      if (until < begin || since > end) continue;
+      const cause = c['wait.cause'][w];
+      const left = x(since);
+      const right = x(until);
       if (right - left >= 1) {
-        context.fillStyle = colourOf(`wait-${wait.cause}`);
-        context.fillRect(left, from, right - left, kLaneHeight * 0.38);
+        context.fillStyle = colours[cause];
+        context.fillRect(left, from, right - left, kLaneHeight * kWaitShare);
         continue;
       }
-      if (!gathered.has(wait.cause)) gathered.set(wait.cause, new Float64Array(width + 1));
+      if (!gathered.has(cause)) gathered.set(cause, new Float64Array(width + 1));
       const column = Math.min(Math.max(Math.floor(left), 0), width);
-      gathered.get(wait.cause)[column] += right - left;
+      gathered.get(cause)[column] += right - left;
     }
     for (const [cause, columns] of gathered) {
-      context.fillStyle = colourOf(`wait-${cause}`);
+      context.fillStyle = colours[cause];
       columns.forEach((pixels, column) => {
         if (pixels < 0.1) return;
         context.globalAlpha = Math.min(pixels, 1);
-        context.fillRect(column, from, 1, kLaneHeight * 0.38);
+        context.fillRect(column, from, 1, kLaneHeight * kWaitShare);
       });
     }
     context.globalAlpha = 1;
   }
 
-  // Work narrower than a pixel is gathered: each column of pixels gets the colour that fills most
-  // of it, over as much of its height as all of it fills, so that what lies between can be seen.
-  #drawWork(context, lane, x, top) {
+  // Whole columns of pixels get their work's colour. Of the others, and of narrow work, each gets
+  // the colour that fills most of it, over as much of its height as all of it fills, so that what
+  // lies between can be seen.
+  #drawWork(context, lane, x, top, width) {
     const {begin, end} = this.view;
     const {styles} = this;
     const colours = this.run.description.phases.map((phase) => colourOf(phase));
     colours[kCopies] = colourOf('copy');
     colours[kCollectives] = colourOf('communication');
     const hatch = this.#hatch(context);
-    const pixels = new Float64Array(2 * kAgain);  // of the column, by style
-    let column = -1;
-    const flush = () => {
-      let style = 0;
-      let filled = 0;
-      for (let s = 0; s < pixels.length; ++s) {
-        filled += pixels[s];
-        if (pixels[s] > pixels[style]) style = s;
-      }
-      if (filled > 0) {
-        const height = kLaneHeight * Math.min(1, Math.max(filled, 0.15));
-        context.fillStyle = colours[style % kAgain];
-        context.fillRect(column, top, 1, height);
-        if (style >= kAgain) {
-          context.fillStyle = hatch;
-          context.fillRect(column, top, 1, height);
-        }
-        pixels.fill(0);
+    const gathered = Array.from({length: 2 * kAgain});  // style -> pixels of each column
+    const gather = (style, left, right) => {
+      gathered[style] ??= new Float64Array(width + 2);
+      const last = Math.min(Math.floor(right), width);
+      for (let column = Math.max(Math.floor(left), 0); column <= last; ++column) {
+        gathered[style][column] +=
+            Math.max(Math.min(right, column + 1) - Math.max(left, column), 0.02);
       }
     };
+    // `style` from `left` to `right`; hatched where it has kAgain.
+    const block = (style, left, right) => {
+      if (right - left < kNarrow) {
+        gather(style, left, right);
+        return;
+      }
+      const [from, to] = [Math.ceil(left), Math.floor(right)];
+      context.fillStyle = colours[style % kAgain];
+      context.fillRect(from, top, to - from, kLaneHeight);
+      if (style >= kAgain) {
+        context.fillStyle = hatch;
+        context.fillRect(from, top, to - from, kLaneHeight);
+      }
+      if (from > left) gather(style, left, from - 1e-6);
+      if (to < right) gather(style, to, right);
+    };
+    const named = [];
     const {items} = lane;
-    for (let k = Math.max(this.#around(lane, begin)[0], 0); k < items.length; ++k) {
+    for (let k = this.#around(lane, begin)[0]; k < items.length; ++k) {
       const i = items[k];
       const [from, to] = this.#span(lane, i);
       if (to < begin) continue;
       if (from > end) break;
-      const left = x(from);
-      const right = x(to);
-      const at = Math.floor(left);
-      if (at !== column) {
-        flush();
-        column = at;
+      const [left, right] = [Math.max(x(from), 0), Math.min(x(to), width + 1)];
+      const style = styles[i];
+      let again = left;  // until here evicted values are computed again
+      if (lane.name === 'compute' && style < kAgain && this.#restored(i) > 0) {
+        again = Math.min(Math.max(x(from + this.#restored(i)), left), right);
+        block(style + kAgain, left, again);
       }
-      if (right - left < 1.5) {
-        pixels[styles[i]] += Math.max(right - left, 0.02);
-        continue;
-      }
-      context.fillStyle = colours[styles[i] % kAgain];
-      context.fillRect(left, top, right - left - (right - left > 4 ? 0.5 : 0), kLaneHeight);
-      let again = left;
-      if (styles[i] >= kAgain)
-        again = right;
-      else if (lane.name === 'compute')
-        again = x(from + this.#restored(i));
-      if (again > left) {
-        context.fillStyle = hatch;
-        context.fillRect(left, top, again - left, kLaneHeight);
-      }
-      if (right - left > 56) this.#name(context, i, left, right, top);
+      block(style, again, right);
+      if (right - left > 8) named.push([i, left, right]);
     }
-    flush();
+    for (let column = 0; column <= width; ++column) {
+      let most = -1;
+      let filled = 0;
+      for (let style = 0; style < gathered.length; ++style) {
+        const pixels = gathered[style]?.[column] ?? 0;
+        filled += pixels;
+        if (pixels > 0 && (most < 0 || pixels > gathered[most][column])) most = style;
+      }
+      if (most < 0) continue;
+      const height = kLaneHeight * Math.min(1, Math.max(filled, 0.15));
+      context.fillStyle = colours[most % kAgain];
+      context.fillRect(column, top, 1, height);
+      if (most >= kAgain) {
+        context.fillStyle = hatch;
+        context.fillRect(column, top, 1, height);
+      }
+    }
+    for (const [i, left, right] of named) {
+      context.fillStyle = colourOf('lane');  // a line between neighbours
+      context.fillRect(Math.floor(right) - 0.5, top, 0.5, kLaneHeight);
+      if (right - left > 56) this.#name(context, lane, i, left, right, top);
+    }
   }
 
-  #name(context, i, left, right, top) {
+  #name(context, lane, i, left, right, top) {
     const c = this.run.columns;
     const block = c['work.block'][i];
     const text = block > 0 ? this.run.describeBlock(block - 1).name :
@@ -296,6 +298,12 @@ export class Lanes {
     context.beginPath();
     context.rect(from, top, room + 4, kLaneHeight);
     context.clip();
+    const restored = lane.name === 'compute' && this.#restored(i) > 0;
+    if (restored || this.styles[i] >= kAgain) {  // hatching would cross the letters
+      const wide = context.measureText(text).width + 8;
+      context.fillStyle = colourOf(this.run.description.phases[this.styles[i] % kAgain]);
+      context.fillRect(from + 1, top + 5, wide, kLaneHeight - 10);
+    }
     context.fillStyle = '#fff';
     context.textAlign = 'left';
     context.fillText(text, from + 5, top + kLaneHeight / 2);
@@ -320,13 +328,7 @@ export class Lanes {
     return this.pattern;
   }
 
-  #hover(event) {
-    const time = this.#timeAt(event.offsetX);
-    if (event.offsetX < gutter()) {
-      this.tooltip.hide();
-      return;
-    }
-    this.view.hover(time);
+  #hover(event, time) {
     const row = Math.floor((event.offsetY - kGap / 2) / (kLaneHeight + kGap));
     const lane = this.lanes[Math.min(Math.max(row, 0), this.lanes.length - 1)];
     const [low, high] = this.#around(lane, time);
@@ -337,41 +339,40 @@ export class Lanes {
       if (time >= from - pixel && time <= to + pixel) found = lane.items[k];
       if (time >= from && time <= to) break;
     }
-    const wait = lane.name === 'compute' &&
-        this.waits.find((w) => time >= w.begin && time <= w.end && w.end - w.begin > pixel);
-    if (wait) {
-      this.tooltip.show(
-          event.clientX, event.clientY, make('div.when', `compute ${kNotes[wait.cause]}`),
-          make('div.where', `${formatTime(wait.end - wait.begin)} from ${formatTime(wait.begin)}`));
+    const show = (...lines) => this.tooltip.show(event.clientX, event.clientY, ...lines);
+    const c = this.run.columns;
+    const lasts = c['wait.duration'];
+    const wait = lane.name !== 'compute' ?
+        -1 :
+        c['wait.begin'].findIndex(
+            (begin, w) => time >= begin && time <= begin + lasts[w] && lasts[w] > pixel);
+    if (wait >= 0) {
+      show(
+          make('div.when', `compute ${kNotes[this.causes[c['wait.cause'][wait]]]}`),
+          make(
+              'div.where', `${formatTime(lasts[wait])} from ${formatTime(c['wait.begin'][wait])}`));
       return;
     }
     if (found < 0) {
-      this.tooltip.show(
-          event.clientX, event.clientY,
-          make(
-              'div.when',
-              lane.name === 'issue' ? 'the host issues nothing' :
-                                      `${kStreamLabels[lane.name]}: idle`));
+      show(make(
+          'div.when',
+          lane.name === 'issue' ? 'the host issues nothing' : `${kStreamLabels[lane.name]}: idle`));
       return;
     }
-    const c = this.run.columns;
     const place = this.run.describePosition(c['work.position'][found]);
     const [from, to] = this.#span(lane, found);
     const block = c['work.block'][found];
     const ahead = c['work.start'][found] - c['work.enqueued'][found];
-    this.tooltip.show(
-        event.clientX, event.clientY,
+    const restored = this.#restored(found);
+    show(
         make(
             'div.when',
             block > 0 ? `copy of ${this.run.describeBlock(block - 1).name}` : place.operator),
         make('div.where', placeText(place)),
         make('div', `${formatTime(to - from)} from ${formatTime(from)}, step ${place.step + 1}`),
         block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
-        this.#restored(found) > 0 ?
-            make(
-                'div',
-                `${formatTime(this.#restored(found))} of it computing evicted values again`) :
-            null,
+        restored > 0 ? make('div', `${formatTime(restored)} of it computing evicted values again`) :
+                       null,
         ahead > 0 ? make('div', `issued ${formatTime(ahead)} before it started`) : null);
   }
 

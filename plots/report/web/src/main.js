@@ -36,11 +36,14 @@ function lossOf(time) {
 
 // What shows one run.
 class RunPage {
-  constructor(run, summary, tooltip) {
+  constructor(run, summary, tooltip, viewBefore) {
     this.run = run;
-    this.view = new View(run);
+    this.view = new View(run, viewBefore);
     const {view} = this;
     const {point} = run;
+    // A comparison holds points to budgets of its own; here the device counts.
+    this.fits =
+        point.status === 'fits' || (point.compare !== undefined && point.status === 'infeasible');
     this.chart = new MemoryChart(run, view, tooltip);
     this.lanes = new Lanes(run, view, tooltip);
     this.overview = new Overview(run, view);
@@ -74,14 +77,14 @@ class RunPage {
         make('li', make('span.line.allocated'), 'allocated'),
         make('li', make('span.line.capacity'), 'capacity'));
     const legend = make('div.legends', this.chart.legend, lines);
-    const shownAs = point.status === 'fits' ?
+    const shownAs = this.fits ?
         null :
         make(
             'p.hint',
             'Drawn as it would run with enough memory; the red dashed line marks where it fails on ' +
                 'this device.');
     this.element = make(
-        'div.page', this.#cards(), point.failure ? failurePanel(point) : null,
+        'div.page', this.#cards(), point.failure && !this.fits ? failurePanel(point) : null,
         make(
             'section.panel.timeline',
             make(
@@ -101,8 +104,10 @@ class RunPage {
         panel('At the peak', null, peakTables(run)),
         panel(
             'Addresses',
-            'Where each block lies in the memory that the allocator took (grey), over time. ' +
-                'Gaps inside grey are free but may be too small for the next request.',
+            this.addresses.known ?
+                'Where each block lies in the memory that the allocator took (grey), over time. ' +
+                    'Gaps inside grey are free but may be too small for the next request.' :
+                null,
             this.addresses.box),
         panel(
             'Policies', null, policyTable(point), make('h3', 'By layer, in the last step'),
@@ -113,7 +118,7 @@ class RunPage {
   #cards() {
     const {point} = this.run;
     const {memory, time, throughput} = point;
-    const fits = point.status === 'fits';
+    const fits = this.fits;
     const used = memory.device_needed;
     const card = (label, figure, note, tone = '') =>
         make(`div.card${tone}`, make('span', label), make('b', figure), make('small', note));
@@ -135,7 +140,8 @@ class RunPage {
                 'Tokens per second', formatCount(throughput.tokens_per_second),
                 `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic`) :
             card(
-                'Samples per second', fits ? formatRate(throughput.samples_per_second) : '–',
+                fits ? 'Samples per second' : 'Throughput',
+                fits ? formatRate(throughput.samples_per_second) : '–',
                 fits ? `${formatShare(throughput.model_flops_utilization, 1)} of peak arithmetic` :
                        'it does not run'),
         card(
@@ -145,20 +151,21 @@ class RunPage {
                                    'nothing moved there'));
   }
 
-  // After the element is in the page.
-  show() {
+  // After the element is in the page. `everything`: also what is out of sight.
+  show(everything) {
     if (this.run.count > 0) {
       this.chart.build();
       this.lanes.draw();
       this.overview.draw();
-      this.addresses.repaint();
+      if (everything)
+        this.addresses.draw();
+      else
+        this.addresses.redraw();
     }
     this.tensors.draw();
   }
 
-  toPeak() {
-    this.view.choose(this.run.peak, true);
-  }
+  toPeak() { this.view.choose(this.run.peak, true); }
 
   onKey(event) {
     const {view, run} = this;
@@ -194,9 +201,13 @@ class Report {
     this.summary = summary;
     this.runs = new Map();  // by point: the promise of its Run
     this.pages = new Map();
+    this.views = new Map();  // of pages that were there before the colours changed
     this.tooltip = new Tooltip();
     summary.points.forEach((point, number) => {
       point.number = number;
+      point.run = point.compare?.same_run_as ?? number;  // whose run it is
+      point.sharesRun = point.run !== number;
+      point.opens = summary.points[point.run].charts;
     });
     this.body = make('main');
     this.tabs = make('nav.tabs', {'aria-label': 'Runs'});
@@ -232,11 +243,15 @@ class Report {
         this.help);
     document.addEventListener('keydown', (event) => this.#onKey(event));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#restyle());
+    // Paper is light.
+    addEventListener('beforeprint', () => {
+      this.themeBefore = document.documentElement.dataset.theme;
+      this.#setTheme('light');
+    });
+    addEventListener('afterprint', () => this.#setTheme(this.themeBefore));
   }
 
-  get charted() {
-    return this.summary.points.filter((point) => point.charts);
-  }
+  get charted() { return this.summary.points.filter((point) => point.charts); }
 
   load(point) {
     if (!this.runs.has(point)) {
@@ -247,7 +262,8 @@ class Report {
   }
 
   #drawTabs(current) {
-    if (this.summary.points.length < 2) return;
+    if (this.charted.length === 0 || (this.summary.points.length < 2 && !this.summary.compare))
+      return;
     const tab = (text, key, act) => make(
         'button', {type: 'button', 'aria-current': key === current ? 'page' : false, onclick: act},
         text);
@@ -262,7 +278,8 @@ class Report {
     this.#drawTabs('compare');
     this.tooltip.hide();
     const fitting = this.summary.points.filter((point) => point.status === 'fits').length;
-    this.setting.textContent = `${fitting} of ${this.summary.points.length} fit`;
+    this.setting.textContent = `${fitting} of ${this.summary.points.length} ${
+        this.summary.compare ? 'keep their budget' : 'fit'}`;
     if (!this.comparison) {
       this.comparison =
           comparePage(this.summary, (point) => this.load(point), (point) => this.open(point));
@@ -272,22 +289,28 @@ class Report {
     return this.comparison.show();
   }
 
-  async open(point) {
+  async open(asked, everything = false) {
+    const point = this.summary.points[asked.run];
     this.#drawTabs(point);
     this.tooltip.hide();
     const run = await this.load(point);
-    if (!this.pages.has(point)) this.pages.set(point, new RunPage(run, this.summary, this.tooltip));
+    if (!this.pages.has(point)) {
+      this.pages.set(point, new RunPage(run, this.summary, this.tooltip, this.views.get(point)));
+    }
     this.page = this.pages.get(point);
     this.setting.textContent = point.setting;
     this.body.replaceChildren(this.page.element);
-    this.page.show();
+    this.page.show(everything);
   }
 
+  // What is drawn has its colours in it, so everything is made anew; what was chosen stays.
   #restyle() {
     this.comparison = null;
+    for (const [point, {view}] of this.pages)
+      this.views.set(point, view);
     this.pages.clear();
     if (this.page)
-      this.open(this.page.run.point);
+      this.open(this.page.run.point, true);
     else
       this.compare();
   }
@@ -295,7 +318,14 @@ class Report {
   switchTheme() {
     const dark = matchMedia('(prefers-color-scheme: dark)').matches;
     const now = document.documentElement.dataset.theme ?? (dark ? 'dark' : 'light');
-    document.documentElement.dataset.theme = now === 'dark' ? 'light' : 'dark';
+    this.#setTheme(now === 'dark' ? 'light' : 'dark');
+  }
+
+  #setTheme(theme) {
+    if (theme === undefined)
+      delete document.documentElement.dataset.theme;
+    else
+      document.documentElement.dataset.theme = theme;
     this.#restyle();
   }
 
@@ -327,7 +357,7 @@ async function start() {
   const report = new Report(JSON.parse(new TextDecoder().decode(bytes)));
   const {points} = report.summary;
   document.getElementById('loading').remove();
-  if (points.length > 1)
+  if (points.length > 1 || report.summary.compare)
     await report.compare();
   else if (report.charted.length)
     await report.open(points[0]);

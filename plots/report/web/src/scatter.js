@@ -1,15 +1,16 @@
 // Marks and lines in a plane, as SVG: few enough to be elements that can be focused and opened.
 import {colourOf, make} from './dom.js';
-import {niceStep, unitOf} from './units.js';
+import {formatCount, niceStep, unitOf} from './units.js';
 
 const kHeight = 340;
 const kSides = {
   left: 74,
-  right: 18,
+  right: 26,
   top: 16,
   bottom: 48
 };
-const kLine = 15;  // height of a label
+const kLine = 15;     // height of a label
+const kLetter = 6.3;  // width of a letter
 
 function svg(tag, attributes, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -26,37 +27,65 @@ function svg(tag, attributes, ...children) {
 // Marks of an axis over [low, high]: {at, text}.
 function ticksOf(kind, low, high, count) {
   const largest = Math.max(Math.abs(low), Math.abs(high));
-  const {size, unit} = kind === 'percent' ? {size: 1, unit: '%'} : unitOf(largest, kind === 'time');
+  const plain = {percent: {size: 1, unit: ' %'}, number: {size: 1, unit: ''}}[kind];
+  const {size, unit} = plain ?? unitOf(largest, kind === 'time');
   const step = niceStep((high - low) / size, count) * size;
   const digits = Math.min(4, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  const text = (at) => (kind === 'number' ? formatCount(at) : (at / size).toFixed(digits));
   const ticks = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-6; at += step) {
-    ticks.push({at, text: at === 0 ? '0' : `${(at / size).toFixed(digits)} ${unit}`});
+    ticks.push({at, text: at === 0 ? '0' : `${text(at)}${plain ? unit : ` ${unit}`}`});
   }
   return ticks;
 }
 
 // From below the smallest to above the largest value; places are read here, not lengths, so the
-// axes need not begin at zero.
-function extent(values) {
+// axes need not begin at zero. Values that hardly differ are not drawn as if they did.
+function extent(values, least) {
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const pad = (high - low) * 0.12 || Math.abs(high) * 0.1 || 1;
+  const span = Math.max(high - low, Math.abs(high) * 0.05, least);
+  const pad = (high - low) * 0.12 + (span - (high - low)) / 2;
   return [low >= 0 ? Math.max(low - pad, 0) : low - pad, high + pad];
 }
 
-export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}) {
-  const narrow = window.innerWidth < 640;
-  const width = narrow ? 360 : 560;
+// Shapes beside colours, so that series can be told apart without seeing colours.
+const kShapes = [
+  'M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M-4.5-4.5h9v9h-9z', 'M0-6L5.6 4.4H-5.6z',
+  'M0-6.2L6.2 0L0 6.2L-6.2 0z', 'M-5.6-4.4H5.6L0 6z', 'M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z'
+];
+const shapeOf = (k) => kShapes[(k ?? 0) % kShapes.length];
+
+export function markSwatch(colour, shape) {
+  return svg(
+      'svg', {viewBox: '-8 -8 16 16', width: 14, height: 14, 'aria-hidden': true},
+      svg('path', {d: shapeOf(shape), fill: colour}));
+}
+
+// In a box that it fills, drawn anew when that changes its width.
+export function scatterPlot(plot) {
+  const box = make('div.scatter-box');
+  let drawn = 0;
+  new ResizeObserver(() => {
+    if (box.clientWidth === drawn || box.clientWidth === 0) return;
+    drawn = box.clientWidth;
+    box.replaceChildren(drawPlot(plot, drawn));
+  }).observe(box);
+  return box;
+}
+
+function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) {
+  const least = {percent: 2};  // of what an axis shows
   const ys = marks.map((mark) => mark.y);
-  const [x0, x1] = extent(marks.map((mark) => mark.x));
+  const [x0, x1] = extent(marks.map((mark) => mark.x), least[xOf] ?? 0);
   const near = limit?.y !== undefined && limit.y < Math.max(...ys) * 2;
-  const [y0, y1] = extent(near ? [...ys, limit.y] : ys);
+  const [y0, y1] = extent(near ? [...ys, limit.y] : ys, least[yOf] ?? 0);
   const x = (v) => kSides.left + (v - x0) / (x1 - x0) * (width - kSides.left - kSides.right);
   const y = (v) =>
       kHeight - kSides.bottom - (v - y0) / (y1 - y0) * (kHeight - kSides.top - kSides.bottom);
   const root = svg('svg', {
     viewBox: `0 0 ${width} ${kHeight}`,
+    height: kHeight,
     class: 'scatter',
     role: 'img',
     'aria-label': `${yTitle} against ${xTitle}`
@@ -67,7 +96,7 @@ export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open
             {x1: kSides.left, x2: width - kSides.right, y1: y(at), y2: y(at), class: 'grid'}),
         svg('text', {x: kSides.left - 8, y: y(at) + 4, 'text-anchor': 'end'}, text));
   }
-  for (const {at, text} of ticksOf(xOf, x0, x1, narrow ? 3 : 5)) {
+  for (const {at, text} of ticksOf(xOf, x0, x1, Math.max(2, Math.floor(width / 130)))) {
     root.append(
         svg('line',
             {x1: x(at), x2: x(at), y1: kSides.top, y2: kHeight - kSides.bottom, class: 'grid'}),
@@ -109,7 +138,10 @@ export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open
         },
             limit.label));
   }
-  for (const {points, colour, stepped} of lines) {
+  const taken = marks.map(
+      (mark) =>
+          ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6, bottom: y(mark.y) + 6}));
+  for (const {points, colour, stepped, dashed} of lines) {
     if (points.length < 2) continue;
     let path = '';
     points.forEach((point, k) => {
@@ -118,30 +150,45 @@ export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open
       else
         path += stepped ? `H${x(point.x)}V${y(point.y)}` : `L${x(point.x)} ${y(point.y)}`;
     });
-    root.append(
-        svg('path', {d: path, fill: 'none', stroke: colour, 'stroke-width': 1.5, opacity: 0.7}));
+    if (stepped) {  // names keep off its levels
+      points.slice(1).forEach((point, k) => taken.push({
+        left: Math.min(x(points[k].x), x(point.x)) - 2,
+        right: Math.max(x(points[k].x), x(point.x)) + 2,
+        top: y(points[k].y) - 2,
+        bottom: y(points[k].y) + 2
+      }));
+    }
+    root.append(svg('path', {
+      d: path,
+      fill: 'none',
+      stroke: colour,
+      'stroke-width': 1.5,
+      'stroke-dasharray': dashed ? '5 4' : 'none',
+      opacity: 0.75
+    }));
   }
-  const taken = marks.map(
-      (mark) =>
-          ({left: x(mark.x) - 6, right: x(mark.x) + 6, top: y(mark.y) - 6, bottom: y(mark.y) + 6}));
   if (near)
-    taken.push({left: width - 80, right: width, top: y(limit.y) - 18, bottom: y(limit.y) + 2});
+    taken.push({
+      left: width - kSides.right - limit.label.length * kLetter,
+      right: width,
+      top: y(limit.y) - 18,
+      bottom: y(limit.y) + 2
+    });
   for (const mark of marks) {
     root.append(
-        svg('circle', {
-          cx: x(mark.x),
-          cy: y(mark.y),
-          r: 5,
+        svg('path', {
+          d: shapeOf(mark.shape),
+          transform: `translate(${x(mark.x)} ${y(mark.y)})`,
           fill: mark.hollow ? colourOf('surface') : mark.colour,
-          stroke: mark.colour,
-          'stroke-width': 1.75,
+          stroke: mark.hollow ? mark.colour : colourOf('surface'),
+          'stroke-width': mark.hollow ? 1.75 : 1,
           tabindex: 0,
-          class: mark.point.charts ? 'mark opens' : 'mark',
-          role: 'button',
+          class: mark.point.opens ? 'mark opens' : 'mark',
+          role: mark.point.opens ? 'button' : 'img',
           'aria-label': mark.title,
-          onclick: () => mark.point.charts && open(mark),
+          onclick: () => mark.point.opens && open(mark),
           onkeydown: (event) => {
-            if (event.key === 'Enter' && mark.point.charts) open(mark);
+            if (event.key === 'Enter' && mark.point.opens) open(mark);
           }
         },
             svg('title', {}, mark.title)));
@@ -152,9 +199,9 @@ export function scatterPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open
 
 // Beside its mark where it covers neither a mark nor another label; nowhere if there is no place.
 function placeLabel(root, mark, px, py, taken, right) {
-  const most = right < 500 ? 28 : 44;
+  const most = Math.floor(right / 13);
   const text = mark.label.length > most ? `${mark.label.slice(0, most - 1)}…` : mark.label;
-  const width = text.length * 6.1 + 4;
+  const width = text.length * kLetter + 4;
   const places = [
     [px + 10, py + 4, 'start'], [px - 10, py + 4, 'end'], [px, py - 12, 'middle'],
     [px, py + 21, 'middle'], [px + 10, py - 12, 'start'], [px + 10, py + 20, 'start'],

@@ -10,7 +10,8 @@ export function thinStack(run, grouping, begin, end, columns) {
   const {of, groups} = grouping;
   // The first point of the part: what came before is its state.
   let first = count === 0 ? 0 : run.pointAt(begin);
-  while (first > 0 && time[first - 1] >= begin) --first;
+  while (first > 0 && time[first - 1] >= begin)
+    --first;
   if (count > 0 && time[first] < begin) ++first;
   const state = grouping.before(first);
   const x = [];
@@ -74,7 +75,8 @@ export function thinTotal(run, begin, end, columns) {
   const y = [];
   const width = (end - begin) / columns;
   let first = run.pointAt(begin);
-  while (first > 0 && time[first - 1] >= begin) --first;
+  while (first > 0 && time[first - 1] >= begin)
+    --first;
   if (time[first] < begin) ++first;
   x.push(begin);
   y.push(run.context + (first > 0 ? live[first - 1] : 0));

@@ -211,7 +211,9 @@ function layerRows(run) {
   const c = run.columns;
   const lastStep = run.description.steps - 1;
   const rows = new Map();
-  const rowOf = (reference) => {
+  const known = [];  // by reference
+  const rowOf = (reference) => known[reference] ??= findRow(reference);
+  const findRow = (reference) => {
     let key = 'no layer';
     let order = -1;
     if (reference > 0) {
@@ -222,6 +224,7 @@ function layerRows(run) {
     if (!rows.has(key)) {
       rows.set(key, {
         key,
+        evicted: 0,
         name: null,
         order,
         parameters: 0,
@@ -259,7 +262,7 @@ function layerRows(run) {
     const position = c['work.position'][i];
     if (c['position.step'][position] !== lastStep) continue;
     const operator = c['position.operator'][position];
-    const duration = c['work.duration'][i];
+    const duration = c['work.duration'][i] - c['work.restored'][i];
     if (c['work.kind'][i] === 1) {
       rowOf(c['block.layer'][c['work.block'][i] - 1]).moved += run.bytes[c['work.block'][i] - 1];
     } else if (c['work.kind'][i] === 0) {
@@ -274,12 +277,48 @@ function layerRows(run) {
       }
     }
   }
+  addRestored(run, lastStep, rowOf);
   return [...rows.values()].sort((a, b) => a.order - b.order);
+}
+
+// What eviction had to compute again. A block is allocated once by the program, so where it is
+// allocated once more its operator has run again; outputs that come back together are of one run.
+function addRestored(run, lastStep, rowOf) {
+  const c = run.columns;
+  if (!run.restores) return;
+  const firstBirth = new Int32Array(run.bytes.length).fill(-1);
+  const duration = new Map();  // of operators
+  for (let i = 0; i < c['work.start'].length; ++i) {
+    const operator = c['position.operator'][c['work.position'][i]];
+    if (c['work.kind'][i] === 0 && !duration.has(operator))
+      duration.set(operator, c['work.duration'][i] - c['work.restored'][i]);
+  }
+  const seen = new Set();
+  for (let a = 0; a < run.births.length; ++a) {
+    const point = run.births[a];
+    const block = run.block[point];
+    if (firstBirth[block] < 0) {
+      firstBirth[block] = point;
+      continue;
+    }
+    const maker = c['block.operator'][block] - 1;
+    if (maker < 0 || c['position.step'][c['point.position'][point]] !== lastStep) continue;
+    const row = rowOf(c['operator.layer'][maker]);
+    row.evicted += run.bytes[block];
+    const again = `${maker} at ${run.time[point]}`;
+    if (seen.has(again)) continue;
+    seen.add(again);
+    row.again += duration.get(maker) ?? 0;
+    ++row.operators;
+  }
 }
 
 function decisionOf(row) {
   const words = [];
-  if (row.operators > 0) words.push(make('span.tag.again', 'recompute'));
+  if (row.evicted > 0)
+    words.push(make('span.tag.again', 'evicted'));
+  else if (row.operators > 0)
+    words.push(make('span.tag.again', 'recompute'));
   if (row.moved > 0) words.push(make('span.tag.moved', 'offload'));
   if (words.length === 0 && row.kept > 0) words.push(make('span.tag', 'keep'));
   return words;
@@ -302,7 +341,7 @@ export function layerTable(run) {
                   make(
                       'th.right', {title: 'saved activations on the device at the end of forward'},
                       'kept'),
-                  make('th', ''), make('th.right', 'computed again'),
+                  make('th.bar', ''), make('th.right', 'computed again'),
                   make('th.right', 'operators again'), make('th.right', 'copied to host'),
                   make('th.right', 'forward'), make('th.right', 'backward'))),
           make(

@@ -4,22 +4,22 @@
 const kClosest = 50;  // nanoseconds across the screen
 
 export class View {
-  constructor(run) {
+  // `before`: a view of the same run whose part, instant and grouping this one takes over.
+  constructor(run, before) {
     this.run = run;
-    this.grouping = 'role';
+    this.grouping = before?.grouping ?? 'role';
     this.listeners = [];
-    this.instant = run.peak;  // a point of the run
-    this.hovered = null;      // a time
+    this.instant = before?.instant ?? run.peak;  // a point of the run
+    this.hovered = null;                         // a time
     this.home = [Math.max(run.lastStepBegin, run.begin), run.end];
-    [this.begin, this.end] = this.home;
+    [this.begin, this.end] = before ? [before.begin, before.end] : this.home;
   }
 
   // `listener(what)`: 'range', 'instant', 'hover' or 'grouping'.
-  listen(listener) {
-    this.listeners.push(listener);
-  }
+  listen(listener) { this.listeners.push(listener); }
   #tell(what) {
-    for (const listener of this.listeners) listener(what);
+    for (const listener of this.listeners)
+      listener(what);
   }
 
   setRange(begin, end) {
@@ -41,12 +41,8 @@ export class View {
     const by = (this.end - this.begin) * share;
     this.setRange(this.begin + by, this.end + by);
   }
-  reset() {
-    this.setRange(...this.home);
-  }
-  showAll() {
-    this.setRange(this.run.begin, this.run.end);
-  }
+  reset() { this.setRange(...this.home); }
+  showAll() { this.setRange(this.run.begin, this.run.end); }
 
   // `reveal`: brings it into sight.
   choose(point, reveal = false) {

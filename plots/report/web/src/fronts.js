@@ -1,0 +1,207 @@
+// Points against each other: peak against time, overhead against budget.
+import {colourOf, empty, make, panel} from './dom.js';
+import {lineColour} from './overlay.js';
+import {markSwatch, scatterPlot} from './scatter.js';
+import {formatBytes, formatCount, formatSeconds} from './units.js';
+
+export const fits = (point) => point.status === 'fits';
+
+// The device memory of a run, or what a comparison holds against its budgets: the live peak.
+const sizeOf = (point) => (point.compare ? point.memory.peak_live : point.memory.device_needed);
+
+// Time of a step, or the cost of a schedule of a cost graph, which has a nanosecond for each unit.
+export function formatCost(point, summary) {
+  return summary.compare?.cost_graph ? formatCount(point.time.step * 1e9) :
+                                       formatSeconds(point.time.step);
+}
+
+// Points that no other one beats in both memory and time, by memory.
+export function paretoFront(points) {
+  const sorted =
+      points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || a.time.step - b.time.step);
+  const front = [];
+  for (const point of sorted) {
+    if (front.length === 0 || point.time.step < front[front.length - 1].time.step)
+      front.push(point);
+  }
+  return front;
+}
+
+export function paretoPanel(summary, open) {
+  // What is over one budget may still be within a larger one, and then it is a point of its own.
+  const kept = new Set(summary.points.filter(fits).map((point) => point.run));
+  const built = summary.points.filter(
+      (point) => point.status !== 'error' && !point.sharesRun && sizeOf(point) > 0);
+  const works = (point) => fits(point) || kept.has(point.run);
+  const front = new Set(paretoFront(summary.points).map((point) => point.run));
+  const compared = summary.compare !== undefined;
+  const capacity = built[0]?.memory.capacity;
+  const oneCapacity =
+      !compared && built.every((point) => point.memory.capacity === built[0].memory.capacity);
+  const marks = built.map(
+      (point) => ({
+        x: point.time.step * 1e9,
+        y: sizeOf(point),
+        label: point.label,
+        point,
+        colour: front.has(point.run) ? colourOf('accent') : colourOf('faint'),
+        hollow: !works(point),
+        named: front.has(point.run) || built.length <= 6,
+        title: `${point.label}: ${formatBytes(sizeOf(point))}, ${formatCost(point, summary)}` +
+            (summary.compare?.cost_graph ? '' : ' a step') +
+            (works(point) ? '' :
+                 compared ? ' – over every budget' :
+                            ' – does not fit'),
+      }));
+  marks.sort((a, b) => front.has(a.point.run) - front.has(b.point.run));  // the front comes last
+  const line = built.filter((point) => front.has(point.run))
+                   .map((point) => ({x: point.time.step * 1e9, y: sizeOf(point)}))
+                   .sort((a, b) => a.y - b.y);
+  return panel(
+      'Peak against time',
+      compared ? 'One mark per plan; those on the line are not beaten in both. Hollow: keeps no ' +
+              'budget.' :
+                 'One mark per point; those on the line are not beaten in both. Hollow: does not ' +
+              'fit (as it would be with enough memory). Click to open.',
+      marks.length ? scatterPlot({
+        marks,
+        lines: [{points: line, colour: colourOf('accent'), stepped: true}],
+        xOf: summary.compare?.cost_graph ? 'number' : 'time',
+        yOf: 'bytes',
+        xTitle: summary.compare?.cost_graph ? 'cost' : 'time of a step',
+        yTitle: compared ? 'live bytes at the peak' : 'memory of the device',
+        limit: oneCapacity ? {y: capacity, label: `capacity ${formatBytes(capacity)}`} : undefined,
+        open: (mark) => open(mark.point)
+      }) :
+                     empty('No point could be built.'));
+}
+
+// A key of the points that limits memory, with its values in bytes; null when there is none.
+export function budgetKey(points) {
+  const values = new Map();
+  for (const point of points) {
+    for (const [key, value] of Object.entries(point.overrides)) {
+      if (!/(^|[._])budget$|hbm\.capacity$/.test(key)) continue;
+      const bytes = parseBytes(value);
+      if (bytes === null) continue;
+      if (!values.has(key)) values.set(key, new Set());
+      values.get(key).add(bytes);
+    }
+  }
+  for (const [key, distinct] of values)
+    if (distinct.size > 1) return key;
+  return null;
+}
+
+export function parseBytes(value) {
+  if (typeof value === 'number') return value;
+  const match = /^\s*([\d.]+)\s*(|[kKMGT]i?B|B)\s*$/.exec(String(value));
+  if (!match) return null;
+  const kSizes = {
+    '': 1,
+    B: 1,
+    kB: 1e3,
+    KB: 1e3,
+    KiB: 2 ** 10,
+    MB: 1e6,
+    MiB: 2 ** 20,
+    GB: 1e9,
+    GiB: 2 ** 30,
+    TB: 1e12,
+    TiB: 2 ** 40
+  };
+  return Number(match[1]) * (kSizes[match[2]] ?? 1);
+}
+
+// Points of a sweep whose settings limit memory: {title, note, asked, series}; of each series the
+// name and its places {x, y, point}. Null where no setting does.
+function sweptBudgets(points) {
+  const key = budgetKey(points);
+  if (key === null) return null;
+  const built = points.filter((point) => key in point.overrides && point.status !== 'error');
+  const fastest = Math.min(...built.filter(fits).map((point) => point.time.step));
+  const series = new Map();
+  for (const point of built) {
+    const others = Object.entries(point.overrides).filter(([name]) => name !== key);
+    const name = others.map(([word]) => point.settings[word]).join(', ') || 'this scenario';
+    if (!series.has(name)) series.set(name, []);
+    if (!fits(point)) continue;
+    series.get(name).push(
+        {x: parseBytes(point.overrides[key]), y: (point.time.step / fastest - 1) * 100, point});
+  }
+  return {title: key, over: 'the fastest point', asked: built.length, series};
+}
+
+// Policies of a comparison against its budgets, over the run without policies.
+function comparedBudgets({points, compare}) {
+  const asked = points.filter((point) => point.compare.budget !== null);
+  if (asked.length === 0) return null;
+  const series = new Map();
+  for (const point of asked) {
+    const {policies, budget, overhead} = point.compare;
+    if (!series.has(policies)) series.set(policies, []);
+    if (!fits(point) || overhead === null) continue;
+    series.get(policies).push({x: budget, y: overhead * 100, point});
+  }
+  return {
+    title: 'budget of live bytes',
+    over: compare.cost_graph ? 'computing everything once' : 'the step without policies',
+    asked: asked.length,
+    series,
+    least: compare.least
+  };
+}
+
+export function budgetPanel(summary, open) {
+  const found = summary.compare ? comparedBudgets(summary) : sweptBudgets(summary.points);
+  if (found === null) return null;
+  const marks = [];
+  const lines = [];
+  const entries = [];
+  [...found.series.entries()].forEach(([name, places], k) => {
+    if (places.length === 0) return;
+    places.sort((a, b) => a.x - b.x);
+    lines.push({points: places, colour: lineColour(k)});
+    entries.push(make('li', markSwatch(lineColour(k), k), name));
+    for (const place of places) {
+      marks.push({
+        ...place,
+        shape: k,
+        colour: lineColour(k),
+        title: `${name} in ${formatBytes(place.x)}: ${percent(place.y)} more time`
+      });
+    }
+  });
+  if (found.least) {
+    const points = found.least.points.map(([x, share]) => ({x, y: share * 100}));
+    lines.push({points, colour: colourOf('ink'), dashed: true});
+    entries.push(
+        make('li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
+  }
+  const missing = found.asked - marks.length;
+  const kept = summary.compare ? 'keep their budget' : 'fit';
+  return panel(
+      'Overhead against budget',
+      `Time beyond ${found.over}${
+          missing === 0     ? '' :
+              missing === 1 ? `; one point that does not ${
+                                  summary.compare ? 'keep its budget' : 'fit'} is left out` :
+                              `; ${missing} points that do not ${kept} are left out`}.`,
+      marks.length ? scatterPlot({
+        marks,
+        lines,
+        xOf: 'bytes',
+        yOf: 'percent',
+        xTitle: found.title,
+        yTitle: 'more time',
+        open: (mark) => open(mark.point)
+      }) :
+                     empty('No point keeps its budget.'),
+      make('ul.legend', entries));
+}
+
+export function percent(value) {
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.005) return `< ${value < 0 ? '−' : ''}0.01 %`;
+  return `${value.toFixed(size >= 9.95 || size === 0 ? 0 : size >= 0.995 ? 1 : 2)} %`;
+}

@@ -1,0 +1,49 @@
+// What `hybrid` chooses about, and what its choices run again.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "policies/residency/saved_gaps.hpp"
+
+namespace tidemark {
+
+// One saved value of the model: the same choice in every step and micro-batch.
+struct Site {
+  std::vector<SavedGap> gaps;
+  std::vector<Duration> free;  // of each gap, as Capuchin's free time
+  Bytes bytes;
+  Duration copy_out{};
+  Duration copy_in{};
+};
+
+// Values of the model that forward leaves undecided for backward, in forward order. `starts` as of
+// predicted_starts().
+[[nodiscard]] std::vector<Site> sites_of(const PolicyContext& context, const ResidencyPlan& plan,
+                                         const std::vector<Duration>& starts, Bytes min_bytes);
+
+// Compute time of the last step on the device, without what a plan computes again.
+[[nodiscard]] Duration compute_of_last_step(const PolicyContext& context);
+
+// What runs again, by position; what has been added last can be taken back.
+class Repeated {
+ public:
+  explicit Repeated(std::size_t positions) : marked_(positions, 0) {}
+  bool insert(Position p) {  // true when it is new
+    if (marked_[p] != 0) return false;
+    marked_[p] = 1;
+    added_.push_back(p);
+    return true;
+  }
+  [[nodiscard]] std::size_t size() const { return added_.size(); }
+  void shrink(std::size_t size) {
+    for (; added_.size() > size; added_.pop_back())
+      marked_[added_.back()] = 0;
+  }
+
+ private:
+  IdVector<Position, char> marked_;
+  std::vector<Position> added_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,27 @@
+// What a plan takes once it is laid out over a step: counted storage by storage, where the cost
+// graph counts the results of an operator together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "policies/plan/policy.hpp"
+
+namespace tidemark {
+
+// A stretch [begin, end) of an order.
+struct Stretch {
+  Position begin;
+  Position end;
+};
+
+// The most bytes that are live in each stretch of `order`, which repeats operators of the context's
+// graph: storages, workspaces and what libraries keep, as an allocator without rounding serves
+// them. Everything counts as being where it was at the start, so a policy that moves values away
+// takes less.
+[[nodiscard]] std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context,
+                                                       const ProgramOrder& order,
+                                                       std::span<const Stretch> stretches);
+
+}  // namespace tidemark

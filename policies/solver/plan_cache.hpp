@@ -1,0 +1,39 @@
+// Plans by what they depend on, so that none is made twice: a scenario that is compiled again, with
+// more steps or another allocator, asks for the same plans.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "policies/solver/optimal.hpp"
+
+namespace tidemark {
+
+class PlanCache {
+ public:
+  // What `make` returns for this problem and request; asked only once for each problem (by its
+  // content), request and `policy`, also when several threads want it. `policy` is a name with its
+  // parameters. What `make` throws is thrown, and it is asked again the next time.
+  [[nodiscard]] PlanResult plan(std::string_view policy, const RematProblem& problem,
+                                const PlanRequest& request,
+                                const std::function<PlanResult()>& make);
+  // How many plans have been made.
+  [[nodiscard]] std::int64_t made() const;
+
+ private:
+  struct Plan {
+    std::once_flag once;
+    PlanResult result;
+  };
+  using Plans = std::map<std::string, Plan, std::less<>>;  // by policy and request
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Plans, std::less<>> plans_;  // by the content of the problem
+  std::int64_t made_ = 0;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,63 @@
+// A micro-batch's operators in groups that run, and run again, as one: see step_costs.hpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/core/ids.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+using StepIndex = std::uint32_t;  // of an operator in the micro-batch; of a group by its first one
+inline constexpr StepIndex kNoStep = ~StepIndex{0};
+
+struct TouchAt {
+  StepIndex at = 0;
+  Access access = Access::kRead;
+  bool hold = false;  // the end of a hold, which reads nothing
+};
+[[nodiscard]] inline bool writes(const TouchAt& touch) {
+  return touch.access != Access::kRead;
+}
+
+struct StepGroups {
+  IdVector<StorageId, std::vector<TouchAt>> touches;  // in order
+  IdVector<StorageId, char> read_later;               // after the micro-batch
+  std::vector<bool> once;                             // by operator: it may not run again
+  std::vector<StepIndex> group;                       // by operator
+  std::vector<StepIndex> order;  // groups, as in the program each where its last operator stands
+
+  [[nodiscard]] bool is_made_here(StorageId s) const {
+    return !touches[s].empty() && touches[s].front().access == Access::kCreate;
+  }
+};
+
+// Operators in place are of the group that makes the storage where nothing looks at the content in
+// between, and no cycle comes of it. A group that may not run again has `once` on all its members.
+[[nodiscard]] StepGroups group_operators(const TrainingGraph& graph,
+                                         std::span<const OperatorId> micro_batch);
+
+// Calls edge(from, to, read) for operators that follow each other on a content: its writer and
+// whoever touches it, and (`read`) its readers and what changes it next.
+template <class Edge>
+void for_each_edge(const StepGroups& groups, Edge edge) {
+  for (const StorageId s : ids_of(groups.touches)) {
+    StepIndex writer = kNoStep;
+    std::vector<StepIndex> readers;
+    for (const TouchAt& touch : groups.touches[s]) {
+      if (writer != kNoStep) edge(writer, touch.at, false);
+      if (!writes(touch)) {
+        if (!touch.hold) readers.push_back(touch.at);
+        continue;
+      }
+      for (const StepIndex reader : readers)
+        edge(reader, touch.at, true);
+      readers.clear();
+      writer = touch.at;
+    }
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,74 @@
+// Reports in a headless Chromium, for tests and benchmarks.
+import {mkdirSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {join, resolve} from 'node:path';
+import {pathToFileURL} from 'node:url';
+
+// `packages`: the folder of node_modules that has playwright-core.
+export function launch(packages, executablePath) {
+  const {chromium} = createRequire(join(resolve(packages), 'x.js'))('playwright-core');
+  return chromium.launch({executablePath, args: ['--no-sandbox', '--disable-gpu']});
+}
+
+export const kPhone = {
+  viewport: {width: 390, height: 844},
+  deviceScaleFactor: 2,
+  hasTouch: true,
+  isMobile: true
+};
+
+// A report, painted: its page, when it had painted in milliseconds after its start, how much time
+// of processors its process had spent by then, and what it wrote to its console and asked the
+// network for, beside the file itself.
+export async function openReport(browser, file, options = {}) {
+  const context =
+      await browser.newContext({viewport: {width: 1280, height: 900}, offline: true, ...options});
+  const page = await context.newPage();
+  const url = pathToFileURL(file).href;
+  const noise = [];
+  const outside = [];
+  page.on('console', (message) => noise.push(message.text()));
+  page.on('pageerror', (error) => noise.push(error.message));
+  page.on('request', (request) => {
+    if (request.url() !== url && !request.url().startsWith('data:')) outside.push(request.url());
+  });
+  const cdp = await context.newCDPSession(page);
+  await cdp.send('Performance.enable');
+  await page.goto(url);
+  await page.waitForFunction(
+      () => document.documentElement.dataset.ready === 'true', null, {timeout: 60000});
+  const painted = await page.evaluate(() => performance.getEntriesByName('painted')[0].startTime);
+  const {metrics} = await cdp.send('Performance.getMetrics');
+  const spent = metrics.find(({name}) => name === 'ProcessTime').value * 1000;
+  return {context, page, painted, spent, noise, outside};
+}
+
+// Checks of one kind of page: a line for each, counted when it fails.
+export class Checks {
+  constructor(browser, folder, screenshots) {
+    this.browser = browser;
+    this.folder = folder;
+    this.screenshots = screenshots;
+    this.failed = 0;
+    mkdirSync(screenshots, {recursive: true});
+  }
+  check(holds, what, found = '') {
+    console.log(`${holds ? 'ok  ' : 'FAIL'} ${what}${found === '' ? '' : ` (${found})`}`);
+    if (!holds) ++this.failed;
+  }
+  // Calls `use(page, painted, spent)` with the report open; it must say nothing and ask for
+  // nothing.
+  async with(name, options, use) {
+    const {context, page, painted, spent, noise, outside} =
+        await openReport(this.browser, join(this.folder, name), options);
+    await use(page, painted, spent);
+    this.check(noise.length === 0, `${name}: no console output`, noise.join('; '));
+    this.check(outside.length === 0, `${name}: no network requests`, outside.join(' '));
+    await context.close();
+  }
+  async shot(page, name, fullPage = true) {
+    // What is out of sight is drawn late, but a picture of the whole page shows it.
+    if (fullPage) await page.evaluate(() => window.tidemark.page?.addresses.draw());
+    return page.screenshot({path: join(this.screenshots, `${name}.png`), fullPage});
+  }
+}
