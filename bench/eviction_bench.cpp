@@ -84,16 +84,19 @@ Case training_case(int operators) {
   return made;
 }
 
-EvictionResult replay(const Case& made, EvictionHeuristic heuristic, double ratio) {
+EvictionResult replay(const Case& made, EvictionHeuristic heuristic, double ratio,
+                      DeallocationMode mode = DeallocationMode::kEager) {
   return replay_eviction(
       made.log, {.heuristic = heuristic,
+                 .mode = mode,
                  .budget = static_cast<std::int64_t>(static_cast<double>(made.peak) * ratio),
                  .thrash_factor = 10});
 }
 
-double rate(const Case& made, EvictionHeuristic heuristic, double ratio) {
+double rate(const Case& made, EvictionHeuristic heuristic, double ratio, DeallocationMode mode) {
   std::int64_t events = 0;
-  const double seconds = median_seconds(5, [&] { events = replay(made, heuristic, ratio).events; });
+  const double seconds =
+      median_seconds(5, [&] { events = replay(made, heuristic, ratio, mode).events; });
   return static_cast<double>(events) / seconds;
 }
 
@@ -115,10 +118,17 @@ std::vector<Figure> eviction_figures() {
   const Case large = training_case(100'000);
   const auto add = [&](EvictionHeuristic heuristic, const std::string& required) {
     const auto name = eviction_heuristic_names()[static_cast<std::size_t>(heuristic)];
-    figures.push_back({.name = fmt::format("eviction.{}.events_per_second", name),
-                       .value = rate(large, heuristic, kRatio),
-                       .unit = "1/s",
-                       .required = required});
+    for (const auto mode :
+         {DeallocationMode::kEager, DeallocationMode::kIgnore, DeallocationMode::kBanish}) {
+      const bool eager = mode == DeallocationMode::kEager;
+      const auto mode_name = deallocation_mode_names()[static_cast<std::size_t>(mode)];
+      figures.push_back(
+          {.name = eager ? fmt::format("eviction.{}.events_per_second", name)
+                         : fmt::format("eviction.{}.{}.events_per_second", name, mode_name),
+           .value = rate(large, heuristic, kRatio, mode),
+           .unit = "1/s",
+           .required = required});
+    }
   };
   add(EvictionHeuristic::kLru, ">= 1e6");
   add(EvictionHeuristic::kSize, "");

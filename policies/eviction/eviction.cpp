@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "policies/eviction/coop.hpp"
 #include "policies/eviction/online/heuristic.hpp"
 
@@ -81,11 +83,26 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
       .mode = static_cast<DeallocationMode>(std::find(modes.begin(), modes.end(), mode) -
                                             modes.begin()),
       .thrash_factor = d.optional<double>("thrash_factor", 10, at_least(1))};
-  // Each heuristic reads what it has a use for: the seed is of random, the least size of megengine.
   const auto seed = d.optional<std::int64_t>("seed", 0, at_least(0));
   const auto smallest = d.optional<Bytes>("min_bytes", kMiB, at_least(0));
+  const auto samples = d.optional<bool>("sqrt_sampling", false);
   d.finish();
-  if (heuristic == "megengine") return make_megengine(settings, smallest);
+  // A default that is spelled out, as `tidemark describe` does, says nothing.
+  const auto refuse = [&](std::string_view key, std::string_view reader) {
+    d.fail_at(key, fmt::format("heuristic '{}' does not read it, only {} does; leave it out",
+                               heuristic, reader));
+  };
+  const bool megengine = heuristic == "megengine";
+  if (seed != 0 && heuristic != "random" && !(megengine && samples)) {
+    refuse("seed", "'random', or 'megengine' with sqrt_sampling,");
+  }
+  if (smallest != kMiB && !megengine) refuse("min_bytes", "'megengine'");
+  if (samples && !megengine) refuse("sqrt_sampling", "'megengine'");
+  if (megengine) {
+    return make_megengine(
+        settings,
+        {.smallest = smallest, .sqrt_sampling = samples, .seed = static_cast<std::uint64_t>(seed)});
+  }
   if (heuristic == "coop") return make_coop(settings);
   const auto at = std::find(scored.begin(), scored.end(), heuristic) - scored.begin();
   return std::make_unique<ScoredEviction>(settings, static_cast<EvictionHeuristic>(at),

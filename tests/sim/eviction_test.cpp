@@ -344,7 +344,7 @@ TEST_SUITE("unit") {
     blocks[2].bytes = Bytes(kMiB.count - 1);
     blocks[2].free_neighbours = Bytes(64 * kMiB.count);
     const auto chosen = [&](Bytes smallest) {
-      const auto policy = make_megengine({}, smallest);
+      const auto policy = make_megengine({}, {.smallest = smallest});
       policy->begin({.blocks = 3, .cost = cost, .recipes = {}});
       return policy->choose(
           {.now = Duration(5'000'000), .requested = kMiB, .evictable = blocks, .pieces = {}});
@@ -354,6 +354,42 @@ TEST_SUITE("unit") {
     CHECK(chosen(Bytes(2 * kMiB.count)).empty());
     blocks[1].restores = 10'000;  // 1.0001^10000 = 2.72: dearer than the first
     CHECK(chosen(kMiB) == std::vector<std::size_t>{0});
+  }
+
+  TEST_CASE("with sqrt_sampling MegEngine scores the square root of the candidates") {
+    // Ten blocks, the free memory beside the last one makes it the best; four are looked at.
+    const std::vector<Duration> cost(10, Duration(1'000'000));
+    std::vector<EvictableBlock> blocks;
+    for (std::uint32_t b = 0; b < 10; ++b)
+      blocks.push_back({.block = BlockId(b), .bytes = kMiB});
+    blocks[9].free_neighbours = kMiB;
+    int best = 0;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const auto policy = make_megengine({}, {.sqrt_sampling = true, .seed = seed});
+      const auto choose = [&] {
+        policy->begin({.blocks = 10, .cost = cost, .recipes = {}});
+        return policy->choose(
+            {.now = Duration(5'000'000), .requested = kMiB, .evictable = blocks, .pieces = {}});
+      };
+      const std::vector<std::size_t> victim = choose();
+      REQUIRE(victim.size() == 1);
+      CHECK(choose() == victim);
+      best += victim[0] == 9 ? 1 : 0;
+    }
+    // 4 of 10 on average, 80 of 200 runs; five standard deviations are 35.
+    CHECK(best > 45);
+    CHECK(best < 115);
+  }
+
+  TEST_CASE("a parameter that the heuristic does not read is refused where it stands") {
+    for (const char* text :
+         {"heuristic: lru, seed: 3", "heuristic: megengine, seed: 3",
+          "heuristic: dtr, min_bytes: 2MiB", "heuristic: coop, sqrt_sampling: true"}) {
+      CAPTURE(text);
+      CHECK_THROWS_WITH_AS(policy_of(text), doctest::Contains("does not read it"), UserError);
+    }
+    CHECK(policy_of("heuristic: megengine, sqrt_sampling: true, seed: 3")->name() == "megengine");
+    CHECK(policy_of("heuristic: lru, seed: 0, min_bytes: 1MiB")->name() == "lru");
   }
 
   TEST_CASE("unknown heuristics, modes and factors below 1 are refused") {
