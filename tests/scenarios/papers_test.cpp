@@ -112,10 +112,10 @@ TEST_SUITE("plans" * doctest::skip()) {
   TEST_CASE("Checkmate: MobileNetV2's overhead against budget") {
     const Comparison comparison = compared("checkmate_mobilenet");
     check_optimal_is_last(comparison);
-    CHECK_FALSE(fits(point_at(comparison, 3, 0.3)));
-    CHECK(*point_at(comparison, 3, 0.4).overhead == doctest::Approx(0.191).epsilon(0.03));
-    CHECK(*point_at(comparison, 3, 0.5).overhead == doctest::Approx(0.152).epsilon(0.03));
-    CHECK(*point_at(comparison, 3, 0.6).overhead == doctest::Approx(0.113).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.3).overhead == doctest::Approx(0.233).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.4).overhead == doctest::Approx(0.184).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.5).overhead == doctest::Approx(0.147).epsilon(0.03));
+    CHECK(*point_at(comparison, 3, 0.6).overhead == doctest::Approx(0.110).epsilon(0.03));
     CHECK(*point_at(comparison, 3, 0.4).gap < 0.005);
   }
 
@@ -138,8 +138,8 @@ TEST_SUITE("plans" * doctest::skip()) {
     CHECK(rockmate <= rotor);
     CHECK_FALSE(fits(point_at(comparison, 0, 0.4)));
     CHECK(fits(point_at(comparison, 2, 0.4)));
-    CHECK(*point_at(comparison, 2, 0.55).overhead == doctest::Approx(0.113).epsilon(0.04));
-    CHECK(*point_at(comparison, 4, 0.55).overhead == doctest::Approx(0.080).epsilon(0.04));
+    CHECK(*point_at(comparison, 2, 0.55).overhead == doctest::Approx(0.110).epsilon(0.04));
+    CHECK(*point_at(comparison, 4, 0.55).overhead == doctest::Approx(0.0722).epsilon(0.04));
   }
 }
 
