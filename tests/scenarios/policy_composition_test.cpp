@@ -36,7 +36,7 @@ std::string listed(const std::string& name) {
       {"offload_optimizer", "{ratio: 0.6, gradients: backward}"},
       {"offload_parameters", "{min_elements: 100}"},
       {"revolve", "{checkpoints: 2}"},
-      {"eviction", "{heuristic: dtr_eq, min_bytes: 1KiB}"},
+      {"eviction", "{heuristic: dtr_eq}"},
       {"optimal", "{time_limit: 50ms, iterations: 20, budget: 3MiB}"},
       {"rockmate", "{plans: 2}"},
       {"checkmate_lp", "{time_limit: 100ms}"},

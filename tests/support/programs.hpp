@@ -25,7 +25,7 @@ struct ProgramOutput {
 // The first of these that is on the PATH; empty where none is.
 template <class... Names>
 [[nodiscard]] std::string program_on_path(const Names&... names) {
-  for (const std::string name : {std::string(names)...}) {
+  for (const auto& name : {std::string(names)...}) {
     const std::string found = output_of("command -v " + name + " 2>/dev/null").text;
     if (!found.empty()) return found.substr(0, found.find('\n'));
   }
