@@ -87,6 +87,8 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
         before.to = p;
         before.dead = op_touches[i].access == Access::kCreate;
         before.pinned = !before.dead && variables[s] > 0;
+        // Variables end with the content they name; those that a repeat starts have no other end.
+        if (before.dead) variables[s] = 0;
         gap = GapId(current[s].value + 1);
       }
       live.gaps[gap] = {.storage = s, .from = p, .to = {}, .release = p};
