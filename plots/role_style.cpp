@@ -15,7 +15,7 @@ const RoleStyle& style_of(Role role) {
       {.label = "saved activations", .colour = 172, .letter = "░"},
       {.label = "activation gradients", .colour = 185, .letter = "+"},
       {.label = "temporaries", .colour = 71, .letter = "t"},
-      {.label = "workspace", .colour = 133, .letter = "w"},
+      {.label = "workspace", .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];
 }
