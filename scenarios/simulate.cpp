@@ -309,9 +309,9 @@ void add_shortage(PointResult& point) {
   const std::int64_t needed = host ? point.run.most_host : point.run.most_nvme;
   const Bytes there = host ? point.host_capacity : point.nvme_capacity;
   failure.short_of = std::max<std::int64_t>(needed - there.count, 0);
-  failure.reason += fmt::format("; the run needs {} and there are {}, so {} are missing",
-                                format_bytes(Bytes(needed)), format_bytes(there),
-                                format_bytes(Bytes(failure.short_of)));
+  failure.reason += fmt::format(
+      "; with enough the run takes {} and there are {}, so {} are missing",
+      format_bytes(Bytes(needed)), format_bytes(there), format_bytes(Bytes(failure.short_of)));
   failure.message = failure.reason;
 }
 
