@@ -358,6 +358,21 @@ TEST_SUITE("unit") {
           simulate_with(far + "6}").point.run.live.bytes);
   }
 
+  TEST_CASE("inputs of residual blocks leave in every step, though blocks add to them in place") {
+    const Scenario scenario = decode(
+        "model: resnet18\nhardware: h100-sxm-80gb\n"
+        "training: {micro_batch: 2, precision: fp32, accumulate: 2}\n"
+        "policies: [checkpoint_every, offload_checkpoints: {variant: simple, min_bytes: 1KiB}]\n");
+    const TrainedModel model = build_training(scenario);
+    const PointResult point = simulate(scenario, model, {.smallest_capacity = false});
+    REQUIRE(point.status == PointStatus::kFits);
+    // Of eight blocks: three maps of 64 x 56^2 values, two of 128 x 28^2, two of 256 x 14^2, one of
+    // 512 x 7^2; of 2 samples in 4 bytes, in both micro-batches.
+    constexpr std::int64_t kValues =
+        3 * 64 * 56 * 56 + 2 * 128 * 28 * 28 + 2 * 256 * 14 * 14 + 512 * 7 * 7;
+    CHECK(point.policies[1].offloaded.count == kValues * 2 * 4 * 2);
+  }
+
   TEST_CASE("an optimizer without an implementation on the CPU is refused by name") {
     const std::string problem = error_of(
         [] { static_cast<void>(simulate_with("offload_optimizer: {}", "", ", optimizer: muon")); });
