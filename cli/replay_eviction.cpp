@@ -138,6 +138,7 @@ CALL, ALIAS, MUTATE, COPY, COPY_FROM, RELEASE, ANNOTATE. The tensor of least sco
   lru   size   dtr_local   msps   dtr   dtr_eq   dtr_full   random
 When the program drops its last reference to a tensor, `eager` frees it, `ignore` leaves it to the
 heuristic, `banish` frees it for ever once nothing evicted depends on it.
+A budget that is too small is told in the result; the exit code is 0 all the same.
 
 Example:
   tidemark replay eviction resnet.log --heuristic dtr_eq --mode eager --budget 4GiB)");
