@@ -140,7 +140,8 @@ std::string explain_failure(const PointResult& point, const Environment& environ
         format_bytes(Bytes(persistent))));
   }
   text += '\n';
-  text += "  " + bold("What would help", colour) + dim(" (simulated)", colour) + '\n';
+  text += "  " + bold("What would help", colour) +
+          dim(" (changes simulated; GPUs by the memory that this step needs)", colour) + '\n';
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
   const std::vector<Suggestion> tried =
       point.failure.empty() ? std::vector<Suggestion>() : point.failure.front().tried;
@@ -152,8 +153,10 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   }
   const std::vector<std::string> gpus = gpus_with(needed, environment);
   if (gpus.empty()) {
-    table.add_row(
-        {{"a larger GPU"}, {format_bytes(Bytes(needed))}, {""}, {"none is that large", kBad}});
+    table.add_row({{"a larger GPU"},
+                   {format_bytes(Bytes(needed))},
+                   {""},
+                   {"none listed is that large", kBad}});
   } else {
     const std::size_t shown = std::min(gpus.size(), kShownGpus);
     table.add_row(
@@ -162,7 +165,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
                                       gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
          {format_bytes(Bytes(needed))},
          {""},
-         {"fits", kGood}});
+         {"large enough", kGood}});
   }
   text += table.text(colour, width);
   if (const Suggestion* cheapest = cheapest_that_fits(tried)) {

@@ -13,6 +13,7 @@
 #include "cli/reports.hpp"
 #include "cli/wording.hpp"
 #include "plots/comparison_charts.hpp"
+#include "plots/table.hpp"
 #include "scenarios/compare_document.hpp"
 
 namespace tidemark {
@@ -194,7 +195,8 @@ int CompareCommand::execute(const Console& console) const {
   write_files(into, comparison, text, html, charts);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
-                   published_text(std::span(&document, 1), console.colour));
+                   wrap_lines(published_text(std::span(&document, 1), console.colour),
+                              console.terminal ? console.width : 0));
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)
     results.push_back(point.result);

@@ -13,6 +13,8 @@
 namespace tidemark {
 namespace {
 
+constexpr std::size_t kNotesWidth = 100;  // where there is no terminal
+
 // As fine as the figure is small: "12.3 %", "0.41 %", "0.0013 %".
 std::string fine_percent(double share) {
   const double value = 100 * share;
@@ -131,11 +133,10 @@ std::string CompareTable::verdict() const {
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));
   }
-  text +=
-      dim("at least: what is proven to be the least overhead of a plan of this class within the "
-          "budget; "
-          "gap: the\nplan's cost over it; *: no other point has both less peak and less time\n",
-          colour_);
+  text += dim(
+      "at least: what is proven to be the least overhead of a plan of this class within the "
+      "budget; gap: the plan's cost over it; *: no other point has both less peak and less time\n",
+      colour_);
   return text;
 }
 
@@ -146,7 +147,8 @@ std::string CompareTable::text(std::size_t width) const {
     table.add_row(row(point, last == nullptr || last->list != point.list));
     last = &point;
   }
-  return heading() + table.text(colour_, width) + verdict();
+  return wrap_lines(heading(), width) + table.text(colour_, width) +
+         wrap_lines(verdict(), width > 0 ? width : kNotesWidth);
 }
 
 }  // namespace

@@ -57,11 +57,15 @@ class Difference {
 
 std::string Difference::heading() const {
   const auto side = [&](const char* name, const DetailedPoint& point) {
-    return fmt::format("{}  {}{}\n", bold(name, colour_),
-                       setting_line(point.result, point.scenario, *point.detail.model),
-                       point.result.status == PointStatus::kFits
-                           ? ""
-                           : paint(" (does not fit; as if there were enough)", kBad, colour_));
+    const std::string setting =
+        setting_line(point.result, point.scenario, *point.detail.model) +
+        (point.result.status == PointStatus::kFits
+             ? ""
+             : paint(" (does not fit; as if there were enough)", kBad, colour_));
+    std::string lines;
+    for (const std::string& words : wrap(setting, width_ > 3 ? width_ - 3 : setting.size()))
+      lines += (lines.empty() ? bold(name, colour_) + "  " : "   ") + words + '\n';
+    return lines;
   };
   std::string text = side("A", a_) + side("B", b_) + '\n';
   const std::int64_t more = terms_.live.difference();

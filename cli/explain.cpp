@@ -163,9 +163,11 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
 std::string Explanation::heading() const {
   const bool fits = point_.status == PointStatus::kFits;
   std::string text = fmt::format(
-      "{}: {}\n  {}\n", bold(point_.name, colour_),
-      bold(paint(fits ? "fits" : "does not fit", fits ? kGood : kBad, colour_), colour_),
-      dim(setting_line(point_, scenario_, *detail_.model), colour_));
+      "{}: {}\n", bold(point_.name, colour_),
+      bold(paint(fits ? "fits" : "does not fit", fits ? kGood : kBad, colour_), colour_));
+  const std::string setting = setting_line(point_, scenario_, *detail_.model);
+  for (const std::string& words : wrap(setting, width_ > 2 ? width_ - 2 : setting.size()))
+    text += "  " + dim(words, colour_) + '\n';
   text +=
       fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
                   bold(format_bytes(Bytes(total_)), colour_), format_duration(point_.peak.time),

@@ -19,13 +19,25 @@ constexpr std::size_t kBarWidth = 30;
 class Summary {
  public:
   Summary(const PointResult& point, const PointDetail& detail, const Scenario& scenario,
-          bool colour)
-      : point_(point), detail_(detail), scenario_(scenario), colour_(colour) {}
+          bool colour, std::size_t width)
+      : point_(point), detail_(detail), scenario_(scenario), colour_(colour), width_(width) {}
   [[nodiscard]] std::string text() const;
 
  private:
+  // Lines that stand behind `indent` blanks.
+  [[nodiscard]] std::vector<std::string> wrapped(const std::string& text,
+                                                 std::size_t indent) const {
+    return width_ > indent ? wrap(text, width_ - indent) : std::vector<std::string>{text};
+  }
   [[nodiscard]] std::string line(std::string_view label, const std::string& rest) const {
-    return fmt::format("  {}{}\n", dim(fmt::format("{:<15}", label), colour_), rest);
+    constexpr std::size_t kLabels = 17;
+    std::string text;
+    for (const std::string& words : wrapped(rest, kLabels)) {
+      text += text.empty() ? "  " + dim(fmt::format("{:<15}", label), colour_)
+                           : std::string(kLabels, ' ');
+      text += words + '\n';
+    }
+    return text;
   }
   [[nodiscard]] std::string memory() const;
   [[nodiscard]] std::string reserved() const;
@@ -38,6 +50,7 @@ class Summary {
   const PointDetail& detail_;
   const Scenario& scenario_;
   bool colour_;
+  std::size_t width_;
 };
 
 std::string Summary::memory() const {
@@ -123,16 +136,21 @@ std::string Summary::roles() const {
       *std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end());
   if (total <= 0) return {};
   const BytesColumn unit(total);
+  // Where there is no room for whole bars, they are shorter.
+  constexpr std::size_t kBeforeBars = 17 + 2 + 9 + 2 + 6 + 2 + 20;
+  const std::size_t bars =
+      width_ > 0 ? std::clamp(width_ - std::min(width_, kBeforeBars), std::size_t{8}, kBarWidth)
+                 : kBarWidth;
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
   for (const Role role : kStackOrder) {
     const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
     if (bytes <= 0) continue;
     const RoleStyle& style = style_of(role);
-    table.add_row({{std::string(style.label)},
-                   {bytes * 1000 < total ? format_bytes(Bytes(bytes)) : unit.text(bytes)},
-                   {bytes * 1000 < total ? "" : share_of(bytes, total)},
-                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kBarWidth),
-                    style.colour}});
+    table.add_row(
+        {{std::string(style.label)},
+         {bytes * 1000 < total ? format_bytes(Bytes(bytes)) : unit.text(bytes)},
+         {bytes * 1000 < total ? "" : share_of(bytes, total)},
+         {bar(static_cast<double>(bytes) / static_cast<double>(largest), bars), style.colour}});
   }
   return table.text(colour_);
 }
@@ -247,7 +265,9 @@ std::string Summary::text() const {
   const std::string verdict = fits ? "fits" : runs ? "not within the budget" : "does not fit";
   std::string text = fmt::format("{}: {}\n", bold(point_.name, colour_),
                                  bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
-  text += "  " + dim(setting_line(point_, scenario_, *detail_.model), colour_) + "\n\n";
+  for (const std::string& words : wrapped(setting_line(point_, scenario_, *detail_.model), 2))
+    text += "  " + dim(words, colour_) + '\n';
+  text += '\n';
   return text + memory() + time() + policies();
 }
 
@@ -293,8 +313,8 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
 }
 
 std::string point_summary(const PointResult& point, const PointDetail& detail,
-                          const Scenario& scenario, bool colour) {
-  return Summary(point, detail, scenario, colour).text();
+                          const Scenario& scenario, bool colour, std::size_t width) {
+  return Summary(point, detail, scenario, colour, width).text();
 }
 
 }  // namespace tidemark

@@ -7,9 +7,9 @@
 
 namespace tidemark {
 
-// Lines end with '\n'. `title` heads it: the scenario's name.
+// Lines end with '\n' and are wrapped to `width`, 0: not at all. The scenario's name heads it.
 [[nodiscard]] std::string point_summary(const PointResult& point, const PointDetail& detail,
-                                        const Scenario& scenario, bool colour);
+                                        const Scenario& scenario, bool colour, std::size_t width);
 
 // "gpt2-xl, 1.56 B parameters; a100-sxm-80gb; 4 x 1024 tokens; bf16_mixed, adamw; no policy"
 [[nodiscard]] std::string setting_line(const PointResult& point, const Scenario& scenario,

@@ -237,7 +237,7 @@ std::string PointsTable::text(std::size_t width) {
   Table table(columns());
   for (const PointResult& point : points_)
     table.add_row(row(point));
-  return heading() + table.text(colour_, width) + verdict();
+  return wrap_lines(heading(), width) + table.text(colour_, width) + wrap_lines(verdict(), width);
 }
 
 }  // namespace

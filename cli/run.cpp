@@ -63,7 +63,8 @@ std::string timing_of(const PointResult& point, bool colour) {
 
 void show_point(const DetailedPoint& point, const Environment& environment,
                 const RunCommand& command, const Console& console) {
-  std::string text = point_summary(point.result, point.detail, point.scenario, console.colour);
+  std::string text = point_summary(point.result, point.detail, point.scenario, console.colour,
+                                   console.terminal ? console.width : 0);
   if (point.result.status != PointStatus::kFits) {
     text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
   }
@@ -97,7 +98,8 @@ int run_one(const Value& document, const Environment& environment, const RunComm
     print(document_text(points, std::span(&document, 1)));
   } else {
     show_point(point, environment, command, console);
-    print(published_text(std::span(&document, 1), console.colour));
+    print(wrap_lines(published_text(std::span(&document, 1), console.colour),
+                     console.terminal ? console.width : 0));
   }
   return exit_code(points);
 }
@@ -166,7 +168,8 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     print(document_text(all, documents));
   } else {
     print(points_table(all, console.colour, console.terminal ? console.width : 0) +
-          published_text(documents, console.colour));
+          wrap_lines(published_text(documents, console.colour),
+                     console.terminal ? console.width : 0));
     if (command.chart) print(charts_of(documents, environment, console));
   }
   return exit_code(all);
@@ -235,7 +238,8 @@ int SweepCommand::execute(const Console& console) const {
   }
   print(json ? document_text(points, documents)
              : points_table(points, console.colour, console.terminal ? console.width : 0) +
-                   published_text(documents, console.colour));
+                   wrap_lines(published_text(documents, console.colour),
+                              console.terminal ? console.width : 0));
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 

@@ -35,7 +35,11 @@ std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs) {
   });
   std::vector<std::size_t> front;
   for (const std::size_t i : order) {
-    if (front.empty() || runs[i].seconds < runs[front.back()].seconds) front.push_back(i);
+    if (front.empty() || runs[i].seconds < runs[front.back()].seconds ||
+        (runs[i].seconds == runs[front.back()].seconds &&
+         runs[i].memory == runs[front.back()].memory)) {
+      front.push_back(i);
+    }
   }
   return front;
 }

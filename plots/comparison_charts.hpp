@@ -21,7 +21,7 @@ struct TradeOff {
 };
 
 // Indices of the runs that fit and that no other one beats in one of memory and time without being
-// worse in the other; by memory. Of equal runs the first.
+// worse in the other; by memory. Equal runs are all there, or none.
 [[nodiscard]] std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs);
 
 // Time over memory with the front as a line, runs behind it hollow, runs that do not fit crossed

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kGutter = 2;          // blanks between columns
 constexpr std::size_t kNarrowestWrap = 24;  // a narrower last column is left as it is
+constexpr std::size_t kNarrowestName = 12;  // the same of the others
+constexpr std::size_t kBelow = 4;           // blanks before what stands below its row
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
   const std::string blanks(width - std::min(width, display_width(text)), ' ');
@@ -59,44 +61,106 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
+std::string wrap_lines(std::string_view text, std::size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    const std::size_t lead = std::min(line.find_first_not_of(' '), line.size());
+    if (width == 0 || display_width(line) <= width || width <= lead + 2) {
+      out += line;
+    } else {
+      const std::vector<std::string> lines = wrap(line.substr(lead), width - lead - 2);
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        out += (i == 0 ? "" : "\n  ") + std::string(lead, ' ') + lines[i];
+    }
+    if (end == std::string_view::npos) break;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
 void Table::add_row(std::vector<Cell> cells) {
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text(bool colour, std::size_t width) const {
-  std::vector<std::size_t> shown;
-  std::vector<std::size_t> widths(columns_.size());
-  bool titled = false;
+std::size_t Table::wrapped_width(std::size_t column, std::size_t width) const {
+  std::size_t widest = display_width(columns_[column].title);
+  for (const auto& row : rows_) {
+    for (const std::string& line : wrap(row[column].text, width))
+      widest = std::max(widest, display_width(line));
+  }
+  return widest;
+}
+
+Table::Layout Table::layout(std::size_t width) const {
+  Layout layout;
+  layout.widths.resize(columns_.size());
+  std::vector<std::size_t>& widths = layout.widths;
+  std::vector<std::size_t>& shown = layout.shown;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     for (const auto& row : rows_)
       widths[c] = std::max(widths[c], display_width(row[c].text));
     if (widths[c] == 0) continue;
     widths[c] = std::max(widths[c], display_width(columns_[c].title));
-    titled = titled || !columns_[c].title.empty();
     shown.push_back(c);
   }
-  if (shown.empty()) return {};
-  // The last column may shrink to what it is wrapped to.
-  const auto least_width = [&] {
-    std::size_t least = indent_;
+  if (shown.empty() || width == 0) return layout;
+  const auto total = [&] {
+    std::size_t sum = indent_ - kGutter;
     for (const std::size_t c : shown)
-      least += widths[c] + kGutter;
-    return least - kGutter - widths[shown.back()] + std::min(widths[shown.back()], kNarrowestWrap);
+      sum += widths[c] + kGutter;
+    return sum;
   };
-  while (width > 0 && least_width() > width) {
+  // What a column of words is made narrower by, down to its longest word and no further than to
+  // `least`, until the table fits.
+  const auto narrow = [&](std::size_t c, std::size_t least) {
+    if (columns_[c].align != Align::kLeft || total() <= width) return;
+    const std::size_t over = total() - width;
+    widths[c] = wrapped_width(c, std::max(widths[c] - std::min(widths[c], over), least));
+  };
+  while (total() > width) {
+    const std::size_t last = widths[shown.back()];
+    if (total() - last + std::min(last, kNarrowestWrap) <= width) break;
     const auto most = std::max_element(
         shown.begin(), shown.end(),
         [&](std::size_t a, std::size_t b) { return columns_[a].spare < columns_[b].spare; });
     if (columns_[*most].spare == 0) break;
     shown.erase(most);
   }
-  std::size_t before_last = indent_;
-  for (std::size_t i = 0; i + 1 < shown.size(); ++i)
-    before_last += widths[shown[i]] + kGutter;
-  const bool wraps = width > 0 && before_last + widths[shown.back()] > width &&
-                     before_last + kNarrowestWrap <= width;
+  const std::vector<std::size_t> unwrapped = widths;
+  narrow(shown.back(), kNarrowestWrap);
+  const auto narrow_names = [&] {
+    std::vector<std::size_t> by_width = shown;
+    std::stable_sort(by_width.begin(), by_width.end(),
+                     [&](std::size_t x, std::size_t y) { return widths[x] > widths[y]; });
+    for (const std::size_t c : by_width) {
+      if (c != shown.back() || layout.below) narrow(c, kNarrowestName);
+    }
+  };
+  narrow_names();
+  const std::size_t last = shown.back();
+  const bool words = std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) {
+    return row[last].text.find(' ') != std::string::npos;
+  });
+  if (total() <= width || shown.size() < 2 || !words || !columns_[last].title.empty()) {
+    return layout;
+  }
+  layout.below = last;
+  shown.pop_back();
+  widths = unwrapped;
+  narrow_names();
+  return layout;
+}
 
+std::string Table::text(bool colour, std::size_t width) const {
+  const Layout laid_out = layout(width);
+  const std::vector<std::size_t>& widths = laid_out.widths;
+  const std::vector<std::size_t>& shown = laid_out.shown;
+  const std::optional<std::size_t>& below = laid_out.below;
+  if (shown.empty()) return {};
   std::string out;
   const auto add_line = [&](const auto& cell_of) {
     std::string line(indent_, ' ');
@@ -107,27 +171,35 @@ std::string Table::text(bool colour, std::size_t width) const {
     drop_trailing_blanks(line);
     out += line + '\n';
   };
+  const auto aligned = [&](std::size_t c, const std::string& text) {
+    return c == shown.back() && columns_[c].align == Align::kLeft
+               ? text
+               : padded(text, widths[c], columns_[c].align);
+  };
+  const bool titled = std::any_of(shown.begin(), shown.end(),
+                                  [&](std::size_t c) { return !columns_[c].title.empty(); });
   if (titled) {
-    add_line([&](std::size_t c) {
-      return dim(c == shown.back() && columns_[c].align == Align::kLeft
-                     ? columns_[c].title
-                     : padded(columns_[c].title, widths[c], columns_[c].align),
-                 colour);
-    });
+    add_line([&](std::size_t c) { return dim(aligned(c, columns_[c].title), colour); });
   }
   for (const auto& row : rows_) {
-    const Cell& last = row[shown.back()];
-    const std::vector<std::string> lines =
-        wraps ? wrap(last.text, width - before_last) : std::vector<std::string>{last.text};
-    add_line([&](std::size_t c) {
-      if (c == shown.back() && columns_[c].align == Align::kLeft) {
-        return styled(lines.front(), row[c], colour);
-      }
-      return styled(padded(row[c].text, widths[c], columns_[c].align), row[c], colour);
-    });
-    for (std::size_t i = 1; i < lines.size(); ++i) {
-      out += std::string(before_last, ' ') + styled(lines[i], last, colour) + '\n';
+    std::vector<std::vector<std::string>> lines(columns_.size());
+    std::size_t height = 1;
+    for (const std::size_t c : shown) {
+      lines[c] = display_width(row[c].text) > widths[c] ? wrap(row[c].text, widths[c])
+                                                        : std::vector<std::string>{row[c].text};
+      height = std::max(height, lines[c].size());
     }
+    for (std::size_t i = 0; i < height; ++i) {
+      add_line([&](std::size_t c) {
+        const std::string text = i < lines[c].size() ? lines[c][i] : "";
+        return text.empty() ? aligned(c, text) : styled(aligned(c, text), row[c], colour);
+      });
+    }
+    if (!below || row[*below].text.empty()) continue;
+    const std::string blanks(indent_ + kBelow, ' ');
+    for (const std::string& line :
+         wrap(row[*below].text, std::max(width, blanks.size() + 1) - blanks.size()))
+      out += blanks + styled(line, row[*below], colour) + '\n';
   }
   return out;
 }

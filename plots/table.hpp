@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ struct Column {
 [[nodiscard]] std::size_t display_width(std::string_view text);
 // Breaks a text at blanks into lines of at most `width` characters; longer words stay whole.
 [[nodiscard]] std::vector<std::string> wrap(std::string_view text, std::size_t width);
+// Every line of a text that is longer than `width` (0: none is), broken as wrap() does; the rest of
+// it stands two characters further in.
+[[nodiscard]] std::string wrap_lines(std::string_view text, std::size_t width);
 
 class Table {
  public:
@@ -35,12 +39,22 @@ class Table {
   // Missing cells are empty.
   void add_row(std::vector<Cell> cells);
   [[nodiscard]] bool empty() const { return rows_.empty(); }
-  // Lines end with '\n' and have no trailing blanks. Beyond `width` (0: no limit) spare
-  // columns are left out, then the last one is wrapped. Columns that are empty in every row are
-  // left out.
+  // Lines end with '\n' and have no trailing blanks. Beyond `width` (0: no limit) spare columns are
+  // left out, then the last one is wrapped and then others that are aligned to the left, wide ones
+  // first; where that does not do, a last one of words and without a title stands below its rows.
+  // Columns that are empty in every row are left out.
   [[nodiscard]] std::string text(bool colour = false, std::size_t width = 0) const;
 
  private:
+  struct Layout {
+    std::vector<std::size_t> widths;   // of all columns, in characters
+    std::vector<std::size_t> shown;    // columns beside each other
+    std::optional<std::size_t> below;  // the column that stands below its rows
+  };
+  [[nodiscard]] Layout layout(std::size_t width) const;
+  // Of a column that is wrapped to `width`, longer words whole.
+  [[nodiscard]] std::size_t wrapped_width(std::size_t column, std::size_t width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
   std::size_t indent_ = 0;

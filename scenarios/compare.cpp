@@ -371,12 +371,8 @@ void mark_front(std::vector<ComparePoint>& points) {
                     .seconds = static_cast<double>(point.result.run.step.count()),
                     .fits = point.result.status == PointStatus::kFits});
   }
-  for (const std::size_t i : pareto_front(runs)) {
-    for (std::size_t k = 0; k < points.size(); ++k) {
-      const bool same = runs[k].memory == runs[i].memory && runs[k].seconds == runs[i].seconds;
-      if (same && runs[k].fits) points[k].best = true;
-    }
-  }
+  for (const std::size_t i : pareto_front(runs))
+    points[i].best = true;
 }
 
 std::vector<std::int64_t> budgets_of(const CompareSpec& spec, const PointResult& base) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/units.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
 
 namespace tidemark {
@@ -169,7 +170,8 @@ class Revolve final : public SequencePolicy {
                     .base_cost = cost_of(context.order)};
     if (!fits) {
       outcome.plan->infeasible =
-          fmt::format("revolve needs at least {} bytes here; another policy may fit", peak);
+          fmt::format("revolve needs at least {} ({} bytes) here; another policy may fit",
+                      format_bytes(Bytes(peak)), peak);
     }
     return best;
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/units.hpp"
 #include "policies/solver/block_chain.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
@@ -214,9 +215,10 @@ class Planner {
     }
     if (impossible_) {
       return {.status = PlanStatus::kInfeasible,
-              .reason = fmt::format("node {} cannot be computed within {} bytes, whatever is "
-                                    "dropped and computed again for it",
-                                    *impossible_, request_.budget)};
+              .reason =
+                  fmt::format("node {} cannot be computed within {} ({} bytes), whatever is "
+                              "dropped and computed again for it",
+                              *impossible_, format_bytes(Bytes(request_.budget)), request_.budget)};
     }
     if (complete_) {
       return {.status = PlanStatus::kInfeasible,
@@ -265,9 +267,11 @@ std::optional<std::string> footprint_fault(const RematProblem& problem, std::int
   const NodeIndex node = problem.largest_footprint();
   if (problem.footprint(node) <= budget) return std::nullopt;
   return fmt::format(
-      "computing node {} alone takes {} bytes (fixed bytes, inputs, output and workspace), and the "
-      "budget is {}",
-      node, problem.footprint(node), budget);
+      "computing node {} alone takes {} ({} bytes: fixed bytes, inputs, output and workspace), and "
+      "the "
+      "budget is {} ({} bytes)",
+      node, format_bytes(Bytes(problem.footprint(node))), problem.footprint(node),
+      format_bytes(Bytes(budget)), budget);
 }
 
 }  // namespace tidemark

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/units.hpp"
 #include "policies/solver/block_chain.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
@@ -322,8 +323,8 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
     result.status =
         best->replay.cost <= *result.lower_bound ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   } else if (best) {
-    result.reason = fmt::format("{} needs at least {} bytes here; another policy may fit", policy,
-                                best->replay.peak);
+    result.reason = fmt::format("{} needs at least {} ({} bytes) here; another policy may fit",
+                                policy, format_bytes(Bytes(best->replay.peak)), best->replay.peak);
   } else {
     result.reason = fmt::format("{} has no schedule of class {} that fits; another policy may",
                                 policy, name_of(request.schedule_class));

@@ -1,5 +1,6 @@
 #include "plots/table.hpp"
 
+#include <sstream>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -43,6 +44,24 @@ TEST_SUITE("unit") {
     CHECK(table.text(false, 14) == "k  kept  last\n1     2  4\n");
   }
 
+  TEST_CASE("a table that is too wide wraps its names, and says below a row what it has to say") {
+    Table table({{"policies"}, {"bytes", Align::kRight}, {""}});
+    table.add_row({{"checkpoint_every(period 1) + offload_activations"}, {"1"}, {""}});
+    table.add_row({{"no policy"}, {"20"}, {"no room for 50 MiB in the forward pass"}});
+    CHECK(table.text(false, 36) ==
+          "policies                      bytes\n"
+          "checkpoint_every(period 1) +      1\n"
+          "offload_activations\n"
+          "no policy                        20\n"
+          "    no room for 50 MiB in the\n"
+          "    forward pass\n");
+    for (std::size_t width = 36; width < 110; ++width) {
+      std::istringstream lines(table.text(false, width));
+      for (std::string line; std::getline(lines, line);)
+        CHECK(display_width(line) <= width);
+    }
+  }
+
   TEST_CASE("colour does not change the alignment of a table") {
     Table table({{"name"}, {"n", Align::kRight}});
     table.add_row({{"yes", 71}, {"1"}});
@@ -51,6 +70,11 @@ TEST_SUITE("unit") {
     CHECK(text.find("\x1b[38;5;71m") != std::string::npos);
     CHECK(display_width("\x1b[1mfür\x1b[0m") == 3);
     CHECK(table.text(false) == "name   n\nyes    1\nno    12\n");
+  }
+
+  TEST_CASE("only lines that are too long are wrapped, further in") {
+    CHECK(wrap_lines("a\n  b c d e\n\nf", 7) == "a\n  b c\n    d e\n\nf");
+    CHECK(wrap_lines("a b c d\n", 0) == "a b c d\n");
   }
 
   TEST_CASE("words longer than the width stay whole") {

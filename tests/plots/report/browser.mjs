@@ -17,9 +17,8 @@ export const kPhone = {
   isMobile: true
 };
 
-// A report, painted: its page, when it had painted in milliseconds after its start, how much time
-// of processors its process had spent by then, and what it wrote to its console and asked the
-// network for, beside the file itself.
+// A report, painted: its page, when it had painted in milliseconds of wall time after its start,
+// and what it wrote to its console and asked the network for, beside the file itself.
 export async function openReport(browser, file, options = {}) {
   const context =
       await browser.newContext({viewport: {width: 1280, height: 900}, offline: true, ...options});
@@ -32,15 +31,11 @@ export async function openReport(browser, file, options = {}) {
   page.on('request', (request) => {
     if (request.url() !== url && !request.url().startsWith('data:')) outside.push(request.url());
   });
-  const cdp = await context.newCDPSession(page);
-  await cdp.send('Performance.enable');
   await page.goto(url);
   await page.waitForFunction(
       () => document.documentElement.dataset.ready === 'true', null, {timeout: 60000});
   const painted = await page.evaluate(() => performance.getEntriesByName('painted')[0].startTime);
-  const {metrics} = await cdp.send('Performance.getMetrics');
-  const spent = metrics.find(({name}) => name === 'ProcessTime').value * 1000;
-  return {context, page, painted, spent, noise, outside};
+  return {context, page, painted, noise, outside};
 }
 
 // Checks of one kind of page: a line for each, counted when it fails.
@@ -56,12 +51,12 @@ export class Checks {
     console.log(`${holds ? 'ok  ' : 'FAIL'} ${what}${found === '' ? '' : ` (${found})`}`);
     if (!holds) ++this.failed;
   }
-  // Calls `use(page, painted, spent)` with the report open; it must say nothing and ask for
+  // Calls `use(page)` with the report open; it must say nothing and ask for
   // nothing.
   async with(name, options, use) {
-    const {context, page, painted, spent, noise, outside} =
+    const {context, page, noise, outside} =
         await openReport(this.browser, join(this.folder, name), options);
-    await use(page, painted, spent);
+    await use(page);
     this.check(noise.length === 0, `${name}: no console output`, noise.join('; '));
     this.check(outside.length === 0, `${name}: no network requests`, outside.join(' '));
     await context.close();

@@ -7,7 +7,7 @@
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 
-import {Checks, kPhone, launch} from './browser.mjs';
+import {Checks, kPhone, launch, openReport} from './browser.mjs';
 import {compareBudgets, comparePoints} from './comparison_checks.mjs';
 import {contrast} from './contrast_checks.mjs';
 import {eviction, hostOptimizer, oneRun} from './run_checks.mjs';
@@ -44,14 +44,22 @@ async function phone(name) {
   });
 }
 
+// The time that a person waits. Other work of the machine may delay one load, hardly all of a few.
+const kLoads = 3;
+
 async function speed(name, least, limit) {
-  await checks.with(name, {}, async (page, painted, spent) => {
+  const waits = [];
+  while (waits.length < kLoads && !waits.some((wait) => wait < limit)) {
+    const {context, painted} = await openReport(browser, join(folder, name));
+    waits.push(painted);
+    await context.close();
+  }
+  checks.check(
+      Math.min(...waits) < limit, `${name} paints in under ${limit / 1000} s`,
+      waits.map((wait) => `${Math.round(wait)} ms`).join(', '));
+  await checks.with(name, {}, async (page) => {
     const count = await page.evaluate(() => window.tidemark.page.run.count);
     checks.check(count >= least, `${name} holds its points`, count);
-    // Where other work of the machine delays it, what its own processors' time says counts.
-    checks.check(
-        Math.min(painted, spent) < limit, `${name} paints in under ${limit / 1000} s`,
-        `${Math.round(painted)} ms, ${Math.round(spent)} ms of processors`);
     const redraw = await page.evaluate(async () => {
       const begin = performance.now();
       window.tidemark.page.view.zoom(0.5);

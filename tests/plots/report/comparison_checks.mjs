@@ -23,11 +23,25 @@ export async function comparePoints(checks) {
     checks.check(
         await page.locator('.scatter .mark').count() >= points, 'the front shows every point');
     checks.check(await clashes(page) === 0, 'no text of a plot covers another');
-    const sums = await page.evaluate(() => {
-      const table = [...document.querySelectorAll('table.terms')].at(-1);
-      return table.querySelectorAll('tfoot th').length;
+    // Beside roles and the allocator: layers and tensors, each summing to the peaks' bytes.
+    await page.waitForFunction(() => document.querySelectorAll('table.terms').length === 3);
+    const [totals, peaks] = await page.evaluate(() => {
+      const panel = [...document.querySelectorAll('.panel')].find(
+          (box) => box.textContent.includes('What makes the difference'));
+      const sums = [...panel.querySelectorAll('tfoot tr')].map(
+          (row) => [...row.cells].map((cell) => cell.textContent).slice(1, 3));
+      const {points} = window.tidemark.summary;
+      const chosen = [...panel.querySelectorAll('select')].map((box) => points[box.value]);
+      return [sums, chosen.map(({memory}) => memory.peak_live)];
     });
-    checks.check(sums === 5, 'the difference of two peaks has a total');
+    const inGiB = (text) => parseFloat(text) *
+        {B: 2 ** -30, KiB: 2 ** -20, MiB: 2 ** -10, GiB: 1}[text.split(/\s/).at(-1)];
+    const adds = ([, ...live]) => live.length === 2 &&
+        live.every(
+            (sum) => sum.every(
+                (text, side) => Math.abs(inGiB(text) * 2 ** 30 / peaks[side] - 1) < 0.01));
+    checks.check(
+        adds(totals), 'layers and tensors of two peaks add up to them', totals.join(' | '));
     await checks.shot(page, 'compare');
     await page.locator('.runs input').first().uncheck();
     await page.waitForTimeout(100);

@@ -1,9 +1,9 @@
 // Several points: their runs over each other, who is best, what differs, and all of them as a
 // table.
-import {make, panel, swatch} from './dom.js';
+import {differencePanel} from './difference.js';
+import {make, panel} from './dom.js';
 import {budgetPanel, fits, formatCost, paretoFront, paretoPanel, percent} from './fronts.js';
 import {overlayPanel} from './overlay.js';
-import {knowsBeyondLive, peakTerms} from './tables.js';
 import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
 
 function pointsTable(summary, open) {
@@ -61,64 +61,6 @@ function pointsTable(summary, open) {
           make('tbody', rows)));
 }
 
-// Why one peak is larger than another: every term of both, and their differences.
-function differencePanel(points, summary) {
-  const built = points.filter((point) => point.status !== 'error' && !point.sharesRun);
-  if (built.length < 2) return null;
-  const select = (chosen, label) => make(
-      'select', {'aria-label': label, onchange: () => draw()},
-      built.map(
-          (point, k) => make('option', {value: String(k), selected: k === chosen}, point.label)));
-  const [from, to] = [select(0, 'first run'), select(1, 'second run')];
-  const table = make('div.scroll');
-  const draw = () => {
-    const [a, b] = [built[from.value], built[to.value]];
-    const inDetail = knowsBeyondLive(a) && knowsBeyondLive(b);
-    const [left, right] = [peakTerms(a, summary, inDetail), peakTerms(b, summary, inDetail)];
-    // In the order of either; what only B has comes after what it follows there.
-    const labels = left.map((term) => term.label);
-    right.forEach(({label}, k) => {
-      if (labels.includes(label)) return;
-      labels.splice(k === 0 ? 0 : labels.indexOf(right[k - 1].label) + 1, 0, label);
-    });
-    const bytesOf = (terms, label) => terms.find((term) => term.label === label)?.bytes ?? 0;
-    const sum = (terms) => terms.reduce((total, term) => total + term.bytes, 0);
-    const signed = (bytes) =>
-        (bytes === 0 ? '±0' : `${bytes > 0 ? '+' : '−'}${formatBytes(Math.abs(bytes))}`);
-    const most = Math.max(
-        ...labels.map((label) => Math.abs(bytesOf(right, label) - bytesOf(left, label))), 1);
-    table.replaceChildren(make(
-        'table.figures.terms',
-        make(
-            'thead',
-            make(
-                'tr', make('th', 'at the peak'), make('th.right', 'A'), make('th.right', 'B'),
-                make('th.right', 'B − A'), make('th', ''))),
-        make('tbody', labels.map((label) => {
-          const [x, y] = [bytesOf(left, label), bytesOf(right, label)];
-          const colour = [...left, ...right].find((term) => term.label === label).colour;
-          return make(
-              'tr', make('td', swatch(colour), label), make('td.right', formatBytes(x)),
-              make('td.right', formatBytes(y)), make('td.right', signed(y - x)),
-              make('td.bar', y === x ? null : make('span', {
-                     style: `width:${(Math.abs(y - x) / most * 100).toFixed(1)}%;background:var(--${
-                         y > x ? 'bad' : 'good'})`
-                   })));
-        })),
-        make(
-            'tfoot',
-            make(
-                'tr', make('th', 'of the device'), make('th.right', formatBytes(sum(left))),
-                make('th.right', formatBytes(sum(right))),
-                make('th.right', signed(sum(right) - sum(left))), make('th')))));
-  };
-  draw();
-  return panel(
-      'What makes the difference',
-      'Every term of two peaks; the terms of each add up to its total.',
-      make('p.pair', make('label', 'A ', from), make('label', 'B ', to)), table);
-}
-
 // Policies against budgets, as `tidemark compare` prints them.
 function comparedTable(summary, open) {
   const {points} = summary;
@@ -170,6 +112,7 @@ function comparedTable(summary, open) {
 export function comparePage(summary, load, open) {
   const {points, compare} = summary;
   const overlay = points.some((point) => point.charts) ? overlayPanel(points, load) : null;
+  const difference = compare?.cost_graph ? null : differencePanel(points, summary, load);
   const base = compare ?
       `Without policies ${formatBytes(compare.base.peak_live)} live at the peak, ${
           compare.cost_graph ? `cost ${formatCount(compare.base.step * 1e9)}` :
@@ -178,8 +121,12 @@ export function comparePage(summary, load, open) {
   const element = make(
       'div.page', overlay?.element,
       make('div.columns.even', paretoPanel(summary, open), budgetPanel(summary, open)),
-      compare?.cost_graph ? null : differencePanel(points, summary),
+      difference?.element,
       compare ? panel('Policies against budgets', base, comparedTable(summary, open)) :
                 panel(`All ${points.length} points`, null, pointsTable(summary, open)));
-  return {element, show: () => overlay?.show()};
+  const show = () => {
+    difference?.show();
+    return overlay?.show();
+  };
+  return {element, show};
 }

@@ -21,8 +21,9 @@ export function paretoFront(points) {
       points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || a.time.step - b.time.step);
   const front = [];
   for (const point of sorted) {
-    if (front.length === 0 || point.time.step < front[front.length - 1].time.step)
-      front.push(point);
+    const last = front[front.length - 1];
+    const equal = last && point.time.step === last.time.step && sizeOf(point) === sizeOf(last);
+    if (!last || equal || point.time.step < last.time.step) front.push(point);
   }
   return front;
 }
