@@ -190,7 +190,7 @@ constexpr std::array<PlanPolicy, 12> kPolicies{{
      "Chen et al. 2016 (arXiv 1604.06174), section 4.1", decode_chen_sqrt},
     {"chen_greedy",
      "keeps a forward node, or articulation point, whenever the bytes since the last pass a "
-     "threshold; tries all thresholds",
+     "threshold; tries up to 400 of them",
      "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
     {"checkpoint_every",
      "keeps every `period`-th forward node, articulation point or layer's output (`over`) and "
