@@ -149,6 +149,18 @@ TEST_SUITE("unit") {
     CHECK(comparison.points[5].plan->cost < comparison.points[1].plan->cost);
   }
 
+  TEST_CASE("Chen's sqrt(n) over layers takes less where a dropout's mask stands last in them") {
+    const Comparison comparison = compared(
+        "model: {preset: gpt, layers: 9, width: 256, heads: 4, vocab: 256}\n"
+        "hardware: a100-sxm-80gb\n"
+        "training: {micro_batch: 8, sequence: 128, dropout: 0.1, precision: fp32}\n"
+        "compare: {policies: [[chen_sqrt: {over: layers}]], budgets: [100%]}\n");
+    REQUIRE(comparison.points.size() == 1);
+    REQUIRE(comparison.points[0].plan);
+    CHECK(comparison.points[0].result.run.recompute.count() > 0);
+    CHECK(4 * comparison.points[0].plan->peak < 3 * comparison.base.run.live.bytes);
+  }
+
   TEST_CASE("a comparison does not depend on the number of threads") {
     const std::string text = std::string(kSmallModel) +
                              "compare: {policies: [[chen_greedy], [optimal], [min_cut], [rotor]], "
