@@ -1,8 +1,10 @@
 #include "cli/plan.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,7 +33,10 @@ auto parse_option(const char* option, const std::string& text, Parse&& parse) {
 // What is wrong with a number that may be 0; empty: nothing.
 std::string count_fault(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits ? std::string() : fmt::format("expected an integer of at least 0, found {}", text);
+  if (!digits) return fmt::format("expected an integer of at least 0, found {}", text);
+  std::int64_t count = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  return read.ec == std::errc() ? std::string() : fmt::format("{} is too large", text);
 }
 
 ScheduleClass parse_class(const std::string& text) {

@@ -51,6 +51,8 @@ class Evaluator {
   [[nodiscard]] virtual std::vector<Evaluation> evaluate(
       std::size_t list, const std::vector<std::int64_t>& ascending,
       const std::function<void()>& done) const = 0;
+  // What the list's policies plan on: the same for lists that share a cost graph.
+  [[nodiscard]] virtual std::string problem(std::size_t list) const = 0;
 };
 
 // Simulated on the scenario's device.
@@ -70,6 +72,11 @@ class DeviceEvaluator final : public Evaluator {
     Value none = mapping_value(base_.location);
     none.kind = Value::Kind::kSequence;
     return simulated(none, nullptr).point;
+  }
+
+  [[nodiscard]] std::string problem(std::size_t list) const override {
+    const Value document = changed(spec_.lists[list]);
+    return training_key(document, decode_scenario(document, environment_));
   }
 
   [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
@@ -223,6 +230,8 @@ class CostGraphEvaluator final : public Evaluator {
     return point;
   }
 
+  [[nodiscard]] std::string problem(std::size_t /*list*/) const override { return {}; }
+
   [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
                                                  const std::vector<std::int64_t>& ascending,
                                                  const std::function<void()>& done) const override {
@@ -333,12 +342,14 @@ void judge(ComparePoint& compared, const PointResult& base) {
 
 // A bound that one policy has proven holds for the others of its class on the same problem, and one
 // for more memory holds for less.
-void share_bounds(std::vector<ComparePoint>& points) {
-  using Key = std::tuple<std::string_view, std::int64_t>;  // class and base cost: one problem
+void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points) {
+  // Class, what is planned on, and base cost: of several micro-batches one is reported.
+  using Key = std::tuple<std::string_view, std::string, std::int64_t>;
   std::map<Key, std::vector<ComparePoint*>> problems;
   for (ComparePoint& point : points) {
     if (!point.plan || !point.plan->lower_bound) continue;
-    problems[{point.plan->schedule_class, point.plan->base_cost}].push_back(&point);
+    problems[{point.plan->schedule_class, evaluator.problem(point.list), point.plan->base_cost}]
+        .push_back(&point);
   }
   for (auto& [key, same] : problems) {
     std::stable_sort(same.begin(), same.end(), [](const ComparePoint* a, const ComparePoint* b) {
@@ -451,7 +462,7 @@ Comparison compare(const Value& document, const Environment& environment, int th
       judge(point, result.base);
     }
   }
-  share_bounds(result.points);
+  share_bounds(*evaluator, result.points);
   mark_front(result.points);
   return result;
 }

@@ -89,12 +89,10 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   }
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
     const AnyPolicy& policy = scenario.policies[i];
-    if (!std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) &&
-        !std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
-      continue;
+    if (std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
+        std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
+      key += as_json(document.find("policies")->items[i]) + '\n';
     }
-    key += as_json(*document.find("policies"));
-    break;
   }
   return key;
 }

@@ -59,6 +59,11 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
   if (!plan || !asked) return;
   plan->lower_bound = asked->lower_bound;
   plan->budget = asked->budget;
+  // What costs least for less memory need not for more.
+  const bool least = plan->lower_bound && plan->cost <= *plan->lower_bound;
+  if (plan->status == name_of(PlanStatus::kOptimal) && !least) {
+    plan->status = name_of(PlanStatus::kFeasible);
+  }
   set_plan(point, *plan);
 }
 

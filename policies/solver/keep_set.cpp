@@ -157,6 +157,25 @@ std::vector<NodeIndex> block_outputs(const RematProblem& problem) {
   return nodes;
 }
 
+std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem) {
+  std::vector<NodeIndex> nodes = block_outputs(problem);
+  const NodeIndex forward = forward_count(problem);
+  const auto passed_on = [&](NodeIndex node) {
+    const std::vector<NodeIndex>& readers = problem.readers[node];
+    return std::any_of(readers.begin(), readers.end(), [&](NodeIndex reader) {
+      return reader < forward && problem.block[reader] != problem.block[node];
+    });
+  };
+  for (NodeIndex& output : nodes) {
+    const int block = problem.block[output];
+    NodeIndex node = output;
+    while (node > 0 && problem.block[node] == block && !passed_on(node))
+      --node;
+    if (problem.block[node] == block && passed_on(node)) output = node;
+  }
+  return nodes;
+}
+
 std::vector<NodeIndex> chen_sqrt_checkpoints(const std::vector<NodeIndex>& candidates) {
   const auto every = std::max<std::size_t>(
       1, static_cast<std::size_t>(std::sqrt(static_cast<double>(candidates.size()))));

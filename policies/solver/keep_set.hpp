@@ -30,6 +30,9 @@ namespace tidemark {
 
 // The last forward node of each repeated block; none where the graph has no blocks.
 [[nodiscard]] std::vector<NodeIndex> block_outputs(const RematProblem& problem);
+// Of each of these blocks the last node that what follows the block reads: behind it may stand what
+// only backward reads, such as a dropout's mask.
+[[nodiscard]] std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem);
 
 // Every k-th of them, k = floor(sqrt(candidates)).
 [[nodiscard]] std::vector<NodeIndex> chen_sqrt_checkpoints(

@@ -49,7 +49,7 @@ Schedule selective_schedule(const RematProblem& problem, const std::vector<std::
     throw UserError(fmt::format("selective.{}: no forward node of the graph is an operator {}{}",
                                 saves ? "save" : "recompute", tidemark::quoted(name), hint));
   }
-  const std::vector<NodeIndex> outputs = block_outputs(problem);
+  const std::vector<NodeIndex> outputs = passed_on_outputs(problem);
   std::vector<bool> kept(problem.size(), true);
   for (const NodeIndex node : forward) {
     const bool inside = outputs.empty() || problem.block[node] != kNoBlock;

@@ -56,7 +56,7 @@ std::vector<std::vector<NodeIndex>> candidates_of(const RematProblem& problem,
   if (over == "nodes" || over == "any") all.push_back(forward_nodes(problem));
   if (over == "articulation" || over == "any") all.push_back(articulation_nodes(problem));
   if (over == "layers" || over == "any") {
-    all.push_back(block_outputs(problem));
+    all.push_back(passed_on_outputs(problem));
     if (all.back().empty() && over == "layers") {
       throw UserError(
           "over: layers is for models with repeated blocks, and this has none; choose articulation "
@@ -93,7 +93,9 @@ PlanFunction decode_checkpoint_every(const Decoder& d) {
   const auto period = d.optional<std::int64_t>("period", 1, at_least(1));
   const std::string over = d.optional_word("over", kOver, "nodes");
   return chosen_from("checkpoint_every", [period, over](const RematProblem& problem) {
-    const std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
+    std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
+    // Segments are whole blocks, with what only backward reads.
+    if (over == "layers") candidates = block_outputs(problem);
     return std::vector<Schedule>{segment_schedule(problem, every(candidates, period))};
   });
 }
@@ -191,7 +193,7 @@ constexpr std::array<PlanPolicy, 12> kPolicies{{
      "Chen et al. 2016 (arXiv 1604.06174), section 4.1", decode_chen_sqrt},
     {"chen_greedy",
      "keeps a forward node, or articulation point, whenever the bytes since the last pass a "
-     "threshold; tries all thresholds",
+     "threshold; tries up to 400 of them",
      "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
     {"checkpoint_every",
      "keeps every `period`-th forward node, articulation point or layer's output (`over`) and "
