@@ -7,6 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "graph/ir/convolution_class.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -38,12 +40,6 @@ Duration nanoseconds_of(double seconds) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
-}
-
-bool is_convolution(OperatorClass op_class) {
-  return op_class == OperatorClass::kConvolution ||
-         op_class == OperatorClass::kConvolutionBackwardData ||
-         op_class == OperatorClass::kConvolutionBackwardWeight;
 }
 
 bool runs_on_tensor_cores(DType type) {

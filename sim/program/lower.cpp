@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/ir/convolution_class.hpp"
 #include "sim/program/lowering.hpp"
 
 namespace tidemark {
@@ -179,16 +180,7 @@ void Lowering::free_block(BlockId block, Position p) {
   finish_instruction();
 }
 
-namespace {
-
-bool is_convolution(OperatorClass op_class) {
-  return op_class == OperatorClass::kConvolution ||
-         op_class == OperatorClass::kConvolutionBackwardData ||
-         op_class == OperatorClass::kConvolutionBackwardWeight ||
-         op_class == OperatorClass::kDepthwiseConvolution;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void Lowering::emit_creates(Position p, Tier tier) {
   const Occurrence& occurrence = order_.at[p];

@@ -233,8 +233,7 @@ TEST_SUITE("unit") {
     CHECK(all.policies.front().recomputed_operators == 0);
     const PointResult none = point_of(model, fmt::format("revolve: {{budget: {}}}", least - 1));
     CHECK(none.status == PointStatus::kInfeasible);
-    CHECK(none.failure.front().reason.find(fmt::format("at least {} bytes", least)) !=
-          std::string::npos);
+    CHECK(none.failure.front().reason.find(fmt::format("({} bytes)", least)) != std::string::npos);
     CHECK(error_of([&] {
             point_of(model, "revolve: {budget: 1GiB, checkpoints: 2}");
           }).find("give one of checkpoints and budget") != std::string::npos);
