@@ -7,8 +7,6 @@
 #include <limits>
 #include <span>
 
-#include "graph/ir/convolution_class.hpp"
-
 namespace tidemark {
 namespace {
 
@@ -40,6 +38,12 @@ Duration nanoseconds_of(double seconds) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight;
 }
 
 bool runs_on_tensor_cores(DType type) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "graph/ir/convolution_class.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
@@ -10,6 +9,14 @@
 
 namespace tidemark {
 namespace {
+
+bool is_convolution(OperatorClass c) {
+  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
+}
+// Too expensive to run again: convolutions, and the products that SuperNeurons calls FC.
+bool is_expensive(OperatorClass c) {
+  return is_convolution(c) || c == OperatorClass::kMatmul || c == OperatorClass::kAttention;
+}
 
 // The output of convolutions moves to the host (unified tensor pool) and comes back during the
 // backward of the convolution behind it. With the tensor cache it stays on the device while there

@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 
-#include "graph/ir/convolution_class.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
 
@@ -12,6 +11,10 @@ namespace tidemark {
 namespace {
 
 enum class VdnnLayers : std::uint8_t { kAll, kConv, kDynamic };
+
+bool is_convolution(OperatorClass c) {
+  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
+}
 
 // A forward operator of one micro-batch as vDNN sees it: a layer with an input X.
 struct Layer {

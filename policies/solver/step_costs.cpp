@@ -5,13 +5,19 @@
 #include <cstdint>
 #include <map>
 
-#include "graph/ir/convolution_class.hpp"
 #include "policies/solver/step_groups.hpp"
 
 namespace tidemark {
 namespace {
 
 using Index = StepIndex;
+
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight ||
+         op_class == OperatorClass::kDepthwiseConvolution;
+}
 
 // What is left of a group's results once the first of them have been read for the last time.
 struct Remainder {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/ir/convolution_class.hpp"
 #include "sim/program/lowering.hpp"
 
 namespace tidemark {
@@ -180,7 +179,16 @@ void Lowering::free_block(BlockId block, Position p) {
   finish_instruction();
 }
 
-namespace {}  // namespace
+namespace {
+
+bool is_convolution(OperatorClass op_class) {
+  return op_class == OperatorClass::kConvolution ||
+         op_class == OperatorClass::kConvolutionBackwardData ||
+         op_class == OperatorClass::kConvolutionBackwardWeight ||
+         op_class == OperatorClass::kDepthwiseConvolution;
+}
+
+}  // namespace
 
 void Lowering::emit_creates(Position p, Tier tier) {
   const Occurrence& occurrence = order_.at[p];
