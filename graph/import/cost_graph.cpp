@@ -52,6 +52,7 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   node.workspace = d.required<Bytes>("workspace");
   node.once = d.optional<bool>("once", false);
   node.block = d.optional<int>("block", kNoBlock, at_least(kNoBlock));
+  node.aside = d.optional<bool>("aside", false);
   add_up(d, "cost", node.cost, totals.cost);
   add_up(d, "bytes", node.bytes.count, totals.bytes);
   add_up(d, "workspace", node.workspace.count, totals.bytes);

@@ -3,7 +3,8 @@
 //   {"name": ..., "fixed_bytes": ..., "nodes": [{"id", "name", "kind": "forward" | "backward",
 //    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
 // and, where a node may not be computed twice, "once": true; in which repeated block of a model a
-// forward node lies, "block": number.
+// forward node lies, "block": number; where a forward node lies beside the way from the samples to
+// the loss, "aside": true.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 
@@ -29,6 +30,9 @@ struct CostNode {
   std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
   bool once = false;             // changes what stays, so it may not be computed again
   int block = kNoBlock;          // repeated block that it belongs to
+  // Of a forward node: made of parameters alone (a weight's cast), without gradient (a mask), or of
+  // use to backward only, so no step on the way from the samples to the loss.
+  bool aside = false;
 };
 
 struct CostGraph {

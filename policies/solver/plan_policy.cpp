@@ -93,9 +93,7 @@ PlanFunction decode_checkpoint_every(const Decoder& d) {
   const auto period = d.optional<std::int64_t>("period", 1, at_least(1));
   const std::string over = d.optional_word("over", kOver, "nodes");
   return chosen_from("checkpoint_every", [period, over](const RematProblem& problem) {
-    std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
-    // Segments are whole blocks, with what only backward reads.
-    if (over == "layers") candidates = block_outputs(problem);
+    const std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
     return std::vector<Schedule>{segment_schedule(problem, every(candidates, period))};
   });
 }

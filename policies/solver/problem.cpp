@@ -36,6 +36,7 @@ RematProblem remat_problem(const CostGraph& graph) {
     problem.backward.push_back(node.kind == Phase::kBackward);
     problem.once.push_back(node.once);
     problem.block.push_back(node.block);
+    problem.aside.push_back(node.aside);
     problem.name.push_back(node.name);
     problem.base_cost += node.cost;
     std::vector<NodeIndex>& deps = problem.deps.emplace_back();

@@ -29,6 +29,7 @@ struct RematProblem {
   std::vector<bool> backward;                   // by node
   std::vector<bool> once;                       // by node: no schedule may compute it again
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
+  std::vector<bool> aside;                      // by node: see CostNode::aside
   std::vector<std::string> name;                // by node; empty for a part of a problem
   std::int64_t fixed = 0;                       // bytes resident all the time
   std::int64_t base_cost = 0;                   // of computing every node once

@@ -254,6 +254,25 @@ TEST_SUITE("unit") {
           }).find("over") != std::string::npos);
   }
 
+  TEST_CASE(
+      "under autocast and dropout, checkpoints over articulation points save as over layers") {
+    const char* model =
+        "model: {preset: gpt2, layers: 8, vocab: 1000}, training: {micro_batch: 8, sequence: 256, "
+        "precision: fp16_autocast}";
+    const PointResult all = point_of(model, "keep_all");
+    const PointResult blocks = point_of(model, "checkpoint_every");
+    const std::int64_t saved = all.run.live.bytes - blocks.run.live.bytes;
+    REQUIRE(saved > 0);
+    for (const char* policy :
+         {"checkpoint_every: {over: articulation, period: 2}", "chen_sqrt: {over: articulation}"}) {
+      CAPTURE(policy);
+      const PointResult point = point_of(model, policy);
+      CHECK(all.run.live.bytes - point.run.live.bytes > saved / 10 * 8);
+      // No more than one forward again, which is less than half of a backward and a forward.
+      CHECK(point.run.step.count() * 10 < all.run.step.count() * 15);
+    }
+  }
+
   TEST_CASE("the smallest capacity of a point that misses its budget is that of its program") {
     const std::string model =
         "model: {preset: gpt2, layers: 2}, training: {micro_batch: 2, sequence: 128}";
