@@ -13,10 +13,10 @@
 
 namespace tidemark {
 
-// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
 // Whether a file is a scenario by its ending and not a model described by its layers.
 [[nodiscard]] bool is_scenario_file(const std::string& name);
 
+// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
 struct ScenarioInput {
   std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;
@@ -26,6 +26,8 @@ struct ScenarioInput {
   void add_options(CLI::App& command, bool many);
   // The documents, overrides applied. Throws UserError.
   [[nodiscard]] std::vector<Value> load() const;
+  // The first of them, of a sweep the first point. Throws UserError.
+  [[nodiscard]] Scenario first_point(const Environment& environment) const;
   // With the plugins loaded. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
 };

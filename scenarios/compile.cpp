@@ -7,12 +7,12 @@
 
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/errors.hpp"
-#include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/solver/step_costs.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/policy_rounds.hpp"
 #include "scenarios/saved_tensors.hpp"
@@ -196,6 +196,13 @@ DeviceProfile device_of(const Scenario& scenario) {
   device.framework.cublas_workspace = libraries.matmul;
   device.framework.cudnn_filter_copies = libraries.convolution;
   return device;
+}
+
+CostGraph cost_graph_of(const Scenario& scenario, const TrainingGraph& graph) {
+  const CostTable costs = price(graph, CostModel(scenario.device));
+  return step_costs(graph, micro_batch_of(graph), costs.device, false,
+                    device_of(scenario).framework)
+      .graph;
 }
 
 Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps,
