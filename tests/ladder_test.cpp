@@ -15,6 +15,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/paths.hpp"
+
 namespace {
 
 constexpr std::array<std::string_view, 7> kLadder = {"graph", "hwprofiles", "policies", "sim",
@@ -127,7 +129,7 @@ using Faults = std::vector<std::string>;
 
 TEST_SUITE("unit") {
   TEST_CASE("sources include only down the ladder and leave printing and exiting to cli") {
-    const std::filesystem::path root(TIDEMARK_SOURCE_DIR);
+    const std::filesystem::path root(tidemark::test::source_path());
     int sources = 0;
     for (const std::string_view rung : kLadder) {
       for (const auto& entry : std::filesystem::recursive_directory_iterator(root / rung)) {

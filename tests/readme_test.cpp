@@ -13,13 +13,14 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 using tidemark::testing::contains;
 
-const fs::path kRoot(TIDEMARK_SOURCE_DIR);
+const fs::path kRoot(tidemark::test::source_path());
 
 struct Page {
   fs::path path;

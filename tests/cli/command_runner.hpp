@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/paths.hpp"
+
 namespace tidemark::testing {
 
 struct Outcome {
@@ -66,7 +68,7 @@ class Workspace {
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
     const std::string capture = folder_.string() + ".err";
     const std::string command = "cd '" + folder_.string() + "' && " + before + " '" +
-                                TIDEMARK_BINARY + "' " + arguments + " 2>'" + capture + "'";
+                                test::program_path() + "' " + arguments + " 2>'" + capture + "'";
     Outcome outcome;
     std::FILE* pipe = popen(command.c_str(), "r");
     char buffer[4096];
@@ -91,7 +93,7 @@ class Workspace {
     if (child < 0) return {};
     if (child == 0) {
       const std::string command = "cd '" + folder_.string() + "' && unset NO_COLOR; TERM=xterm " +
-                                  before + " '" + TIDEMARK_BINARY + "' " + arguments;
+                                  before + " '" + test::program_path() + "' " + arguments;
       execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       _exit(127);
     }

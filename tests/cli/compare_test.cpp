@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark::testing;
 
@@ -9,9 +10,10 @@ TEST_SUITE("unit") {
   TEST_CASE(
       "compare writes its files, exits with 0 also where nothing fits, and prints one document") {
     const Workspace workspace;
-    workspace.write("s.yaml", "model: {graph: " TIDEMARK_TEST_DATA
-                              "/rematerialization/chain_n6.json}\n"
-                              "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
+    workspace.write(
+        "s.yaml", "model: {graph: " + tidemark::test::data_path("rematerialization/chain_n6.json") +
+                      "}\n"
+                      "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
     const Outcome outcome = workspace.run("compare s.yaml --json -o out");
     CHECK(outcome.code == 0);
     CHECK(outcome.err.empty());

@@ -5,13 +5,14 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark::testing;
 
 TEST_SUITE("unit") {
   TEST_CASE("the gallery's scenarios fit and draw small pictures") {
     const Workspace work;
-    const std::string gallery = TIDEMARK_SOURCE_DIR "/scenarios/gallery/";
+    const std::string gallery = tidemark::test::source_path("scenarios/gallery/");
     const std::pair<std::string, std::string> pictures[] = {
         {"step", "timeline.svg"}, {"checkpointing", "timelines.svg"}, {"trade_offs", "pareto.svg"}};
     for (const auto& [scenario, picture] : pictures) {
@@ -21,7 +22,7 @@ TEST_SUITE("unit") {
       const std::string svg = work.read(scenario + "/" + picture);
       CHECK(svg.starts_with("<svg "));
       CHECK(svg.size() < 60'000);
-      CHECK(std::filesystem::exists(TIDEMARK_SOURCE_DIR "/plots/gallery/" + picture));
+      CHECK(std::filesystem::exists(tidemark::test::source_path("plots/gallery/") + picture));
     }
   }
 }

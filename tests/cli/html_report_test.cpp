@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/programs.hpp"
 
 namespace tidemark::testing {
@@ -121,7 +122,7 @@ TEST_SUITE("unit") {
   TEST_CASE("where the author keeps a model's file is not in the report") {
     if (!has_html_report()) return;
     const Workspace files;
-    const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
+    const std::string folder = test::source_path("scenarios/models");
     REQUIRE(files
                 .run("run " + folder +
                      "/llama-3.2-1b.json --gpu h100-sxm-80gb "
@@ -142,9 +143,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("compare writes a report where formats are left to their defaults") {
     const Workspace files;
-    files.write("s.yaml", "model: {graph: " TIDEMARK_TEST_DATA
-                          "/rematerialization/chain_n6.json}\n"
-                          "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
+    files.write("s.yaml", "model: {graph: " + test::data_path("rematerialization/chain_n6.json") +
+                              "}\n"
+                              "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
     REQUIRE(files.run("compare s.yaml -o out --json").code == 0);
     CHECK(files.exists("out/report.html") == has_html_report());
     REQUIRE(files.run("compare s.yaml -s 'report={formats: [csv]}' -o csv --json").code == 0);
@@ -153,7 +154,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("points of models in files are named by the files, without the folders") {
     const Workspace files;
-    const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
+    const std::string folder = test::source_path("scenarios/models");
     files.write("sweep.yaml",
                 "version: 1\nhardware: v100-sxm-16gb\nallocator: ideal\n"
                 "training: {steps: 1}\nmodel: {preset: gpt2}\nsweep: {matrix: {model: [{graph: '" +
@@ -169,7 +170,7 @@ TEST_SUITE("slow") {
   TEST_CASE("a browser shows reports: hovering, zooming, choosing, grouping, comparing, in time") {
     const std::string node = test::program_on_path("node", "nodejs");
     const std::string chromium = test::browser_on_path();
-    const std::filesystem::path packages = TIDEMARK_NPM_PACKAGES;
+    const std::filesystem::path packages = test::npm_packages_path();
     if (!has_html_report() || node.empty() || chromium.empty() ||
         !std::filesystem::exists(packages / "playwright-core")) {
       MESSAGE("skipped: needs npm when it is built, node, chromium and playwright-core");
@@ -198,10 +199,10 @@ TEST_SUITE("slow") {
     keep("budgets/results.json", "results-budgets.json");
     write_long_run(files, 67, "100k.html");
     write_long_run(files, 667, "1m.html");
-    const std::string command = "'" + node + "' '" + TIDEMARK_SOURCE_DIR +
-                                "/tests/plots/report/browser_test.mjs' '" + packages.string() +
-                                "' '" + chromium + "' '" + files.folder().string() + "' '" +
-                                TIDEMARK_SCREENSHOTS + "' 2>&1";
+    const std::string command =
+        "'" + node + "' '" + test::source_path("tests/plots/report/browser_test.mjs") + "' '" +
+        packages.string() + "' '" + chromium + "' '" + files.folder().string() + "' '" +
+        test::screenshots_path() + "' 2>&1";
     const test::ProgramOutput output = test::output_of(command);
     INFO(output.text);
     CHECK(output.status == 0);

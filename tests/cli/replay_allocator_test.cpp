@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark::testing;
 
 namespace {
 
-const std::string kTrace = std::string(TIDEMARK_TEST_DATA) + "/allocator/33_cnn.csv.gz";
+const std::string kTrace = tidemark::test::data_path("allocator/33_cnn.csv.gz");
 
 Outcome replay(const std::string& arguments) {
   return Workspace().run("replay allocator " + kTrace + ' ' + arguments);

@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark::testing;
 
 namespace {
 
-const std::string kLog = std::string(TIDEMARK_TEST_DATA) + "/eviction/diamond.log";
+const std::string kLog = tidemark::test::data_path("eviction/diamond.log");
 
 Outcome replay(const std::string& arguments) {
   return Workspace().run("replay eviction " + kLog + ' ' + arguments);

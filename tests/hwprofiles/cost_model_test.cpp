@@ -7,12 +7,14 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/paths.hpp"
+
 using namespace tidemark;
 
 namespace {
 
 CostModel model_of(const std::string& name) {
-  const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/hwprofiles";
+  const std::string folder = test::source_path("hwprofiles");
   return CostModel(load_device_profile(name, std::vector<std::string>{folder}));
 }
 

@@ -10,12 +10,13 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 
 namespace {
 
-const std::string kFolder = std::string(TIDEMARK_SOURCE_DIR) + "/hwprofiles";
+const std::string kFolder = test::source_path("hwprofiles");
 
 DeviceProfile load(const std::string& name) {
   return load_device_profile(name, std::vector<std::string>{kFolder});

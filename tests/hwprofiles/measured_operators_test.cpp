@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "hwprofiles/cost_model.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
 using namespace tidemark;
@@ -22,7 +23,7 @@ std::string tables() {
 }
 
 CostModel model_of(const std::string& name) {
-  const std::string folder = std::string(TIDEMARK_SOURCE_DIR) + "/hwprofiles";
+  const std::string folder = test::source_path("hwprofiles");
   return CostModel(load_device_profile(name, std::vector<std::string>{folder}));
 }
 

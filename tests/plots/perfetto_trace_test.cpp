@@ -17,6 +17,7 @@
 
 #include "plots/protobuf_writer.hpp"
 #include "tests/plots/traced_run.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 
@@ -79,7 +80,7 @@ Message decoded(const TracedRun& run) {
     write_perfetto_trace(out, run.model.training, run.detail.compiled.program, run.trace,
                          run.title);
   }
-  const std::string schema = TIDEMARK_TEST_DATA "/perfetto";
+  const std::string schema = test::data_path("perfetto");
   CHECK(std::system(fmt::format("protoc --decode=perfetto.protos.Trace --proto_path='{}' "
                                 "trace.proto <'{}' >'{}.txt'",
                                 schema, path, path)

@@ -12,6 +12,7 @@
 #include "policies/solver/optimal.hpp"
 #include "scenarios/compare_document.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -21,8 +22,7 @@ constexpr const char* kSmallModel =
     "training: {micro_batch: 8, image: 64, precision: fp32, optimizer: sgd}\n";
 
 std::string cost_graph_text(const std::string& name) {
-  return "model: {graph: " + std::string(TIDEMARK_TEST_DATA) + "/rematerialization/" + name +
-         ".json}\n";
+  return "model: {graph: " + test::data_path("rematerialization/") + name + ".json}\n";
 }
 
 Comparison compared(const std::string& text, int threads = 1) {
@@ -176,8 +176,8 @@ TEST_SUITE("unit") {
                  "{class: unrestricted}]], budgets: [60%, 80%, 100%, 1]}\n");
     REQUIRE(comparison.points.size() == 20);
     check_invariants(comparison);
-    const RematProblem problem = remat_problem(
-        read_cost_graph(std::string(TIDEMARK_TEST_DATA) + "/rematerialization/" + name + ".json"));
+    const RematProblem problem =
+        remat_problem(read_cost_graph(test::data_path("rematerialization/") + name + ".json"));
     for (const ComparePoint& point : comparison.points) {
       if (point.list < 3) continue;
       const ScheduleClass schedule_class =

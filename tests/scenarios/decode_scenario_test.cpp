@@ -6,6 +6,7 @@
 
 #include "plots/report/html_report.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -18,8 +19,7 @@ std::string available_policies() {
   return names;
 }
 
-const std::string kConfig =
-    std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models/llama-3.2-1b.json";
+const std::string kConfig = test::source_path("scenarios/models/llama-3.2-1b.json");
 
 std::string parse_refusal(const std::string& text) {
   return error_of([&] { static_cast<void>(parse_document(text, "s.yaml")); });
@@ -125,7 +125,7 @@ report: {dir: out, formats: [json]}
     CHECK(hf.model.name == kConfig);
     const Scenario word = decode("model: " + kConfig + "\nhardware: h100-sxm-80gb\n");
     CHECK(word.model.kind == ModelKind::kHuggingFace);
-    const std::string graph = std::string(TIDEMARK_TEST_DATA) + "/rematerialization/chain_n4.json";
+    const std::string graph = test::data_path("rematerialization/chain_n4.json");
     CHECK(decode("model: " + graph + "\nhardware: h100-sxm-80gb\n").model.kind ==
           ModelKind::kCostGraph);
     CHECK(decode("model: {graph: " + graph + "}\nhardware: h100-sxm-80gb\n").model.kind ==
@@ -299,8 +299,8 @@ report: {dir: out, formats: [json]}
     CHECK(refusal(resnet + "training: {attention: math}\n") ==
           "s.yaml:3:12: training.attention: resnet50 has no attention");
     CHECK(decode(resnet + "training: {image: 64}\n").training.model.image == 64);
-    const std::string graph = "model: " + std::string(TIDEMARK_TEST_DATA) +
-                              "/rematerialization/chain_n4.json\nhardware: h100-sxm-80gb\n";
+    const std::string graph = "model: " + test::data_path("rematerialization/chain_n4.json") +
+                              "\nhardware: h100-sxm-80gb\n";
     CHECK(refusal(graph + "training: {steps: 1, micro_batch: 4}\n") ==
           "s.yaml:3:22: training.micro_batch: a cost graph says itself what a step computes; of "
           "'training' only 'steps' applies");

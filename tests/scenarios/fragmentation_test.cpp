@@ -10,6 +10,7 @@
 #include "scenarios/simulate.hpp"
 #include "scenarios/suggestions.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 
@@ -316,8 +317,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a later step that runs out of memory is told where the configured ones fit") {
-    const std::string file =
-        std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/basics/fragmentation.yaml";
+    const std::string file = test::source_path("scenarios/basics/fragmentation.yaml");
     Value document = load_scenario(file);
     std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
     const Scenario two = decode_scenario(document, environment());

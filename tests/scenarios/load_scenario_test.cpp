@@ -4,11 +4,12 @@
 #include <doctest/doctest.h>
 
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
 
-const std::string kModels = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/models";
+const std::string kModels = test::source_path("scenarios/models");
 
 std::string load_refusal(const std::string& path) {
   return error_of([&] { static_cast<void>(load_scenario(path)); });

@@ -3,13 +3,13 @@
 
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
 
 std::vector<PointResult> points_of(const std::string& file) {
-  const Value document =
-      load_scenario(std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/offload/" + file + ".yaml");
+  const Value document = load_scenario(test::source_path("scenarios/offload/") + file + ".yaml");
   return simulate_points(document, environment(), 1, {.smallest_capacity = false});
 }
 

@@ -10,6 +10,7 @@
 
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -33,7 +34,7 @@ std::vector<Row> rows_of(const std::string& file, const std::string& quantity) {
 }
 
 std::string path_of(const std::string& name) {
-  return std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/offload/" + name;
+  return test::source_path("scenarios/offload/") + name;
 }
 
 std::vector<PointResult> points_of(const std::string& name) {

@@ -6,12 +6,13 @@
 
 #include "scenarios/compare.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
 
 Value paper(const std::string& name) {
-  return load_scenario(std::string(TIDEMARK_SOURCE_DIR) + "/scenarios/papers/" + name + ".yaml");
+  return load_scenario(test::source_path("scenarios/papers/") + name + ".yaml");
 }
 
 const ComparePoint& point_at(const Comparison& comparison, std::size_t list, double share) {

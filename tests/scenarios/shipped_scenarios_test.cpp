@@ -8,13 +8,14 @@
 
 #include "graph/import/layer_model.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
 
 std::vector<std::string> shipped_scenarios() {
   std::vector<std::string> files;
-  const std::filesystem::path folder = std::string(TIDEMARK_SOURCE_DIR) + "/scenarios";
+  const std::filesystem::path folder = test::source_path("scenarios");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
     // Some files are models that scenarios name.

@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/result_document.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 
@@ -202,10 +203,9 @@ TEST_SUITE("unit") {
     CHECK(one.find("\"error\"") != std::string::npos);
   }
 
-#ifdef TIDEMARK_EXAMPLE_PLUGIN
   TEST_CASE("a policy compiled out of tree is loaded and obeyed") {
     Environment with_plugin = default_environment();
-    with_plugin.policies.load_plugin(TIDEMARK_EXAMPLE_PLUGIN);
+    with_plugin.policies.load_plugin(test::example_plugin_path());
     const Simulated none = simulate_text(gpt(4, "[]"), with_plugin);
     const Simulated some = simulate_text(gpt(4, "[keep_first_blocks: {keep: 2}]"), with_plugin);
     const Simulated all = simulate_text(gpt(4, "[checkpoint_every: {period: 1}]"), with_plugin);
@@ -213,16 +213,15 @@ TEST_SUITE("unit") {
           all.result.policies.front().recomputed_operators);
     CHECK(some.result.saved_activations < none.result.saved_activations);
     CHECK(some.result.saved_activations > all.result.saved_activations);
-    CHECK_THROWS_WITH_AS(with_plugin.policies.load_plugin(TIDEMARK_EXAMPLE_PLUGIN),
+    CHECK_THROWS_WITH_AS(with_plugin.policies.load_plugin(test::example_plugin_path()),
                          doctest::Contains("'keep_first_blocks' exists already"), UserError);
   }
-#endif
 
   TEST_CASE("a plugin that is none is an error of the user") {
     PolicyRegistry registry;
     CHECK_THROWS_WITH_AS(registry.load_plugin("/nowhere/policy.so"),
                          doctest::Contains("no such plugin"), UserError);
-    CHECK_THROWS_WITH_AS(registry.load_plugin(TIDEMARK_SOURCE_DIR "/README.md"),
+    CHECK_THROWS_WITH_AS(registry.load_plugin(test::source_path("README.md")),
                          doctest::Contains("not a loadable plugin"), UserError);
   }
 

@@ -13,6 +13,7 @@
 #include "graph/core/decoder.hpp"
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
 namespace tidemark {
@@ -28,7 +29,7 @@ struct RecordedStep {
 };
 
 std::vector<RecordedStep> recorded_steps() {
-  const Value document = read_document(TIDEMARK_TEST_DATA "/torch/steps.yaml");
+  const Value document = read_document(test::data_path("torch/steps.yaml"));
   std::vector<RecordedStep> steps;
   for (const Value& item : document.find("steps")->items) {
     RecordedStep step{.name = item.find("name")->scalar, .scenario = item, .figures = {}};

@@ -6,13 +6,15 @@
 #include <filesystem>
 #include <string_view>
 
+#include "tests/support/paths.hpp"
+
 namespace tidemark {
 
 inline std::filesystem::path shared_path(std::string_view below) {
   const char* given = std::getenv("TIDEMARK_SHARED");
   const std::filesystem::path root =
       given != nullptr ? std::filesystem::path(given)
-                       : std::filesystem::path(TIDEMARK_SOURCE_DIR) / ".." / "shared";
+                       : std::filesystem::path(test::source_path()) / ".." / "shared";
   return root / below;
 }
 

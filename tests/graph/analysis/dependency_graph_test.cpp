@@ -8,6 +8,7 @@
 
 #include "graph/import/cost_graph.hpp"
 #include "graph/models/builder.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -89,8 +90,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a training graph is drawn with what each operator leaves behind") {
     std::ostringstream out;
-    write_dot(out, training_graph(
-                       read_cost_graph(TIDEMARK_TEST_DATA "/rematerialization/chain_n4.json")));
+    write_dot(out,
+              training_graph(read_cost_graph(test::data_path("rematerialization/chain_n4.json"))));
     const std::string dot = out.str();
     CHECK(dot.find("n4 [label=\"B3\\nB3 17 B\"") != std::string::npos);
     CHECK(dot.find("n2 -> n4 [label=\"17 B\"];") != std::string::npos);

@@ -9,6 +9,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -51,7 +52,7 @@ std::string error_of(const std::string& text) {
   return "accepted";
 }
 
-const std::string kData = TIDEMARK_TEST_DATA "/rematerialization/";
+const std::string kData = test::data_path("rematerialization/");
 
 TEST_SUITE("unit") {
   TEST_CASE("a cost graph is read with sizes, kinds and dependencies") {

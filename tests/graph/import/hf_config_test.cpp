@@ -12,6 +12,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/models/preset.hpp"
 #include "graph/operators/family.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -250,7 +251,7 @@ TEST_SUITE("golden") {
                           {"t5-base", 222'903'552}}) {
       CAPTURE(c.name);
       const Graph graph =
-          import_hf_config(TIDEMARK_TEST_DATA "/models/hf/" + c.name + ".json", ModelOptions{});
+          import_hf_config(test::data_path("models/hf/") + c.name + ".json", ModelOptions{});
       CHECK(graph.parameter_count() == c.parameters);
       CHECK(graph.name == c.name);
       // The preset of that name is the same model.
@@ -275,7 +276,7 @@ TEST_SUITE("golden") {
                           {"vit-base-patch16-224", 85'800'194, 12}}) {
       CAPTURE(c.name);
       const Graph graph =
-          import_hf_config(TIDEMARK_TEST_DATA "/models/hf/" + c.name + ".json", ModelOptions{});
+          import_hf_config(test::data_path("models/hf/") + c.name + ".json", ModelOptions{});
       CHECK(graph.parameter_count() == c.parameters);
       CHECK(graph.blocks == c.blocks);
     }

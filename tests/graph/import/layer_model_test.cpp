@@ -14,6 +14,7 @@
 #include "graph/models/layers.hpp"
 #include "graph/models/preset.hpp"
 #include "graph/operators/family.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace {
@@ -311,7 +312,7 @@ layers:
     for (const std::string name : {"diffusion_unet", "two_tower", "lstm_tagger"}) {
       CAPTURE(name);
       const Value document =
-          read_document(TIDEMARK_SOURCE_DIR "/scenarios/models/" + name + "_layers.yaml");
+          read_document(test::source_path("scenarios/models/") + name + "_layers.yaml");
       const bool image_result = name == "diffusion_unet";
       const Graph graph = build_layer_model(
           Decoder(document), Decoder(), name,

@@ -15,6 +15,7 @@
 #include "policies/eviction/online/log_reader.hpp"
 #include "policies/eviction/online/sha1.hpp"
 #include "tests/policies/eviction/naive_eviction.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
 using namespace tidemark;
@@ -268,7 +269,7 @@ TEST_SUITE("unit") {
            "must be a whole number");
     CHECK_THROWS_WITH_AS((void)parse_eviction_log("", "my.log"),
                          doctest::Contains("nothing to replay"), UserError);
-    CHECK_THROWS_AS((void)read_eviction_log(TIDEMARK_TEST_DATA), UserError);
+    CHECK_THROWS_AS((void)read_eviction_log(test::data_path()), UserError);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "graph/core/document.hpp"
 #include "policies/solver/problem.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark::testing {
 
@@ -93,7 +94,7 @@ inline std::int64_t peak_without_repeats(const RematProblem& problem) {
 }
 
 inline std::filesystem::path recorded_cases() {
-  return std::filesystem::path(TIDEMARK_TEST_DATA) / "rematerialization";
+  return test::data_path("rematerialization");
 }
 
 struct RecordedCase {

@@ -6,13 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/memory/trace/replay.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 using Json = nlohmann::json;
 
 namespace {
 
-const std::string kFolder = std::string(TIDEMARK_TEST_DATA) + "/allocator/";
+const std::string kFolder = test::data_path("allocator/");
 
 Json read_json(const std::string& path) {
   std::ifstream file(path);

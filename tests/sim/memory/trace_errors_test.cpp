@@ -8,6 +8,7 @@
 
 #include "sim/memory/trace/id_map.hpp"
 #include "sim/memory/trace/replay.hpp"
+#include "tests/support/paths.hpp"
 
 using namespace tidemark;
 
@@ -108,8 +109,7 @@ TEST_SUITE("unit") {
     CHECK_THROWS_AS(replay_trace((folder.path / "none.csv").string(), kRoomy), UserError);
     CHECK_THROWS_AS(replay_trace(folder.path.string(), kRoomy), UserError);
     const std::string cut = (folder.path / "cut.csv.gz").string();
-    std::ifstream whole(std::string(TIDEMARK_TEST_DATA) + "/allocator/33_cnn.csv.gz",
-                        std::ios::binary);
+    std::ifstream whole(test::data_path("allocator/33_cnn.csv.gz"), std::ios::binary);
     std::string bytes(std::istreambuf_iterator<char>(whole), {});
     std::ofstream(cut, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
     CHECK_THROWS_WITH_AS(replay_trace(cut, kRoomy),

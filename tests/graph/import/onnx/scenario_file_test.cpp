@@ -8,12 +8,13 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/onnx_models.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark::test {
 
 TEST_SUITE("unit") {
   TEST_CASE("the ONNX model of the scenario is the one that this test writes") {
-    const std::string path = TIDEMARK_SOURCE_DIR "/scenarios/models/feed_forward.onnx";
+    const std::string path = test::source_path("scenarios/models/feed_forward.onnx");
     const std::string wanted = feed_forward_model(80).bytes();
     if (std::getenv("TIDEMARK_WRITE_ONNX") != nullptr) {
       std::ofstream(path, std::ios::binary) << wanted;
