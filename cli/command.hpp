@@ -49,10 +49,15 @@ struct RunCommand {
 struct SweepCommand {
   static constexpr const char* kName = "sweep";
   CLI::App* app = nullptr;
+  CLI::App* merge = nullptr;
   ScenarioInput input;
   std::string folder;
+  std::string shard;  // "0/3"; empty: all
+  bool resume = false;
   bool json = false;
   int threads = 0;
+  std::string merged_folder;
+  bool merged_json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;
 };

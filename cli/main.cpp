@@ -86,7 +86,7 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
     if (arguments.empty() || names.back() != arguments.front()) continue;
-    const bool has_own = !command->get_subcommands([](const CLI::App*) { return true; }).empty();
+    const bool has_own = command->get_require_subcommand_min() > 0;
     if (has_own) check_command_word(*command, arguments.subspan(1));
     return;
   }
