@@ -62,6 +62,18 @@ struct SweepCommand {
   [[nodiscard]] int execute(const Console& console) const;
 };
 
+struct FitCommand {
+  static constexpr const char* kName = "fit";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string key = "training.micro_batch";
+  std::int64_t multiple_of = 1;
+  std::int64_t limit = std::int64_t{1} << 20;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
 struct ExplainCommand {
   static constexpr const char* kName = "explain";
   CLI::App* app = nullptr;

@@ -30,9 +30,9 @@ namespace tidemark {
 namespace {
 
 using Commands =
-    std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand, CheckCommand,
-               ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand, PlanCommand,
-               ReplayAllocatorCommand, ReplayEvictionCommand>;
+    std::tuple<RunCommand, FitCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand,
+               CheckCommand, ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand,
+               PlanCommand, ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

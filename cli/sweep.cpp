@@ -89,7 +89,7 @@ int SweepCommand::execute(const Console& console) const {
   if (input.names.empty()) {
     throw UserError("SCENARIO is required, or merge DIR\nsee: tidemark sweep --help");
   }
-  if (folder.empty()) throw UserError("-o DIR is required: a sweep is written into a folder");
+  if (folder.empty()) throw UserError("--output is required: a sweep is written into a folder");
   const Shard part = shard_of(shard);
   const Environment environment = input.environment(console);
   const Value document = input.load().front();

@@ -129,7 +129,7 @@ TEST_SUITE("unit") {
       CHECK(contains(outcome.err, part));
       CHECK(outcome.out.empty());
     };
-    fails("s.yaml", "-o DIR is required");
+    fails("s.yaml", "--output is required");
     fails("", "SCENARIO is required");
     fails("merge", "DIR is required");
     fails("merge nothing", "no points of a sweep");
