@@ -56,11 +56,10 @@ std::string verdict(const Fit& found, const FitOptions& options, const Console& 
   const FitPoint& next = found.tried[*found.next];
   text += fmt::format(".\n{} does not: {}.\n", next.value, reason_of(next.result));
   if (found.excluded_from && *found.excluded_from > next.value) {
-    text += fmt::format("Each value up to {} was tried, where the live bytes alone are too many.\n",
-                        *found.excluded_from);
-  } else if (!found.excluded_from && next.result.status != PointStatus::kError) {
-    text += fmt::format("The next {} were tried; beyond them none is excluded.\n",
-                        found.tried.size() - *found.next);
+    text += fmt::format("From {} on the live bytes alone are too many", *found.excluded_from);
+    text += found.untried == 0
+                ? "; all between were tried.\n"
+                : fmt::format("; of those between, {} were not tried.\n", found.untried);
   }
   return text;
 }
@@ -81,7 +80,8 @@ std::string document_of(const Fit& found, const FitOptions& options) {
       {"reason", found.next ? nlohmann::ordered_json(reason_of(found.tried[*found.next].result))
                             : nlohmann::ordered_json(nullptr)},
       {"excluded_from", found.excluded_from ? nlohmann::ordered_json(*found.excluded_from)
-                                            : nlohmann::ordered_json(nullptr)}};
+                                            : nlohmann::ordered_json(nullptr)},
+      {"untried", found.untried}};
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 

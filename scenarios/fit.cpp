@@ -38,22 +38,37 @@ class Search {
       const std::int64_t middle = fits + (fails - fits) / step / 2 * step;
       (at(middle).status == PointStatus::kFits ? fits : fails) = middle;
     }
-    std::optional<std::int64_t> excluded;
-    for (std::int64_t value = fits + step, tries = 0; value <= last && tries < kTriedAbove;
-         value += step, ++tries) {
-      const PointResult& above = at(value);
-      if (above.status == PointStatus::kFits) {
-        fits = value;
-        tries = 0;
-      } else if (above.run.live.bytes > room(above)) {
-        excluded = value;
-        break;
-      }
+    const std::optional<std::int64_t> excluded = first_too_large(fits, fails, last);
+    // Above, down from what is excluded.
+    const std::int64_t end = excluded.value_or(fails);
+    const std::int64_t between = (end - fits) / step - 1;
+    const std::int64_t stride = step * (between / kTriedAbove + 1);
+    for (std::int64_t value = end - step; value > fits; value -= stride) {
+      if (at(value).status == PointStatus::kFits) fits = value;
     }
     return result(fits, fits < last ? std::optional(fits + step) : std::nullopt, excluded);
   }
 
  private:
+  [[nodiscard]] bool is_too_large(std::int64_t value) {
+    const PointResult& point = at(value);
+    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes > room(point);
+  }
+  // The least value above `fits` whose live bytes alone are too many; they grow with the value.
+  std::optional<std::int64_t> first_too_large(std::int64_t fits, std::int64_t fails,
+                                              std::int64_t last) {
+    const std::int64_t step = options_.multiple_of;
+    while (!is_too_large(fails)) {
+      if (fails == last || at(fails).status == PointStatus::kError) return std::nullopt;
+      fails = fails > last / 2 ? last : 2 * fails;
+    }
+    while (fails - fits > step) {
+      const std::int64_t middle = fits + (fails - fits) / step / 2 * step;
+      (is_too_large(middle) ? fails : fits) = middle;
+    }
+    return fails;
+  }
+
   const PointResult& at(std::int64_t value) {
     const auto found = tried_.find(value);
     if (found != tried_.end()) return found->second;
@@ -79,6 +94,11 @@ class Search {
              std::optional<std::int64_t> excluded) {
     Fit found;
     found.excluded_from = excluded;
+    if (excluded) {
+      found.untried = (*excluded - fits) / options_.multiple_of - 1;
+      for (const auto& [value, point] : tried_)
+        found.untried -= value > fits && value < *excluded ? 1 : 0;
+    }
     for (auto& [value, point] : tried_) {
       if (value == fits) found.largest = found.tried.size();
       if (value == next) found.next = found.tried.size();

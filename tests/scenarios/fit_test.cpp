@@ -33,7 +33,7 @@ TEST_SUITE("property") {
     for (const char* more :
          {"", ", allocator: ideal", ", allocator: bfc", ", policies: [checkpoint_every]",
           ", allocator: {kind: torch, memory_fraction: 0.5}"}) {
-      CAPTURE(more);
+      CAPTURE(std::string(more));
       const Value scenario = document(more);
       const Fit found = fit(
           scenario, environment(),
@@ -48,6 +48,10 @@ TEST_SUITE("property") {
       // What is excluded follows from live bytes, which grow with the batch.
       REQUIRE(found.excluded_from);
       CHECK(*found.excluded_from > largest);
+      CHECK(found.untried == 0);
+      const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+      CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
+                           [&](const auto& a, const auto& b) { return live(a) < live(b); }));
       CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
                            [](const FitPoint& a, const FitPoint& b) { return a.value < b.value; }));
     }
