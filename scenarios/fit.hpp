@@ -39,7 +39,7 @@ struct Fit {
 // though a smaller one does not, where fragmentation decides: those up to `excluded_from` are
 // tried, too, or kTriedAbove of them, evenly. Throws UserError where the smallest value cannot be
 // built, with the reason.
-inline constexpr int kTriedAbove = 64;
+inline constexpr int kTriedAbove = 128;
 [[nodiscard]] Fit fit(const Value& document, const Environment& environment,
                       const FitOptions& options);
 
