@@ -24,6 +24,7 @@
 #include "cli/replay_eviction.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "plots/table.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -130,7 +131,8 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    print(program.help());  // that of the command, if one was named
+    // That of the command, if one was named.
+    print(wrap_meanings(program.help(), console.terminal ? console.width : 0));
     return kExitFits;
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + '\n');

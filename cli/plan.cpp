@@ -82,7 +82,7 @@ PlanFunction parse_policy(const std::string& text, std::string& name, PlanReques
 std::string policy_lines() {
   std::string text = "Policies:\n";
   for (const PlanPolicy& policy : plan_policies())
-    text += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
+    text += fmt::format("  {:<18}  {}\n", policy.name, policy.summary);
   return text;
 }
 
@@ -217,7 +217,7 @@ Examples:
          "the most bytes that may be resident, or as 60% of what computing every node once "
          "takes")
       ->required()
-      ->type_name("BYTES|SHARE");
+      ->type_name("BYTES|%");
   app->add_option("--class", schedule_class, "fixed, checkmate or unrestricted")
       ->capture_default_str();
   app->add_option("--time-limit", time_limit, "for solving")
