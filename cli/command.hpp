@@ -74,6 +74,17 @@ struct FitCommand {
   [[nodiscard]] int execute(const Console& console) const;
 };
 
+struct SearchCommand {
+  static constexpr const char* kName = "search";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::size_t top = 10;
+  bool json = false;
+  int threads = 0;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
 struct ExplainCommand {
   static constexpr const char* kName = "explain";
   CLI::App* app = nullptr;

@@ -30,10 +30,10 @@
 namespace tidemark {
 namespace {
 
-using Commands =
-    std::tuple<RunCommand, FitCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand,
-               CheckCommand, ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand,
-               PlanCommand, ReplayAllocatorCommand, ReplayEvictionCommand>;
+using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
+                            DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
+                            GraphCommand, InitCommand, PackCommand, PlanCommand,
+                            ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

@@ -27,4 +27,26 @@ TEST_SUITE("unit") {
   }
 }
 
+TEST_SUITE("unit") {
+  TEST_CASE("search names the best point of a sweep, and exits with 1 where none will do") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 3}\nhardware: v100-sxm-16gb\ntraining: "
+                    "{sequence: 256}\nsweep: {matrix: {training.micro_batch: [1, 4, 512]}}\n"
+                    "goal: {maximize: throughput.tokens_per_second}\n");
+    const Outcome found = workspace.run("search s.yaml --json");
+    CHECK(found.code == 0);
+    const auto search = nlohmann::json::parse(found.out).at("search");
+    CHECK(search.at("best") == 1);
+    CHECK(search.at("ranking") == nlohmann::json::parse("[1, 0]"));
+    CHECK(search.at("maximize") == "throughput.tokens_per_second");
+    CHECK(contains(workspace.run("search s.yaml").out, "training.micro_batch 4"));
+    const Outcome none = workspace.run(
+        "search s.yaml -s goal='{minimize: time.step, subject_to: [\"memory.peak_live < 1MiB\"]}'");
+    CHECK(none.code == 1);
+    CHECK(contains(none.out, "none of them will do: 2 of 3 fit, 0 keep to"));
+    CHECK(workspace.run("search s.yaml -s goal='{minimize: time}'").code == 2);
+  }
+}
+
 }  // namespace tidemark::testing
