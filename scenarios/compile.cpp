@@ -219,7 +219,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
                              .costs = result.costs,
                              .device = device,
                              .outcomes = result.policies,
-                             .passes = result.passes};
+                             .passes = result.passes,
+                             .rewrites = policies_of<TrainingRewrite>(scenario)};
 
   OrderedStep step = plain_step(graph, steps.value_or(scenario.training.steps), result.passes);
   const ProgramOrder plain = step.order;
