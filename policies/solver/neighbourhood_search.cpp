@@ -136,7 +136,6 @@ class Search {
     NodeIndex node;
     Occ copy;
     double score;
-    std::int64_t least;  // cost of computing it again, about
   };
   static bool scores_less(const Candidate& a, const Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.node < b.node;
@@ -170,7 +169,7 @@ class Search {
       const double gain = static_cast<double>(std::min(problem_.bytes[i], excess)) +
                           0.1 * static_cast<double>(problem_.bytes[i]);
       const double cost = static_cast<double>(problem_.cost[i]) + 1e-9;
-      candidates_.push_back({i, copy, cost / gain, problem_.cost[i]});
+      candidates_.push_back({i, copy, cost / gain});
     }
     // Own costs first, then those with their inputs for the likely ones.
     const std::size_t looked_at = std::min(candidates_.size(), kLikely);
@@ -180,8 +179,7 @@ class Search {
     for (std::size_t k = 0; k < looked_at; ++k) {
       Candidate& c = candidates_[k];
       const Occ reader = list_.reader_after(c.copy, at);
-      c.least = price(c.node, reader, at);
-      const double full = static_cast<double>(c.least) + 1e-9;
+      const double full = static_cast<double>(price(c.node, reader, at)) + 1e-9;
       c.score *= full / (static_cast<double>(problem_.cost[c.node]) + 1e-9);
       if (noise_ > 0) c.score *= std::exp(noise_ * (uniform() - 0.5));
     }
@@ -192,12 +190,8 @@ class Search {
   // Applies the best drop that lessens the overflow.
   bool relieve(Occ at) {
     list_candidates(at);
-    const bool limited = limit_ < kInfinite;
-    std::size_t tried = 0;
     for (const Candidate& c : candidates_) {
-      if (late() || (limited && tried == kLikely)) return false;
-      if (limited && c.least > limit_ - list_.cost()) continue;
-      ++tried;
+      if (late()) return false;
       const std::size_t mark = list_.mark();
       const std::int64_t before = list_.overflow();
       inserted_ = 0;
