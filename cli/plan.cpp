@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_values.hpp"
 #include "cli/wording.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/document.hpp"
@@ -20,15 +20,6 @@
 
 namespace tidemark {
 namespace {
-
-template <class Parse>
-auto parse_option(const char* option, const std::string& text, Parse&& parse) {
-  try {
-    return parse(text);
-  } catch (const std::invalid_argument& error) {
-    throw UserError(fmt::format("{}: {}", option, error.what()));
-  }
-}
 
 // What is wrong with a number that may be 0; empty: nothing.
 std::string count_fault(const std::string& text) {
@@ -188,9 +179,9 @@ Examples:
 
 int PlanCommand::execute(const Console& console) const {
   PlanRequest request{
-      .budget = parse_option("--budget", budget, parse_bytes).count,
+      .budget = parse_option("budget", budget, parse_bytes).count,
       .schedule_class = parse_class(schedule_class),
-      .time_limit = std::min<Duration>(parse_option("--time-limit", time_limit, parse_duration),
+      .time_limit = std::min<Duration>(parse_option("time-limit", time_limit, parse_duration),
                                        std::chrono::hours(24 * 365)),
       .iterations = iterations,
       .seed = seed};

@@ -19,6 +19,9 @@ namespace tidemark {
 // count there, since only a limit causes them. `throughput` is 0.
 [[nodiscard]] nlohmann::ordered_json result_document(std::span<const PointResult> points);
 
+// As the documents say times.
+[[nodiscard]] double seconds(Duration duration);
+
 // What the allocator holds beyond what is in use, as a share of what it holds, each at its peak.
 [[nodiscard]] double fragmentation(const RunResult& run);
 
