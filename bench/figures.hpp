@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tidemark::bench {
@@ -26,6 +28,10 @@ std::vector<Figure> eviction_figures();
 std::vector<Figure> plan_figures();
 std::vector<Figure> report_figures();  // none where npm was missing
 std::vector<Figure> onnx_figures();    // none where protobuf is not installed
+
+// Instances that are not part of the repository: below $TIDEMARK_SHARED, by default the folder
+// `shared` beside the checkout.
+std::filesystem::path shared_path(std::string_view below);
 
 // Calls of operator new so far, in the whole program.
 std::size_t allocation_count();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <string_view>
 
@@ -30,6 +31,13 @@ std::atomic<std::size_t> allocations{0};
 
 std::size_t tidemark::bench::allocation_count() {
   return allocations.load();
+}
+
+std::filesystem::path tidemark::bench::shared_path(std::string_view below) {
+  const char* given = std::getenv("TIDEMARK_SHARED");
+  const std::filesystem::path shared =
+      given != nullptr ? given : std::filesystem::path(TIDEMARK_SOURCE_DIR) / "../shared";
+  return shared / below;
 }
 
 int main(int argc, char** argv) {

@@ -15,11 +15,8 @@ namespace tidemark::bench {
 namespace {
 
 // The published instances lie beside the repository; without them there are no figures.
-std::filesystem::path instances() {
-  const char* given = std::getenv("TIDEMARK_SHARED");
-  const std::filesystem::path shared =
-      given != nullptr ? given : std::filesystem::path(TIDEMARK_SOURCE_DIR) / "../shared";
-  return shared / "cases/packing";
+std::filesystem::path packing_instances() {
+  return shared_path("cases/packing");
 }
 
 Compiled packed_step(const Environment& environment, const std::string& model,
@@ -57,7 +54,8 @@ std::vector<Figure> packing_figures() {
   std::vector<Figure> figures;
   add_step_figures(figures);
   for (const char name : std::string("ABCDEFGHIJK")) {
-    const std::string path = (instances() / (std::string(1, name) + ".1048576.csv")).string();
+    const std::string path =
+        (packing_instances() / (std::string(1, name) + ".1048576.csv")).string();
     if (!std::filesystem::exists(path)) continue;
     const NamedProblem named = parse_buffers(read_text_file(path), path);
     PackResult result;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -22,11 +21,8 @@ namespace tidemark::bench {
 namespace {
 
 // The instances lie beside the repository; without them there are no figures.
-std::filesystem::path instances() {
-  const char* given = std::getenv("TIDEMARK_SHARED");
-  const std::filesystem::path shared =
-      given != nullptr ? given : std::filesystem::path(TIDEMARK_SOURCE_DIR) / "../shared";
-  return shared / "cases/rematerialization";
+std::filesystem::path graph_instances() {
+  return shared_path("cases/rematerialization");
 }
 
 // Seconds of the slowest plan of the small instances, and how many are proven.
@@ -34,7 +30,7 @@ void add_small(std::vector<Figure>& figures) {
   double slowest = 0;
   int proven = 0;
   int plans = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(instances())) {
+  for (const auto& entry : std::filesystem::directory_iterator(graph_instances())) {
     if (entry.path().extension() != ".json") continue;
     const RematProblem problem = remat_problem(read_cost_graph(entry.path().string()));
     std::ifstream file(entry.path());
@@ -116,7 +112,7 @@ void add_gpt2(std::vector<Figure>& figures) {
 // every node once. Its time limit is that of the published graphs' requirement.
 void add_checkmate(std::vector<Figure>& figures) {
   for (const Published& published : kRounded) {
-    const auto path = instances() / "published" / (std::string(published.graph) + ".json");
+    const auto path = graph_instances() / "published" / (std::string(published.graph) + ".json");
     if (!std::filesystem::exists(path)) continue;
     const RematProblem problem = remat_problem(read_cost_graph(path.string()));
     PlanResult plan;
@@ -188,11 +184,11 @@ std::vector<Figure> plan_figures() {
   add_comparison(figures);
   add_plan_cache(figures);
   add_gpt2(figures);
-  if (!std::filesystem::exists(instances())) return figures;
+  if (!std::filesystem::exists(graph_instances())) return figures;
   add_small(figures);
   add_checkmate(figures);
   for (const Published& published : kPublished) {
-    const auto path = instances() / "published" / (std::string(published.graph) + ".json");
+    const auto path = graph_instances() / "published" / (std::string(published.graph) + ".json");
     if (!std::filesystem::exists(path)) continue;
     const RematProblem problem = remat_problem(read_cost_graph(path.string()));
     PlanResult plan;

@@ -18,7 +18,7 @@
 namespace tidemark::bench {
 namespace {
 
-constexpr std::string_view kLlama = R"(
+constexpr std::string_view kReportedLlama = R"(
 version: 1
 name: llama-2-7b
 model: llama-2-7b
@@ -76,7 +76,8 @@ std::vector<Figure> paint_figures() {
 std::vector<Figure> report_figures() {
   if (!has_html_report()) return {};
   const Environment environment = default_environment({});
-  const Scenario scenario = decode_scenario(parse_document(kLlama, "bench.yaml"), environment);
+  const Scenario scenario =
+      decode_scenario(parse_document(kReportedLlama, "bench.yaml"), environment);
   PointDetail detail;
   detail.model = std::make_shared<const TrainedModel>(build_training(scenario));
   const PointResult result =

@@ -19,7 +19,7 @@
 namespace tidemark {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCompareExamples =
     R"(A scenario says what to compare; budgets are bytes, or shares of the peak without policies:
   compare:
     policies: [[], [checkpoint_every: {period: 1}], [chen_sqrt], [optimal: {}]]
@@ -153,7 +153,7 @@ LeastOverheads least_overheads(const Comparison& comparison) {
 
 void CompareCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "policies against memory budgets on one graph");
-  app->footer(kExamples);
+  app->footer(kCompareExamples);
   input.add_options(*app, false);
   app->add_option(
          "-o,--output", folder,

@@ -8,6 +8,7 @@
 
 #include "cli/point_summary.hpp"
 #include "cli/reports.hpp"
+#include "cli/wording.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -19,7 +20,6 @@ namespace tidemark {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t kIndent = 2;
 constexpr std::size_t kReasons = 3;  // named in the first sentence
 
 // How a column puts a number into words.

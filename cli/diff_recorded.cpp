@@ -17,7 +17,6 @@ namespace tidemark {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t kIndent = 2;
 
 // Allocations of one label and one size.
 struct Alike {

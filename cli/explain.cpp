@@ -11,6 +11,7 @@
 #include "cli/point_summary.hpp"
 #include "cli/reports.hpp"
 #include "cli/transfer_report.hpp"
+#include "cli/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/peak_terms.hpp"
@@ -19,8 +20,7 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t kBarWidth = 24;
-constexpr std::size_t kIndent = 2;
+constexpr std::size_t kTermBarWidth = 24;
 // Left out on narrow terminals, the highest first.
 constexpr int kSpareBar = 3;
 constexpr int kSpareOperator = 2;
@@ -153,7 +153,7 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
                    {grouped(bytes)},
                    {unit.text(bytes)},
                    {share_of(bytes, sum)},
-                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kBarWidth),
+                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kTermBarWidth),
                     i < colours.size() ? colours[i] : 245}});
   }
   table.add_row({{"sum", -1, true}, {grouped(sum), -1, true}, {unit.text(sum), -1, true}});

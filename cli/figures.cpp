@@ -13,13 +13,6 @@
 namespace tidemark {
 namespace {
 
-std::string title_of(std::span<const PointResult> points) {
-  std::set<std::string> names;
-  for (const PointResult& point : points)
-    names.insert(point.name);
-  return names.size() == 1 ? *names.begin() : fmt::format("{} points", points.size());
-}
-
 // Samples of one step on all ranks; 0 where the point has no throughput.
 std::int64_t samples_of(const PointResult& point) {
   return std::llround(point.samples_per_second * static_cast<double>(point.run.step.count()) *

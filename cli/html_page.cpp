@@ -71,11 +71,6 @@ bool have_names(std::span<const PointResult> points) {
                      [&](const PointResult& point) { return point.name != points.front().name; });
 }
 
-std::string title_of(std::span<const PointResult> points) {
-  if (points.empty()) return "Tidemark";
-  return have_names(points) ? fmt::format("{} points", points.size()) : points.front().name;
-}
-
 // Points of equal settings are told apart by their number.
 std::vector<std::string> labels_of(std::span<const PointResult> points) {
   const bool named = have_names(points);
@@ -229,10 +224,9 @@ PointCharts charts_of(const DetailedPoint& point) {
                   .timeline = detail.timeline};
   std::unique_ptr<const TorchRecorder> recorder;
   Scratch recorded;
-  BfcLimits bfc{fits ? point.result.capacity - point.result.context : kUnlimited,
-                point.scenario.allocator_options.bfc};
-  bfc.options.allow_growth = bfc.options.allow_growth || !fits;  // as run_compiled() runs it
   // What does not fit is drawn as it would be with memory without end, and so are its addresses.
+  const Bytes limit = fits ? point.result.capacity - point.result.context : kUnlimited;
+  const BfcLimits bfc{limit, bfc_options(point.scenario, limit)};
   if (point.scenario.allocator == AllocatorKind::kTorch) {
     recorder = run_recorded(point.scenario, compiled, recorded, fits);
     run.recorder = recorder.get();

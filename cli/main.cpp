@@ -40,7 +40,7 @@ constexpr const char* kAbout =
     "fit,\nwhen and why does memory peak, and what do checkpointing, offloading or another "
     "precision change?";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kProgramExamples = R"(Examples:
   tidemark run gpt2 --gpu a100-sxm-80gb              a model on a GPU, no file needed
   tidemark run gpt2-xl --gpu v100-sxm-32gb -s training.micro_batch=4
   tidemark init && tidemark run scenario.yaml        a commented scenario to start from
@@ -116,7 +116,7 @@ int execute(const Commands& commands, const Console& console) {
 
 int run_command_line(std::vector<std::string> arguments, const Console& console) {
   CLI::App program(kAbout, "tidemark");
-  program.footer(kExamples);
+  program.footer(kProgramExamples);
   program.set_version_flag("--version", fmt::format("tidemark {}", kVersion));
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);

@@ -6,12 +6,12 @@
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
+#include "cli/option_values.hpp"
 #include "cli/output_folder.hpp"
 #include "cli/wording.hpp"
 #include "graph/core/document.hpp"
@@ -23,15 +23,6 @@ namespace tidemark {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class Parse>
-auto parse_option(const char* option, const std::string& text, Parse&& parse) {
-  try {
-    return parse(text);
-  } catch (const std::invalid_argument& error) {
-    throw UserError(fmt::format("{}: {}", option, error.what()));
-  }
-}
 
 // The solution's file, made ready before the search so that none is in vain.
 struct SolutionFile {
@@ -110,9 +101,9 @@ Examples:
 
 int PackCommand::execute(const Console& console) const {
   std::optional<std::int64_t> limit;
-  if (!capacity.empty()) limit = parse_option("--capacity", capacity, parse_bytes).count;
+  if (!capacity.empty()) limit = parse_option("capacity", capacity, parse_bytes).count;
   PackOptions options{.capacity = limit,
-                      .time_limit = parse_option("--time-limit", time_limit, parse_duration)};
+                      .time_limit = parse_option("time-limit", time_limit, parse_duration)};
   const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
   const SolutionFile solution(out);
   const auto begin = std::chrono::steady_clock::now();

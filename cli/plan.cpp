@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_values.hpp"
 #include "cli/wording.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/document.hpp"
@@ -24,15 +25,6 @@
 
 namespace tidemark {
 namespace {
-
-template <class Parse>
-auto parse_option(const char* option, const std::string& text, Parse&& parse) {
-  try {
-    return parse(text);
-  } catch (const std::invalid_argument& error) {
-    throw UserError(fmt::format("{}: {}", option, error.what()));
-  }
-}
 
 // What is wrong with a number that may be 0; empty: nothing.
 std::string count_fault(const std::string& text) {
@@ -107,9 +99,9 @@ CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
 
 // Bytes, or a share of what computing every node once takes.
 std::int64_t parse_budget(const std::string& text, const RematProblem& problem) {
-  if (!text.ends_with('%')) return parse_option("--budget", text, parse_bytes).count;
+  if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes).count;
   const std::string number = text.substr(0, text.size() - 1);
-  const double percent = parse_option("--budget", number, [&](const std::string& share) {
+  const double percent = parse_option("budget", number, [&](const std::string& share) {
     double value = 0;
     const auto read = std::from_chars(share.data(), share.data() + share.size(), value);
     if (read.ec != std::errc() || read.ptr != share.data() + share.size() || !(value > 0) ||
@@ -235,7 +227,7 @@ Examples:
 int PlanCommand::execute(const Console& console) const {
   PlanRequest request{
       .schedule_class = parse_class(schedule_class),
-      .time_limit = std::min<Duration>(parse_option("--time-limit", time_limit, parse_duration),
+      .time_limit = std::min<Duration>(parse_option("time-limit", time_limit, parse_duration),
                                        std::chrono::hours(24 * 365)),
       .iterations = iterations,
       .seed = seed};

@@ -14,7 +14,7 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t kBarWidth = 30;
+constexpr std::size_t kLongestBar = 30;
 
 class Summary {
  public:
@@ -139,8 +139,8 @@ std::string Summary::roles() const {
   // Where there is no room for whole bars, they are shorter.
   constexpr std::size_t kBeforeBars = 17 + 2 + 9 + 2 + 6 + 2 + 20;
   const std::size_t bars =
-      width_ > 0 ? std::clamp(width_ - std::min(width_, kBeforeBars), std::size_t{8}, kBarWidth)
-                 : kBarWidth;
+      width_ > 0 ? std::clamp(width_ - std::min(width_, kBeforeBars), std::size_t{8}, kLongestBar)
+                 : kLongestBar;
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
   for (const Role role : kStackOrder) {
     const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];

@@ -1,14 +1,13 @@
 #include "cli/replay_allocator.hpp"
 
 #include <array>
-#include <charconv>
 #include <optional>
-#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_values.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
@@ -23,76 +22,39 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 3> kAllocators{"torch", "bfc", "ideal"};
 constexpr std::int64_t kLargestCapacity = std::int64_t{1} << 60;
 
-[[noreturn]] void refuse(std::string_view option, const std::string& problem) {
-  throw UserError(fmt::format("--{}: {}", option, problem));
-}
-
-ReplayAllocator allocator_called(const std::string& name) {
-  for (std::size_t i = 0; i < kAllocators.size(); ++i) {
-    if (name == kAllocators[i]) return static_cast<ReplayAllocator>(i);
-  }
-  const std::vector<std::string> known(kAllocators.begin(), kAllocators.end());
-  std::string hint = did_you_mean(name, known);
-  if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(known, ", "));
-  refuse("allocator", fmt::format("there is no allocator {}{}", tidemark::quoted(name), hint));
-}
-
-template <class T>
-T number(std::string_view option, const std::string& text, std::string_view expected) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end) return value;
-  refuse(option, fmt::format("expected {}, found {}", expected, tidemark::quoted(text)));
-}
-
 std::optional<double> fraction_of(const std::string& text) {
-  constexpr std::string_view kExpected = "a number above 0 and up to 1";
   if (text.empty()) return std::nullopt;
-  const auto value = number<double>("memory-fraction", text, kExpected);
-  if (value > 0 && value <= 1) return value;
-  refuse("memory-fraction",
-         fmt::format("expected {}, found {}", kExpected, tidemark::quoted(text)));
+  return number_option<double>("memory-fraction", text, "a number above 0 and up to 1",
+                               [](double value) { return value > 0 && value <= 1; });
 }
 
 std::optional<int> device_of(const std::string& text) {
-  constexpr std::string_view kExpected = "the number of a device";
   if (text.empty()) return std::nullopt;
-  const int value = number<int>("device", text, kExpected);
-  if (value < 0) refuse("device", fmt::format("expected {}, found {}", kExpected, value));
-  return value;
-}
-
-template <class F>
-auto for_option(std::string_view option, F&& parse) {
-  try {
-    return parse();
-  } catch (const std::invalid_argument& error) {
-    refuse(option, error.what());
-  }
+  return number_option<int>("device", text, "the number of a device",
+                            [](int value) { return value >= 0; });
 }
 
 ReplayOptions options_of(const ReplayAllocatorCommand& command) {
-  ReplayOptions options{.allocator = allocator_called(command.allocator)};
-  options.capacity = for_option("capacity", [&] { return parse_bytes(command.capacity); });
-  if (options.capacity.count > kLargestCapacity) refuse("capacity", "is more than 2^60 bytes");
+  ReplayOptions options{.allocator = static_cast<ReplayAllocator>(
+                            place_of_name("allocator", command.allocator, kAllocators))};
+  options.capacity = parse_option("capacity", command.capacity, parse_bytes);
+  if (options.capacity.count > kLargestCapacity)
+    refuse_option("capacity", "is more than 2^60 bytes");
   const bool torch = options.allocator == ReplayAllocator::kTorch;
-  if (!torch && !command.conf.empty()) refuse("conf", "only the allocator torch has it");
-  if (!torch && !command.layout.empty()) refuse("layout", "only the allocator torch has it");
-  options.torch = for_option("conf", [&] { return parse_alloc_conf(command.conf); });
+  if (!torch && !command.conf.empty()) refuse_option("conf", "only the allocator torch has it");
+  if (!torch && !command.layout.empty()) refuse_option("layout", "only the allocator torch has it");
+  options.torch = parse_option("conf", command.conf, parse_alloc_conf);
   if (const std::optional<double> fraction = fraction_of(command.memory_fraction)) {
     if (options.allocator == ReplayAllocator::kIdeal) {
-      refuse("memory-fraction", "the allocator ideal has no such limit");
+      refuse_option("memory-fraction", "the allocator ideal has no such limit");
     }
     options.torch.memory_fraction = fraction;
     options.bfc.memory_fraction = *fraction;
   }
   if (!command.event_delay.empty()) {
-    constexpr std::string_view kExpected = "a whole number of rows";
-    options.event_delay = number<std::int64_t>("event-delay", command.event_delay, kExpected);
-    if (options.event_delay < 0) {
-      refuse("event-delay", fmt::format("expected {}, found {}", kExpected, options.event_delay));
-    }
+    options.event_delay =
+        number_option<std::int64_t>("event-delay", command.event_delay, "a whole number of rows",
+                                    [](std::int64_t rows) { return rows >= 0; });
   }
   options.layout = !command.layout.empty();
   return options;
@@ -269,7 +231,8 @@ int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   const ReplayOptions options = options_of(*this);
   const bool snapshot = is_pickle(trace);
   const std::optional<int> chosen = device_of(device);
-  if (chosen && !snapshot) refuse("device", "only snapshots of PyTorch have several devices");
+  if (chosen && !snapshot)
+    refuse_option("device", "only snapshots of PyTorch have several devices");
   std::optional<WholeFile> rows;
   std::optional<WholeFile> segments;
   if (!csv.empty()) rows.emplace(csv);

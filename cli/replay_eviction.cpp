@@ -1,14 +1,13 @@
 #include "cli/replay_eviction.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/option_values.hpp"
 #include "cli/replay_allocator.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
@@ -24,29 +23,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kLargestBudget = std::int64_t{1} << 60;
 
-[[noreturn]] void refuse(std::string_view option, const std::string& problem) {
-  throw UserError(fmt::format("--{}: {}", option, problem));
-}
-
 template <class T>
 T chosen(std::string_view option, const std::string& name,
          std::span<const std::string_view> names) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (name == names[i]) return static_cast<T>(i);
-  }
-  const std::vector<std::string> known(names.begin(), names.end());
-  std::string hint = did_you_mean(name, known);
-  if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(known, ", "));
-  refuse(option, fmt::format("there is no {} {}{}", option, tidemark::quoted(name), hint));
-}
-
-double thrash_factor_of(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && std::isfinite(value) && value >= 1) return value;
-  refuse("thrash-factor",
-         fmt::format("expected a number from 1 on, found {}", tidemark::quoted(text)));
+  return static_cast<T>(place_of_name(option, name, names));
 }
 
 EvictionOptions options_of(const ReplayEvictionCommand& command) {
@@ -54,15 +34,14 @@ EvictionOptions options_of(const ReplayEvictionCommand& command) {
       .heuristic =
           chosen<EvictionHeuristic>("heuristic", command.heuristic, eviction_heuristic_names()),
       .mode = chosen<DeallocationMode>("mode", command.mode, deallocation_mode_names())};
-  try {
-    options.budget = parse_bytes(command.budget).count;
-  } catch (const std::invalid_argument& error) {
-    refuse("budget", error.what());
-  }
-  if (options.budget <= 0) refuse("budget", "must be more than 0 bytes: nothing would ever fit");
-  if (options.budget > kLargestBudget) refuse("budget", "is more than 2^60 bytes");
+  options.budget = parse_option("budget", command.budget, parse_bytes).count;
+  if (options.budget <= 0)
+    refuse_option("budget", "must be more than 0 bytes: nothing would ever fit");
+  if (options.budget > kLargestBudget) refuse_option("budget", "is more than 2^60 bytes");
   if (!command.thrash_factor.empty()) {
-    options.thrash_factor = thrash_factor_of(command.thrash_factor);
+    options.thrash_factor =
+        number_option<double>("thrash-factor", command.thrash_factor, "a number from 1 on",
+                              [](double value) { return std::isfinite(value) && value >= 1; });
   }
   return options;
 }

@@ -20,7 +20,7 @@
 namespace tidemark {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kRunExamples = R"(Examples:
   tidemark run scenario.yaml                         every point of the file's sweep, as a table
   tidemark run gpt2 --gpu a100-sxm-80gb              a preset without a file
   tidemark run models/llama-3-8b.json --gpu h100-sxm-80gb -s training.sequence=4096
@@ -172,7 +172,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
 
 void RunCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
-  app->footer(kExamples);
+  app->footer(kRunExamples);
   input.add_options(*app, true);
   app->add_option(
          "-o,--output", folder,

@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/result_document.hpp"
 #include "sim/result/transfers.hpp"
 
 namespace tidemark {
 namespace {
-
-constexpr std::size_t kIndent = 2;
 
 // Streams that are not compute's own, as people call them.
 struct Link {
@@ -27,10 +27,6 @@ constexpr std::array<Link, 5> kLinks{{{Stream::kCopyOut, "device to host"},
 
 Duration of(const std::array<Duration, kStreams>& times, Stream stream) {
   return times[static_cast<std::size_t>(stream)];
-}
-
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
 }
 
 std::string name_in(const TrainingGraph& graph, StorageId s) {

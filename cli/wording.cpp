@@ -126,4 +126,12 @@ std::string place(Phase phase, std::string_view layer, std::string_view op) {
   return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
 }
 
+std::string title_of(std::span<const PointResult> points) {
+  if (points.empty()) return "Tidemark";
+  const bool one_name = std::all_of(points.begin(), points.end(), [&](const PointResult& point) {
+    return point.name == points.front().name;
+  });
+  return one_name ? points.front().name : fmt::format("{} points", points.size());
+}
+
 }  // namespace tidemark

@@ -1,13 +1,18 @@
 // How commands put figures and settings into words.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "scenarios/simulate.hpp"
 
 namespace tidemark {
+
+// Columns before what a report lists under a heading.
+inline constexpr std::size_t kIndent = 2;
 
 // One unit for a whole column, so that figures can be compared at a glance.
 class BytesColumn {
@@ -35,6 +40,9 @@ class BytesColumn {
 
 // "backward, h.47.mlp: linear.weight_gradient"
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
+
+// What the points have in common: their one name, or how many they are.
+[[nodiscard]] std::string title_of(std::span<const PointResult> points);
 
 // Where a planned policy's program takes more than the budget it was planned for; empty where it
 // does not, or where that is said already because no plan fits.

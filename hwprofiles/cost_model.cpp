@@ -7,6 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "graph/ir/convolutions.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -38,12 +40,6 @@ Duration nanoseconds_of(double seconds) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
-}
-
-bool is_convolution(OperatorClass op_class) {
-  return op_class == OperatorClass::kConvolution ||
-         op_class == OperatorClass::kConvolutionBackwardData ||
-         op_class == OperatorClass::kConvolutionBackwardWeight;
 }
 
 bool runs_on_tensor_cores(DType type) {
@@ -127,7 +123,7 @@ Duration CostModel::copy_duration(Bytes bytes, CopyDirection direction) const {
 double CostModel::launch_seconds(const Work& work) const {
   Duration floor = profile_.launch.kernel * work.launches;
   if (work.op_class == OperatorClass::kMatmul) floor += profile_.launch.matmul;
-  if (is_convolution(work.op_class)) floor += profile_.launch.convolution;
+  if (is_dense_convolution(work.op_class)) floor += profile_.launch.convolution;
   return seconds_of(floor);
 }
 
@@ -143,7 +139,7 @@ double CostModel::memory_seconds(const Work& work) const {
 double CostModel::compute_seconds(const Work& work) const {
   if (!(work.flops.count > 0)) return 0;
   if (work.op_class == OperatorClass::kAttention) return work.flops.count / attention_rate(work);
-  if (is_convolution(work.op_class)) return work.flops.count / convolution_rate(work);
+  if (is_dense_convolution(work.op_class)) return work.flops.count / convolution_rate(work);
   return work.flops.count / vector_rate(work.dtype);
 }
 

@@ -17,7 +17,6 @@ constexpr std::size_t kTellApart = 4;  // lines; of more each has a letter, at i
 constexpr double kHeadroom = 1.12;     // over the highest value, for labels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
 constexpr std::uint32_t kReservedInk = 0x222222;
-constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 
 struct AreaInk {
   std::uint32_t rgb = 0;

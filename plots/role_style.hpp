@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graph/ir/tensor.hpp"
+#include "graph/ir/training_graph.hpp"
 
 namespace tidemark {
 
@@ -25,6 +26,9 @@ inline constexpr std::array<Role, kRoles> kStackOrder = {
 // What the device holds beside tensors.
 [[nodiscard]] const RoleStyle& context_style();  // CUDA context
 [[nodiscard]] const RoleStyle& cached_style();   // reserved by the allocator, not in use
+
+// Of the phases, where there is little room.
+inline constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 
 // ANSI escapes; `text` itself when `colour` is false.
 [[nodiscard]] std::string paint(std::string_view text, int foreground, bool colour);

@@ -10,6 +10,7 @@
 
 #include "graph/core/errors.hpp"
 #include "plots/svg_labels.hpp"
+#include "plots/svg_marks.hpp"
 #include "plots/table.hpp"
 
 namespace tidemark {
@@ -27,7 +28,6 @@ constexpr double kGap = 18;     // between plot and legend
 constexpr double kSwatch = 22;  // width of a sample of ink
 // Where marks share a label or have none.
 constexpr std::string_view kUnnamed = "all names: in the CSV of this chart";
-constexpr double kMark = 4;  // half the size of a mark
 constexpr double kMargin = 10;
 constexpr std::string_view kFonts =
     "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
@@ -73,18 +73,11 @@ class SvgWriter {
   void marks();
   void mark_labels();
   void legend();
-  // Marks that lie on each other.
-  struct Spot {
-    double x = 0;
-    double y = 0;
-    std::string words;
-    std::string short_words;
-    std::size_t others = 0;
-  };
-  [[nodiscard]] std::vector<Spot> spots() const;
   void polyline(const SvgLine& line);
   void stroke(std::uint32_t rgb, double width, Dash dash);
-  void mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow);
+  void mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow) {
+    body_ += mark_ink(x, y, shape, rgb, hollow);
+  }
   void pattern(std::size_t index, const SvgArea& area);
   [[nodiscard]] bool place(double x, double y, std::string_view words, bool off_strokes);
 
@@ -330,44 +323,15 @@ void SvgWriter::lines() {
       const double x = x_of(point.x);
       const double y = y_of(point.y);
       mark(x, y, line.mark, line.rgb, false);
-      labels_.take({x - kMark, y - kMark, x + kMark, y + kMark});
+      labels_.take({x - kMarkRadius, y - kMarkRadius, x + kMarkRadius, y + kMarkRadius});
     }
-  }
-}
-
-void SvgWriter::mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow) {
-  const auto inked = [&] {
-    put(" fill=\"{}\" stroke=\"#{:06x}\" stroke-width=\"1.4\"/>\n",
-        hollow ? "#fff" : fmt::format("#{:06x}", rgb), rgb);
-  };
-  const double r = kMark;
-  switch (shape) {
-    case MarkShape::kNone:
-      return;
-    case MarkShape::kCircle:
-      put("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\"", x, y, r);
-      return inked();
-    case MarkShape::kSquare:
-      put("<path d=\"M{:.1f} {:.1f}h{:g}v{:g}h{:g}Z\"", x - r, y - r, 2 * r, 2 * r, -2 * r);
-      return inked();
-    case MarkShape::kTriangle:
-      put("<path d=\"M{:.1f} {:.1f}l{:g} {:g}h{:g}Z\"", x, y - r, r, 2 * r, -2 * r);
-      return inked();
-    case MarkShape::kDiamond:
-      put("<path d=\"M{:.1f} {:.1f}l{:g} {:g}l{:g} {:g}l{:g} {:g}Z\"", x, y - r - 1, r + 1, r + 1,
-          -r - 1, r + 1, -r - 1, -r - 1);
-      return inked();
-    case MarkShape::kCross:
-      put("<path d=\"M{:.1f} {:.1f}l{:g} {:g}m0 {:g}l{:g} {:g}\"", x - r, y - r, 2 * r, 2 * r,
-          -2 * r, -2 * r, 2 * r);
-      put(" fill=\"none\" stroke=\"#{:06x}\" stroke-width=\"1.8\"/>\n", rgb);
   }
 }
 
 // Beside a point, or further away with a line to it; false where there is no place.
 bool SvgWriter::place(double x, double y, std::string_view words, bool off_strokes) {
   const double length = text_width(words, kSmallFont);
-  const auto found = labels_.find(x, y, length, kSmallFont * 1.15, kMark + 2, off_strokes);
+  const auto found = labels_.find(x, y, length, kSmallFont * 1.15, kMarkRadius + 2, off_strokes);
   if (!found) return false;
   const SvgBox& box = found->box;
   if (found->away > SvgLabels::kLeader) {
@@ -415,37 +379,16 @@ void SvgWriter::marks() {
     const double x = x_of(point.at.x);
     const double y = y_of(point.at.y);
     mark(x, y, point.shape, point.rgb, point.hollow);
-    labels_.take({x - kMark, y - kMark, x + kMark, y + kMark});
+    labels_.take({x - kMarkRadius, y - kMarkRadius, x + kMarkRadius, y + kMarkRadius});
   }
-}
-
-// Marks on one spot have one label between them: letters all, names "optimal, and 2 more". Full
-// ones are named first.
-std::vector<SvgWriter::Spot> SvgWriter::spots() const {
-  std::vector<Spot> spots;
-  for (const bool hollow : {false, true}) {
-    for (const SvgMark& point : chart_.marks) {
-      if (point.hollow != hollow || point.label.empty()) continue;
-      const double x = x_of(point.at.x);
-      const double y = y_of(point.at.y);
-      const auto near = std::find_if(spots.begin(), spots.end(), [&](const Spot& spot) {
-        return std::hypot(spot.x - x, spot.y - y) < kMark;
-      });
-      if (near == spots.end()) {
-        spots.push_back({.x = x, .y = y, .words = point.label, .short_words = point.short_label});
-      } else if (point.label.size() == 1) {
-        near->words += ", " + point.label;
-      } else {
-        ++near->others;
-      }
-    }
-  }
-  return spots;
 }
 
 // A label without a free place is left to the table beside the picture.
 void SvgWriter::mark_labels() {
-  for (const Spot& spot : spots()) {
+  std::vector<SvgPoint> at;
+  for (const SvgMark& point : chart_.marks)
+    at.push_back({x_of(point.at.x), y_of(point.at.y)});
+  for (const MarkSpot& spot : mark_spots(chart_.marks, at)) {
     bool placed = false;
     for (const bool off_strokes : {true, false}) {
       for (std::string words : {spot.words, spot.short_words}) {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kGutter = 2;          // blanks between columns
 constexpr std::size_t kNarrowestWrap = 24;  // a narrower last column is left as it is
 constexpr std::size_t kNarrowestName = 12;  // the same of the others
-constexpr std::size_t kBelow = 4;           // blanks before what stands below its row
+constexpr std::size_t kBelowIndent = 4;     // blanks before what stands below its row
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
   const std::string blanks(width - std::min(width, display_width(text)), ' ');
@@ -222,7 +222,7 @@ std::string Table::text(bool colour, std::size_t width) const {
       });
     }
     if (!below || row[*below].text.empty()) continue;
-    const std::string blanks(indent_ + kBelow, ' ');
+    const std::string blanks(indent_ + kBelowIndent, ' ');
     for (const std::string& line :
          wrap(row[*below].text, std::max(width, blanks.size() + 1) - blanks.size()))
       out += blanks + styled(line, row[*below], colour) + '\n';

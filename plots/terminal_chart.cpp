@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
 constexpr std::size_t kLevels = 8;     // parts of one character that block elements can show
-constexpr double kFarCapacity = 1.6;   // times the peak: a line that far away wastes the chart
-constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
+constexpr double kFarCapacityOnTerminal =
+    1.6;  // times the peak: a line that far away wastes the chart
 constexpr int kPhaseColours[kPhases] = {110, 180, 139};
 
 // What a stack is made of, bottom first: context, the roles, reserved.
@@ -128,7 +128,7 @@ Chart::Chart(const StepProgram& program, const Scratch& scratch, const MemoryTim
   }
   const auto capacity = static_cast<double>(options.capacity.count);
   if (options.does_not_fit) top = std::max(top, capacity);
-  capacity_shown_ = capacity > 0 && capacity <= top * kFarCapacity;
+  capacity_shown_ = capacity > 0 && capacity <= top * kFarCapacityOnTerminal;
   if (capacity_shown_) top = std::max(top, capacity);
   const bool small = top < static_cast<double>(kGiB.count);
   unit_ = static_cast<double>(small ? kMiB.count : kGiB.count);

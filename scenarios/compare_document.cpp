@@ -18,10 +18,6 @@ std::string or_empty(const std::optional<double>& value) {
   return value ? fmt::format("{:.9g}", *value) : std::string();
 }
 
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 std::string override_of(const ComparePoint& point, std::string_view key) {
   for (const auto& [name, value] : point.result.overrides) {
     if (name == key) return value;

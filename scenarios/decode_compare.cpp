@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kExample =
     "compare: {policies: [[], [checkpoint_every: {period: 1}], [optimal: {}]], budgets: [40GiB]}";
-constexpr std::size_t kMaxPoints = 10'000;
+constexpr std::size_t kMaxCompared = 10'000;
 
 // 0.5 and 50% are shares, 40GiB and 512 are bytes.
 CompareSpec::Budget decode_budget(const Decoder& item) {
@@ -187,9 +187,9 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
   if (cost_graph && spec.budgets.empty()) {
     compare.fail("required key 'budgets' is missing; expected a list such as [50%, 40GiB]");
   }
-  if (spec.lists.size() * spec.budgets.size() > kMaxPoints) {
+  if (spec.lists.size() * spec.budgets.size() > kMaxCompared) {
     compare.fail_at("budgets", fmt::format("{} points; at most {} can be compared",
-                                           spec.lists.size() * spec.budgets.size(), kMaxPoints));
+                                           spec.lists.size() * spec.budgets.size(), kMaxCompared));
   }
   return spec;
 }

@@ -17,22 +17,22 @@
 namespace tidemark {
 namespace {
 
-constexpr int kVersion = 1;
-constexpr std::array<std::string_view, 14> kKeys{
+constexpr int kFormatVersion = 1;
+constexpr std::array<std::string_view, 14> kScenarioKeys{
     "version",        "name",     "extends", "model",  "hardware", "training",  "allocator",
     "host_allocator", "policies", "sweep",   "report", "compare",  "published", "goal"};
 
 // Accepts the known keys and no others: a misspelt key is told before the one that it leaves
 // absent.
 void check_keys(const Decoder& scenario) {
-  for (const std::string_view key : kKeys)
+  for (const std::string_view key : kScenarioKeys)
     static_cast<void>(scenario.has(key));
   scenario.finish();
-  const auto version = scenario.optional<std::int64_t>("version", kVersion);
-  if (version != kVersion) {
+  const auto version = scenario.optional<std::int64_t>("version", kFormatVersion);
+  if (version != kFormatVersion) {
     scenario.fail_at("version", fmt::format("expected {}, the version of the format that this "
                                             "Tidemark reads, found {}",
-                                            kVersion, version));
+                                            kFormatVersion, version));
   }
   const auto refuse = [&](std::string_view key, const std::string& problem) {
     if (!scenario.has(key)) return;

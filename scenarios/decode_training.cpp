@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
-constexpr std::array<std::string_view, 15> kKeys{
+constexpr std::array<std::string_view, 15> kTrainingKeys{
     "micro_batch", "accumulate", "sequence", "image",       "precision",
     "optimizer",   "attention",  "steps",    "framework",   "loss",
     "dropout",     "zero_grad",  "loader",   "hold_output", "autocast_cache"};
@@ -141,7 +141,7 @@ void check_keys_apply(const Decoder& training, const ModelReference& model) {
 }  // namespace
 
 std::vector<std::string> training_keys() {
-  std::vector<std::string> keys(kKeys.begin(), kKeys.end());
+  std::vector<std::string> keys(kTrainingKeys.begin(), kTrainingKeys.end());
   keys.emplace_back("gradient_dtype");
   return keys;
 }

@@ -10,10 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 double finite(double value) {
   return std::isfinite(value) ? value : 0;
 }
@@ -280,6 +276,10 @@ Json point_of(const PointResult& point) {
 }
 
 }  // namespace
+
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 double fragmentation(const RunResult& run) {
   const Fragmentation& f = run.fragmentation;

@@ -23,6 +23,9 @@ namespace tidemark {
 inline constexpr std::string_view kRunStatuses[] = {
     "infeasible", "out_of_memory", "out_of_host_memory", "out_of_nvme", "deadlock", "thrash"};
 
+// As the documents say times.
+[[nodiscard]] double seconds(Duration duration);
+
 // What the allocator holds beyond what is in use, as a share of what it holds, each at its peak.
 [[nodiscard]] double fragmentation(const RunResult& run);
 

@@ -17,8 +17,8 @@ struct Field {
   std::string (*text)(const PointResult&);
 };
 
-std::string seconds(Duration duration) {
-  return fmt::format("{}", std::chrono::duration<double>(duration).count());
+std::string seconds_of(Duration duration) {
+  return fmt::to_string(seconds(duration));
 }
 
 // The columns after the overrides; empty for a point that could not be built.
@@ -42,13 +42,13 @@ constexpr Field kFields[] = {
      [](const PointResult& p) { return fmt::to_string(p.saved_activations.count); }},
     {"host_peak", [](const PointResult& p) { return fmt::to_string(p.run.host.bytes); }},
     {"nvme_peak", [](const PointResult& p) { return fmt::to_string(p.run.nvme.bytes); }},
-    {"step_seconds", [](const PointResult& p) { return seconds(p.run.step); }},
-    {"forward_seconds", [](const PointResult& p) { return seconds(p.run.phase[0]); }},
-    {"backward_seconds", [](const PointResult& p) { return seconds(p.run.phase[1]); }},
-    {"optimizer_seconds", [](const PointResult& p) { return seconds(p.run.phase[2]); }},
-    {"recompute_seconds", [](const PointResult& p) { return seconds(p.run.recompute); }},
+    {"step_seconds", [](const PointResult& p) { return seconds_of(p.run.step); }},
+    {"forward_seconds", [](const PointResult& p) { return seconds_of(p.run.phase[0]); }},
+    {"backward_seconds", [](const PointResult& p) { return seconds_of(p.run.phase[1]); }},
+    {"optimizer_seconds", [](const PointResult& p) { return seconds_of(p.run.phase[2]); }},
+    {"recompute_seconds", [](const PointResult& p) { return seconds_of(p.run.recompute); }},
     {"exposed_transfer_seconds",
-     [](const PointResult& p) { return seconds(p.run.exposed_transfer); }},
+     [](const PointResult& p) { return seconds_of(p.run.exposed_transfer); }},
     {"samples_per_second",
      [](const PointResult& p) { return fmt::to_string(p.samples_per_second); }},
     {"tokens_per_second", [](const PointResult& p) { return fmt::to_string(p.tokens_per_second); }},

@@ -32,6 +32,12 @@ constexpr std::size_t kLongestRun = 1'000'000;
 
 }  // namespace
 
+BfcOptions bfc_options(const Scenario& scenario, Bytes capacity) {
+  BfcOptions options = scenario.allocator_options.bfc;
+  options.allow_growth = options.allow_growth || capacity >= kUnlimited;
+  return options;
+}
+
 RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scratch& scratch,
                        Bytes capacity, bool record, OutOfMemory* failure) {
   scratch.prepare(compiled.program, record, scenario.pinned);
@@ -55,11 +61,8 @@ RunResult run_compiled(const Scenario& scenario, const Compiled& compiled, Scrat
                                bytes_beside_allocator(scenario)));
     case AllocatorKind::kPacked:
       return go(PackedAllocator(compiled.placement, left));
-    case AllocatorKind::kBfc: {
-      BfcOptions bfc = scenario.allocator_options.bfc;
-      bfc.allow_growth = bfc.allow_growth || !limited;  // there is no whole to take
-      return go(BfcAllocator(left, bfc));
-    }
+    case AllocatorKind::kBfc:
+      return go(BfcAllocator(left, bfc_options(scenario, capacity)));
   }
   throw InternalError("an allocator that the engine does not know");
 }

@@ -19,6 +19,10 @@ inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 // ranks, NCCL's buffers. None for the ideal allocator.
 [[nodiscard]] Bytes bytes_beside_allocator(const Scenario& scenario);
 
+// The scenario's options of the allocator bfc. Without a limit there is no whole to take at first:
+// its regions grow.
+[[nodiscard]] BfcOptions bfc_options(const Scenario& scenario, Bytes capacity);
+
 // `capacity`: what the allocator may take, the framework's context left out. Without a limit the
 // host has none either and nothing is evicted. `record` fills the events of `scratch`; `failure`,
 // if given, is filled when the device runs out of memory.

@@ -21,9 +21,9 @@
 namespace tidemark {
 namespace {
 
-using Point = std::vector<Override>;
+using Overrides = std::vector<Override>;
 
-constexpr std::size_t kMaxPoints = 1'000'000;
+constexpr std::size_t kMaxSwept = 1'000'000;
 // The keys of a scenario that may differ from point to point.
 constexpr std::array<std::string_view, 6> kSweepable{"name",     "model",     "hardware",
                                                      "training", "allocator", "policies"};
@@ -121,10 +121,10 @@ const Value* checked_matrix(const Value& document, const Decoder& sweep) {
     }
     if (values.items.empty()) place.fail(axis, "the list is empty, so there are no points");
     points *= values.items.size();  // neither is above four millions
-    if (points > kMaxPoints) {
+    if (points > kMaxSwept) {
       place.fail(axis, fmt::format("the keys up to this one already make {} points; at most {} can "
                                    "be swept",
-                                   points, kMaxPoints));
+                                   points, kMaxSwept));
     }
     std::set<std::string> seen;
     for (std::size_t i = 0; i < values.items.size(); ++i) {
@@ -192,9 +192,9 @@ Excluded decode_exclusion(const Value& exclusion, const Value* matrix, const Pla
 }
 
 // The product, first key slowest, without what is excluded.
-std::vector<Point> product_of(const Value& matrix, const std::vector<Excluded>& exclusions) {
+std::vector<Overrides> product_of(const Value& matrix, const std::vector<Excluded>& exclusions) {
   const std::vector<Value::Entry>& axes = matrix.entries;
-  std::vector<Point> points;
+  std::vector<Overrides> points;
   std::vector<std::size_t> at(axes.size(), 0);
   const auto excludes = [&](const Excluded& excluded) {
     for (std::size_t axis = 0; axis < at.size(); ++axis) {
@@ -204,7 +204,7 @@ std::vector<Point> product_of(const Value& matrix, const std::vector<Excluded>& 
   };
   while (true) {
     if (std::none_of(exclusions.begin(), exclusions.end(), excludes)) {
-      Point& point = points.emplace_back();
+      Overrides& point = points.emplace_back();
       for (std::size_t axis = 0; axis < at.size(); ++axis) {
         point.push_back({.key = axes[axis].key, .value = axes[axis].value.items[at[axis]]});
       }
@@ -220,7 +220,7 @@ std::vector<Point> product_of(const Value& matrix, const std::vector<Excluded>& 
 
 std::vector<std::vector<Override>> sweep_points(const Value& document) {
   const Value* given = document.find("sweep");
-  if (given == nullptr || given->is_null()) return {Point{}};
+  if (given == nullptr || given->is_null()) return {Overrides{}};
   const Decoder sweep(*given, "sweep");
   const Value* matrix = checked_matrix(document, sweep);
   const std::vector<const Value*> without = mappings_of(sweep, "exclude");
@@ -234,11 +234,11 @@ std::vector<std::vector<Override>> sweep_points(const Value& document) {
     const Place place{fmt::format("sweep.exclude[{}]", exclusions.size())};
     exclusions.push_back(decode_exclusion(*exclusion, matrix, place));
   }
-  std::vector<Point> points;
+  std::vector<Overrides> points;
   if (matrix != nullptr) points = product_of(*matrix, exclusions);
   for (std::size_t i = 0; i < extra.size(); ++i) {
     const Place place{fmt::format("sweep.include[{}]", i)};
-    Point point;
+    Overrides point;
     for (const Value::Entry& entry : extra[i]->entries) {
       check_key(entry, document, is_key(extra[i], "policies"), place);
       point.push_back({.key = entry.key, .value = entry.value});
@@ -246,9 +246,9 @@ std::vector<std::vector<Override>> sweep_points(const Value& document) {
     points.push_back(std::move(point));
   }
   if (points.empty()) sweep.fail_at("exclude", "every point is excluded");
-  if (points.size() > kMaxPoints) {
+  if (points.size() > kMaxSwept) {
     sweep.fail_at("include",
-                  fmt::format("{} points; at most {} can be swept", points.size(), kMaxPoints));
+                  fmt::format("{} points; at most {} can be swept", points.size(), kMaxSwept));
   }
   return points;
 }

@@ -109,7 +109,7 @@ class EventReader : public YAML::EventHandler {
     std::string shown = tag;
     if (tag.starts_with(kCoreTag)) shown = "!!" + tag.substr(kCoreTag.size());
     builder_.fail(place_of(mark), fmt::format("the tag {} is not supported on {}; leave it out",
-                                              quoted(shown), what));
+                                              tidemark::quoted(shown), what));
   }
 
   // yaml-cpp reports a bracket that is never closed as a key.
@@ -205,7 +205,7 @@ std::string explain(const std::string& message) {
   constexpr std::string_view kEscape = "unknown escape character: ";
   if (message.starts_with(kEscape)) {
     return fmt::format("unknown escape {} in a text in double quotes",
-                       quoted('\\' + message.substr(kEscape.size())));
+                       tidemark::quoted('\\' + message.substr(kEscape.size())));
   }
   if (message.starts_with("invalid unicode: ")) return "this escape stands for no character";
   return excerpt("not YAML: " + message);

@@ -15,7 +15,7 @@ namespace tidemark {
 
 namespace {
 
-constexpr std::size_t kStages = 4;
+constexpr std::size_t kConvNextStages = 4;
 constexpr std::int64_t kFfnExpansion = 4;
 
 struct ConvnextConfig {
@@ -30,8 +30,8 @@ ConvnextConfig decode_convnext(const Decoder& overrides, ConvnextConfig config) 
   const Decoder& d = overrides;
   const auto four = [&](std::string_view key, std::vector<std::int64_t>& list, Range range) {
     list = d.optional_list<std::int64_t>(key, std::move(list), range);
-    if (list.size() != kStages) {
-      d.fail_at(key, fmt::format("expected {} stages, found {}", kStages, list.size()));
+    if (list.size() != kConvNextStages) {
+      d.fail_at(key, fmt::format("expected {} stages, found {}", kConvNextStages, list.size()));
     }
   };
   four("blocks", config.blocks, up_to(kMaxLayers));
@@ -54,11 +54,11 @@ class ConvnextBuilder {
     TensorId x = image_input(b, options_, config_.image);
     x = b.conv2d("features.0.0", x, config_.widths[0], {.kernel = 4, .stride = 4});
     x = layer_norm_2d("features.0.1", x);
-    for (std::size_t stage = 0; stage < kStages; ++stage) {
+    for (std::size_t stage = 0; stage < kConvNextStages; ++stage) {
       for (std::int64_t i = 0; i < config_.blocks[stage]; ++i) {
         x = block(fmt::format("features.{}.{}", 2 * stage + 1, i), x);
       }
-      if (stage + 1 == kStages) break;
+      if (stage + 1 == kConvNextStages) break;
       const std::string down = fmt::format("features.{}", 2 * stage + 2);
       x = layer_norm_2d(down + ".0", x);
       x = b.conv2d(down + ".1", x, config_.widths[stage + 1], {.kernel = 2, .stride = 2});

@@ -10,6 +10,7 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/scalar_text.hpp"
 #include "graph/core/scalars.hpp"
 #include "graph/core/units.hpp"
 
@@ -21,10 +22,6 @@ constexpr int kMaxParentheses = 32;
 
 bool is_letter(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-bool is_digit(char c) {
-  return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
 // sum = product {(+|-) product}; product = factor {(*|/) factor}; factor = [-] integer | name |

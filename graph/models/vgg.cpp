@@ -14,8 +14,8 @@ namespace tidemark {
 
 namespace {
 
-constexpr std::size_t kStages = 5;
-constexpr std::int64_t kStageChannels[kStages] = {64, 128, 256, 512, 512};
+constexpr std::size_t kVggStages = 5;
+constexpr std::int64_t kVggChannels[kVggStages] = {64, 128, 256, 512, 512};
 constexpr std::int64_t kPooled = 7;  // AdaptiveAvgPool2d((7, 7))
 
 struct VggConfig {
@@ -31,9 +31,9 @@ VggConfig decode_vgg(const Decoder& overrides, VggConfig config) {
   const Decoder& d = overrides;
   config.convolutions =
       d.optional_list<std::int64_t>("convolutions", std::move(config.convolutions), up_to(256));
-  if (config.convolutions.size() != kStages) {
+  if (config.convolutions.size() != kVggStages) {
     d.fail_at("convolutions",
-              fmt::format("expected {} stages, found {}", kStages, config.convolutions.size()));
+              fmt::format("expected {} stages, found {}", kVggStages, config.convolutions.size()));
   }
   config.batch_norm = d.optional<bool>("batch_norm", config.batch_norm);
   config.hidden = d.optional<std::int64_t>("hidden", config.hidden, up_to(kMaxWidth));
@@ -48,11 +48,10 @@ Graph build_vgg(const VggConfig& config, const std::string& name, const ModelOpt
   ModelBuilder b(name, options.dtype);
   TensorId x = image_input(b, options, config.image);
   std::int64_t module = 0;  // position in torchvision's nn.Sequential
-  for (std::size_t stage = 0; stage < kStages; ++stage) {
+  for (std::size_t stage = 0; stage < kVggStages; ++stage) {
     const auto block = b.block(fmt::format("features.stage{}", stage + 1));
     for (std::int64_t i = 0; i < config.convolutions[stage]; ++i) {
-      x = b.conv2d(fmt::format("{}", module), x, kStageChannels[stage],
-                   {.kernel = 3, .padding = 1});
+      x = b.conv2d(fmt::format("{}", module), x, kVggChannels[stage], {.kernel = 3, .padding = 1});
       if (config.batch_norm) x = b.batch_norm(fmt::format("{}", module + 1), x);
       x = b.activation("relu", x, true);
       module += config.batch_norm ? 3 : 2;

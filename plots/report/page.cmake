@@ -69,3 +69,4 @@ std::span<const std::string_view> page_parts() {
 ]])
 endif()
 target_sources(tidemark_plots PRIVATE ${page_source})
+set_source_files_properties(${page_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/ir/convolutions.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
@@ -10,9 +11,6 @@
 namespace tidemark {
 namespace {
 
-bool is_convolution(OperatorClass c) {
-  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
-}
 // Too expensive to run again: convolutions, and the products that SuperNeurons calls FC.
 bool is_expensive(OperatorClass c) {
   return is_convolution(c) || c == OperatorClass::kMatmul || c == OperatorClass::kAttention;

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "graph/ir/convolutions.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
 
@@ -11,10 +12,6 @@ namespace tidemark {
 namespace {
 
 enum class VdnnLayers : std::uint8_t { kAll, kConv, kDynamic };
-
-bool is_convolution(OperatorClass c) {
-  return c == OperatorClass::kConvolution || c == OperatorClass::kDepthwiseConvolution;
-}
 
 // A forward operator of one micro-batch as vDNN sees it: a layer with an input X.
 struct Layer {

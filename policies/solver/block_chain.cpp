@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,19 +11,11 @@
 namespace tidemark {
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
 constexpr std::size_t kMostStages = 32;
 constexpr std::int64_t kSlots = 1000;
 constexpr std::int64_t kUnknown = -1;
 constexpr int kRooms = 10;  // that are tried
 constexpr NodeIndex kOutside = ~NodeIndex{0};
-
-NodeIndex forward_count(const RematProblem& problem) {
-  NodeIndex count = 0;
-  while (count < problem.size() && !problem.backward[count])
-    ++count;
-  return count;
-}
 
 // A way to go through one stage.
 struct StagePlan {
@@ -72,7 +63,7 @@ class BlockChain {
     levels_ = static_cast<std::size_t>(memory) + 1;
     states_.assign(stages_.size() * stages_.size() * levels_, Choice{});
     const std::size_t last = stages_.size() - 1;
-    if (cost(0, last, memory) >= kNever) return std::nullopt;
+    if (cost(0, last, memory) >= kInfinite) return std::nullopt;
     schedule_.clear();
     computed_.assign(problem_.size(), false);
     build(0, last, memory);
@@ -264,14 +255,14 @@ class BlockChain {
     return states_[(s * stages_.size() + t) * levels_ + static_cast<std::size_t>(memory)];
   }
   std::int64_t cost(std::size_t s, std::size_t t, std::int64_t memory) {
-    if (memory < 0) return kNever;
+    if (memory < 0) return kInfinite;
     if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
-    Choice best{.cost = kNever};
+    Choice best{.cost = kInfinite};
     const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
     for (std::size_t k = 0; k < plans.size(); ++k) {
       if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
       const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
-      if (rest < kNever && rest + plans[k].cost < best.cost)
+      if (rest < kInfinite && rest + plans[k].cost < best.cost)
         best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
     }
     std::int64_t through = 0;
@@ -282,9 +273,9 @@ class BlockChain {
       through += through_cost_[j];
       if (through >= best.cost) break;
       const std::int64_t later = cost(split, t, memory - slots(output_[j]));
-      if (later >= kNever || through + later >= best.cost) continue;
+      if (later >= kInfinite || through + later >= best.cost) continue;
       const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
-      if (earlier >= kNever || through + later + earlier >= best.cost) continue;
+      if (earlier >= kInfinite || through + later + earlier >= best.cost) continue;
       best = {through + later + earlier, 0, static_cast<std::uint32_t>(split)};
     }
     state(s, t, memory) = best;

@@ -37,21 +37,14 @@ std::optional<std::string> chain_fault(const RematProblem& problem, NodeIndex n)
   return std::nullopt;
 }
 
-NodeIndex forward_nodes_of(const RematProblem& problem) {
-  NodeIndex n = 0;
-  while (n < problem.size() && !problem.backward[n])
-    ++n;
-  return n;
-}
-
 }  // namespace
 
 bool is_chain(const RematProblem& problem) {
-  return !chain_fault(problem, forward_nodes_of(problem));
+  return !chain_fault(problem, forward_count(problem));
 }
 
 NodeIndex chain_length(const RematProblem& problem, std::string_view policy) {
-  const NodeIndex n = forward_nodes_of(problem);
+  const NodeIndex n = forward_count(problem);
   if (const auto fault = chain_fault(problem, n)) {
     throw UserError(fmt::format(
         "{} is for chains, where every forward node reads the one before it and has one backward "
@@ -88,7 +81,6 @@ std::vector<Schedule> revolve_schedules(const RematProblem& problem, int checkpo
 
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
 constexpr std::size_t kStates = 2'000'000;  // of the recurrence, before sizes are rounded
 
 // Stages are 1 .. n, as in the paper; stage s is forward node s - 1.
@@ -125,7 +117,7 @@ class Rotor {
     }
   };
   struct Choice {
-    std::int64_t cost = kNever;
+    std::int64_t cost = kInfinite;
     NodeIndex split =
         0;  // 0: the first stage is fused; else the stage before which its input stays
   };
@@ -158,24 +150,24 @@ class Rotor {
   }
 
   std::int64_t cost(NodeIndex s, NodeIndex t, std::int64_t memory) {
-    if (s == t) return memory >= m_all(s, s) ? u_f(s) + u_b(s) : kNever;
-    if (memory < 0) return kNever;
+    if (s == t) return memory >= m_all(s, s) ? u_f(s) + u_b(s) : kInfinite;
+    if (memory < 0) return kInfinite;
     const Key key{s, t, memory};
     if (const auto known = states_.find(key); known != states_.end()) return known->second.cost;
-    if (states_.size() >= limit_) return kNever;
+    if (states_.size() >= limit_) return kInfinite;
     Choice best;
     if (memory >= m_all(s, t)) {
       const std::int64_t rest = cost(s + 1, t, memory - a(s));
-      if (rest < kNever) best.cost = u_f(s) + rest + u_b(s);
+      if (rest < kInfinite) best.cost = u_f(s) + rest + u_b(s);
     }
     if (memory >= m_none(s, t)) {
       std::int64_t forward = 0;
       for (NodeIndex split = s + 1; split <= t; ++split) {
         forward += u_f(split - 1);
         const std::int64_t later = cost(split, t, memory - a(split - 1));
-        if (later >= kNever || forward + later >= best.cost) continue;
+        if (later >= kInfinite || forward + later >= best.cost) continue;
         const std::int64_t earlier = cost(s, split - 1, memory);
-        if (earlier >= kNever || forward + later + earlier >= best.cost) continue;
+        if (earlier >= kInfinite || forward + later + earlier >= best.cost) continue;
         best = {forward + later + earlier, split};
       }
     }
@@ -219,7 +211,7 @@ std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_
     const std::int64_t memory = room / slot;
     if (!rotor.solve(memory)) continue;
     const std::int64_t cost = rotor.best(memory);
-    if (cost >= kNever) return std::nullopt;
+    if (cost >= kInfinite) return std::nullopt;
     return RotorPlan{rotor.schedule(memory), cost, slot > 1};
   }
   return std::nullopt;

@@ -20,9 +20,7 @@
 namespace tidemark {
 namespace {
 
-using Index = LinearBuilder::Variable;
-
-constexpr Index kNone = LinearBuilder::kNone;
+using Variable = LinearBuilder::Variable;
 
 class Relaxation {
  public:
@@ -48,7 +46,7 @@ class Relaxation {
 
   LinearProgram finish() { return program_.finish(); }
   [[nodiscard]] double unit() const { return unit_; }
-  [[nodiscard]] Index resident(NodeIndex t, NodeIndex i) const { return resident_[t][i]; }
+  [[nodiscard]] Variable resident(NodeIndex t, NodeIndex i) const { return resident_[t][i]; }
 
  private:
   void add_dependencies(NodeIndex t) {
@@ -72,11 +70,11 @@ class Relaxation {
   }
 
   void add_memory(NodeIndex t) {
-    Index before = kNone;
-    std::vector<std::pair<Index, double>> freed;  // after the node before
+    Variable before = LinearBuilder::kNone;
+    std::vector<std::pair<Variable, double>> freed;  // after the node before
     freed_of_.assign(n_, {});
     for (NodeIndex k = 0; k <= t; ++k) {
-      const Index used = program_.variable(0);
+      const Variable used = program_.variable(0);
       // R[t,t] = 1 moves to the right.
       const LinearBuilder::Row row = program_.equality((k == 0 ? share(problem_.fixed) : 0) +
                                                        (k == t ? share(problem_.bytes[k]) : 0));
@@ -100,7 +98,7 @@ class Relaxation {
     add_exits(t);
   }
 
-  void add_workspace(NodeIndex t, NodeIndex k, Index used) {
+  void add_workspace(NodeIndex t, NodeIndex k, Variable used) {
     if (problem_.workspace[k] == 0) return;
     const double workspace = share(problem_.workspace[k]);
     const LinearBuilder::Row room = program_.at_least(-1 + (k == t ? workspace : 0));
@@ -114,18 +112,18 @@ class Relaxation {
       const LinearBuilder::Row row = program_.at_least(0);
       row.add(resident_[t][i], 1);
       row.add(evaluated_[t][i], 1);
-      for (const Index free : freed_of_[i])
+      for (const Variable free : freed_of_[i])
         row.add(free, -1);
       if (t + 1 < n_) row.add(resident_[t + 1][i], -1);
     }
   }
 
   void add_free(NodeIndex t, NodeIndex i, NodeIndex k,
-                std::vector<std::pair<Index, double>>& freed) {
+                std::vector<std::pair<Variable, double>>& freed) {
     if (problem_.bytes[i] == 0) return;
     const std::vector<NodeIndex>& readers = problem_.readers[i];
     if (std::binary_search(readers.begin(), readers.end(), t)) return;  // the stage's end reads it
-    const Index free = program_.variable(0);
+    const Variable free = program_.variable(0);
     const LinearBuilder::Row computed = program_.at_least(0);
     computed.add(evaluated_[t][k], 1);
     computed.add(free, -1);
@@ -149,8 +147,8 @@ class Relaxation {
   double unit_;    // costs are divided by it
   double budget_;  // and bytes by it
   LinearBuilder program_;
-  std::vector<std::vector<Index>> evaluated_, resident_;  // by stage and node
-  std::vector<std::vector<Index>> freed_of_;  // of the stage that is being added, by node
+  std::vector<std::vector<Variable>> evaluated_, resident_;  // by stage and node
+  std::vector<std::vector<Variable>> freed_of_;  // of the stage that is being added, by node
 };
 
 }  // namespace
@@ -209,7 +207,7 @@ using Kept = std::vector<std::vector<bool>>;
 constexpr NodeIndex kWholeProgramNodes = 128;
 // Of the program with longer stages, in entries of its matrix and iterations; those after the first
 // program start where it ended.
-constexpr std::size_t kEntries = 200'000;
+constexpr std::size_t kMatrixEntries = 200'000;
 constexpr int kFirstIterations = 4'000;
 constexpr int kNextIterations = 1'000;
 // Iterations in which memory is brought within the budget where no single eviction helps.
@@ -277,7 +275,7 @@ class CheckmateRounding {
 
   // The program with longer stages. One program after the other, all alike but for the room.
   void round_stages() {
-    const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kEntries);
+    const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kMatrixEntries);
     stages_ = ends.size();
     const auto complete = [&](Kept kept) {
       return complete_stages(problem_, spread_over_nodes(problem_, ends, kept));

@@ -12,8 +12,8 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t kChoices = 8;  // that are handed on
-constexpr int kPrices = 40;          // that are tried at most
+constexpr std::size_t kChoicesHandedOn = 8;  // that are handed on
+constexpr int kPrices = 40;                  // that are tried at most
 
 // The line that touches the value, concave in the price, at one price.
 struct Line {
@@ -37,9 +37,9 @@ struct Relaxed {
   std::optional<Line> high;  // that fits
 };
 
-class Cut {
+class CutRelaxation {
  public:
-  Cut(const RematProblem& problem, const ClosureCut& cut)
+  CutRelaxation(const RematProblem& problem, const ClosureCut& cut)
       : problem_(problem), cut_(cut), needed_(cut.node), input_(cut.node) {
     for (const NodeIndex i : cut.needed)
       needed_[i] = true;
@@ -140,7 +140,7 @@ class Cut {
   bool trivial_ = false;
 };
 
-Relaxed Cut::relax(const Decisions& decisions, double enough, double price) const {
+Relaxed CutRelaxation::relax(const Decisions& decisions, double enough, double price) const {
   Relaxed best;
   if (trivial_) return best;
   if (price < least_ || price > most_) price = std::sqrt(least_ * most_);
@@ -174,7 +174,7 @@ Relaxed Cut::relax(const Decisions& decisions, double enough, double price) cons
   return best;
 }
 
-std::optional<NodeIndex> Cut::undecided(const Relaxed& relaxed) const {
+std::optional<NodeIndex> CutRelaxation::undecided(const Relaxed& relaxed) const {
   if (!relaxed.low || !relaxed.high) return std::nullopt;
   std::vector<NodeIndex> differ;
   std::set_symmetric_difference(relaxed.low->again.begin(), relaxed.low->again.end(),
@@ -195,7 +195,7 @@ std::optional<NodeIndex> Cut::undecided(const Relaxed& relaxed) const {
 
 ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, double enough,
                            double price) {
-  Relaxed relaxed = Cut(problem, cut).relax({}, enough, price);
+  Relaxed relaxed = CutRelaxation(problem, cut).relax({}, enough, price);
   ClosureBound result{.cost = relaxed.cost, .price = relaxed.price};
   if (relaxed.high) result.again.push_back(std::move(relaxed.high->again));
   return result;
@@ -204,7 +204,7 @@ ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, d
 ClosureBound closure_branch_and_bound(const RematProblem& problem, const ClosureCut& cut,
                                       int relaxations,
                                       std::chrono::steady_clock::time_point deadline) {
-  const Cut branching(problem, cut);
+  const CutRelaxation branching(problem, cut);
   struct Leaf {
     double bound = 0;
     double price = 0;
@@ -244,7 +244,8 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
   // Equal blocks give the same choice many times.
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   choices.erase(std::unique(choices.begin(), choices.end(), same), choices.end());
-  for (std::size_t k = choices.size() - std::min(choices.size(), kChoices); k < choices.size(); ++k)
+  for (std::size_t k = choices.size() - std::min(choices.size(), kChoicesHandedOn);
+       k < choices.size(); ++k)
     result.again.push_back(std::move(choices[k].second));
   return result;
 }

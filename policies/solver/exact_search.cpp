@@ -12,17 +12,16 @@
 namespace tidemark {
 namespace {
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
 // Up to this many nodes states are looked up when they are made, beyond when they are expanded: a
 // look-up for every value costs more than the bound saves.
 constexpr NodeIndex kEagerNodes = 40;
-constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
 // Bits are ranks: nodes by ascending cost per byte, so that members of a set come in the order in
 // which a fractional knapsack drops them.
 template <std::size_t W>
-class Search {
+class ExactSearch {
   using Set = NodeSet<W>;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct State {
     Set computed;
@@ -50,7 +49,7 @@ class Search {
   };
 
  public:
-  Search(const RematProblem& problem, const ExactOptions& options)
+  ExactSearch(const RematProblem& problem, const ExactOptions& options)
       : problem_(problem),
         options_(options),
         n_(problem.size()),
@@ -465,8 +464,8 @@ ExactResult exact_search(const RematProblem& problem, const ExactOptions& option
   if (problem.size() > kExactNodes) {
     throw InternalError("the exact search was given a graph that is too large for it");
   }
-  if (problem.size() <= 64) return Search<1>(problem, options).run();
-  return Search<2>(problem, options).run();
+  if (problem.size() <= 64) return ExactSearch<1>(problem, options).run();
+  return ExactSearch<2>(problem, options).run();
 }
 
 }  // namespace tidemark

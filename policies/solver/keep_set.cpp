@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::size_t kThresholds = 400;  // of chen_greedy that are tried at most
 
-NodeIndex forward_count(const RematProblem& problem) {
-  NodeIndex count = 0;
-  while (count < problem.size() && !problem.backward[count])
-    ++count;
-  return count;
-}
-
 // What later nodes need again: by node whether its value is there.
 class Recomputation {
  public:

@@ -12,7 +12,7 @@ namespace tidemark {
 namespace {
 
 using Vector = Eigen::VectorXd;
-using Matrix = Eigen::SparseMatrix<double, Eigen::RowMajor>;
+using SparseMatrix = Eigen::SparseMatrix<double, Eigen::RowMajor>;
 
 Vector vector_of(const std::vector<double>& v) {
   return Eigen::Map<const Vector>(v.data(), static_cast<Eigen::Index>(v.size()));
@@ -106,7 +106,7 @@ class PrimalDual {
       row = row.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
       column = column.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
       for (Eigen::Index i = 0; i < a_.outerSize(); ++i) {
-        for (Matrix::InnerIterator it(a_, i); it; ++it)
+        for (SparseMatrix::InnerIterator it(a_, i); it; ++it)
           it.valueRef() *= row[i] * column[it.col()];
       }
       rows_ = rows_.cwiseProduct(row);
@@ -122,7 +122,7 @@ class PrimalDual {
     Vector row = Vector::Zero(a_.rows());
     Vector column = Vector::Zero(a_.cols());
     for (Eigen::Index i = 0; i < a_.outerSize(); ++i) {
-      for (Matrix::InnerIterator it(a_, i); it; ++it) {
+      for (SparseMatrix::InnerIterator it(a_, i); it; ++it) {
         const double v = std::abs(it.value());
         row[i] = sums ? row[i] + v : std::max(row[i], v);
         column[it.col()] = sums ? column[it.col()] + v : std::max(column[it.col()], v);
@@ -217,7 +217,7 @@ class PrimalDual {
   const LinearProgram& program_;
   const LinearOptions& options_;
   Eigen::Index equalities_;
-  Matrix a_, at_;
+  SparseMatrix a_, at_;
   Vector rows_, columns_, b_, c_, upper_;
   Vector x_, y_, product_, dual_product_;  // A x, A' y
   Vector sum_x_, sum_y_, start_x_, start_y_;

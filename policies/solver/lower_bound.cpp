@@ -60,16 +60,16 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
 }
 
 // Of what must be in memory or computed again when v is computed: what could go.
-struct Cut {
+struct NodeCut {
   ClosureCut closure;
   std::vector<KnapsackItem> items;
   std::int64_t excess = 0;   // bytes that have to go
   std::int64_t at_most = 0;  // cost of some choice
 };
 
-Cut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool fixed_order) {
+NodeCut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bool fixed_order) {
   const Order order = order_around(problem, v, fixed_order);
-  Cut cut;
+  NodeCut cut;
   cut.excess = problem.footprint(v) - budget;
   cut.closure.node = v;
   cut.closure.room = -cut.excess;
@@ -129,7 +129,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   };
   std::vector<Tight> tight;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
-    const Cut cut = cut_at(problem, v, budget, fixed_order);
+    const NodeCut cut = cut_at(problem, v, budget, fixed_order);
     if (cut.excess > 0) tight.push_back({v, cut.at_most});
   }
   // Cuts that may be the greatest first, so that most need no table.
@@ -138,7 +138,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   std::int64_t best = 0;
   for (const Tight& one : tight) {
     if (one.at_most <= best || std::chrono::steady_clock::now() > deadline) break;
-    const Cut cut = cut_at(problem, one.node, budget, fixed_order);
+    const NodeCut cut = cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
   if (best >= kNoSchedule) return kNoSchedule;
@@ -158,7 +158,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   std::optional<NodeIndex> tightest;
   for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    const Cut cut = cut_at(problem, tight[k].node, budget, fixed_order);
+    const NodeCut cut = cut_at(problem, tight[k].node, budget, fixed_order);
     ClosureBound closure = closure_bound(problem, cut.closure, greatest, price);
     if (closure.cost <= greatest) continue;
     tightest = tight[k].node;
@@ -167,7 +167,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     hand_on(*tightest, closure.again);
   }
   if (tightest) {
-    const Cut cut = cut_at(problem, *tightest, budget, fixed_order);
+    const NodeCut cut = cut_at(problem, *tightest, budget, fixed_order);
     ClosureBound closure = closure_branch_and_bound(problem, cut.closure, kRelaxations, deadline);
     if (closure.cost > greatest) rise(closure.cost);
     hand_on(*tightest, closure.again);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "policies/solver/schedule_editor.hpp"
@@ -11,11 +10,13 @@ namespace tidemark {
 namespace {
 
 using Occ = ScheduleEditor::Occ;
-constexpr Occ kNone = ScheduleEditor::kNone;
 
-class Search {
+class NeighbourhoodSearch {
+  static constexpr Occ kNone = ScheduleEditor::kNone;
+
  public:
-  Search(const RematProblem& problem, const Schedule& start, const NeighbourhoodOptions& options)
+  NeighbourhoodSearch(const RematProblem& problem, const Schedule& start,
+                      const NeighbourhoodOptions& options)
       : problem_(problem),
         options_(options),
         rng_(options.seed),
@@ -32,7 +33,7 @@ class Search {
     keep_best();
     descend();
     if (!cleaned_) {
-      Search last(problem_, *best_, options_);
+      NeighbourhoodSearch last(problem_, *best_, options_);
       last.drop_all_useless();
       best_ = last.list_.schedule();
     }
@@ -45,7 +46,6 @@ class Search {
   static constexpr double kCold = 0.0002;
   static constexpr std::size_t kLikely = 24;       // values that are weighed with their inputs
   static constexpr std::int64_t kCleanEvery = 50;  // iterations
-  static constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
   [[nodiscard]] bool late() {
     if ((++clock_ & 7U) != 0) return late_;
@@ -400,7 +400,7 @@ class Search {
 
 std::optional<Solution> neighbourhood_search(const RematProblem& problem, const Schedule& start,
                                              const NeighbourhoodOptions& options) {
-  return Search(problem, start, options).run();
+  return NeighbourhoodSearch(problem, start, options).run();
 }
 
 }  // namespace tidemark

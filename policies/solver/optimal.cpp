@@ -27,9 +27,9 @@ constexpr const char* kOnceFault =
 constexpr NodeIndex kAlwaysSolved = 40;
 constexpr std::int64_t kStatesPerIteration = 500;  // of the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
-constexpr int kChoices = 9;     // of the bound that are tried as starts
-constexpr int kRungs = 24;      // of the ladder of budgets
-constexpr int kRungsTried = 8;  // the nearest below the budget
+constexpr int kChoicesTried = 9;  // of the bound that are tried as starts
+constexpr int kRungs = 24;        // of the ladder of budgets
+constexpr int kRungsTried = 8;    // the nearest below the budget
 
 class Planner {
  public:
@@ -132,7 +132,7 @@ class Planner {
   // Where one moment of the step decides, the bound's own choice is nearly a schedule.
   void start_from_cuts() {
     for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
-      if (choice - choices_.rbegin() == kChoices) break;
+      if (choice - choices_.rbegin() == kChoicesTried) break;
       start_from(schedule_of(problem_, *choice), at(0.3));
     }
   }

@@ -49,6 +49,13 @@ RematProblem remat_problem(const CostGraph& graph) {
   return problem;
 }
 
+NodeIndex forward_count(const RematProblem& problem) {
+  NodeIndex count = 0;
+  while (count < problem.size() && !problem.backward[count])
+    ++count;
+  return count;
+}
+
 std::string_view name_of(ScheduleClass schedule_class) {
   switch (schedule_class) {
     case ScheduleClass::kCheckmate:

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,7 +42,12 @@ struct RematProblem {
   [[nodiscard]] NodeIndex largest_footprint() const;  // the first such node; size() > 0
 };
 
+// A cost above that of every schedule; a few of them can be added.
+inline constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
+
 [[nodiscard]] RematProblem remat_problem(const CostGraph& graph);
+// The nodes before the first of backward.
+[[nodiscard]] NodeIndex forward_count(const RematProblem& problem);
 
 // Sets of schedules, each containing the one before.
 enum class ScheduleClass : std::uint8_t {

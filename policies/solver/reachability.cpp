@@ -12,8 +12,6 @@
 namespace tidemark {
 namespace {
 
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
 // The node and what it comes from, ascending.
 std::vector<NodeIndex> with_ancestors(const RematProblem& problem, NodeIndex node) {
   std::vector<bool> leads(problem.size());
@@ -32,6 +30,8 @@ std::vector<NodeIndex> with_ancestors(const RematProblem& problem, NodeIndex nod
 template <std::size_t W>
 class BackwardSearch {
   using Set = NodeSet<W>;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
   struct State {
     Set needed;
     std::uint32_t parent = kNone;

@@ -6,19 +6,11 @@
 #include <map>
 #include <utility>
 
+#include "graph/ir/convolutions.hpp"
 #include "policies/solver/step_groups.hpp"
 
 namespace tidemark {
 namespace {
-
-using Index = StepIndex;
-
-bool is_convolution(OperatorClass op_class) {
-  return op_class == OperatorClass::kConvolution ||
-         op_class == OperatorClass::kConvolutionBackwardData ||
-         op_class == OperatorClass::kConvolutionBackwardWeight ||
-         op_class == OperatorClass::kDepthwiseConvolution;
-}
 
 // What is left of a group's results once the first of them have been read for the last time.
 struct Remainder {
@@ -48,24 +40,24 @@ class Builder {
   }
 
  private:
-  [[nodiscard]] Index root(Index at) const { return groups_.group[at]; }
+  [[nodiscard]] StepIndex root(StepIndex at) const { return groups_.group[at]; }
   // Whether it lives elsewhere, so that it counts among the visitors.
   [[nodiscard]] bool visits(StorageId s) const { return graph_.storages[s].home != Tier::kDevice; }
   void find_visitors();
   void make_nodes();
-  void measure(CostNodeId node, const std::vector<Index>& members);
-  [[nodiscard]] bool keeps_a_part(const std::vector<Index>& members) const;
+  void measure(CostNodeId node, const std::vector<StepIndex>& members);
+  [[nodiscard]] bool keeps_a_part(const std::vector<StepIndex>& members) const;
   // Whether a result of a node that runs once stays in a node of its own.
-  [[nodiscard]] bool is_kept_apart(StorageId s, Index maker) {
+  [[nodiscard]] bool is_kept_apart(StorageId s, StepIndex maker) {
     return kept_of_[root(maker)].valid() && groups_.read_later[s] != 0;
   }
   // The node to read `s`, made by `maker`, of when the group that reads it has this rank.
-  [[nodiscard]] CostNodeId value_of(StorageId s, Index maker, std::size_t rank);
+  [[nodiscard]] CostNodeId value_of(StorageId s, StepIndex maker, std::size_t rank);
   // Ranks of the last group that touches `s`; past all of them if it is read later.
   [[nodiscard]] std::size_t last_rank(StorageId s);
-  void find_remainders(const std::vector<std::vector<Index>>& members);
+  void find_remainders(const std::vector<std::vector<StepIndex>>& members);
   void add_remainders(std::size_t rank, CostNodeId reader,
-                      std::vector<std::vector<Index>>& by_node);
+                      std::vector<std::vector<StepIndex>>& by_node);
   void add_dependencies();
   void mark_aside();
   void add_dependency(CostNodeId reader, CostNodeId made);
@@ -80,18 +72,18 @@ class Builder {
   std::vector<CostNodeId> node_of_;     // by operator
   std::vector<CostNodeId> kept_of_;     // by group: what stays of its results
   std::vector<std::size_t> rank_;       // by group: its place in groups_.order
-  std::vector<std::vector<Remainder>> remainders_;     // by group, in order
-  std::vector<std::vector<Index>> remainders_behind_;  // by rank: groups
+  std::vector<std::vector<Remainder>> remainders_;         // by group, in order
+  std::vector<std::vector<StepIndex>> remainders_behind_;  // by rank: groups
   std::vector<CostNodeId> token_of_;  // by group: reading it says that the group has run
   StepCosts result_;
 };
 
-void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
+void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
   CostNode& node = result_.graph.nodes[id];
   std::int64_t live = 0;
   std::int64_t peak = 0;
-  std::vector<std::pair<Index, std::int64_t>> inside;  // by last touch
-  for (const Index at : members) {
+  std::vector<std::pair<StepIndex, std::int64_t>> inside;  // by last touch
+  for (const StepIndex at : members) {
     const Operator& op = graph_.operators[ops_[at]];
     node.cost += durations_[ops_[at]].count();
     node.once = node.once || groups_.once[at];
@@ -120,10 +112,10 @@ void Builder::measure(CostNodeId id, const std::vector<Index>& members) {
 }
 
 // Of what runs once, results that stay and results that go need not be one.
-bool Builder::keeps_a_part(const std::vector<Index>& members) const {
+bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
   bool stays = false;
   bool goes = false;
-  for (const Index at : members) {
+  for (const StepIndex at : members) {
     for (const Touch& touch : graph_.touches_of(ops_[at])) {
       if (touch.access != Access::kCreate) continue;
       (groups_.read_later[touch.storage] != 0 ? stays : goes) = true;
@@ -182,18 +174,18 @@ std::size_t Builder::last_rank(StorageId s) {
 //
 // Where what goes is worth it, what is left becomes a node of no cost that reads the node, behind
 // the last reader of what goes. It is part of the node: making it takes nothing.
-void Builder::find_remainders(const std::vector<std::vector<Index>>& members) {
+void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members) {
   constexpr std::int64_t kWorthIt = 64;  // what goes is at least this part of what is left
   rank_.assign(ops_.size(), 0);
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank)
     rank_[groups_.order[rank]] = rank;
   remainders_.resize(ops_.size());
   remainders_behind_.resize(groups_.order.size());
-  for (const Index group : groups_.order) {
+  for (const StepIndex group : groups_.order) {
     std::map<std::size_t, std::vector<StorageId>> ends;  // by rank of the last reader
     std::int64_t left = 0;
     const bool apart = groups_.once[group] && keeps_a_part(members[group]);
-    for (const Index at : members[group]) {
+    for (const StepIndex at : members[group]) {
       for (const Touch& touch : graph_.touches_of(ops_[at])) {
         const StorageId s = touch.storage;
         if (touch.access != Access::kCreate || visits(s)) continue;
@@ -219,8 +211,8 @@ void Builder::find_remainders(const std::vector<std::vector<Index>>& members) {
 }
 
 void Builder::add_remainders(std::size_t rank, CostNodeId reader,
-                             std::vector<std::vector<Index>>& by_node) {
-  for (const Index group : remainders_behind_[rank]) {
+                             std::vector<std::vector<StepIndex>>& by_node) {
+  for (const StepIndex group : remainders_behind_[rank]) {
     CostNodeId from = node_of_[group];
     for (Remainder& remainder : remainders_[group]) {
       if (remainder.node.valid()) from = remainder.node;
@@ -240,8 +232,8 @@ void Builder::add_remainders(std::size_t rank, CostNodeId reader,
   }
 }
 
-CostNodeId Builder::value_of(StorageId s, Index maker, std::size_t rank) {
-  const Index group = root(maker);
+CostNodeId Builder::value_of(StorageId s, StepIndex maker, std::size_t rank) {
+  const StepIndex group = root(maker);
   if (is_kept_apart(s, maker)) return kept_of_[group];
   CostNodeId node = node_of_[maker];
   for (const Remainder& remainder : remainders_[group]) {
@@ -251,28 +243,28 @@ CostNodeId Builder::value_of(StorageId s, Index maker, std::size_t rank) {
 }
 
 void Builder::make_nodes() {
-  std::vector<std::vector<Index>> members(ops_.size());
-  for (Index i = 0; i < ops_.size(); ++i)
+  std::vector<std::vector<StepIndex>> members(ops_.size());
+  for (StepIndex i = 0; i < ops_.size(); ++i)
     members[root(i)].push_back(i);
   result_.graph.name = graph_.name;
   node_of_.resize(ops_.size());
-  std::vector<std::vector<Index>> by_node;
+  std::vector<std::vector<StepIndex>> by_node;
   std::vector<bool> precedes(ops_.size());  // by group: something changes later what it reads
-  for_each_edge(groups_, [&](Index from, Index to, bool read) {
+  for_each_edge(groups_, [&](StepIndex from, StepIndex to, bool read) {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });
   token_of_.resize(ops_.size());
   kept_of_.resize(ops_.size());
   find_remainders(members);
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank) {
-    const Index group = groups_.order[rank];
+    const StepIndex group = groups_.order[rank];
     const Operator& op = graph_.operators[ops_[group]];
     const CostNodeId id = result_.graph.nodes.push_back(
         {.name = graph_.describe(ops_[group]),
          .kind = op.phase == Phase::kForward ? Phase::kForward : Phase::kBackward,
          .block = op.layer.valid() ? graph_.layers[op.layer].block : kNoBlock});
     std::vector<OperatorId> run;
-    for (const Index at : members[group]) {
+    for (const StepIndex at : members[group]) {
       node_of_[at] = id;
       run.push_back(ops_[at]);
     }
@@ -318,13 +310,13 @@ void Builder::add_dependency(CostNodeId reader, CostNodeId made) {
 }
 
 void Builder::add_dependencies() {
-  for_each_edge(groups_, [&](Index from, Index to, bool read) {
+  for_each_edge(groups_, [&](StepIndex from, StepIndex to, bool read) {
     const CostNodeId token = token_of_[root(from)];
     if (read && token.valid() && root(from) != root(to)) add_dependency(node_of_[to], token);
   });
   std::vector<CostNodeId> wanted;
   for (const StorageId s : ids_of(graph_.storages)) {
-    Index maker = kNoStep;
+    StepIndex maker = kNoStep;
     CostNodeId writer;  // behind the maker
     for (const TouchAt& touch : groups_.touches[s]) {
       const CostNodeId node = node_of_[touch.at];
@@ -375,7 +367,7 @@ void Builder::mark_aside() {
     of_samples[s] = graph_.storages[s].role == Role::kInput ? 1 : 0;
   IdVector<CostNodeId, char> on_the_way(result_.graph.nodes.size(), 0);
   CostNodeId last;  // forward node that makes or changes the loss
-  for (Index at = 0; at < ops_.size(); ++at) {
+  for (StepIndex at = 0; at < ops_.size(); ++at) {
     const Operator& op = graph_.operators[ops_[at]];
     if (op.phase != Phase::kForward) continue;
     bool sampled = false;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/ir/convolutions.hpp"
 #include "sim/program/lowering.hpp"
 
 namespace tidemark {
@@ -178,17 +179,6 @@ void Lowering::free_block(BlockId block, Position p) {
   emit(Opcode::kFree, mask, block.value, p);
   finish_instruction();
 }
-
-namespace {
-
-bool is_convolution(OperatorClass op_class) {
-  return op_class == OperatorClass::kConvolution ||
-         op_class == OperatorClass::kConvolutionBackwardData ||
-         op_class == OperatorClass::kConvolutionBackwardWeight ||
-         op_class == OperatorClass::kDepthwiseConvolution;
-}
-
-}  // namespace
 
 void Lowering::emit_creates(Position p, Tier tier) {
   const Occurrence& occurrence = order_.at[p];

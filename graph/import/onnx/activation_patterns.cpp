@@ -124,7 +124,7 @@ bool match_rsqrt(OnnxLowering& l) {
   return true;
 }
 
-constexpr OnnxPattern kPatterns[] = {
+constexpr OnnxPattern kActivationPatterns[] = {
     {"Div", match_gelu},
     {"Mul", match_gelu_tanh},
     {"Sigmoid", match_silu},
@@ -138,7 +138,7 @@ constexpr OnnxPattern kPatterns[] = {
 }  // namespace
 
 std::span<const OnnxPattern> onnx_activation_patterns() {
-  return kPatterns;
+  return kActivationPatterns;
 }
 
 }  // namespace tidemark

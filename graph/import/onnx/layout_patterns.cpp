@@ -101,12 +101,12 @@ bool match_roll(OnnxLowering& l) {
   return true;
 }
 
-constexpr OnnxPattern kPatterns[] = {{"Slice", match_chunk}, {"Concat", match_roll}};
+constexpr OnnxPattern kLayoutPatterns[] = {{"Slice", match_chunk}, {"Concat", match_roll}};
 
 }  // namespace
 
 std::span<const OnnxPattern> onnx_layout_patterns() {
-  return kPatterns;
+  return kLayoutPatterns;
 }
 
 }  // namespace tidemark

@@ -19,11 +19,6 @@ constexpr std::string_view kAbsentPrefix = "tidemark.absent:";
 // Integers of this many elements along one axis at most are sizes and axes, not tables.
 constexpr std::int64_t kMostSizes = 16;
 
-template <std::size_t N>
-bool contains(const std::array<std::string_view, N>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 // Whether a value only ever decides (a mask, indices) and never takes part in arithmetic.
 bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId value, int depth) {
   constexpr std::array<std::string_view, 7> kDecides = {
@@ -35,11 +30,11 @@ bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId valu
   return std::all_of(
       uses.readers[value].begin(), uses.readers[value].end(), [&](const OnnxUse& use) {
         const OnnxNode& node = model.nodes[use.node];
-        if (contains(kDecides, node.op)) return true;
+        if (std::ranges::count(kDecides, node.op) > 0) return true;
         if (node.op == "Where") return use.operand == 0;
         if (node.op == "Gather" || node.op == "GatherElements") return use.operand == 1;
-        return contains(kPasses, node.op) && use.operand == 0 && !node.outputs.empty() &&
-               only_decides(model, uses, node.outputs.front(), depth + 1);
+        return std::ranges::count(kPasses, node.op) > 0 && use.operand == 0 &&
+               !node.outputs.empty() && only_decides(model, uses, node.outputs.front(), depth + 1);
       });
 }
 

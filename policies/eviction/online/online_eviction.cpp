@@ -12,9 +12,9 @@ namespace {
 
 // One replay. An execution locks its inputs, makes room, and appends what it produced and then its
 // inputs to the pool; the order of the pool decides between equal scores.
-class Replay {
+class LogReplay {
  public:
-  Replay(const EvictionLog& log, const EvictionOptions& options);
+  LogReplay(const EvictionLog& log, const EvictionOptions& options);
   EvictionResult run();
 
  private:
@@ -64,7 +64,7 @@ class Replay {
   Sha1 victims_;
 };
 
-Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
+LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
     : log_(log),
       options_(options),
       costs_(log.storages.size(), log.edges, neighbourhood_of(options.heuristic)),
@@ -81,22 +81,22 @@ Replay::Replay(const EvictionLog& log, const EvictionOptions& options)
   limit_ = std::min(static_cast<double>(compute) * (options.thrash_factor - 1), 0x1p62);
 }
 
-void Replay::lock(std::uint32_t s) {
+void LogReplay::lock(std::uint32_t s) {
   if (locks_[s]++ == 0) pool_.remove(s);
 }
 
-void Replay::unlock(std::uint32_t s) {
+void LogReplay::unlock(std::uint32_t s) {
   if (--locks_[s] == 0 && costs_.material(s)) pool_.append(s);
 }
 
-void Replay::pin(std::uint32_t s) {
+void LogReplay::pin(std::uint32_t s) {
   if (pinned_[s] != 0) return;
   pinned_[s] = 1;
   lock(s);
 }
 
 // Tensors and their costs exist from here on, their contents do not.
-void Replay::define(std::uint32_t op) {
+void LogReplay::define(std::uint32_t op) {
   const EvictionLog::Operator& o = log_.operators[op];
   costs_.define_operators(op + 1);
   for (std::uint32_t t = o.first_output; t < o.first_output + o.outputs; ++t) {
@@ -109,7 +109,7 @@ void Replay::define(std::uint32_t op) {
   }
 }
 
-bool Replay::step(const LogStep& step) {
+bool LogReplay::step(const LogStep& step) {
   switch (step.kind) {
     case LogStepKind::kConstant:
     case LogStepKind::kCompute: {
@@ -133,7 +133,7 @@ bool Replay::step(const LogStep& step) {
   return true;
 }
 
-void Replay::open(std::uint32_t tensor, bool first) {
+void LogReplay::open(std::uint32_t tensor, bool first) {
   const std::size_t begin = missing_.size();
   const std::span<const std::uint32_t> inputs = log_.inputs[log_.tensors[tensor].op];
   const bool banish = options_.mode == DeallocationMode::kBanish;
@@ -158,7 +158,7 @@ void Replay::open(std::uint32_t tensor, bool first) {
 }
 
 // Depth first without recursion: chains of missing inputs are as long as the program.
-bool Replay::materialize(std::uint32_t tensor, bool first) {
+bool LogReplay::materialize(std::uint32_t tensor, bool first) {
   open(tensor, first);
   while (!frames_.empty()) {
     Frame& frame = frames_.back();
@@ -181,7 +181,7 @@ bool Replay::materialize(std::uint32_t tensor, bool first) {
 }
 
 // Executes the operator, whose inputs are all there and locked.
-bool Replay::close(const Frame& frame) {
+bool LogReplay::close(const Frame& frame) {
   const std::uint32_t id = log_.tensors[frame.tensor].op;
   const EvictionLog::Operator& op = log_.operators[id];
   if (!make_room(op.bytes)) return fail(EvictionStatus::kOutOfMemory);
@@ -224,7 +224,7 @@ bool Replay::close(const Frame& frame) {
   return true;
 }
 
-bool Replay::make_room(std::int64_t bytes) {
+bool LogReplay::make_room(std::int64_t bytes) {
   while (memory_ + bytes > options_.budget) {
     if (pool_.size() == 0) return false;
     const std::uint32_t s = pool_.choose(clock_);
@@ -236,7 +236,7 @@ bool Replay::make_room(std::int64_t bytes) {
   return true;
 }
 
-void Replay::evict(std::uint32_t s) {
+void LogReplay::evict(std::uint32_t s) {
   costs_.evict(s);
   memory_ -= log_.storages[s].bytes;
   pool_.remove(s);
@@ -244,7 +244,7 @@ void Replay::evict(std::uint32_t s) {
     defined_[t] = 0;
 }
 
-void Replay::release(std::uint32_t tensor) {
+void LogReplay::release(std::uint32_t tensor) {
   const std::uint32_t s = log_.tensors[tensor].storage;
   if (--references_[s] != 0) return;
   if (options_.mode == DeallocationMode::kBanish && banish(s)) return;
@@ -254,7 +254,7 @@ void Replay::release(std::uint32_t tensor) {
 }
 
 // A tensor that was computed from `s` and could have to be computed again.
-bool Replay::has_evicted_dependents(std::uint32_t s) const {
+bool LogReplay::has_evicted_dependents(std::uint32_t s) const {
   for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;
     if (costs_.state(edge.storage) == StorageState::kBanished) continue;
@@ -267,7 +267,7 @@ bool Replay::has_evicted_dependents(std::uint32_t s) const {
 }
 
 // Frees `s` for ever, if nothing evicted depends on it. Its children cannot be recomputed any more.
-bool Replay::banish(std::uint32_t s) {
+bool LogReplay::banish(std::uint32_t s) {
   if (costs_.state(s) == StorageState::kBanished || has_evicted_dependents(s)) return false;
   if (costs_.material(s)) {
     evict(s);
@@ -281,7 +281,7 @@ bool Replay::banish(std::uint32_t s) {
   return true;
 }
 
-EvictionResult Replay::run() {
+EvictionResult LogReplay::run() {
   for (const LogStep& each : log_.steps) {
     if (!step(each)) break;
   }
@@ -292,7 +292,7 @@ EvictionResult Replay::run() {
 }  // namespace
 
 EvictionResult replay_eviction(const EvictionLog& log, const EvictionOptions& options) {
-  return Replay(log, options).run();
+  return LogReplay(log, options).run();
 }
 
 }  // namespace tidemark

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <unordered_map>
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -25,14 +24,11 @@ bool is_pickle(const std::string& path) {
 constexpr std::size_t kFreeBlocks = 1024;
 constexpr std::size_t kBlockBytes = 8;
 
-// What a run of freed segments came from, as far as the stack of its entries tells.
-enum class Release { kUnknown, kEmptyCache, kAllocation };
-
 // Makes the rows of one device.
 class SnapshotRows {
  public:
   SnapshotRows(const Pickle& pickle, SnapshotReader& reader, bool labels)
-      : pickle_(pickle), reader_(reader), with_labels_(labels) {}
+      : pickle_(pickle), reader_(reader), stacks_(pickle, labels) {}
 
   void read(std::optional<int> device);
 
@@ -64,7 +60,6 @@ class SnapshotRows {
   [[nodiscard]] std::int64_t changed_reserved(const PickleValue& entry, std::string_view action,
                                               std::int64_t before) const;
   void end_segment_frees(const PickleValue& entry, std::string_view action);
-  [[nodiscard]] Release release_of(const PickleValue& entry) const;
   void refuse_private_pool(const PickleValue& dict, std::string_view key,
                            std::string_view what) const;
   void read_segments(const PickleValue& segments, int device);
@@ -75,19 +70,12 @@ class SnapshotRows {
     reader_.rows_.push_back(
         {{.op = op, .id = id, .bytes = bytes, .stream = stream}, offset, reserved_, 0});
   }
-  // The place in SnapshotReader::labels_ of what the frames of an entry or a block say.
-  [[nodiscard]] std::uint32_t label_of(const PickleValue& dict);
-  // Empty without the key.
-  [[nodiscard]] std::string_view text_of(const PickleValue& dict, std::string_view key) const;
   void put_initial_first();
 
   const Pickle& pickle_;
   SnapshotReader& reader_;
-  bool with_labels_;
-  std::unordered_map<std::string, std::uint32_t> known_labels_;
-  StackNames stack_names_;
-  std::vector<StackFrame> stack_;  // innermost first
-  IdMap<Place> places_;            // by address
+  SnapshotStacks stacks_;
+  IdMap<Place> places_;  // by address
   std::vector<Initial> initial_;
   std::int64_t next_id_ = 0;
   std::size_t blocks_ = 0;  // of the final segments
@@ -97,7 +85,7 @@ class SnapshotRows {
   // The most that the device can hold beyond the same, by what a failed allocation found free.
   std::optional<std::int64_t> device_;
   bool frees_segments_ = false;
-  Release release_ = Release::kUnknown;
+  SegmentRelease release_ = SegmentRelease::kUnknown;
   std::int64_t reserved_before_frees_ = 0;
 };
 
@@ -171,6 +159,7 @@ void SnapshotRows::read(std::optional<int> device) {
   read_entries(pickle_.items(traces)[static_cast<std::size_t>(chosen)]);
   read_segments(field(top, "segments", PickleKind::kList), chosen);
   put_initial_first();
+  reader_.labels_ = stacks_.take_labels();
 }
 
 std::int64_t SnapshotRows::changed_reserved(const PickleValue& entry, std::string_view action,
@@ -213,7 +202,7 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
     if (action == "segment_free" || action == "segment_unmap") {
       if (!frees_segments_) {
         reserved_before_frees_ = before;
-        release_ = release_of(entry);
+        release_ = stacks_.release_of(entry);
       }
       frees_segments_ = true;
       continue;
@@ -234,25 +223,6 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
   end_segment_frees(trace, {});
 }
 
-// Newer versions note who has freed a segment: empty_cache(), or the allocation that retries.
-Release SnapshotRows::release_of(const PickleValue& entry) const {
-  const PickleValue* frames = pickle_.find(entry, "frames");
-  if (frames == nullptr || frames->kind() != PickleKind::kList) return Release::kUnknown;
-  bool any = false;
-  for (const PickleValue& frame : pickle_.items(*frames)) {
-    if (frame.kind() != PickleKind::kDict) continue;
-    const PickleValue* name = pickle_.find(frame, "name");
-    if (name == nullptr || name->kind() != PickleKind::kText) continue;
-    any = true;
-    const std::string_view text = pickle_.text(*name);
-    const auto mentions = [&](std::string_view word) {
-      return text.find(word) != std::string_view::npos;
-    };
-    if (mentions("empty_cache") || mentions("emptyCache")) return Release::kEmptyCache;
-  }
-  return any ? Release::kAllocation : Release::kUnknown;
-}
-
 // Segments go back before an allocation that found no memory, or because the program has asked. The
 // new segment tells where its frames do not: what fits beside the freed ones, since the trace has
 // as much at another time or the device is as large, would have found memory. Where nothing tells,
@@ -261,8 +231,8 @@ void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view 
   if (!frees_segments_) return;
   frees_segments_ = false;
   const bool takes = action == "segment_alloc" || action == "segment_map";
-  bool retry = action == "oom" || (takes && release_ == Release::kAllocation);
-  if (takes && release_ == Release::kUnknown) {
+  bool retry = action == "oom" || (takes && release_ == SegmentRelease::kAllocation);
+  if (takes && release_ == SegmentRelease::kUnknown) {
     const std::int64_t size = number(entry, "size");
     const bool seen = size <= most_reserved_ - reserved_before_frees_;
     retry = !seen && device_ && size > *device_ - reserved_before_frees_;
@@ -287,63 +257,7 @@ void SnapshotRows::allocate(const PickleValue& entry) {
   }
   place = {.id = next_id_++, .live = true};
   add(TraceOp::kAllocate, place.id, bytes, number(entry, "stream"), entry.offset());
-  reader_.rows_.back().label = label_of(entry);
-}
-
-std::string_view SnapshotRows::text_of(const PickleValue& dict, std::string_view key) const {
-  const PickleValue* value = pickle_.find(dict, key);
-  return value != nullptr && value->kind() == PickleKind::kText ? pickle_.text(*value)
-                                                                : std::string_view();
-}
-
-std::uint32_t SnapshotRows::label_of(const PickleValue& dict) {
-  if (!with_labels_) return 0;
-  const PickleValue* frames = pickle_.find(dict, "frames");
-  std::string python;
-  bool outside = false;  // of PyTorch
-  stack_.clear();
-  if (frames != nullptr && frames->kind() == PickleKind::kList) {
-    for (const PickleValue& frame : pickle_.items(*frames)) {
-      if (frame.kind() != PickleKind::kDict) continue;
-      const StackFrame& read =
-          stack_.emplace_back(StackFrame{text_of(frame, "name"), text_of(frame, "filename")});
-      if (outside || !read.file.ends_with(".py")) continue;
-      const bool of_torch = read.file.find("/torch/") != std::string_view::npos;
-      if (of_torch && !python.empty()) continue;
-      outside = !of_torch;
-      const PickleValue* line = pickle_.find(frame, "line");
-      const bool numbered = line != nullptr && line->kind() == PickleKind::kInteger;
-      python = fmt::format("{} {}{}", read.name, read.file.substr(read.file.rfind('/') + 1),
-                           numbered ? fmt::format(":{}", line->integer()) : "");
-    }
-  }
-  SnapshotReader::Label label{.text = python, .names = stack_names_.of(stack_)};
-  const AllocationNames& said = label.names;
-  if (!said.tensor.empty()) {
-    label.text = fmt::format("{}{}{}", said.layer, said.layer.empty() ? "" : ": ", said.tensor);
-  } else if (!said.op.empty()) {
-    label.text += fmt::format("{}{}{}", label.text.empty() ? "" : ": ", said.op,
-                              said.phase.empty() ? "" : " in " + said.phase);
-  } else if (label.text.empty() && !stack_.empty()) {
-    label.text = stack_.front().name;
-  }
-  // Set by the program: torch.cuda.memory._set_memory_metadata(), often the module's name.
-  if (const std::string_view metadata = text_of(dict, "user_metadata"); !metadata.empty()) {
-    label.names.layer = metadata;
-    label.text = fmt::format("{}{}{}", metadata, label.text.empty() ? "" : ": ", label.text);
-  }
-  // Of torch.compile: "0/0", the graph and how often it was compiled.
-  const std::string_view graph = text_of(dict, "compile_context");
-  if (!graph.empty() && graph != "N/A") {
-    label.text += fmt::format("{}compiled graph {}", label.text.empty() ? "" : ", ", graph);
-  }
-  std::string key = label.text;
-  for (const std::string* part : {&said.phase, &said.op, &said.layer, &said.tensor})
-    key.append(1, '\0').append(*part);
-  const auto [known, fresh] =
-      known_labels_.try_emplace(key, static_cast<std::uint32_t>(reader_.labels_.size()));
-  if (fresh) reader_.labels_.push_back(std::move(label));
-  return known->second;
+  reader_.rows_.back().label = stacks_.label_of(entry);
 }
 
 // An address that the trace has not seen yet was live before it.
@@ -455,7 +369,7 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
           Initial& initial = add_initial(address, knows ? number(block, "requested_size") : size,
                                          stream, block.offset());
           initial.waits = waits;
-          initial.label = label_of(block);
+          initial.label = stacks_.label_of(block);
         } else if (!place->live && !place->waits) {
           ++reader_.summary_.contradicting_blocks;
         }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "sim/memory/trace/pickle_reader.hpp"
-#include "sim/memory/trace/stack_names.hpp"
+#include "sim/memory/trace/snapshot_stacks.hpp"
 #include "sim/memory/trace/trace_reader.hpp"
 
 namespace tidemark {
@@ -73,16 +73,11 @@ class SnapshotReader {
     std::uint32_t label = 0;
   };
 
-  struct Label {
-    std::string text;
-    AllocationNames names;
-  };
-
   std::string path_;
   std::vector<Row> rows_;
   std::size_t next_ = 0;
   SnapshotSummary summary_;
-  std::vector<Label> labels_{Label{}};
+  std::vector<SnapshotLabel> labels_;
 
   friend class SnapshotRows;
 };

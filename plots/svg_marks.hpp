@@ -1,0 +1,34 @@
+// The marks of SVG charts: their ink, and which of them share a label.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plots/svg.hpp"
+
+namespace tidemark {
+
+inline constexpr double kMarkRadius = 4;  // pixels
+
+// An SVG element, in pixels; empty for kNone.
+[[nodiscard]] std::string mark_ink(double x, double y, MarkShape shape, std::uint32_t rgb,
+                                   bool hollow);
+
+// Marks that lie on each other.
+struct MarkSpot {
+  double x = 0;
+  double y = 0;
+  std::string words;
+  std::string short_words;
+  std::size_t others = 0;  // marks that the words leave out
+};
+
+// Marks on one spot have one label between them: letters all, names "optimal, and 2 more". Full
+// ones are named first, those without a label never. `at`: where each lies, in pixels.
+[[nodiscard]] std::vector<MarkSpot> mark_spots(std::span<const SvgMark> marks,
+                                               std::span<const SvgPoint> at);
+
+}  // namespace tidemark
