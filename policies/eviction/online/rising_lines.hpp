@@ -77,6 +77,8 @@ class RisingLines {
     std::size_t asked = 0;   // calls of top() during this one
 
     [[nodiscard]] double chord(std::int64_t now) const {
+      // Exact, so that lines as high as the leaders do not move up and down for ever.
+      if (now == begin) return lowest;
       if (end <= begin) return highest;
       const double part = static_cast<double>(now - begin) / static_cast<double>(end - begin);
       return (lowest + (highest - lowest) * part) * (1 + 0x1p-40);  // far above its rounding

@@ -24,6 +24,19 @@ TEST_SUITE("unit") {
     CHECK(lines.top(91) == 0);
     CHECK_FALSE(lines.contains(1));
   }
+
+  TEST_CASE("lines of one height are told apart by nothing and leave one after another") {
+    constexpr std::uint32_t kMembers = 1000;  // more than lead at a time
+    RisingLines lines(kMembers);
+    for (std::uint32_t x = 0; x < kMembers; ++x)
+      lines.set(x, {.slope = 0.5F, .since = 3});
+    for (std::uint32_t left = kMembers; left > 0; --left) {
+      const std::uint32_t top = lines.top(10);
+      REQUIRE(lines.contains(top));
+      lines.remove(top);
+    }
+    CHECK(lines.top(10) == RisingLines::kNobody);
+  }
 }
 
 TEST_SUITE("property") {
