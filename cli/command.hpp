@@ -13,10 +13,10 @@
 
 namespace tidemark {
 
-// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
 // Whether a file is a scenario by its ending and not a model described by its layers.
 [[nodiscard]] bool is_scenario_file(const std::string& name);
 
+// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
 struct ScenarioInput {
   std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;
@@ -26,6 +26,8 @@ struct ScenarioInput {
   void add_options(CLI::App& command, bool many);
   // The documents, overrides applied. Throws UserError.
   [[nodiscard]] std::vector<Value> load() const;
+  // The first of them, of a sweep the first point. Throws UserError.
+  [[nodiscard]] Scenario first_point(const Environment& environment) const;
   // With the plugins loaded. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
 };
@@ -47,8 +49,36 @@ struct RunCommand {
 struct SweepCommand {
   static constexpr const char* kName = "sweep";
   CLI::App* app = nullptr;
+  CLI::App* merge = nullptr;
   ScenarioInput input;
   std::string folder;
+  std::string shard;  // "0/3"; empty: all
+  bool resume = false;
+  bool json = false;
+  int threads = 0;
+  std::string merged_folder;
+  bool merged_json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct FitCommand {
+  static constexpr const char* kName = "fit";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string key = "training.micro_batch";
+  std::int64_t multiple_of = 1;
+  std::int64_t limit = std::int64_t{1} << 20;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct SearchCommand {
+  static constexpr const char* kName = "search";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::size_t top = 10;
   bool json = false;
   int threads = 0;
   void attach(CLI::App& parent);

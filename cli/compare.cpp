@@ -195,7 +195,7 @@ int CompareCommand::execute(const Console& console) const {
   write_files(into, comparison, text, html, charts);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
-                   wrap_lines(published_text(std::span(&document, 1), console.colour),
+                   wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
                               console.terminal ? console.width : 0));
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)

@@ -8,13 +8,10 @@
 #include "cli/wording.hpp"
 #include "graph/analysis/dependency_graph.hpp"
 #include "graph/core/errors.hpp"
-#include "hwprofiles/cost_model.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
-#include "policies/solver/step_costs.hpp"
 #include "scenarios/compile.hpp"
 #include "scenarios/environment.hpp"
-#include "sim/engine/cost_table.hpp"
 
 namespace tidemark {
 namespace {
@@ -91,12 +88,8 @@ Json graph_json(const TrainingGraph& graph) {
           {"parts", std::move(parts)}};
 }
 
-// The operators of one micro-batch as checkpoint placement sees them, a node per line.
-std::string cost_graph_json(const Scenario& scenario, const TrainingGraph& graph) {
-  const CostTable costs = price(graph, CostModel(scenario.device));
-  const CostGraph result =
-      step_costs(graph, micro_batch_of(graph), costs.device, false, device_of(scenario).framework)
-          .graph;
+// A node per line.
+std::string cost_graph_json(const CostGraph& result) {
   std::string nodes;
   for (const CostNodeId id : ids_of(result.nodes)) {
     const CostNode& node = result.nodes[id];
@@ -108,6 +101,8 @@ std::string cost_graph_json(const Scenario& scenario, const TrainingGraph& graph
       json["deps"].push_back(dep.value);
     if (node.once) json["once"] = true;
     if (node.block != kNoBlock) json["block"] = node.block;
+    if (node.aside) json["aside"] = true;
+    if (node.part) json["part"] = true;
     nodes += (nodes.empty() ? "\n  " : ",\n  ") +
              json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
@@ -184,18 +179,14 @@ int GraphCommand::execute(const Console& console) const {
     if (gpus.empty()) throw UserError("no hardware profiles are installed");
     wanted.gpu = gpus.front();
   }
-  const Value document = wanted.load().front();
-  Value point = document;
-  const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.front())
-    apply_override(point, change);
-  const TrainedModel model = build_training(decode_scenario(point, environment));
+  const Scenario scenario = wanted.first_point(environment);
+  const TrainedModel model = build_training(scenario);
   if (dot) {
     std::ostringstream out;
     write_dot(out, model.training);
     print(out.str());
   } else if (cost_graph) {
-    print(cost_graph_json(decode_scenario(point, environment), model.training) + '\n');
+    print(cost_graph_json(cost_graph_of(scenario, model.training)) + '\n');
   } else if (json) {
     print(graph_json(model.training).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
           '\n');

@@ -57,7 +57,7 @@ int ListCommand::execute(const Console& console) const {
   std::vector<std::string> kinds;
   for (const Catalogue& catalogue : catalogues(environment_with(plugins, console))) {
     if (catalogue.kind == kind || catalogue.singular == kind) {
-      print(list_text(catalogue, console));
+      print(wrap_meanings(list_text(catalogue, console), console.terminal ? console.width : 0));
       return kExitFits;
     }
     kinds.push_back(catalogue.kind);
@@ -94,7 +94,7 @@ int DescribeCommand::execute(const Console& console) const {
     }
     throw UserError(fmt::format("describe: nothing is called {}{}", tidemark::quoted(name), hint));
   }
-  print(text);
+  print(wrap_meanings(text, console.terminal ? console.width : 0));
   return kExitFits;
 }
 

@@ -24,15 +24,16 @@
 #include "cli/replay_eviction.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "plots/table.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
 namespace {
 
-using Commands =
-    std::tuple<RunCommand, SweepCommand, ExplainCommand, DiffCommand, CompareCommand, CheckCommand,
-               ListCommand, DescribeCommand, GraphCommand, InitCommand, PackCommand, PlanCommand,
-               ReplayAllocatorCommand, ReplayEvictionCommand>;
+using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
+                            DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
+                            GraphCommand, InitCommand, PackCommand, PlanCommand,
+                            ReplayAllocatorCommand, ReplayEvictionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
@@ -86,7 +87,7 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
     if (arguments.empty() || names.back() != arguments.front()) continue;
-    const bool has_own = !command->get_subcommands([](const CLI::App*) { return true; }).empty();
+    const bool has_own = command->get_require_subcommand_min() > 0;
     if (has_own) check_command_word(*command, arguments.subspan(1));
     return;
   }
@@ -130,7 +131,8 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    print(program.help());  // that of the command, if one was named
+    // That of the command, if one was named.
+    print(wrap_meanings(program.help(), console.terminal ? console.width : 0));
     return kExitFits;
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + '\n');

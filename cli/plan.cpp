@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +20,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/plan_policy.hpp"
+#include "scenarios/compile.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -69,8 +74,46 @@ PlanFunction parse_policy(const std::string& text, std::string& name, PlanReques
 std::string policy_lines() {
   std::string text = "Policies:\n";
   for (const PlanPolicy& policy : plan_policies())
-    text += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
+    text += fmt::format("  {:<18}  {}\n", policy.name, policy.summary);
   return text;
+}
+
+// A file with nodes, or one micro-batch of a scenario's or a model's step.
+CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
+  const std::string& name = input.names.front();
+  std::error_code error;
+  const bool file = std::filesystem::is_regular_file(name, error);
+  if (file && input.gpu.empty() && name.ends_with(".json")) {
+    const Value document = read_document(name);
+    // With the place of what a graph lacks; what is another kind of file is said to be that.
+    if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
+      return decode_cost_graph(Decoder(document));
+    }
+    throw UserError(fmt::format(
+        "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
+        name));
+  }
+  const Scenario scenario = input.first_point(input.environment(console));
+  return cost_graph_of(scenario, build_training(scenario).training);
+}
+
+// Bytes, or a share of what computing every node once takes.
+std::int64_t parse_budget(const std::string& text, const RematProblem& problem) {
+  if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes).count;
+  const std::string number = text.substr(0, text.size() - 1);
+  const double percent = parse_option("budget", number, [&](const std::string& share) {
+    double value = 0;
+    const auto read = std::from_chars(share.data(), share.data() + share.size(), value);
+    if (read.ec != std::errc() || read.ptr != share.data() + share.size() || !(value > 0) ||
+        value > 100) {
+      throw std::invalid_argument(
+          fmt::format("expected bytes, or a share above 0 % and up to 100 %, found {}", text));
+    }
+    return value;
+  });
+  Schedule once(problem.size());
+  std::iota(once.begin(), once.end(), NodeIndex{0});
+  return std::llround(static_cast<double>(replay(problem, once).peak) * percent / 100);
 }
 
 struct Answer {
@@ -146,23 +189,27 @@ std::string summary(const Answer& a, const std::string& name) {
 }  // namespace
 
 void PlanCommand::attach(CLI::App& parent) {
-  app =
-      parent.add_subcommand(kName, "which values of a cost graph to keep, which to compute again");
+  app = parent.add_subcommand(kName, "which values of a step to keep, which to compute again");
   app->footer(policy_lines() + R"(
-GRAPH.json is a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
-"workspace", "deps"}]}. The budget includes fixed_bytes. The time limit is wall-clock time and ends the
-search; what is returned is always replayed, with what is proven about it.
+SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
+"workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
+--cost-graph` writes it; the scenario's own policies are left out. The budget includes fixed_bytes. The
+time limit is wall-clock time and ends the search; what is returned is always replayed, with what is
+proven about it.
 
 Examples:
   tidemark plan graph.json --policy optimal --budget 40GiB
   tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
   tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json
-  tidemark graph gpt2 --gpu a100-sxm-80gb --cost-graph > gpt2.json && tidemark plan gpt2.json --budget 2GiB)");
-  app->add_option("GRAPH", graph, "cost graph")->required()->type_name("FILE");
+  tidemark plan gpt2 --gpu a100-sxm-80gb --budget 60%)");
+  input.add_options(*app, false);
   app->add_option("--policy", policy, "how to choose")->capture_default_str();
-  app->add_option("--budget", budget, "the most bytes that may be resident")
+  app->add_option(
+         "--budget", budget,
+         "the most bytes that may be resident, or as 60% of what computing every node once "
+         "takes")
       ->required()
-      ->type_name("BYTES");
+      ->type_name("BYTES|%");
   app->add_option("--class", schedule_class, "fixed, checkmate or unrestricted")
       ->capture_default_str();
   app->add_option("--time-limit", time_limit, "for solving")
@@ -179,7 +226,6 @@ Examples:
 
 int PlanCommand::execute(const Console& console) const {
   PlanRequest request{
-      .budget = parse_option("budget", budget, parse_bytes).count,
       .schedule_class = parse_class(schedule_class),
       .time_limit = std::min<Duration>(parse_option("time-limit", time_limit, parse_duration),
                                        std::chrono::hours(24 * 365)),
@@ -189,8 +235,9 @@ int PlanCommand::execute(const Console& console) const {
     request.time_limit = std::chrono::hours(24 * 365);
   std::string policy_name;
   const PlanFunction solve_with = parse_policy(policy, policy_name, request);
-  const CostGraph costs = read_cost_graph(graph);
+  const CostGraph costs = cost_graph_of(input, console);
   const RematProblem problem = remat_problem(costs);
+  if (request.budget == 0) request.budget = parse_budget(budget, problem);
   const auto begin = std::chrono::steady_clock::now();
   const PlanResult result = [&] {
     const Waiting waiting(console, "solving", request.time_limit);

@@ -1,10 +1,12 @@
-// tidemark plan: which values of a cost graph to keep and which to compute again.
+// tidemark plan: which values of a cost graph, or of a model's step as one, to keep and which to
+// compute again.
 #pragma once
 
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "cli/command.hpp"
 #include "cli/console.hpp"
 
 namespace tidemark {
@@ -12,7 +14,7 @@ namespace tidemark {
 struct PlanCommand {
   static constexpr const char* kName = "plan";
   CLI::App* app = nullptr;
-  std::string graph;
+  ScenarioInput input;  // or a cost graph
   std::string policy = "optimal";
   std::string budget;
   std::string schedule_class = "fixed";

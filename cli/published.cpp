@@ -15,8 +15,7 @@ std::vector<std::string> published_of(std::span<const Value> documents) {
   return lines;
 }
 
-std::string published_text(std::span<const Value> documents, bool colour) {
-  const std::vector<std::string> lines = published_of(documents);
+std::string published_text(const std::vector<std::string>& lines, bool colour) {
   if (lines.empty()) return {};
   std::string text = '\n' + bold("published", colour) + '\n';
   for (const std::string& line : lines)

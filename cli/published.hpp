@@ -11,7 +11,7 @@ namespace tidemark {
 
 // Of all documents, in their order.
 [[nodiscard]] std::vector<std::string> published_of(std::span<const Value> documents);
-// Below a table; empty where nothing is given.
-[[nodiscard]] std::string published_text(std::span<const Value> documents, bool colour);
+// Such lines below a table; empty where there are none.
+[[nodiscard]] std::string published_text(const std::vector<std::string>& lines, bool colour);
 
 }  // namespace tidemark

@@ -187,6 +187,13 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
   output.commit();
 }
 
+std::string document_text(std::span<const PointResult> points,
+                          const std::vector<std::string>& published) {
+  nlohmann::ordered_json document = result_document(points);
+  if (!published.empty()) document["published"] = published;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 void check_writable(const std::string& folder) {
   if (folder.empty()) return;
   const OutputFolder probe(folder);

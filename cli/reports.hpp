@@ -51,6 +51,10 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
                   std::span<const Value> documents, const Environment& environment,
                   const std::function<void(std::size_t, std::size_t)>& progress = {});
 
+// The result document as it is printed, with what a paper says beside it.
+[[nodiscard]] std::string document_text(std::span<const PointResult> points,
+                                        const std::vector<std::string>& published);
+
 // Throws UserError when `folder` is given and cannot be written; leaves nothing behind.
 void check_writable(const std::string& folder);
 

@@ -29,13 +29,6 @@ constexpr const char* kRunExamples = R"(Examples:
 
 Exit codes: 0 every point fits; 1 some point does not fit; 2 bad input; 3 internal error.)";
 
-std::string document_text(std::span<const PointResult> points, std::span<const Value> documents) {
-  nlohmann::ordered_json document = result_document(points);
-  const std::vector<std::string> published = published_of(documents);
-  if (!published.empty()) document["published"] = published;
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
 std::string chart_of(const DetailedPoint& point, const Console& console) {
   const PointResult& result = point.result;
   ChartOptions options{.width = console.width,
@@ -95,10 +88,10 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   const std::span<const PointResult> points(&point.result, 1);
   write_report(files, point);
   if (command.json) {
-    print(document_text(points, std::span(&document, 1)));
+    print(document_text(points, published_of(std::span(&document, 1))));
   } else {
     show_point(point, environment, command, console);
-    print(wrap_lines(published_text(std::span(&document, 1), console.colour),
+    print(wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
                      console.terminal ? console.width : 0));
   }
   return exit_code(points);
@@ -153,7 +146,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
       const std::vector<PointResult> points = simulate_points(
           document, environment, thread_count(command.threads),
           {.convergence_limit = kConvergenceLimit, .suggestions = true},
-          [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+          {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }});
       all.insert(all.end(), points.begin(), points.end());
       Group& group = group_of(document);
       group.points.insert(group.points.end(), points.begin(), points.end());
@@ -165,10 +158,10 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
                  [&](std::size_t done, std::size_t total) { progress.report(done, total); });
   }
   if (command.json) {
-    print(document_text(all, documents));
+    print(document_text(all, published_of(documents)));
   } else {
     print(points_table(all, console.colour, console.terminal ? console.width : 0) +
-          wrap_lines(published_text(documents, console.colour),
+          wrap_lines(published_text(published_of(documents), console.colour),
                      console.terminal ? console.width : 0));
     if (command.chart) print(charts_of(documents, environment, console));
   }
@@ -201,46 +194,6 @@ int RunCommand::execute(const Console& console) const {
   const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
   return one ? run_one(documents.front(), environment, *this, console)
              : run_many(documents, environment, *this, console);
-}
-
-void SweepCommand::attach(CLI::App& parent) {
-  app = parent.add_subcommand(kName, "simulate every point of a scenario's sweep into a folder");
-  app->footer(R"(Example:
-  tidemark sweep scenario.yaml -o out -j 8
-
-Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
-  input.add_options(*app, false);
-  app->add_option("-o,--output", folder, "write results.json and results.csv into this folder")
-      ->type_name("DIR")
-      ->required();
-  app->add_flag("--json", json, "print the result document and nothing else");
-  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-}
-
-int SweepCommand::execute(const Console& console) const {
-  const Environment environment = input.environment(console);
-  const std::vector<Value> documents = input.load();
-  check_writable(folder);
-  std::vector<PointResult> points;
-  {
-    Progress progress(console, "points");
-    points =
-        simulate_points(documents.front(), environment, thread_count(threads),
-                        {.convergence_limit = kConvergenceLimit},
-                        [&](std::size_t done, std::size_t total) { progress.report(done, total); });
-  }
-  {
-    Progress progress(console, "points written");
-    write_report({.folder = folder, .html = has_html_report()}, points, documents, environment,
-                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
-  }
-  print(json ? document_text(points, documents)
-             : points_table(points, console.colour, console.terminal ? console.width : 0) +
-                   wrap_lines(published_text(documents, console.colour),
-                              console.terminal ? console.width : 0));
-  return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 
 }  // namespace tidemark

@@ -103,6 +103,14 @@ std::vector<Value> ScenarioInput::load() const {
   return documents;
 }
 
+Scenario ScenarioInput::first_point(const Environment& environment) const {
+  Value document = load().front();
+  const std::vector<std::vector<Override>> points = sweep_points(document);
+  for (const Override& change : points.front())
+    apply_override(document, change);
+  return decode_scenario(document, environment);
+}
+
 Environment ScenarioInput::environment(const Console& console) const {
   Environment environment = default_environment(console.program);
   for (const std::string& plugin : plugins)

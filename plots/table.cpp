@@ -61,24 +61,50 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string wrap_lines(std::string_view text, std::size_t width) {
+namespace {
+
+// Of a line "  --name VALUE      what it means" where the meaning begins; of others 0.
+std::size_t meaning_of(std::string_view line, std::size_t lead) {
+  const std::size_t gap = line.find("  ", lead);
+  if (gap == std::string_view::npos) return 0;
+  const std::size_t begin = line.find_first_not_of(' ', gap);
+  return begin == std::string_view::npos ? 0 : begin;
+}
+
+std::string wrapped(std::string_view text, std::size_t width, bool meanings) {
+  constexpr std::size_t kNarrowest = 20;  // that a column of meanings may be
   std::string out;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     const std::size_t lead = std::min(line.find_first_not_of(' '), line.size());
-    if (width == 0 || display_width(line) <= width || width <= lead + 2) {
+    const std::size_t meaning = meanings ? meaning_of(line, lead) : 0;
+    const bool hangs = meaning > 0 && meaning + kNarrowest <= width;
+    const std::size_t first = hangs ? meaning : lead;        // what is broken begins here
+    const std::size_t further = hangs ? meaning : lead + 2;  // and goes on here
+    if (width == 0 || display_width(line) <= width || width <= further) {
       out += line;
     } else {
-      const std::vector<std::string> lines = wrap(line.substr(lead), width - lead - 2);
+      const std::vector<std::string> lines = wrap(line.substr(first), width - further);
+      out += line.substr(0, first);
       for (std::size_t i = 0; i < lines.size(); ++i)
-        out += (i == 0 ? "" : "\n  ") + std::string(lead, ' ') + lines[i];
+        out += (i == 0 ? std::string() : '\n' + std::string(further, ' ')) + lines[i];
     }
     if (end == std::string_view::npos) break;
     out += '\n';
     text.remove_prefix(end + 1);
   }
   return out;
+}
+
+}  // namespace
+
+std::string wrap_lines(std::string_view text, std::size_t width) {
+  return wrapped(text, width, false);
+}
+
+std::string wrap_meanings(std::string_view text, std::size_t width) {
+  return wrapped(text, width, true);
 }
 
 void Table::add_row(std::vector<Cell> cells) {

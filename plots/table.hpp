@@ -30,6 +30,9 @@ struct Column {
 // Every line of a text that is longer than `width` (0: none is), broken as wrap() does; the rest of
 // it stands two characters further in.
 [[nodiscard]] std::string wrap_lines(std::string_view text, std::size_t width);
+// The same where lines are a word and what it means, two blanks or more apart, as in a help text:
+// the rest of a line stands below where its meaning begins.
+[[nodiscard]] std::string wrap_meanings(std::string_view text, std::size_t width);
 
 class Table {
  public:

@@ -51,8 +51,9 @@ class Evaluator {
   [[nodiscard]] virtual std::vector<Evaluation> evaluate(
       std::size_t list, const std::vector<std::int64_t>& ascending,
       const std::function<void()>& done) const = 0;
-  // What the list's policies plan on: the same for lists that share a cost graph.
-  [[nodiscard]] virtual std::string problem(std::size_t list) const = 0;
+  // What the list's policies plan on under this budget: the same where they share a cost graph.
+  [[nodiscard]] virtual std::string problem(std::size_t list,
+                                            std::optional<std::int64_t> budget) const = 0;
 };
 
 // Simulated on the scenario's device.
@@ -74,9 +75,15 @@ class DeviceEvaluator final : public Evaluator {
     return simulated(none, nullptr).point;
   }
 
-  [[nodiscard]] std::string problem(std::size_t list) const override {
-    const Value document = changed(spec_.lists[list]);
-    return training_key(document, decode_scenario(document, environment_));
+  // A rewrite that takes the budget makes another model for each.
+  [[nodiscard]] std::string problem(std::size_t list,
+                                    std::optional<std::int64_t> budget) const override {
+    const Value document = changed(with_budget(spec_.lists[list], budget, 0));
+    try {
+      return training_key(document, decode_scenario(document, environment_));
+    } catch (const UserError& error) {  // of this budget; its row says so
+      return error.what();
+    }
   }
 
   [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
@@ -84,24 +91,30 @@ class DeviceEvaluator final : public Evaluator {
                                                  const std::function<void()>& done) const override {
     std::vector<Evaluation> row;
     if (ascending.empty()) {
-      row.push_back(simulated(with_budget(spec_.lists[list], std::nullopt), nullptr));
+      row.push_back(simulated(with_budget(spec_.lists[list], std::nullopt, 0), nullptr));
       done();
       return row;
     }
     const Evaluation* best = nullptr;  // of the smaller budgets
+    std::string best_problem;
     row.reserve(ascending.size());
     for (const std::int64_t budget : ascending) {
-      Evaluation found = planned(list, budget, best == nullptr ? nullptr : &best->point);
+      const std::string planned_on = problem(list, budget);
+      const bool same = best != nullptr && planned_on == best_problem;
+      Evaluation found = planned(list, budget, same ? &best->point : nullptr);
       const bool better =
           best == nullptr || !within(best->point, budget) ||
           (within(found.point, budget) && found.point.run.step <= best->point.run.step);
       if (!better) {
         const std::optional<PlanFigures> bound = plan_of(found.point);
         found = *best;
-        keep_bound(found.point, bound);
+        if (same) keep_bound(found.point, bound);
       }
       row.push_back(std::move(found));
-      if (within(row.back().point, budget)) best = &row.back();
+      if (within(row.back().point, budget)) {
+        best = &row.back();
+        if (better) best_problem = planned_on;
+      }
       done();
     }
     return row;
@@ -129,23 +142,30 @@ class DeviceEvaluator final : public Evaluator {
   [[nodiscard]] Evaluation simulated(const Value& list,
                                      const std::vector<PolicyOutcome>* smaller_budget) const {
     const Value document = changed(list);
-    Scenario scenario = decode_scenario(document, environment_);
-    const std::shared_ptr<const TrainedModel>& model = models_.at(training_key(document, scenario));
+    std::optional<Scenario> decoded;
     Evaluation found;
-    PointDetail detail{.model = model};
+    PointDetail detail;
     try {
+      decoded.emplace(decode_scenario(document, environment_));
+      const Scenario& scenario = *decoded;
+      // That of a rewrite with a budget is nobody else's.
+      const auto known = models_.find(training_key(document, scenario));
+      const std::shared_ptr<const TrainedModel> model =
+          known != models_.end() ? known->second
+                                 : std::make_shared<const TrainedModel>(build_training(scenario));
+      detail.model = model;
       found.point =
           simulate(scenario, *model, compile(scenario, *model, std::nullopt, smaller_budget),
                    {.smallest_capacity = false}, detailed_ ? &detail : nullptr);
     } catch (const UserError& error) {
-      found.point.name = scenario.name;
+      found.point.name = decoded ? decoded->name : std::string();
       found.point.status = PointStatus::kError;
       found.point.error = located(error, document).problem();
       return found;
     }
     if (detailed_) {
       found.detail = std::make_shared<const DetailedPoint>(
-          DetailedPoint{document, std::move(scenario), found.point, std::move(detail)});
+          DetailedPoint{document, *std::move(decoded), found.point, std::move(detail)});
     }
     return found;
   }
@@ -157,7 +177,7 @@ class DeviceEvaluator final : public Evaluator {
     Evaluation found;
     std::optional<PlanFigures> asked;  // for the whole budget: its bound is the one that counts
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      found = simulated(with_budget(spec_.lists[list], budget - beside),
+      found = simulated(with_budget(spec_.lists[list], budget, beside),
                         smaller == nullptr ? nullptr : &smaller->policies);
       const PointResult& point = found.point;
       const std::optional<PlanFigures> plan = plan_of(point);
@@ -172,19 +192,15 @@ class DeviceEvaluator final : public Evaluator {
     return found;
   }
 
-  // The list with what its solvers lack: a budget and where to stop.
-  [[nodiscard]] Value with_budget(const Value& list, std::optional<std::int64_t> budget) const {
+  // The list with what its solvers lack: a budget, for plans `beside` bytes less, and where to
+  // stop.
+  [[nodiscard]] Value with_budget(const Value& list, std::optional<std::int64_t> budget,
+                                  std::int64_t beside) const {
     Value result = list;
     for (Value& item : result.items) {
       const std::string name = item.is_mapping() ? item.entries.front().key : item.scalar;
-      const PolicyEntry* entry = environment_.policies.find(name);
-      std::vector<ParameterNote> notes;
-      static_cast<void>(entry->decode(Decoder::describing(notes)));
-      const auto takes = [&](std::string_view key) {
-        return std::any_of(notes.begin(), notes.end(),
-                           [&](const ParameterNote& note) { return note.name == key; });
-      };
-      if (!takes("budget")) continue;
+      const PolicyKeys keys(*environment_.policies.find(name));
+      if (!keys.has_budget()) continue;
       Value parameters = mapping_value(item.location);
       if (item.is_mapping() && item.entries.front().value.is_mapping()) {
         parameters = item.entries.front().value;
@@ -192,12 +208,13 @@ class DeviceEvaluator final : public Evaluator {
       const auto add = [&](const std::string& key, const std::string& text) {
         set_entry(parameters, key, item.location, text_value(text, item.location));
       };
-      if (budget && parameters.find("budget") == nullptr) add("budget", std::to_string(*budget));
-      if (takes("iterations") && parameters.find("iterations") == nullptr &&
-          parameters.find("time_limit") == nullptr) {
-        add("iterations", std::to_string(spec_.iterations));
-        add("time_limit", write_duration(spec_.time_limit));
+      if (budget && parameters.find("budget") == nullptr) {
+        add("budget", std::to_string(*budget - (find_plan_policy(name) == nullptr ? 0 : beside)));
       }
+      const bool limited =
+          parameters.find("iterations") != nullptr || parameters.find("time_limit") != nullptr;
+      if (keys.has("iterations") && !limited) add("iterations", std::to_string(spec_.iterations));
+      if (keys.has("time_limit") && !limited) add("time_limit", write_duration(spec_.time_limit));
       Value mapping = mapping_value(item.location);
       set_entry(mapping, name, item.location, std::move(parameters));
       item = std::move(mapping);
@@ -230,7 +247,10 @@ class CostGraphEvaluator final : public Evaluator {
     return point;
   }
 
-  [[nodiscard]] std::string problem(std::size_t /*list*/) const override { return {}; }
+  [[nodiscard]] std::string problem(std::size_t /*list*/,
+                                    std::optional<std::int64_t> /*budget*/) const override {
+    return {};
+  }
 
   [[nodiscard]] std::vector<Evaluation> evaluate(std::size_t list,
                                                  const std::vector<std::int64_t>& ascending,
@@ -348,8 +368,8 @@ void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points)
   std::map<Key, std::vector<ComparePoint*>> problems;
   for (ComparePoint& point : points) {
     if (!point.plan || !point.plan->lower_bound) continue;
-    problems[{point.plan->schedule_class, evaluator.problem(point.list), point.plan->base_cost}]
-        .push_back(&point);
+    const std::string planned_on = evaluator.problem(point.list, point.budget);
+    problems[{point.plan->schedule_class, planned_on, point.plan->base_cost}].push_back(&point);
   }
   for (auto& [key, same] : problems) {
     std::stable_sort(same.begin(), same.end(), [](const ComparePoint* a, const ComparePoint* b) {

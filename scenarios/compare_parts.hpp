@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "policies/registry.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "scenarios/compare.hpp"
 
@@ -16,6 +18,18 @@ struct ListedPolicy {
   Value parameters;  // null for a bare name
 };
 [[nodiscard]] std::vector<ListedPolicy> listed_policies(const Value& list);
+
+// What a policy reads, whichever seam it stands behind and wherever it was compiled.
+class PolicyKeys {
+ public:
+  explicit PolicyKeys(const PolicyEntry& entry);
+  [[nodiscard]] bool has(std::string_view key) const;
+  // Whether it takes the budgets of a comparison: a key `budget` of bytes.
+  [[nodiscard]] bool has_budget() const;
+
+ private:
+  std::vector<ParameterNote> notes_;
+};
 
 // How to plan for a cost graph, and with what beside the budget. Throws UserError.
 struct CostGraphPlanner {

@@ -7,12 +7,12 @@
 
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/errors.hpp"
-#include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/solver/step_costs.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/policy_rounds.hpp"
 #include "scenarios/saved_tensors.hpp"
@@ -198,6 +198,13 @@ DeviceProfile device_of(const Scenario& scenario) {
   return device;
 }
 
+CostGraph cost_graph_of(const Scenario& scenario, const TrainingGraph& graph) {
+  const CostTable costs = price(graph, CostModel(scenario.device));
+  return step_costs(graph, micro_batch_of(graph), costs.device, false,
+                    device_of(scenario).framework)
+      .graph;
+}
+
 Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optional<int> steps,
                  const std::vector<PolicyOutcome>* smaller_budget) {
   const TrainingGraph& graph = model.training;
@@ -212,7 +219,8 @@ Compiled compile(const Scenario& scenario, const TrainedModel& model, std::optio
                              .costs = result.costs,
                              .device = device,
                              .outcomes = result.policies,
-                             .passes = result.passes};
+                             .passes = result.passes,
+                             .rewrites = policies_of<TrainingRewrite>(scenario)};
 
   OrderedStep step = plain_step(graph, steps.value_or(scenario.training.steps), result.passes);
   const ProgramOrder plain = step.order;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/analysis/liveness.hpp"
+#include "graph/import/cost_graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "scenarios/pass_time.hpp"
@@ -53,6 +54,8 @@ struct Compiled {
 [[nodiscard]] LibraryWorkspaces libraries_of(const Scenario& scenario);
 // The scenario's device, its framework's figures those of libraries_of().
 [[nodiscard]] DeviceProfile device_of(const Scenario& scenario);
+// One micro-batch of the scenario's model on its device, as solvers of checkpoint placement see it.
+[[nodiscard]] CostGraph cost_graph_of(const Scenario& scenario, const TrainingGraph& graph);
 
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails. `steps` instead
 // of those of the scenario, if given. `smaller_budget`: what the same policies of the same model

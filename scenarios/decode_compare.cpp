@@ -54,13 +54,6 @@ CompareSpec::Budget decode_budget(const Decoder& item) {
   throw UserError(error.location(), path, error.problem());
 }
 
-bool is_budget_solver(const PolicyEntry& entry) {
-  std::vector<ParameterNote> notes;
-  static_cast<void>(entry.decode(Decoder::describing(notes)));
-  return std::any_of(notes.begin(), notes.end(),
-                     [](const ParameterNote& note) { return note.name == "budget"; });
-}
-
 const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& listed) {
   if (const PlanPolicy* policy = find_plan_policy(listed.name)) return *policy;
   std::vector<std::string> names;
@@ -94,11 +87,26 @@ bool check_list(const Value& document, const Value& list, std::size_t index, boo
   }
   return std::any_of(policies.begin(), policies.end(), [&](const ListedPolicy& listed) {
     return listed.parameters.find("budget") == nullptr &&
-           is_budget_solver(*environment.policies.find(listed.name));
+           PolicyKeys(*environment.policies.find(listed.name)).has_budget();
   });
 }
 
 }  // namespace
+
+PolicyKeys::PolicyKeys(const PolicyEntry& entry) {
+  static_cast<void>(entry.decode(Decoder::describing(notes_)));
+}
+
+bool PolicyKeys::has(std::string_view key) const {
+  return std::any_of(notes_.begin(), notes_.end(),
+                     [&](const ParameterNote& note) { return note.name == key; });
+}
+
+bool PolicyKeys::has_budget() const {
+  return std::any_of(notes_.begin(), notes_.end(), [](const ParameterNote& note) {
+    return note.name == "budget" && note.type == ScalarRules<Bytes>::type_name();
+  });
+}
 
 std::vector<ListedPolicy> listed_policies(const Value& list) {
   std::vector<ListedPolicy> policies;

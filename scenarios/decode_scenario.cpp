@@ -10,6 +10,7 @@
 #include "plots/report/html_report.hpp"
 #include "scenarios/decode_parts.hpp"
 #include "scenarios/environment.hpp"
+#include "scenarios/goal.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/short_form.hpp"
 
@@ -17,16 +18,15 @@ namespace tidemark {
 namespace {
 
 constexpr int kFormatVersion = 1;
-constexpr std::array<std::string_view, 13> kScenarioKeys{
-    "version",        "name",     "extends", "model",  "hardware", "training", "allocator",
-    "host_allocator", "policies", "sweep",   "report", "compare",  "published"};
+constexpr std::array<std::string_view, 14> kScenarioKeys{
+    "version",        "name",     "extends", "model",  "hardware", "training",  "allocator",
+    "host_allocator", "policies", "sweep",   "report", "compare",  "published", "goal"};
 
 // Accepts the known keys and no others: a misspelt key is told before the one that it leaves
 // absent.
 void check_keys(const Decoder& scenario) {
   for (const std::string_view key : kScenarioKeys)
     static_cast<void>(scenario.has(key));
-  static_cast<void>(scenario.has("goal"));
   scenario.finish();
   const auto version = scenario.optional<std::int64_t>("version", kFormatVersion);
   if (version != kFormatVersion) {
@@ -39,7 +39,6 @@ void check_keys(const Decoder& scenario) {
     throw UserError(location_of_key(scenario.value(), key), std::string(key), problem);
   };
   refuse("extends", "'extends' works in a scenario file only");
-  refuse("goal", fmt::format("'goal' {}", kLater));
 }
 
 // The name of the file, or of the model where there is none.
@@ -178,6 +177,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.model = decode_model(scenario);
   result.name = decode_name(scenario, result.model);
   decode_hardware(scenario, environment, result);
+  static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
   result.training = decode_training(scenario, result.model);
   decode_allocator(scenario, result);
   decode_host_allocator(scenario, result);

@@ -58,7 +58,8 @@ PolicyContext RoundContext::asked_about(const OrderedStep& step) const {
           .live = step.live,
           .durations = costs.device,
           .device = device,
-          .beside_allocator = bytes_beside_allocator(scenario)};
+          .beside_allocator = bytes_beside_allocator(scenario),
+          .rewrites = rewrites};
 }
 
 void SequenceRound::run(OrderedStep& step) const {

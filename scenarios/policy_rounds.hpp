@@ -33,6 +33,7 @@ struct RoundContext {
   const DeviceProfile& device;           // with the libraries of the scenario's framework
   std::vector<PolicyOutcome>& outcomes;  // one for each policy, as listed
   std::vector<PassTime>& passes;
+  std::vector<const TrainingRewrite*> rewrites;  // as listed
 
   [[nodiscard]] PolicyContext asked_about(const OrderedStep& step) const;
 };

@@ -23,6 +23,10 @@ Json count(double value) {
   return finite(value);
 }
 
+std::string_view name_of(RunStatus status) {
+  return kRunStatuses[static_cast<std::size_t>(status)];
+}
+
 Json json_of(const std::vector<std::pair<std::string, std::string>>& overrides) {
   Json json = Json::object();
   for (const auto& [key, value] : overrides) {
@@ -100,6 +104,7 @@ Json memory_of(const PointResult& point) {
     phase_live[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
   }
   return {{"capacity", point.capacity.count},
+          {"context", point.context.count},
           {"parameters", point.parameters.count},
           {"gradients", point.gradients.count},
           {"optimizer_state", point.optimizer_state.count},
@@ -230,7 +235,8 @@ Json suggestions_of(const Failure& failure, bool fit) {
 Json failure_of(const PointResult& point) {
   if (point.failure.empty()) return nullptr;
   const Failure& failure = point.failure.front();
-  return {{"step", failure.step},
+  return {{"kind", name_of(point.run.status)},
+          {"step", failure.step},
           {"phase", name_of(failure.phase)},
           {"operator", failure.op},
           {"layer", failure.layer},

@@ -49,6 +49,7 @@ struct TrainingOptions {
 };
 
 enum class AllocatorKind { kIdeal, kTorch, kBfc, kPacked };
+inline constexpr int kAllocatorKinds = 4;
 [[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
   constexpr std::string_view kNames[] = {"ideal", "torch", "bfc", "packed"};
   return kNames[static_cast<int>(kind)];

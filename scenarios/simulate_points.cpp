@@ -38,14 +38,7 @@ PointResult error_row(const Value& document, const std::string& error) {
   return row;
 }
 
-// The document as this point has it.
-Value changed_document(const Value& document, const Point& point) {
-  Value changed = document;
-  for (const Override& change : point.overrides)
-    apply_override(changed, change);
-  return changed;
-}
-
+// `document` as the point has it.
 PointResult run_point(Point& point, const Value& document, const Environment& environment,
                       const SimulateOptions& options,
                       const std::vector<PolicyOutcome>* smaller_budget) {
@@ -55,7 +48,7 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
     try {
       shared.model = std::make_unique<const TrainedModel>(build_training(*point.scenario));
     } catch (const UserError& error) {
-      shared.error = located(error, changed_document(document, point)).what();
+      shared.error = located(error, document).what();
     }
   });
   PointResult row;
@@ -67,11 +60,11 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
           simulate(*point.scenario, *shared.model,
                    compile(*point.scenario, *shared.model, std::nullopt, smaller_budget), options);
       if (options.suggestions && !row.failure.empty()) {
-        row.failure.front().tried = suggest_changes(
-            changed_document(document, point), *point.scenario, *shared.model, environment, row);
+        row.failure.front().tried =
+            suggest_changes(document, *point.scenario, *shared.model, environment, row);
       }
     } catch (const UserError& error) {
-      row = error_row(document, located(error, changed_document(document, point)).what());
+      row = error_row(document, located(error, document).what());
     }
   }
   if (--shared.users == 0) shared.model.reset();
@@ -97,54 +90,81 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   return key;
 }
 
-std::vector<PointResult> simulate_points(
-    const Value& document, const Environment& environment, int threads,
-    const SimulateOptions& options, const std::function<void(std::size_t, std::size_t)>& progress) {
-  std::vector<Point> points;
-  for (std::vector<Override>& overrides : sweep_points(document)) {
-    points.push_back({.overrides = std::move(overrides)});
-  }
+std::vector<PointDocument> point_documents(const Value& document) {
   Value base = document;
   std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
-
-  std::unordered_map<std::string, std::unique_ptr<SharedModel>> models;
-  std::vector<Value> documents;
-  for (Point& point : points) {
-    Value& changed = documents.emplace_back(base);
+  std::vector<PointDocument> points;
+  for (std::vector<Override>& overrides : sweep_points(document)) {
+    PointDocument& point = points.emplace_back(PointDocument{base, std::move(overrides), {}});
     try {
       for (const Override& change : point.overrides)
-        apply_override(changed, change);
-      point.scenario.emplace(decode_scenario(changed, environment));
+        apply_override(point.document, change);
     } catch (const UserError& error) {
-      if (points.size() == 1) throw;
       point.error = error.what();
-      continue;
     }
-    std::unique_ptr<SharedModel>& model = models[training_key(changed, *point.scenario)];
-    if (model == nullptr) model = std::make_unique<SharedModel>();
-    ++model->users;
-    point.shared = model.get();
+  }
+  return points;
+}
+
+std::vector<PointResult> simulate_points(const Value& document, const Environment& environment,
+                                         int threads, const SimulateOptions& options,
+                                         const PointsListener& listener,
+                                         const std::vector<bool>& wanted) {
+  std::vector<Point> points;
+  std::vector<Value> documents;
+  for (PointDocument& point : point_documents(document)) {
+    documents.push_back(std::move(point.document));
+    points.push_back({.overrides = std::move(point.overrides), .error = std::move(point.error)});
+  }
+  const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
+  std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  std::size_t total = 0;
+  for (std::vector<std::size_t>& run : runs) {
+    while (!run.empty() && !is_wanted(run.back()))
+      run.pop_back();
+    for (const std::size_t i : run)
+      total += is_wanted(i) ? 1U : 0U;
+  }
+
+  std::unordered_map<std::string, std::unique_ptr<SharedModel>> models;
+  for (const std::vector<std::size_t>& run : runs) {
+    for (const std::size_t i : run) {
+      Point& point = points[i];
+      if (!point.error.empty()) continue;
+      try {
+        point.scenario.emplace(decode_scenario(documents[i], environment));
+      } catch (const UserError& error) {
+        if (points.size() == 1) throw;
+        point.error = error.what();
+        continue;
+      }
+      std::unique_ptr<SharedModel>& model = models[training_key(documents[i], *point.scenario)];
+      if (model == nullptr) model = std::make_unique<SharedModel>();
+      ++model->users;
+      point.shared = model.get();
+    }
   }
 
   std::vector<PointResult> results(points.size());
   std::size_t done = 0;
   std::mutex mutex;
-  const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
   for_each_parallel(runs.size(), threads, [&](std::size_t r) {
     BudgetRun run;
     for (const std::size_t i : runs[r]) {
-      results[i] =
-          run.better(run_point(points[i], base, environment, options, run.smaller_budget()));
-      for (const Override& change : points[i].overrides) {
-        results[i].overrides.emplace_back(change.key, as_json(change.value));
-      }
+      PointResult result = run.better(
+          run_point(points[i], documents[i], environment, options, run.smaller_budget()));
       points[i].scenario.reset();
+      if (!is_wanted(i)) continue;
+      for (const Override& change : points[i].overrides)
+        result.overrides.emplace_back(change.key, as_json(change.value));
+      results[i] = std::move(result);
       const std::lock_guard lock(mutex);
       ++done;
-      if (progress) progress(done, points.size());
+      if (listener.finished) listener.finished(i, results[i]);
+      if (listener.progress) listener.progress(done, total);
     }
   });
-  if (points.size() == 1 && results[0].status == PointStatus::kError) {
+  if (points.size() == 1 && is_wanted(0) && results[0].status == PointStatus::kError) {
     throw UserError(results[0].error);
   }
   return results;

@@ -52,6 +52,10 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   node.workspace = d.required<Bytes>("workspace");
   node.once = d.optional<bool>("once", false);
   node.block = d.optional<int>("block", kNoBlock, at_least(kNoBlock));
+  node.aside = d.optional<bool>("aside", false);
+  node.part = d.optional<bool>("part", false);
+  if (node.part && node.workspace > Bytes(0))
+    d.fail_at("workspace", "a part of another node's output is made without any");
   add_up(d, "cost", node.cost, totals.cost);
   add_up(d, "bytes", node.bytes.count, totals.bytes);
   add_up(d, "workspace", node.workspace.count, totals.bytes);
@@ -104,6 +108,33 @@ void read_dependencies(const Decoder& d, std::size_t reader, CostGraph& graph) {
   }
 }
 
+// A part is of one node, which is no smaller and has no other part.
+void check_parts(const CostGraph& graph, const std::vector<Decoder>& nodes) {
+  IdVector<CostNodeId, CostNodeId> part_of(graph.nodes.size());
+  for (const CostNodeId id : ids_of(graph.nodes)) {
+    const CostNode& node = graph.nodes[id];
+    if (!node.part) continue;
+    const Decoder& where = nodes[id.index()];
+    if (node.deps.size() != 1) {
+      where.fail_at("part",
+                    fmt::format("node {} has {} dependencies; a part is of one node's output",
+                                describe(graph, id.index()), node.deps.size()));
+    }
+    const CostNodeId whole = node.deps.front();
+    if (node.bytes > graph.nodes[whole].bytes) {
+      where.fail_at("bytes",
+                    fmt::format("node {} is larger than node {}, of which it is part",
+                                describe(graph, id.index()), describe(graph, whole.index())));
+    }
+    if (part_of[whole].valid()) {
+      where.fail_at(
+          "part", fmt::format("node {} has a part already, node {}", describe(graph, whole.index()),
+                              describe(graph, part_of[whole].index())));
+    }
+    part_of[whole] = id;
+  }
+}
+
 }  // namespace
 
 bool is_cost_graph(const Value& document) {
@@ -142,6 +173,7 @@ CostGraph decode_cost_graph(const Decoder& document) {
       }
     }
   }
+  check_parts(graph, nodes);
   return graph;
 }
 
@@ -156,11 +188,17 @@ TrainingGraph training_graph(const CostGraph& graph) {
   training.samples = 1;
   training.tensors = graph.nodes.size();
   training.storages.reserve(graph.nodes.size() + 1);
+  // What is part of each node's output, if anything is.
+  IdVector<CostNodeId, CostNodeId> part_of(graph.nodes.size());
   for (const CostNode& node : graph.nodes) {
     training.storages.push_back(
         {.bytes = node.bytes,
          .role = node.kind == Phase::kForward ? Role::kTemporary : Role::kActivationGradient,
          .name = node.name});
+    if (!node.part) continue;
+    const CostNodeId whole = node.deps.front();
+    part_of[whole] = CostNodeId(training.storages.size() - 1);
+    training.storages[StorageId(whole.index())].bytes -= node.bytes;
   }
   training.storages.push_back({.bytes = graph.fixed_bytes,
                                .role = Role::kParameter,
@@ -174,11 +212,16 @@ TrainingGraph training_graph(const CostGraph& graph) {
     in_backward = in_backward || node.kind == Phase::kBackward;
     touches.clear();
     for (CostNodeId dep : node.deps) {
-      Storage& read = training.storages[StorageId(dep.index())];
-      if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
-      touches.push_back({.storage = StorageId(dep.index()), .access = Access::kRead});
+      for (; dep.valid(); dep = part_of[dep]) {
+        Storage& read = training.storages[StorageId(dep.index())];
+        if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
+        const auto same = [&](const Touch& touch) { return touch.storage.index() == dep.index(); };
+        if (std::any_of(touches.begin(), touches.end(), same)) break;
+        touches.push_back({.storage = StorageId(dep.index()), .access = Access::kRead});
+      }
     }
-    touches.push_back({.storage = StorageId(id.index()), .access = Access::kCreate});
+    for (CostNodeId made = node.part ? CostNodeId() : id; made.valid(); made = part_of[made])
+      touches.push_back({.storage = StorageId(made.index()), .access = Access::kCreate});
     if (node.once) {
       // What may not run twice changes something that stays, if only no bytes of it.
       const StorageId stays = training.storages.push_back({.bytes = Bytes(0),

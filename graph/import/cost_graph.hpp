@@ -3,7 +3,8 @@
 //   {"name": ..., "fixed_bytes": ..., "nodes": [{"id", "name", "kind": "forward" | "backward",
 //    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
 // and, where a node may not be computed twice, "once": true; in which repeated block of a model a
-// forward node lies, "block": number.
+// forward node lies, "block": number; where a forward node lies beside the way from the samples to
+// the loss, "aside": true; where the output of a node is part of its one input's, "part": true.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 
@@ -29,6 +30,12 @@ struct CostNode {
   std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
   bool once = false;             // changes what stays, so it may not be computed again
   int block = kNoBlock;          // repeated block that it belongs to
+  // Of a forward node: made of parameters alone (a weight's cast), without gradient (a mask), or of
+  // use to backward only, so no step on the way from the samples to the loss.
+  bool aside = false;
+  // Its output is part of its one input's: while it is made, both together take no more than the
+  // input. Its workspace is 0.
+  bool part = false;
 };
 
 struct CostGraph {
@@ -42,7 +49,8 @@ struct CostGraph {
 inline constexpr std::int64_t kMaxCostGraphTotal = std::int64_t{1} << 56;
 
 // Throws UserError with the line: ids that are not 0, 1, 2, ..., dependencies on missing or later
-// nodes, cycles (named), duplicates, negative or overflowing quantities, an empty graph.
+// nodes, cycles (named), duplicates, negative or overflowing quantities, parts of nothing or of
+// less, an empty graph.
 [[nodiscard]] CostGraph read_cost_graph(const std::string& path);
 [[nodiscard]] CostGraph decode_cost_graph(const Decoder& document);
 // Whether a document looks like a cost graph: it has fixed_bytes and nodes.
@@ -50,7 +58,8 @@ inline constexpr std::int64_t kMaxCostGraphTotal = std::int64_t{1} << 56;
 
 // The same graph as kernels: node i is operator i and creates one storage, its output; one unit of
 // cost is one nanosecond on every device. `fixed_bytes` is one persistent storage, "fixed". Forward
-// is everything before the first backward node. There are no blocks and no optimizer.
+// is everything before the first backward node. There are no blocks and no optimizer. A node of
+// which another is part creates that one's storage too, and whoever reads the whole reads both.
 [[nodiscard]] TrainingGraph training_graph(const CostGraph& graph);
 
 }  // namespace tidemark

@@ -7,14 +7,10 @@ namespace tidemark {
 
 void TrackedEviction::begin(const EvictionProgram& program) {
   std::vector<std::pair<std::uint32_t, StorageEdge>> up;
-  std::vector<std::pair<std::uint32_t, StorageEdge>> down;
-  for (const RecipeInput& input : program.recipes) {
+  for (const RecipeInput& input : program.recipes)
     up.emplace_back(input.to.value, StorageEdge{input.launch, input.from.value});
-    down.emplace_back(input.from.value, StorageEdge{input.launch, input.to.value});
-  }
-  producers_ = rows_of(program.blocks, up);
-  consumers_ = rows_of(program.blocks, down);
-  costs_.emplace(program.blocks, producers_, consumers_, neighbourhood_);
+  edges_ = StorageEdges(program.blocks, up);
+  costs_.emplace(program.blocks, edges_, neighbourhood_);
   // What has not been computed yet has a state of its own; no edge needs to be hidden.
   costs_->define_operators(std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t block = 0; block < program.blocks; ++block)

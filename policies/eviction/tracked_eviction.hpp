@@ -46,8 +46,7 @@ class TrackedEviction : public EvictionPolicy {
 
   EvictionSettings settings_;
   Neighbourhood neighbourhood_;
-  Rows<StorageEdge> producers_;
-  Rows<StorageEdge> consumers_;
+  StorageEdges edges_;
   std::optional<EvictedCosts> costs_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "policies/plan/residency_plan.hpp"
 
 namespace tidemark {
+
+class TrainingRewrite;
 
 // What a step costs under a plan, as a run of it without a memory limit says.
 struct ReplayFigures {
@@ -42,6 +45,8 @@ struct PolicyContext {
   const PolicyOutcome* smaller_budget = nullptr;
   // What a process has on the device beside its allocator: the CUDA context, NCCL's buffers.
   Bytes beside_allocator{};
+  // Who will be asked when what lives elsewhere is fetched, in this order.
+  std::span<const TrainingRewrite* const> rewrites = {};
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {

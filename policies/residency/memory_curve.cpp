@@ -11,7 +11,7 @@ Position after(Position p) {
 
 }  // namespace
 
-MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan)
+MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
     : bytes_(context.order.at.size() + 1, 0) {
   const Position end(context.order.at.size());
   // Differences first: +bytes where memory appears, -bytes where it has gone.
@@ -29,6 +29,7 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     const std::int64_t bytes = storage.bytes.count;
     // What lives elsewhere is on the device while the device touches it.
     const bool visits = storage.home != Tier::kDevice;
+    if (!visits && counts == Counts::kVisitors) continue;
     const bool comes = !visits || on_device(gap.from);
     if (touched[gap.storage] == 0 && storage.initial && !visits) {
       differ(Position(0U), gap.from, bytes);
@@ -49,22 +50,24 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
       differ(gap.from, to, bytes);
     }
   }
-  for (StorageId s : ids_of(context.graph.storages)) {
-    const Storage& storage = context.graph.storages[s];
-    if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
-      differ(Position(0U), end, storage.bytes.count);
-  }
-  for (const Kept& kept : context.order.kept) {
-    if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);
-  }
-  for (Position p : ids_of(context.order.at)) {
-    const Occurrence& occurrence = context.order.at[p];
-    differ(p, after(p), context.graph.operators[occurrence.op].workspace.count);
-    if (occurrence.scratch == 0) continue;
-    const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
-    for (std::size_t i = 0; i < touches.size(); ++i) {
-      if (!is_scratch(occurrence, i)) continue;
-      differ(p, after(p), context.graph.storages[touches[i].storage].bytes.count);
+  if (counts == Counts::kAll) {
+    for (StorageId s : ids_of(context.graph.storages)) {
+      const Storage& storage = context.graph.storages[s];
+      if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
+        differ(Position(0U), end, storage.bytes.count);
+    }
+    for (const Kept& kept : context.order.kept) {
+      if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);
+    }
+    for (Position p : ids_of(context.order.at)) {
+      const Occurrence& occurrence = context.order.at[p];
+      differ(p, after(p), context.graph.operators[occurrence.op].workspace.count);
+      if (occurrence.scratch == 0) continue;
+      const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
+      for (std::size_t i = 0; i < touches.size(); ++i) {
+        if (!is_scratch(occurrence, i)) continue;
+        differ(p, after(p), context.graph.storages[touches[i].storage].bytes.count);
+      }
     }
   }
   for (std::size_t i = 1; i < bytes_.size(); ++i)

@@ -14,7 +14,12 @@ namespace tidemark {
 // allocator rounding, copies in flight and what recomputation that is still to be inserted makes.
 class MemoryCurve {
  public:
-  MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan);
+  enum class Counts : std::uint8_t {
+    kAll,
+    kVisitors,  // only storages whose home is not the device
+  };
+  MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan,
+              Counts counts = Counts::kAll);
 
   [[nodiscard]] std::int64_t at(Position p) const { return bytes_[p.index()]; }
   [[nodiscard]] std::int64_t peak() const;

@@ -2,44 +2,65 @@
 
 #include <algorithm>
 
+#include "policies/plan/rewrite.hpp"
+#include "policies/residency/memory_curve.hpp"
 #include "policies/solver/step_costs.hpp"
 
 namespace tidemark {
+namespace {
+
+// When what lives elsewhere is fetched.
+ResidencyPlan fetches_of(const PolicyContext& context) {
+  ResidencyPlan plan(context.live);
+  for (std::size_t i = 0; i < context.rewrites.size(); ++i) {
+    plan.begin_policy(i, context.rewrites[i]->name());
+    context.rewrites[i]->plan_movement(context, plan);
+  }
+  return plan;
+}
+
+}  // namespace
 
 std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const ProgramOrder& order,
                                          std::span<const Stretch> stretches) {
   const TrainingGraph& graph = context.graph;
   const Liveness live = analyze_liveness(graph, order);
-  std::vector<std::int64_t> released(order.at.size());  // bytes, behind each position
-  for (const Gap& gap : live.gaps) {
-    if (gap.dead) released[gap.release.index()] += graph.storages[gap.storage].bytes.count;
-  }
-  std::vector<std::int64_t> during(order.at.size());
-  std::int64_t bytes = 0;
-  for (const Storage& storage : graph.storages)
-    bytes += storage.initial ? storage.bytes.count : 0;
-  bool multiplied = false;
+  const PolicyContext laid_out{.graph = graph,
+                               .order = order,
+                               .live = live,
+                               .durations = context.durations,
+                               .device = context.device,
+                               .rewrites = context.rewrites};
+  const MemoryCurve curve(laid_out, fetches_of(laid_out));
+  const FrameworkProfile& libraries = context.device.framework;
+  // The matrix products' library takes its workspace with the first of them, and keeps it.
+  Position first_product(order.at.size());
   for (const Position p : ids_of(order.at)) {
-    const Operator& op = graph.operators[order.at[p].op];
-    // The matrix products' library takes its workspace with the first of them, and keeps it.
-    if (!multiplied && op.work.op_class == OperatorClass::kMatmul) {
-      multiplied = true;
-      bytes += context.device.framework.cublas_workspace.count;
-    }
-    for (const Touch& touch : graph.touches_of(order.at[p].op)) {
-      if (touch.access == Access::kCreate) bytes += graph.storages[touch.storage].bytes.count;
-    }
-    during[p.index()] = bytes + workspace_of(op, context.device.framework);
-    bytes -= released[p.index()];
+    if (graph.operators[order.at[p].op].work.op_class != OperatorClass::kMatmul) continue;
+    first_product = p;
+    break;
   }
   std::vector<std::int64_t> peaks;
   for (const Stretch& stretch : stretches) {
     std::int64_t peak = 0;
-    for (Position p = stretch.begin; p < stretch.end; ++p.value)
-      peak = std::max(peak, during[p.index()]);
+    for (Position p = stretch.begin; p < stretch.end; ++p.value) {
+      const Operator& op = graph.operators[order.at[p].op];
+      std::int64_t bytes = curve.at(p) - op.workspace.count + workspace_of(op, libraries);
+      if (p >= first_product) bytes += libraries.cublas_workspace.count;
+      peak = std::max(peak, bytes);
+    }
     peaks.push_back(peak);
   }
   return peaks;
+}
+
+std::vector<std::int64_t> visiting_bytes(const PolicyContext& context) {
+  const MemoryCurve curve(context, fetches_of(context), MemoryCurve::Counts::kVisitors);
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(context.order.at.size());
+  for (const Position p : ids_of(context.order.at))
+    bytes.push_back(curve.at(p));
+  return bytes;
 }
 
 }  // namespace tidemark

@@ -18,10 +18,14 @@ struct Stretch {
 
 // The most bytes that are live in each stretch of `order`, which repeats operators of the context's
 // graph: storages, workspaces and what libraries keep, as an allocator without rounding serves
-// them. Everything counts as being where it was at the start, so a policy that moves values away
-// takes less.
+// them. What lives elsewhere is fetched as the context's rewrites do in this order. Values that a
+// residency policy would move count as staying, so with one it takes less.
 [[nodiscard]] std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context,
                                                        const ProgramOrder& order,
                                                        std::span<const Stretch> stretches);
+
+// By position of the context's order, bytes that live elsewhere and are on the device while the
+// operator runs.
+[[nodiscard]] std::vector<std::int64_t> visiting_bytes(const PolicyContext& context);
 
 }  // namespace tidemark

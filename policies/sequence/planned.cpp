@@ -11,6 +11,7 @@
 #include "graph/core/errors.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
+#include "policies/solver/lower_bound.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/step_costs.hpp"
 
@@ -28,10 +29,18 @@ struct Plan {
   std::vector<OperatorId> operators;
   StepCosts costs;
   RematProblem problem;
+  // Where something lives elsewhere and is fetched: the problem with as little of it as any
+  // schedule needs, only what each operator itself touches. Its bounds hold for every order of
+  // fetches.
+  std::optional<RematProblem> fetched_least;
   Schedule schedule;
   std::int64_t budget = 0;  // that was asked for
   std::string reason;       // why no schedule fits, if none does
 };
+
+// Times that a plan is made where its program fetches more at a time, or less, than the order
+// without repeats.
+constexpr int kAttempts = 4;
 
 // A parameter's value as it stands in the scenario.
 std::string text_of(const Value& value) {
@@ -61,13 +70,7 @@ class Planned final : public SequencePolicy {
                                    PolicyOutcome& outcome) const override {
     std::vector<Plan> plans;
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
-    for (Plan& plan : plans) {
-      plan.costs = step_costs(context.graph, plan.operators, context.durations,
-                              request_.schedule_class == ScheduleClass::kUnrestricted,
-                              context.device.framework);
-      plan.problem = remat_problem(plan.costs.graph);
-      plan.schedule = once_each(plan.problem);
-    }
+    make_problems(context, micro_batches, plans);
     const std::int64_t budget = budget_given_ ? request_.budget : device_budget(context).count;
     const std::vector<std::int64_t> kept_all = laid_out(context, micro_batches, plans, true).peaks;
     std::vector<PlanFigures> figures;
@@ -79,6 +82,7 @@ class Planned final : public SequencePolicy {
       figures.back().budget = budget;
     }
     LaidOut result = laid_out(context, micro_batches, plans, false);
+    if (budget_given_) refit(context, micro_batches, plans, figures, result);
     for (std::size_t i = 0; i < plans.size(); ++i) {
       settle(plans[i], result.peaks[i], figures[i]);
       // Of several kinds of micro-batch the one that needs most memory counts.
@@ -130,6 +134,52 @@ class Planned final : public SequencePolicy {
     return found;
   }
 
+  void make_problems(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
+                     std::vector<Plan>& plans) const {
+    const auto costs_with = [&](const Plan& plan, std::vector<std::int64_t> visitors) {
+      return step_costs(context.graph, plan.operators, context.durations,
+                        request_.schedule_class == ScheduleClass::kUnrestricted,
+                        context.device.framework, std::move(visitors));
+    };
+    const bool fetches =
+        std::any_of(context.graph.storages.begin(), context.graph.storages.end(),
+                    [](const Storage& storage) { return storage.home != Tier::kDevice; });
+    const std::vector<std::int64_t> visiting =
+        fetches ? visiting_bytes(context) : std::vector<std::int64_t>();
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      Plan& plan = plans[i];
+      std::vector<std::int64_t> visitors(plan.operators.size());
+      std::vector<std::int64_t> touched(plan.operators.size());
+      for (const MicroBatch& micro_batch : micro_batches) {
+        if (!fetches || micro_batch.plan != i) continue;
+        for (std::size_t k = 0; k < visitors.size(); ++k)
+          visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k]);
+      }
+      for (std::size_t k = 0; k < touched.size(); ++k)
+        touched[k] = touched_elsewhere(context.graph, plan.operators[k]);
+      const bool visited =
+          std::any_of(visitors.begin(), visitors.end(), [](std::int64_t b) { return b > 0; });
+      plan.costs = costs_with(plan, std::move(visitors));
+      plan.problem = remat_problem(plan.costs.graph);
+      plan.schedule = once_each(plan.problem);
+      if (visited) plan.fetched_least = remat_problem(costs_with(plan, std::move(touched)).graph);
+    }
+  }
+
+  // Bytes of what lives elsewhere among what the operator touches.
+  [[nodiscard]] static std::int64_t touched_elsewhere(const TrainingGraph& graph, OperatorId op) {
+    std::int64_t bytes = 0;
+    std::vector<StorageId> seen;
+    for (const Touch& touch : graph.touches_of(op)) {
+      const Storage& storage = graph.storages[touch.storage];
+      if (storage.home == Tier::kDevice) continue;
+      if (std::find(seen.begin(), seen.end(), touch.storage) != seen.end()) continue;
+      seen.push_back(touch.storage);
+      bytes += storage.bytes.count;
+    }
+    return bytes;
+  }
+
   [[nodiscard]] static Schedule once_each(const RematProblem& problem) {
     Schedule schedule(problem.size());
     std::iota(schedule.begin(), schedule.end(), NodeIndex{0});
@@ -171,6 +221,45 @@ class Planned final : public SequencePolicy {
     return result;
   }
 
+  // What is fetched along a schedule is known once it is laid out. Where that is more than was
+  // planned with, or less, plans are made again for as much less or more; the cheapest that keeps
+  // to the budget stays.
+  void refit(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
+             std::vector<Plan>& plans, std::vector<PlanFigures>& figures, LaidOut& result) const {
+    constexpr std::int64_t kNearly = 500;  // slack of one part in so many is none
+    struct Fitting {
+      Plan plan;
+      PlanFigures figures;
+    };
+    std::vector<std::optional<Fitting>> best(plans.size());
+    for (int attempt = 1;; ++attempt) {
+      bool again = false;
+      for (std::size_t i = 0; i < plans.size(); ++i) {
+        Plan& plan = plans[i];
+        if (!plan.fetched_least) continue;
+        const std::int64_t budget = figures[i].budget;
+        const std::int64_t slack = budget - result.peaks[i];
+        const bool cheaper = !best[i] || figures[i].cost < best[i]->figures.cost;
+        if (slack >= 0 && cheaper) best[i] = {plan, figures[i]};
+        const bool done = slack < 0 ? !plan.reason.empty()
+                                    : slack <= budget / kNearly || !cheaper ||
+                                          figures[i].cost == figures[i].base_cost;
+        if (done || attempt == kAttempts) continue;
+        figures[i] = solve(context, plans, i, plan.budget + slack);
+        figures[i].budget = budget;
+        again = true;
+      }
+      if (!again) break;
+      result = laid_out(context, micro_batches, plans, false);
+    }
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (!best[i]) continue;
+      plans[i] = std::move(best[i]->plan);
+      figures[i] = std::move(best[i]->figures);
+    }
+    result = laid_out(context, micro_batches, plans, false);
+  }
+
   // The schedule of the same micro-batch for a smaller budget, if there is one that fits.
   [[nodiscard]] static const Schedule* known_schedule(const PolicyContext& context,
                                                       std::size_t index) {
@@ -187,7 +276,10 @@ class Planned final : public SequencePolicy {
     PlanRequest request = request_;
     request.budget = plan.budget = budget;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
+    if (plan.fetched_least) request.time_limit /= kAttempts;
     request.known = known_schedule(context, index);
+    if (request.known != nullptr && replay(plan.problem, *request.known).peak > budget)
+      request.known = nullptr;
     PlanResult result = named(plan.problem, request);
     if (result.solution) plan.schedule = std::move(result.solution->schedule);
     plan.reason = std::move(result.reason);
@@ -202,6 +294,9 @@ class Planned final : public SequencePolicy {
 
   // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
   void settle(const Plan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
+    if (plan.fetched_least) settle_fetched(*plan.fetched_least, laid_out_peak, figures);
+    // The program's own order may take more than the cost graph's.
+    if (stays_as_it_is(plan)) figures.peak = laid_out_peak;
     const bool fits = figures.peak <= figures.budget ||
                       (figures.peak <= plan.budget && laid_out_peak <= figures.budget);
     const bool solved = figures.status == name_of(PlanStatus::kOptimal) ||
@@ -211,16 +306,40 @@ class Planned final : public SequencePolicy {
       figures.status = name_of(least ? PlanStatus::kOptimal : PlanStatus::kFeasible);
     }
     if (fits || !budget_given_) return;
-    figures.infeasible = plan.reason;
+    figures.infeasible = !plan.reason.empty()
+                             ? plan.reason
+                             : fmt::format(
+                                   "{} needs at least {} ({} bytes) here, with what is "
+                                   "fetched; another policy may fit",
+                                   policy_.name, format_bytes(Bytes(laid_out_peak)), laid_out_peak);
     // With the operator's name: a scenario shows no numbers of nodes.
-    const NodeIndex largest = plan.problem.largest_footprint();
-    const Bytes footprint(plan.problem.footprint(largest));
+    const RematProblem& problem = plan.fetched_least ? *plan.fetched_least : plan.problem;
+    const NodeIndex largest = problem.largest_footprint();
+    const Bytes footprint(problem.footprint(largest));
     if (footprint.count <= figures.budget) return;
     figures.status = name_of(PlanStatus::kInfeasible);
     figures.infeasible = fmt::format(
         "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
         "workspace)",
         plan.costs.graph.nodes[CostNodeId(largest)].name, format_bytes(footprint), footprint.count);
+  }
+
+  // What is fetched when is known now: the peak is that of the program, and the bound one that
+  // holds however parameters are fetched.
+  static void settle_fetched(const RematProblem& least, std::int64_t laid_out_peak,
+                             PlanFigures& figures) {
+    figures.peak = laid_out_peak;
+    figures.lower_bound.reset();
+    figures.status = name_of(PlanStatus::kUnknown);
+    if (least.footprint(least.largest_footprint()) > figures.budget) return;
+    for (const ScheduleClass c : kScheduleClasses) {
+      if (figures.schedule_class == name_of(c))
+        figures.lower_bound = cut_bound(least, figures.budget, c);
+    }
+    if (figures.lower_bound == kNoSchedule) {
+      figures.lower_bound.reset();
+      figures.status = name_of(PlanStatus::kInfeasible);
+    }
   }
 
   // What a graph is not fit for is said of this policy.
@@ -239,11 +358,15 @@ class Planned final : public SequencePolicy {
     return std::is_sorted(plan.schedule.begin(), plan.schedule.end());
   }
 
+  [[nodiscard]] bool stays_as_it_is(const Plan& plan) const {
+    return !budget_given_ && changes_nothing(plan);
+  }
+
   // Without a budget, where nothing is computed again, the program stays as it is. The plan's peak
   // is that of the cost graph's order, which has operators in place right behind what makes their
   // storage: a budget needs that order.
   void lay_out(Occurrence occurrence, const Plan& plan, bool in_order, ProgramOrder& into) const {
-    if (!in_order && !budget_given_ && changes_nothing(plan)) {
+    if (!in_order && stays_as_it_is(plan)) {
       for (const OperatorId op : plan.operators) {
         occurrence.op = op;
         into.at.push_back(occurrence);

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "policies/solver/linear_builder.hpp"
+#include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/stage_relaxation.hpp"
@@ -206,8 +210,8 @@ constexpr NodeIndex kWholeProgramNodes = 128;
 constexpr std::size_t kMatrixEntries = 200'000;
 constexpr int kFirstIterations = 4'000;
 constexpr int kNextIterations = 1'000;
-// Roundings without a schedule that fits from which values are evicted until it does.
-constexpr std::size_t kRelieved = 12;
+// Iterations in which memory is brought within the budget where no single eviction helps.
+constexpr std::int64_t kRepairs = 20'000;
 
 class CheckmateRounding {
  public:
@@ -223,11 +227,15 @@ class CheckmateRounding {
           "the relaxation has {} stages, each of which ends with the first "
           "evaluation of a node, in place of {}, and counts memory there",
           stages_, problem_.size());
-      if (!fits_ && relieve()) {
-        note += "; no rounding of it fits, so that values were evicted from one that nearly does";
-      }
     }
-    PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates_));
+    if (!whole || !fits_) {
+      const std::string closed = close();
+      note += note.empty() || closed.empty() ? closed : "; " + closed;
+    }
+    std::vector<Schedule> candidates;
+    for (Solution& one : roundings_)
+      candidates.push_back(std::move(one.schedule));
+    PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates));
     result.note = std::move(note);
     // The relaxation says nothing about schedules outside its class.
     const bool bounded = request_.schedule_class == ScheduleClass::kCheckmate ||
@@ -262,6 +270,7 @@ class CheckmateRounding {
       if (footprint_fault(problem_, part) || Clock::now() > at(0.9)) break;
       round(relax_checkmate(problem_, part, options).resident, single_nodes(), 40, 20, complete);
     }
+    if (!fits_) round_one_stage(full.resident, single_nodes());
   }
 
   // The program with longer stages. One program after the other, all alike but for the room.
@@ -275,6 +284,7 @@ class CheckmateRounding {
     StageRelaxation relaxed = relax_stages(problem_, request_.budget, ends, options);
     bound_ = relaxed.lower_bound;
     round(relaxed.resident, ends, 20, 5, complete);
+    round_one_stage(relaxed.resident, ends);
     options.iterations = kNextIterations;
     for (const double allowance : {0.95, 0.9, 0.85, 0.8, 0.75, 0.7}) {
       const std::int64_t part = part_of_budget(allowance);
@@ -284,6 +294,7 @@ class CheckmateRounding {
       options.start = &before;
       relaxed = relax_stages(problem_, part, ends, options);
       round(relaxed.resident, ends, 20, 5, complete);
+      round_one_stage(relaxed.resident, ends);
     }
   }
 
@@ -311,6 +322,13 @@ class CheckmateRounding {
     }
   }
 
+  // What enters one stage is rounded and all else kept.
+  void round_one_stage(const Fractions& resident, const std::vector<NodeIndex>& ends) {
+    for (const CutChoice& choice :
+         single_stage_roundings(problem_, request_.budget, ends, resident))
+      consider(schedule_of(problem_, choice));
+  }
+
   // What may run only once stays until its last reader.
   template <class Keep>
   [[nodiscard]] Kept kept(const Fractions& resident, const std::vector<NodeIndex>& ends,
@@ -329,38 +347,76 @@ class CheckmateRounding {
   }
 
   void consider(Schedule schedule) {
-    fits_ = fits_ || replay(problem_, schedule).peak <= request_.budget;
-    candidates_.push_back(std::move(schedule));
+    Solution solution = replayed(problem_, std::move(schedule));
+    fits_ = fits_ || solution.replay.peak <= request_.budget;
+    roundings_.push_back(std::move(solution));
   }
 
-  // Eviction with look-ahead from the roundings of the least peaks. Whether one fits then.
-  bool relieve() {
-    std::vector<std::pair<std::int64_t, std::size_t>> peaks;
-    for (std::size_t k = 0; k < candidates_.size(); ++k)
-      peaks.emplace_back(replay(problem_, candidates_[k]).peak, k);
-    std::sort(peaks.begin(), peaks.end());
-    bool found = false;
-    for (std::size_t k = 0; k < std::min(peaks.size(), kRelieved); ++k) {
-      const auto relieved =
-          neighbourhood_search(problem_, candidates_[peaks[k].second],
-                               {.budget = request_.budget,
-                                .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
-                                .anneal = false,
-                                .iterations = 1,
-                                .seed = request_.seed,
-                                .deadline = at(0.95)});
-      if (!relieved) continue;
-      candidates_.push_back(relieved->schedule);
-      found = true;
+  // Roundings than which none is both cheaper and of a lower peak, the cheapest first.
+  [[nodiscard]] std::vector<Schedule> best_roundings() {
+    std::stable_sort(
+        roundings_.begin(), roundings_.end(), [](const Solution& a, const Solution& b) {
+          return std::pair(a.replay.cost, a.replay.peak) < std::pair(b.replay.cost, b.replay.peak);
+        });
+    std::vector<Schedule> best;
+    std::int64_t peak = std::numeric_limits<std::int64_t>::max();
+    for (const Solution& one : roundings_) {
+      if (one.replay.peak >= peak) continue;
+      peak = one.replay.peak;
+      best.push_back(one.schedule);
     }
-    return found;
+    return best;
+  }
+
+  // From the best roundings: eviction with look-ahead or, where nothing fits then, changes at
+  // random until something does. What was done to the cheapest that fits, in words.
+  [[nodiscard]] std::string close() {
+    constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
+    std::int64_t cheapest = kNothing;
+    for (const Solution& one : roundings_) {
+      if (one.replay.peak > request_.budget || !of_class(one.schedule)) continue;
+      cheapest = std::min(cheapest, one.replay.cost);
+    }
+    std::string done;
+    const auto keep = [&](std::optional<Solution> found, const char* how) {
+      if (!found || found->replay.cost >= cheapest) return;
+      cheapest = found->replay.cost;
+      done = how;
+      roundings_.push_back(*std::move(found));
+    };
+    const std::vector<Schedule> best = best_roundings();
+    for (const Schedule& schedule : best) {
+      if (Clock::now() > at(0.9)) break;
+      keep(neighbourhood_search(problem_, schedule, closing(0)),
+           "values were evicted from a rounding that does not fit until it does");
+    }
+    for (auto schedule = best.begin(); schedule != best.end() && cheapest == kNothing; ++schedule) {
+      if (Clock::now() > at(0.9)) break;
+      keep(neighbourhood_search(problem_, *schedule, closing(kRepairs)),
+           "no rounding fits, so that one was changed at random until it does");
+    }
+    return done;
+  }
+  [[nodiscard]] bool of_class(const Schedule& schedule) const {
+    return !class_fault(problem_, schedule, request_.schedule_class);
+  }
+
+  // Ends at the first schedule that fits: what is cheaper is not looked for.
+  [[nodiscard]] NeighbourhoodOptions closing(std::int64_t repairs) const {
+    return {.budget = request_.budget,
+            .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
+            .lower_bound = kNoSchedule,
+            .anneal = repairs > 0,
+            .iterations = repairs,
+            .seed = request_.seed,
+            .deadline = at(0.95)};
   }
 
   const RematProblem& problem_;
   const PlanRequest& request_;
   std::mt19937_64 rng_;
   Clock::time_point begin_;
-  std::vector<Schedule> candidates_;
+  std::vector<Solution> roundings_;
   bool fits_ = false;  // some candidate does
   double bound_ = 0;   // of the relaxation under the whole budget
   std::size_t stages_ = 0;

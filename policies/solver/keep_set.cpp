@@ -15,7 +15,10 @@ constexpr std::size_t kThresholds = 400;  // of chen_greedy that are tried at mo
 class Recomputation {
  public:
   Recomputation(const RematProblem& problem, const std::vector<bool>& kept)
-      : problem_(problem), forward_(forward_count(problem)), there_(problem.size()) {
+      : problem_(problem),
+        forward_(forward_count(problem)),
+        there_(problem.size()),
+        is_again_(problem.size()) {
     for (NodeIndex node = 0; node < forward_; ++node) {
       schedule_.push_back(node);
       const bool read = !problem.readers[node].empty() && problem.readers[node].front() < forward_;
@@ -28,35 +31,39 @@ class Recomputation {
 
   // The missing of what `node` comes from, then the node.
   void compute(NodeIndex node) {
-    missing_.clear();
-    collect(node);
-    std::sort(missing_.begin(), missing_.end());
-    compute_again(missing_, node);
+    compute_again({}, node, {node});
     schedule_.push_back(node);
     there_[node] = true;
   }
-  void compute_again(const std::vector<NodeIndex>& nodes, NodeIndex before) {
+  // `nodes`, and what is missing of all that they and `for_these` come from.
+  void compute_again(const std::vector<NodeIndex>& nodes, NodeIndex before,
+                     const std::vector<NodeIndex>& for_these = {}) {
+    again_.clear();
     for (const NodeIndex node : nodes) {
-      if (problem_.once[node]) continue;
+      if (!problem_.once[node]) add(node);
+    }
+    for (const NodeIndex node : for_these)
+      add_missing(node);
+    for (std::size_t k = 0; k < again_.size(); ++k)
+      add_missing(again_[k]);
+    std::sort(again_.begin(), again_.end());
+    for (const NodeIndex node : again_) {
       schedule_.push_back(node);
       there_[node] = node >= forward_ || last_read_[node] >= before;
+      is_again_[node] = false;
     }
   }
   [[nodiscard]] Schedule take() { return std::move(schedule_); }
 
  private:
-  void collect(NodeIndex node) {
-    std::vector<NodeIndex> stack{node};
-    while (!stack.empty()) {
-      const NodeIndex i = stack.back();
-      stack.pop_back();
-      for (const NodeIndex dep : problem_.deps[i]) {
-        if (there_[dep] || std::find(missing_.begin(), missing_.end(), dep) != missing_.end()) {
-          continue;
-        }
-        missing_.push_back(dep);
-        stack.push_back(dep);
-      }
+  void add(NodeIndex node) {
+    if (is_again_[node]) return;
+    is_again_[node] = true;
+    again_.push_back(node);
+  }
+  void add_missing(NodeIndex node) {
+    for (const NodeIndex dep : problem_.deps[node]) {
+      if (!there_[dep]) add(dep);
     }
   }
 
@@ -64,7 +71,8 @@ class Recomputation {
   NodeIndex forward_;
   std::vector<bool> there_;
   std::vector<NodeIndex> last_read_;  // by forward node
-  std::vector<NodeIndex> missing_;
+  std::vector<NodeIndex> again_;
+  std::vector<bool> is_again_;  // by node
   Schedule schedule_;
 };
 
@@ -77,26 +85,53 @@ Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kep
   return again.take();
 }
 
+namespace {
+
+// Forward nodes by segment: up to and with each checkpoint, and behind the last.
+std::vector<std::vector<NodeIndex>> segments_of(const RematProblem& problem,
+                                                const std::vector<NodeIndex>& checkpoints,
+                                                std::vector<std::size_t>& segment) {
+  const NodeIndex forward = forward_count(problem);
+  segment.resize(forward);
+  std::vector<std::vector<NodeIndex>> segments(checkpoints.size() + 1);
+  for (NodeIndex node = 0; node < forward; ++node) {
+    const auto next = std::lower_bound(checkpoints.begin(), checkpoints.end(), node);
+    segment[node] = static_cast<std::size_t>(next - checkpoints.begin());
+    const bool kept = next != checkpoints.end() && *next == node;
+    const std::vector<NodeIndex>& readers = problem.readers[node];
+    if (!kept && !readers.empty() && readers.front() >= forward) {
+      // What only backward reads may be listed behind the checkpoint that ends its segment.
+      std::size_t made = 0;
+      bool inside = false;
+      for (const NodeIndex dep : problem.deps[node]) {
+        if (std::binary_search(checkpoints.begin(), checkpoints.end(), dep)) continue;
+        made = std::max(made, segment[dep]);
+        inside = true;
+      }
+      if (inside) segment[node] = made;
+    }
+    if (!kept) segments[segment[node]].push_back(node);
+  }
+  return segments;
+}
+
+}  // namespace
+
 Schedule segment_schedule(const RematProblem& problem, const std::vector<NodeIndex>& checkpoints) {
   std::vector<bool> kept(problem.size());
   for (const NodeIndex node : checkpoints)
     kept[node] = true;
   Recomputation again(problem, kept);
-  std::vector<bool> done(checkpoints.size() + 1);
+  std::vector<std::size_t> segment;
+  const auto segments = segments_of(problem, checkpoints, segment);
+  std::vector<bool> done(segments.size());
   for (NodeIndex node = again.forward(); node < problem.size(); ++node) {
     // The latest segment first, whose values the earliest backward nodes read.
     for (std::size_t k = problem.deps[node].size(); k-- > 0;) {
       const NodeIndex dep = problem.deps[node][k];
-      if (dep >= again.forward() || again.there(dep)) continue;
-      const auto next = std::lower_bound(checkpoints.begin(), checkpoints.end(), dep);
-      const auto index = static_cast<std::size_t>(next - checkpoints.begin());
-      if (done[index]) continue;
-      done[index] = true;
-      const NodeIndex begin = next == checkpoints.begin() ? 0 : *std::prev(next) + 1;
-      const NodeIndex end = next == checkpoints.end() ? again.forward() : *next;
-      std::vector<NodeIndex> segment(end - begin);
-      std::iota(segment.begin(), segment.end(), begin);
-      again.compute_again(segment, node);
+      if (dep >= again.forward() || again.there(dep) || done[segment[dep]]) continue;
+      done[segment[dep]] = true;
+      again.compute_again(segments[segment[dep]], node);
     }
     again.compute(node);
   }
@@ -121,22 +156,31 @@ std::vector<NodeIndex> articulation_nodes(const RematProblem& problem) {
   const NodeIndex forward = forward_count(problem);
   // With the network's input before every source and its output behind every sink.
   DependencyGraph graph(forward + 2);
+  std::vector<bool> source(forward, true);
+  std::vector<bool> sink(forward, true);
   for (NodeIndex node = 0; node < forward; ++node) {
-    for (const NodeIndex dep : problem.deps[node])
+    if (problem.aside[node]) continue;
+    for (const NodeIndex dep : problem.deps[node]) {
+      if (problem.aside[dep]) continue;
       add_edge(dep, node, {}, graph);
-    const std::vector<NodeIndex>& readers = problem.readers[node];
-    if (problem.deps[node].empty()) add_edge(forward, node, {}, graph);
-    if (readers.empty() || readers.front() >= forward) add_edge(node, forward + 1, {}, graph);
+      source[node] = false;
+      sink[dep] = false;
+    }
+  }
+  for (NodeIndex node = 0; node < forward; ++node) {
+    if (problem.aside[node]) continue;
+    if (source[node]) add_edge(forward, node, {}, graph);
+    if (sink[node]) add_edge(node, forward + 1, {}, graph);
   }
   std::vector<NodeIndex> nodes;
   for (const std::size_t point : articulation_points(graph)) {
-    if (point + 1 < forward) nodes.push_back(static_cast<NodeIndex>(point));
+    if (point < forward && !sink[point]) nodes.push_back(static_cast<NodeIndex>(point));
   }
   return nodes;
 }
 
-std::vector<NodeIndex> block_outputs(const RematProblem& problem) {
-  std::vector<NodeIndex> nodes;
+std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem) {
+  std::vector<NodeIndex> nodes;  // the last of each block, first
   const NodeIndex forward = forward_count(problem);
   for (NodeIndex node = 0; node < forward; ++node) {
     if (problem.block[node] == kNoBlock) continue;
@@ -147,12 +191,6 @@ std::vector<NodeIndex> block_outputs(const RematProblem& problem) {
       nodes.push_back(node);
     }
   }
-  return nodes;
-}
-
-std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem) {
-  std::vector<NodeIndex> nodes = block_outputs(problem);
-  const NodeIndex forward = forward_count(problem);
   const auto passed_on = [&](NodeIndex node) {
     const std::vector<NodeIndex>& readers = problem.readers[node];
     return std::any_of(readers.begin(), readers.end(), [&](NodeIndex reader) {

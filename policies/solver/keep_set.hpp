@@ -15,7 +15,8 @@ namespace tidemark {
 [[nodiscard]] Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kept);
 
 // The checkpoints (forward nodes, ascending) are kept; the first time that a backward node needs a
-// value of a segment between, the whole segment runs again, as torch.utils.checkpoint does.
+// value of a segment between, the whole segment runs again, as torch.utils.checkpoint does, with
+// what is missing of all it comes from. What only backward reads is of the segment that makes it.
 [[nodiscard]] Schedule segment_schedule(const RematProblem& problem,
                                         const std::vector<NodeIndex>& checkpoints);
 // Candidates period - 1, 2 period - 1, ...
@@ -25,13 +26,12 @@ namespace tidemark {
 // Candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);
 // Forward nodes, the last excepted, that every way from the network's input to its output passes:
-// articulation points of the forward graph between the two.
+// articulation points of the forward graph between the two, without what lies aside.
 [[nodiscard]] std::vector<NodeIndex> articulation_nodes(const RematProblem& problem);
 
-// The last forward node of each repeated block; none where the graph has no blocks.
-[[nodiscard]] std::vector<NodeIndex> block_outputs(const RematProblem& problem);
-// Of each of these blocks the last node that what follows the block reads: behind it may stand what
-// only backward reads, such as a dropout's mask.
+// Of each repeated block the last forward node that what follows the block reads (behind it may
+// stand what only backward reads, such as a dropout's mask), or else its last forward node; none
+// where the graph has no blocks.
 [[nodiscard]] std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem);
 
 // Every k-th of them, k = floor(sqrt(candidates)).

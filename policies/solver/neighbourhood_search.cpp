@@ -32,6 +32,11 @@ class NeighbourhoodSearch {
     list_.commit();
     keep_best();
     descend();
+    if (!cleaned_) {
+      NeighbourhoodSearch last(problem_, *best_, options_);
+      last.drop_all_useless();
+      best_ = last.list_.schedule();
+    }
     return replayed(problem_, *best_);
   }
 
@@ -39,6 +44,8 @@ class NeighbourhoodSearch {
   // Of the extra cost: what is accepted on top at the beginning and at the end of a cycle.
   static constexpr double kWarm = 0.02;
   static constexpr double kCold = 0.0002;
+  static constexpr std::size_t kLikely = 24;       // values that are weighed with their inputs
+  static constexpr std::int64_t kCleanEvery = 50;  // iterations
 
   [[nodiscard]] bool late() {
     if ((++clock_ & 7U) != 0) return late_;
@@ -98,6 +105,7 @@ class NeighbourhoodSearch {
   // the caller takes the changes back.
   bool compute_again(NodeIndex node, Occ reader, int depth) {
     if (problem_.once[node] || depth > 200 || ++inserted_ > 400) return false;
+    if (list_.cost() + problem_.cost[node] > limit_) return false;
     const Occ at = place_for(node, reader);
     if (at == kNone) return false;
     const Occ self = list_.insert(node, at);
@@ -126,13 +134,17 @@ class NeighbourhoodSearch {
 
   struct Candidate {
     NodeIndex node;
-    Occ reader;
+    Occ copy;
     double score;
   };
+  static bool scores_less(const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score < b.score : a.node < b.node;
+  }
 
   // Drops values until the schedule fits; false when nothing helps or it costs more than `limit`.
   bool make_room(std::int64_t limit) {
     std::size_t steps = 0;
+    limit_ = limit;
     while (list_.overflow() > 0) {
       if (list_.cost() > limit || ++steps > std::size_t{50} * problem_.size() || late())
         return false;
@@ -145,47 +157,46 @@ class NeighbourhoodSearch {
   void list_candidates(Occ at) {
     candidates_.clear();
     const std::int64_t excess = list_.memory(at) - options_.budget;
-    const std::vector<NodeIndex>& inputs = problem_.deps[list_.node(at)];
+    ++stamp_;
+    stamps_.resize(problem_.size(), 0);
+    stamps_[list_.node(at)] = stamp_;
+    for (const NodeIndex dep : problem_.deps[list_.node(at)])
+      stamps_[dep] = stamp_;
     for (NodeIndex i = 0; i < problem_.size(); ++i) {
-      if (problem_.bytes[i] == 0 || problem_.once[i] || i == list_.node(at)) continue;
+      if (problem_.bytes[i] == 0 || problem_.once[i] || stamps_[i] == stamp_) continue;
       const Occ copy = list_.copy_before(i, at);
       if (copy == kNone || !list_.precedes(at, list_.end(copy))) continue;
-      if (std::binary_search(inputs.begin(), inputs.end(), i)) continue;
-      const Occ reader = list_.reader_after(copy, at);
       const double gain = static_cast<double>(std::min(problem_.bytes[i], excess)) +
                           0.1 * static_cast<double>(problem_.bytes[i]);
       const double cost = static_cast<double>(problem_.cost[i]) + 1e-9;
-      candidates_.push_back({i, reader, cost / gain});
+      candidates_.push_back({i, copy, cost / gain});
     }
     // Own costs first, then those with their inputs for the likely ones.
-    const std::size_t looked_at = std::min<std::size_t>(candidates_.size(), 24);
+    const std::size_t looked_at = std::min(candidates_.size(), kLikely);
     std::partial_sort(candidates_.begin(),
                       candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
-                      candidates_.end(), [](const Candidate& a, const Candidate& b) {
-                        return a.score != b.score ? a.score < b.score : a.node < b.node;
-                      });
+                      candidates_.end(), scores_less);
     for (std::size_t k = 0; k < looked_at; ++k) {
       Candidate& c = candidates_[k];
-      const double full = static_cast<double>(price(c.node, c.reader, at)) + 1e-9;
+      const Occ reader = list_.reader_after(c.copy, at);
+      const double full = static_cast<double>(price(c.node, reader, at)) + 1e-9;
       c.score *= full / (static_cast<double>(problem_.cost[c.node]) + 1e-9);
       if (noise_ > 0) c.score *= std::exp(noise_ * (uniform() - 0.5));
     }
     std::sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
-              [](const Candidate& a, const Candidate& b) {
-                return a.score != b.score ? a.score < b.score : a.node < b.node;
-              });
+              scores_less);
   }
 
   // Applies the best drop that lessens the overflow.
   bool relieve(Occ at) {
     list_candidates(at);
-    const std::vector<Candidate> candidates = candidates_;
-    for (const Candidate& c : candidates) {
+    for (const Candidate& c : candidates_) {
       if (late()) return false;
       const std::size_t mark = list_.mark();
       const std::int64_t before = list_.overflow();
       inserted_ = 0;
-      if (compute_again(c.node, c.reader, 0) && list_.overflow() < before) return true;
+      const Occ reader = list_.reader_after(c.copy, at);
+      if (compute_again(c.node, reader, 0) && list_.overflow() < before) return true;
       list_.undo_to(mark);
     }
     return false;
@@ -239,6 +250,7 @@ class NeighbourhoodSearch {
   void descend() {
     std::int64_t current = list_.cost();
     std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    std::int64_t next_clean = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
       list_repeats();
@@ -267,9 +279,14 @@ class NeighbourhoodSearch {
       list_.commit();
       current = list_.cost();
       if (current < best_cost_) {
-        drop_all_useless();
-        list_.commit();
-        current = list_.cost();
+        // It looks at every repeat: not each time where one improvement follows the other.
+        cleaned_ = k >= next_clean;
+        if (cleaned_) {
+          next_clean = k + kCleanEvery;
+          drop_all_useless();
+          list_.commit();
+          current = list_.cost();
+        }
         keep_best();
       }
     }
@@ -302,6 +319,7 @@ class NeighbourhoodSearch {
   // From a schedule that does not fit and that no single drop improves: annealing on the overflow,
   // with a little weight on the cost so that useless repeats go.
   bool find_room() {
+    limit_ = kInfinite;
     const double weight = 0.05 * static_cast<double>(list_.overflow()) /
                           static_cast<double>(std::max<std::int64_t>(problem_.base_cost, 1));
     const auto energy = [&] {
@@ -350,12 +368,13 @@ class NeighbourhoodSearch {
     for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
       if (list_.memory(p) > options_.budget) over_.push_back(p);
     }
-    list_candidates(over_[below(over_.size())]);
+    const Occ over = over_[below(over_.size())];
+    list_candidates(over);
     if (candidates_.empty()) return;
-    const Candidate c = candidates_[below(std::min<std::size_t>(candidates_.size(), 24))];
+    const Candidate c = candidates_[below(std::min(candidates_.size(), kLikely))];
     const std::size_t mark = list_.mark();
     inserted_ = 0;
-    if (!compute_again(c.node, c.reader, 0)) list_.undo_to(mark);
+    if (!compute_again(c.node, list_.reader_after(c.copy, over), 0)) list_.undo_to(mark);
   }
 
   const RematProblem& problem_;
@@ -363,8 +382,10 @@ class NeighbourhoodSearch {
   std::mt19937_64 rng_;
   ScheduleEditor list_;
   double noise_ = 0;
+  std::int64_t limit_ = kInfinite;  // of the cost while room is made
   std::uint64_t clock_ = 0;
   bool late_ = false;
+  bool cleaned_ = true;  // no repeat of the best is useless
   int inserted_ = 0;
   std::optional<Schedule> best_;
   std::int64_t best_cost_ = 0;

@@ -1,7 +1,9 @@
 #include "policies/solver/optimal.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -103,7 +105,26 @@ class Planner {
   // The bound of several cuts together; it is of the classes that keep to the list's order.
   void combine_cuts() {
     if (request_.schedule_class == ScheduleClass::kUnrestricted || choices_.empty()) return;
-    bound_ = combined_bound(problem_, request_.budget, choices_.back().node, bound_, at(0.35));
+    std::vector<CutChoice> roundings;
+    bound_ = combined_bound(problem_, request_.budget, choices_.back().node, bound_, at(0.35),
+                            &roundings);
+    if (!done()) start_from_roundings(roundings);
+  }
+
+  // Of the relaxations' roundings those than which none is both cheaper and of a lower peak.
+  void start_from_roundings(const std::vector<CutChoice>& roundings) {
+    std::vector<Solution> starts;
+    for (const CutChoice& choice : roundings)
+      starts.push_back(replayed(problem_, schedule_of(problem_, choice)));
+    std::stable_sort(starts.begin(), starts.end(), [](const Solution& a, const Solution& b) {
+      return std::pair(a.replay.cost, a.replay.peak) < std::pair(b.replay.cost, b.replay.peak);
+    });
+    std::int64_t peak = std::numeric_limits<std::int64_t>::max();
+    for (const Solution& start : starts) {
+      if (start.replay.peak >= peak || done()) continue;
+      peak = start.replay.peak;
+      start_from(start.schedule, at(0.5));
+    }
   }
 
   // Where one moment of the step decides, the bound's own choice is nearly a schedule.

@@ -15,6 +15,7 @@
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
 #include "policies/solver/operator_lists.hpp"
+#include "policies/solver/parts.hpp"
 
 namespace tidemark {
 namespace {
@@ -93,9 +94,7 @@ PlanFunction decode_checkpoint_every(const Decoder& d) {
   const auto period = d.optional<std::int64_t>("period", 1, at_least(1));
   const std::string over = d.optional_word("over", kOver, "nodes");
   return chosen_from("checkpoint_every", [period, over](const RematProblem& problem) {
-    std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
-    // Segments are whole blocks, with what only backward reads.
-    if (over == "layers") candidates = block_outputs(problem);
+    const std::vector<NodeIndex> candidates = candidates_of(problem, over).front();
     return std::vector<Schedule>{segment_schedule(problem, every(candidates, period))};
   });
 }
@@ -176,14 +175,24 @@ PlanFunction decode_min_cut(const Decoder& /*d*/) {
   };
 }
 
-PlanFunction decode_checkmate_lp(const Decoder& /*d*/) {
-  return [](const RematProblem& problem, const PlanRequest& request) {
-    return plan_checkmate_lp(problem, request);
+// What a solver returns, with parts made again.
+PlanFunction with_parts_again(PlanResult (*solve)(const RematProblem&, const PlanRequest&)) {
+  return [solve](const RematProblem& problem, const PlanRequest& request) {
+    PlanResult result = solve(problem, request);
+    if (result.solution) {
+      result.solution = replayed(
+          problem, with_parts_again(problem, result.solution->schedule, request.schedule_class));
+    }
+    return result;
   };
 }
 
+PlanFunction decode_checkmate_lp(const Decoder& /*d*/) {
+  return with_parts_again(plan_checkmate_lp);
+}
+
 PlanFunction decode_optimal(const Decoder& /*d*/) {
-  return plan_optimal;
+  return with_parts_again(plan_optimal);
 }
 
 constexpr std::array<PlanPolicy, 12> kPolicies{{
@@ -211,14 +220,29 @@ constexpr std::array<PlanPolicy, 12> kPolicies{{
      "Beaumont et al. 2019 (hal-02352969)", decode_rotor},
     {"rockmate",
      "rotor over blocks with `plans` ways to keep and recompute inside each distinct one",
-     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate},
+     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate, SearchKeys{.seed = true}},
     {"checkmate_lp", "rounds the relaxation of Checkmate's integer program in two phases",
-     "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp},
+     "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp,
+     SearchKeys{.time_limit = true, .seed = true}},
     {"min_cut", "saves what a minimum cut between forward and backward chooses, by bytes and cost",
-     "PyTorch, functorch/_src/partitioners.py", decode_min_cut, true},
+     "PyTorch, functorch/_src/partitioners.py", decode_min_cut, SearchKeys{}, true},
     {"optimal", "exact search on small graphs, neighbourhood search with proven bounds on large",
-     "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal},
+     "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal,
+     SearchKeys{.iterations = true, .time_limit = true, .seed = true}},
 }};
+
+// `takes`; throws UserError where the key is given all the same.
+bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key, bool takes) {
+  if (takes || !d.has(key)) return takes;
+  std::vector<std::string_view> others;
+  for (const PlanPolicy& other : kPolicies) {
+    const SearchKeys& keys = other.search;
+    if (key == "iterations" ? keys.iterations : key == "seed" ? keys.seed : keys.time_limit)
+      others.push_back(other.name);
+  }
+  d.fail_at(key, fmt::format("has no effect on {}; leave it out (it is for {})", policy.name,
+                             fmt::join(others, ", ")));
+}
 
 }  // namespace
 
@@ -244,13 +268,20 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
   for (const ScheduleClass schedule_class : kScheduleClasses) {
     if (word == name_of(schedule_class)) request.schedule_class = schedule_class;
   }
-  request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
-  // Iterations alone end the search where it ends everywhere.
-  const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
-  request.time_limit =
-      request.iterations > 0 && !d.has("time_limit") ? kLongestPlan : std::min(limit, kLongestPlan);
-  request.seed = static_cast<std::uint64_t>(
-      d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
+  const SearchKeys& takes = policy.search;
+  if (has_effect(d, policy, "iterations", takes.iterations)) {
+    request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
+  }
+  if (has_effect(d, policy, "time_limit", takes.time_limit)) {
+    const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
+    // Iterations alone end the search where it ends everywhere.
+    const bool endless = request.iterations > 0 && !d.has("time_limit");
+    request.time_limit = endless ? kLongestPlan : std::min(limit, kLongestPlan);
+  }
+  if (has_effect(d, policy, "seed", takes.seed)) {
+    request.seed = static_cast<std::uint64_t>(
+        d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
+  }
   return request;
 }
 
@@ -305,6 +336,7 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
   std::optional<Solution> best;
   const auto fits = [&](const Solution& s) { return s.replay.peak <= request.budget; };
   for (Schedule& schedule : candidates) {
+    schedule = with_parts_again(problem, std::move(schedule), request.schedule_class);
     if (class_fault(problem, schedule, request.schedule_class)) continue;
     Solution next = replayed(problem, std::move(schedule));
     const bool better = !best || (fits(next) != fits(*best) ? fits(next)

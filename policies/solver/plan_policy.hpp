@@ -15,12 +15,20 @@ namespace tidemark {
 // Throws UserError where the graph is not of the kind that the policy is for, such as a chain.
 using PlanFunction = std::function<PlanResult(const RematProblem&, const PlanRequest&)>;
 
+// Which keys of a request have an effect on a policy's plans.
+struct SearchKeys {
+  bool iterations = false;
+  bool time_limit = false;
+  bool seed = false;
+};
+
 struct PlanPolicy {
   std::string_view name;
   std::string_view summary;  // one sentence
   std::string_view source;   // paper or program that defines it
   // Reads the policy's own parameters; the caller reads those of the request and finishes.
   PlanFunction (*decode)(const Decoder& parameters);
+  SearchKeys search;
   // Whether `budget: 0.5` means a share of the bytes that are saved from forward to backward.
   bool shares = false;
 };
@@ -28,8 +36,9 @@ struct PlanPolicy {
 [[nodiscard]] std::span<const PlanPolicy> plan_policies();
 [[nodiscard]] const PlanPolicy* find_plan_policy(std::string_view name);
 
-// What every policy takes beside its own parameters: budget, class, iterations, time_limit, seed.
-// Keys that are absent stay as in `request`. With iterations and no time limit there is none.
+// What a policy takes beside its own parameters: budget, class and, where they have an effect,
+// iterations, time_limit and seed; elsewhere these throw UserError. Keys that are absent stay as in
+// `request`. With iterations and no time limit there is none.
 [[nodiscard]] PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
                                          PlanRequest request);
 

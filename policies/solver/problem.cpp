@@ -32,10 +32,11 @@ RematProblem remat_problem(const CostGraph& graph) {
     const CostNode& node = graph.nodes[id];
     problem.cost.push_back(node.cost);
     problem.bytes.push_back(node.bytes.count);
-    problem.workspace.push_back(node.workspace.count);
+    problem.workspace.push_back(node.part ? -node.bytes.count : node.workspace.count);
     problem.backward.push_back(node.kind == Phase::kBackward);
     problem.once.push_back(node.once);
     problem.block.push_back(node.block);
+    problem.aside.push_back(node.aside);
     problem.name.push_back(node.name);
     problem.base_cost += node.cost;
     std::vector<NodeIndex>& deps = problem.deps.emplace_back();

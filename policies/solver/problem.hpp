@@ -22,14 +22,16 @@ namespace tidemark {
 using NodeIndex = std::uint32_t;  // position in the cost graph's list, a topological order
 
 struct RematProblem {
-  std::vector<std::int64_t> cost;       // by node, abstract units of time
-  std::vector<std::int64_t> bytes;      // of its output
-  std::vector<std::int64_t> workspace;  // bytes during compute only
+  std::vector<std::int64_t> cost;   // by node, abstract units of time
+  std::vector<std::int64_t> bytes;  // of its output
+  // Bytes during compute only. What is part of its input has its own bytes less here, never more.
+  std::vector<std::int64_t> workspace;
   std::vector<std::vector<NodeIndex>> deps;
   std::vector<std::vector<NodeIndex>> readers;  // the nodes that name it as a dependency, ascending
   std::vector<bool> backward;                   // by node
   std::vector<bool> once;                       // by node: no schedule may compute it again
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
+  std::vector<bool> aside;                      // by node: see CostNode::aside
   std::vector<std::string> name;                // by node; empty for a part of a problem
   std::int64_t fixed = 0;                       // bytes resident all the time
   std::int64_t base_cost = 0;                   // of computing every node once

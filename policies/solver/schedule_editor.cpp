@@ -61,21 +61,11 @@ bool ScheduleEditor::fits_between(Occ from, Occ to, std::int64_t bytes) const {
   return true;
 }
 
-ScheduleEditor::Occ ScheduleEditor::before_position(NodeIndex node, Position position) const {
-  const std::vector<Occ>& copies = copies_[node];
-  if (copies.size() <= 8) {
-    for (std::size_t k = copies.size(); k-- > 0;) {
-      if (position_[copies[k]] < position) return copies[k];
-    }
-    return kNone;
-  }
+ScheduleEditor::Occ ScheduleEditor::before_position_of_many(const std::vector<Occ>& copies,
+                                                            Position position) const {
   const auto above = std::partition_point(copies.begin(), copies.end(),
                                           [&](Occ occ) { return position_[occ] < position; });
   return above == copies.begin() ? kNone : *(above - 1);
-}
-
-ScheduleEditor::Occ ScheduleEditor::copy_before(NodeIndex node, Occ occ) const {
-  return before_position(node, position_[occ]);
 }
 
 ScheduleEditor::Occ ScheduleEditor::last_reader(Occ copy, Position until) const {

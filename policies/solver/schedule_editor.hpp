@@ -57,7 +57,9 @@ class ScheduleEditor {
   [[nodiscard]] bool read_by_nobody(Occ occ) const { return occs_[occ].end == occ; }
   [[nodiscard]] std::size_t length() const { return order_.size(); }
   // The newest copy of `node` before `occ`; kNone where there is none.
-  [[nodiscard]] Occ copy_before(NodeIndex node, Occ occ) const;
+  [[nodiscard]] Occ copy_before(NodeIndex node, Occ occ) const {
+    return before_position(node, position_[occ]);
+  }
   // The copies of a node in order.
   [[nodiscard]] const std::vector<Occ>& copies(NodeIndex node) const { return copies_[node]; }
   // The first reader of `copy` after `occ`, which lies between the copy and its end.
@@ -94,7 +96,16 @@ class ScheduleEditor {
   [[nodiscard]] std::int64_t live_after(Occ occ) const;
   // The last reader before position `until` of a copy.
   [[nodiscard]] Occ last_reader(Occ copy, Position until) const;
-  [[nodiscard]] Occ before_position(NodeIndex node, Position position) const;
+  [[nodiscard]] Occ before_position(NodeIndex node, Position position) const {
+    const std::vector<Occ>& copies = copies_[node];
+    if (copies.size() > 8) return before_position_of_many(copies, position);
+    for (std::size_t k = copies.size(); k-- > 0;) {
+      if (position_[copies[k]] < position) return copies[k];
+    }
+    return kNone;
+  }
+  [[nodiscard]] Occ before_position_of_many(const std::vector<Occ>& copies,
+                                            Position position) const;
 
   const RematProblem& problem_;
   std::int64_t budget_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "policies/solver/linear_builder.hpp"
@@ -220,8 +221,46 @@ StageRelaxation relax_stages(const RematProblem& problem, std::int64_t budget,
   return result;
 }
 
+std::vector<CutChoice> single_stage_roundings(const RematProblem& problem, std::int64_t budget,
+                                              const std::vector<NodeIndex>& ends,
+                                              const std::vector<std::vector<double>>& resident) {
+  std::vector<CutChoice> choices;
+  for (std::size_t stage = 1; stage < ends.size(); ++stage) {
+    const NodeIndex end = ends[stage - 1];
+    const std::vector<double>& entering = resident[stage];
+    const std::vector<NodeIndex>& inputs = problem.deps[end];
+    std::vector<NodeIndex> order;  // what could go, the most resident first
+    std::int64_t room = budget - problem.footprint(end);
+    for (NodeIndex i = 0; i < end; ++i) {
+      const std::vector<NodeIndex>& readers = problem.readers[i];
+      if (readers.empty() || readers.back() <= end) continue;
+      if (std::binary_search(inputs.begin(), inputs.end(), i)) continue;
+      if (problem.once[i]) {
+        room -= problem.bytes[i];
+      } else {
+        order.push_back(i);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](NodeIndex a, NodeIndex b) { return entering[a] > entering[b]; });
+    CutChoice half{.node = end, .again = {}};
+    CutChoice fitting{.node = end, .again = {}};
+    for (const NodeIndex i : order) {
+      if (entering[i] < 0.5) half.again.push_back(i);
+      room -= problem.bytes[i];
+      if (room < 0) fitting.again.push_back(i);
+    }
+    for (CutChoice* choice : {&half, &fitting}) {
+      std::sort(choice->again.begin(), choice->again.end());
+      choices.push_back(std::move(*choice));
+    }
+  }
+  return choices;
+}
+
 std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget, NodeIndex cut,
-                            std::int64_t known, std::chrono::steady_clock::time_point deadline) {
+                            std::int64_t known, std::chrono::steady_clock::time_point deadline,
+                            std::vector<CutChoice>* choices) {
   const std::int64_t unit = cost_unit(problem);
   const std::int64_t before = known;
   for (const std::size_t entries : {20'000U, 60'000U, 180'000U}) {
@@ -237,6 +276,11 @@ std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget, No
     const auto units =
         static_cast<std::int64_t>(std::ceil(extra / static_cast<double>(unit) * (1 - 1e-9) - 1e-6));
     known = std::max(known, problem.base_cost + units * unit);
+    if (choices != nullptr) {
+      std::vector<CutChoice> more =
+          single_stage_roundings(problem, budget, relaxed.ends, relaxed.resident);
+      std::move(more.begin(), more.end(), std::back_inserter(*choices));
+    }
     if (std::chrono::steady_clock::now() > deadline) break;
   }
   return known;

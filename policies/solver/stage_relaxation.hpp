@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "policies/solver/linear_program.hpp"
+#include "policies/solver/lower_bound.hpp"
 #include "policies/solver/problem.hpp"
 
 namespace tidemark {
@@ -53,12 +54,20 @@ struct StageRelaxation {
                                            std::vector<NodeIndex> ends,
                                            const LinearOptions& options);
 
+// What enters one stage rounded, for each stage after the first, at one half and at the threshold
+// where it fits while the stage before ends; everything else is kept. Where one moment decides, the
+// other stages' fractions only drop what there is room for. `resident` and `ends` as above.
+[[nodiscard]] std::vector<CutChoice> single_stage_roundings(
+    const RematProblem& problem, std::int64_t budget, const std::vector<NodeIndex>& ends,
+    const std::vector<std::vector<double>>& resident);
+
 // A bound that combines time cuts, that of `cut` among them: the greatest of `known` and of
 // relaxations of more and more stages; a multiple of cost_unit(). Where it ends does not depend on
-// the time unless `deadline` passes.
+// the time unless `deadline` passes. `choices`, if any, gets the relaxations' roundings.
 [[nodiscard]] std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget,
                                           NodeIndex cut, std::int64_t known,
-                                          std::chrono::steady_clock::time_point deadline);
+                                          std::chrono::steady_clock::time_point deadline,
+                                          std::vector<CutChoice>* choices = nullptr);
 
 // What enters each single node's stage when `kept` (stages x nodes) enters the longer ones: inside
 // a stage values stay while its own nodes read them, and what is kept at its end but was not there

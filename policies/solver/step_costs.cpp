@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "graph/ir/convolutions.hpp"
 #include "policies/solver/step_groups.hpp"
@@ -22,22 +23,26 @@ class Builder {
  public:
   Builder(const TrainingGraph& graph, std::span<const OperatorId> ops,
           const IdVector<OperatorId, Duration>& durations, bool any_order,
-          const FrameworkProfile& libraries)
+          const FrameworkProfile& libraries, std::vector<std::int64_t> visitors)
       : graph_(graph),
         ops_(ops),
         durations_(durations),
         any_order_(any_order),
         libraries_(libraries),
-        groups_(group_operators(graph, ops)) {}
+        groups_(group_operators(graph, ops)),
+        visitors_(std::move(visitors)) {}
 
   StepCosts run() {
-    find_visitors();
+    if (visitors_.empty()) find_visitors();
     make_nodes();
+    if (graph_.loss.valid()) mark_aside();
     return std::move(result_);
   }
 
  private:
   [[nodiscard]] StepIndex root(StepIndex at) const { return groups_.group[at]; }
+  // Whether it lives elsewhere, so that it counts among the visitors.
+  [[nodiscard]] bool visits(StorageId s) const { return graph_.storages[s].home != Tier::kDevice; }
   void find_visitors();
   void make_nodes();
   void measure(CostNodeId node, const std::vector<StepIndex>& members);
@@ -54,6 +59,7 @@ class Builder {
   void add_remainders(std::size_t rank, CostNodeId reader,
                       std::vector<std::vector<StepIndex>>& by_node);
   void add_dependencies();
+  void mark_aside();
   void add_dependency(CostNodeId reader, CostNodeId made);
 
   const TrainingGraph& graph_;
@@ -82,7 +88,7 @@ void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
     node.cost += durations_[ops_[at]].count();
     node.once = node.once || groups_.once[at];
     for (const Touch& touch : graph_.touches_of(ops_[at])) {
-      if (touch.access != Access::kCreate) continue;
+      if (touch.access != Access::kCreate || visits(touch.storage)) continue;
       const std::int64_t bytes = graph_.storages[touch.storage].bytes.count;
       live += bytes;
       const std::vector<TouchAt>& touches = groups_.touches[touch.storage];
@@ -121,33 +127,33 @@ bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
 // What lives elsewhere is fetched when operators of another block or phase begin, for the next such
 // run too, and gone when the next one begins.
 void Builder::find_visitors() {
-  std::vector<std::vector<StorageId>> visits;  // by run: what it touches of that, each once
-  std::vector<std::size_t> visit_of;           // by operator
+  std::vector<std::vector<StorageId>> touched;  // by run: what it touches of that, each once
+  std::vector<std::size_t> run_of;              // by operator
   LayerId layer;
   for (const OperatorId id : ops_) {
     const Operator& op = graph_.operators[id];
     const auto block = [&](LayerId l) { return l.valid() ? graph_.layers[l].block : kNoBlock; };
-    const bool same = !visit_of.empty() && block(op.layer) == block(layer) &&
-                      op.phase == graph_.operators[ops_[visit_of.size() - 1]].phase;
-    if (!same) visits.emplace_back();
+    const bool same = !run_of.empty() && block(op.layer) == block(layer) &&
+                      op.phase == graph_.operators[ops_[run_of.size() - 1]].phase;
+    if (!same) touched.emplace_back();
     layer = op.layer;
-    visit_of.push_back(visits.size() - 1);
+    run_of.push_back(touched.size() - 1);
     for (const Touch& touch : graph_.touches_of(id)) {
       const StorageId s = touch.storage;
-      if (graph_.storages[s].home == Tier::kDevice || groups_.is_made_here(s)) continue;
-      std::vector<StorageId>& here = visits.back();
+      if (!visits(s)) continue;
+      std::vector<StorageId>& here = touched.back();
       if (std::find(here.begin(), here.end(), s) == here.end()) here.push_back(s);
     }
   }
-  visits.emplace_back();
-  for (const std::size_t visit : visit_of) {
+  touched.emplace_back();
+  for (const std::size_t run : run_of) {
     std::int64_t& bytes = visitors_.emplace_back(0);
-    const std::vector<StorageId>& here = visits[visit];
+    const std::vector<StorageId>& here = touched[run];
     for (const StorageId s : here)
       bytes += graph_.storages[s].bytes.count;
-    for (const StorageId s : visits[visit + 1]) {
+    for (const StorageId s : touched[run + 1]) {
       const bool known = std::find(here.begin(), here.end(), s) != here.end();
-      bytes += known ? 0 : graph_.storages[s].bytes.count;
+      bytes += known || groups_.is_made_here(s) ? 0 : graph_.storages[s].bytes.count;
     }
   }
 }
@@ -166,25 +172,15 @@ std::size_t Builder::last_rank(StorageId s) {
 //   node     |------ 2 + 1 --------------|
 //   remainder                            |------ 1 ----------------------|
 //
-// Where what is left is worth it, it becomes a node of no cost that reads the node, behind the last
-// reader of what goes. While it is made both are there, so it should be no larger than what goes,
-// or than what its own reader makes.
+// Where what goes is worth it, what is left becomes a node of no cost that reads the node, behind
+// the last reader of what goes. It is part of the node: making it takes nothing.
 void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members) {
-  constexpr std::int64_t kWorthIt = 8;  // what goes is at least this part of what is left
+  constexpr std::int64_t kWorthIt = 64;  // what goes is at least this part of what is left
   rank_.assign(ops_.size(), 0);
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank)
     rank_[groups_.order[rank]] = rank;
   remainders_.resize(ops_.size());
   remainders_behind_.resize(groups_.order.size());
-  std::vector<std::int64_t> made(groups_.order.size());  // bytes by rank
-  for (const StepIndex group : groups_.order) {
-    for (const StepIndex at : members[group]) {
-      for (const Touch& touch : graph_.touches_of(ops_[at])) {
-        if (touch.access == Access::kCreate)
-          made[rank_[group]] += graph_.storages[touch.storage].bytes.count;
-      }
-    }
-  }
   for (const StepIndex group : groups_.order) {
     std::map<std::size_t, std::vector<StorageId>> ends;  // by rank of the last reader
     std::int64_t left = 0;
@@ -192,7 +188,8 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
     for (const StepIndex at : members[group]) {
       for (const Touch& touch : graph_.touches_of(ops_[at])) {
         const StorageId s = touch.storage;
-        if (touch.access != Access::kCreate || (apart && groups_.read_later[s] != 0)) continue;
+        if (touch.access != Access::kCreate || visits(s)) continue;
+        if (apart && groups_.read_later[s] != 0) continue;
         const std::size_t last = last_rank(s);
         if (last == rank_[group]) continue;  // of use inside only
         ends[last].push_back(s);
@@ -205,17 +202,7 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
         gone += graph_.storages[s].bytes.count;
         left -= graph_.storages[s].bytes.count;
       }
-      std::size_t reader = groups_.order.size();  // the first behind
-      for (auto rest = std::next(end); rest != ends.end(); ++rest) {
-        for (const StorageId s : rest->second) {
-          for (const TouchAt& touch : groups_.touches[s]) {
-            const std::size_t rank = rank_[root(touch.at)];
-            if (rank > end->first) reader = std::min(reader, rank);
-          }
-        }
-      }
-      const std::int64_t next = reader < groups_.order.size() ? made[reader] : 0;
-      if (left > gone && (left > next || left > kWorthIt * gone)) continue;
+      if (left > kWorthIt * gone) continue;
       remainders_[group].push_back({.behind = end->first, .bytes = left, .node = {}});
       remainders_behind_[end->first].push_back(group);
       gone = 0;
@@ -237,7 +224,8 @@ void Builder::add_remainders(std::size_t rank, CostNodeId reader,
                                          .bytes = Bytes(remainder.bytes),
                                          .deps = {from},
                                          .once = groups_.once[group],
-                                         .block = made.block});
+                                         .block = made.block,
+                                         .part = true});
       result_.operators.push_back({});
       by_node.emplace_back();
     }
@@ -306,7 +294,7 @@ void Builder::make_nodes() {
   for (const StorageId s : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[s];
     const bool there = storage.initial || storage.persistent || !groups_.touches[s].empty();
-    if (!there || storage.home != Tier::kDevice || groups_.is_made_here(s)) continue;
+    if (!there || visits(s) || groups_.is_made_here(s)) continue;
     result_.graph.fixed_bytes += storage.bytes;
   }
   const bool multiplies = std::any_of(ops_.begin(), ops_.end(), [&](OperatorId op) {
@@ -363,6 +351,61 @@ void Builder::add_dependencies() {
     add_dependency(end, node);
 }
 
+// On the way from the samples to the loss is what comes of the samples, has a gradient and leads to
+// the loss.
+void Builder::mark_aside() {
+  IdVector<NodeId, char> differentiated;
+  for (const OperatorId id : ops_) {
+    const Operator& op = graph_.operators[id];
+    if (op.phase != Phase::kBackward || !op.node.valid()) continue;
+    if (op.node.index() >= differentiated.size()) differentiated.resize(op.node.index() + 1, 0);
+    differentiated[op.node] = 1;
+  }
+  IdVector<StorageId, char> of_samples(graph_.storages.size(), 0);
+  IdVector<StorageId, char> has_gradient(graph_.storages.size(), 0);
+  for (const StorageId s : ids_of(graph_.storages))
+    of_samples[s] = graph_.storages[s].role == Role::kInput ? 1 : 0;
+  IdVector<CostNodeId, char> on_the_way(result_.graph.nodes.size(), 0);
+  CostNodeId last;  // forward node that makes or changes the loss
+  for (StepIndex at = 0; at < ops_.size(); ++at) {
+    const Operator& op = graph_.operators[ops_[at]];
+    if (op.phase != Phase::kForward) continue;
+    bool sampled = false;
+    bool trained =
+        op.node.valid() && op.node.index() < differentiated.size() && differentiated[op.node] != 0;
+    for (const Touch& touch : graph_.touches_of(ops_[at])) {
+      const bool needs = touch.access == Access::kRead || touch.access == Access::kMutate;
+      sampled = sampled || (needs && of_samples[touch.storage] != 0);
+      trained = trained || (needs && has_gradient[touch.storage] != 0);
+    }
+    for (const Touch& touch : graph_.touches_of(ops_[at])) {
+      if (touch.access == Access::kRead) continue;
+      of_samples[touch.storage] = sampled ? 1 : 0;
+      has_gradient[touch.storage] = trained ? 1 : 0;
+      if (touch.storage == graph_.loss) last = node_of_[at];
+    }
+    if (sampled && trained) on_the_way[node_of_[at]] = 1;
+  }
+  if (!last.valid()) return;
+  // What parts a node's results goes with the node.
+  IdVector<CostNodeId, char> leads_on(result_.graph.nodes.size(), 0);
+  leads_on[last] = 1;
+  for (std::size_t i = last.index() + 1; i-- > 0;) {
+    const CostNodeId id(i);
+    CostNode& node = result_.graph.nodes[id];
+    if (leads_on[id] == 0) continue;
+    for (const CostNodeId dep : node.deps)
+      leads_on[dep] = 1;
+  }
+  for (const CostNodeId id : ids_of(result_.graph.nodes)) {
+    CostNode& node = result_.graph.nodes[id];
+    if (node.kind != Phase::kForward) continue;
+    if (result_.operators[id].empty() && !node.deps.empty())
+      on_the_way[id] = on_the_way[node.deps.front()];
+    node.aside = on_the_way[id] == 0 || leads_on[id] == 0;
+  }
+}
+
 }  // namespace
 
 std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries) {
@@ -380,8 +423,8 @@ std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
 
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
                      const IdVector<OperatorId, Duration>& durations, bool any_order,
-                     const FrameworkProfile& libraries) {
-  return Builder(graph, micro_batch, durations, any_order, libraries).run();
+                     const FrameworkProfile& libraries, std::vector<std::int64_t> visitors) {
+  return Builder(graph, micro_batch, durations, any_order, libraries, std::move(visitors)).run();
 }
 
 }  // namespace tidemark

@@ -7,12 +7,12 @@
 //     node of their own behind it.
 //   - Where some results are read for the last time long before the others (a dropout's result and
 //     its mask, what a batch norm makes and its statistics), what outlives them is a node behind
-//     their last reader. While that node is made, both count.
+//     their last reader, part of the one it reads.
 // So the peak of a schedule is never less than what its program takes, and equal to it where the
 // results of no operator at the peak end at different times, or only such that are parted before.
 // Beside that:
-//   - An operator in place belongs to the node that makes the storage, if nothing looks at the
-//     content in between: convolution, batch norm and relu_ run again as batch norm + relu_.
+//   - In forward, an operator in place belongs to the node that makes the storage, if nothing looks
+//     at the content in between: convolution, batch norm and relu_ run again as batch norm + relu_.
 //       bn creates s    update reads mean, var    relu_ changes s      ->   {bn, relu_}, {update}
 //   - What changes persistent memory (running statistics, gradients) runs once. So does what
 //     changes or reads a content that is gone later and cannot be had again by such a group: sums
@@ -22,13 +22,15 @@
 //     those of others. Gradients that it makes itself are read by a last node of no cost, as is
 //     what runs later.
 //   - What lives elsewhere (offload_parameters) is there only around its readers: while a node
-//     computes, what the run of operators of its block and phase reads of it, and, fetched ahead,
-//     what the next such run reads.
+//     computes, as much as `visitors` says. When that is depends on the schedule, so the peak of
+//     one may be less or more than what its program takes, by what is fetched earlier or later
+//     there.
 //   - So is the workspace that the matrix products' library keeps, and a convolution's is scaled as
 //     `libraries` says.
 //   - What a variable or autograd holds counts as read by the operator that ends the hold.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -55,10 +57,13 @@ struct StepCosts {
 
 // `micro_batch` is forward and then backward (or backward_accumulate), as they run once. With
 // `any_order`, nodes of no cost keep readers of a content before what changes it even where nothing
-// else does; without, the order of the list has to be kept.
+// else does; without, the order of the list has to be kept. `visitors`, by operator of the list:
+// bytes that live elsewhere and are there while it runs; empty: what the run of operators of its
+// block and phase touches, and, fetched ahead, the next such run.
 [[nodiscard]] StepCosts step_costs(const TrainingGraph& graph,
                                    std::span<const OperatorId> micro_batch,
                                    const IdVector<OperatorId, Duration>& durations, bool any_order,
-                                   const FrameworkProfile& libraries = {.cudnn_filter_copies = 1});
+                                   const FrameworkProfile& libraries = {.cudnn_filter_copies = 1},
+                                   std::vector<std::int64_t> visitors = {});
 
 }  // namespace tidemark

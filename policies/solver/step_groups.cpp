@@ -66,6 +66,8 @@ void Grouping::list_touches() {
   }
   for (const StorageId s : ids_of(graph_.storages)) {
     if (graph_.storages[s].persistent) result_.read_later[s] = 1;
+    // It goes home when the micro-batch has done with it.
+    if (graph_.storages[s].home != Tier::kDevice) result_.read_later[s] = 0;
   }
 }
 
@@ -91,6 +93,8 @@ void Grouping::list_holds(const IdVector<OperatorId, StepIndex>& index) {
 bool Grouping::may_fuse(StorageId s) const {
   const std::vector<TouchAt>& touches = result_.touches[s];
   if (!result_.is_made_here(s) || graph_.storages[s].persistent || apart_.contains(s)) return false;
+  // As one, a sum of gradients would hold all its terms until the last of them is there.
+  if (graph_.operators[ops_[touches.front().at]].phase == Phase::kBackward) return false;
   bool read = false;
   for (std::size_t k = 0; k < touches.size(); ++k) {
     if (touches[k].hold) continue;

@@ -24,9 +24,9 @@ struct TouchAt {
 
 struct StepGroups {
   IdVector<StorageId, std::vector<TouchAt>> touches;  // in order
-  IdVector<StorageId, char> read_later;               // after the micro-batch
-  std::vector<bool> once;                             // by operator: it may not run again
-  std::vector<StepIndex> group;                       // by operator
+  IdVector<StorageId, char> read_later;  // after the micro-batch, of what stays on the device
+  std::vector<bool> once;                // by operator: it may not run again
+  std::vector<StepIndex> group;          // by operator
   std::vector<StepIndex> order;  // groups, as in the program each where its last operator stands
 
   [[nodiscard]] bool is_made_here(StorageId s) const {
@@ -34,8 +34,9 @@ struct StepGroups {
   }
 };
 
-// Operators in place are of the group that makes the storage where nothing looks at the content in
-// between, and no cycle comes of it. A group that may not run again has `once` on all its members.
+// In forward, operators in place are of the group that makes the storage where nothing looks at the
+// content in between, and no cycle comes of it. A group that may not run again has `once` on all
+// its members.
 [[nodiscard]] StepGroups group_operators(const TrainingGraph& graph,
                                          std::span<const OperatorId> micro_batch);
 

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
@@ -51,6 +52,25 @@ TEST_SUITE("unit") {
     CHECK(policy.at("budget") == 215 * 1024 * 1024);
     for (const char* key : {"status", "class", "peak", "cost", "base_cost", "lower_bound"})
       CHECK(policy.at(key) == plan.at(key));
+    // The scenario itself may be given, or a model with its device.
+    const Outcome direct = workspace.run("plan s.yaml --budget 215MiB --iterations 50 --json");
+    CHECK(nlohmann::json::parse(direct.out).at("order") == plan.at("order"));
+    const Outcome preset = workspace.run(
+        "plan resnet18 --gpu a100-sxm-40gb -s training.micro_batch=4 -s training.framework=ideal "
+        "--budget 215MiB --iterations 50 --json");
+    CHECK(nlohmann::json::parse(preset.out).at("order") == plan.at("order"));
+  }
+
+  TEST_CASE("a budget may be a share of what computing every node once takes") {
+    const Workspace workspace;
+    workspace.write("g.json", kGraph);
+    const auto budget = [&](const char* share) {
+      const Outcome outcome = workspace.run(fmt::format("plan g.json --budget {} --json", share));
+      return nlohmann::json::parse(outcome.out).at("budget").get<int>();
+    };
+    CHECK(budget("100%") == 14);
+    CHECK(budget("50%") == 7);
+    CHECK(budget("92.9%") == 13);
   }
 
   TEST_CASE("what does not fit exits with 1 and gives the least budget that could") {
@@ -76,6 +96,10 @@ TEST_SUITE("unit") {
     };
     fails("g.json --budget 80G", "--budget");
     fails("g.json --budget -5", "--budget");
+    fails("g.json --budget 120%", "up to 100 %");
+    fails("resnet18 --budget 50%", "add --gpu");
+    workspace.write("config.json", "{\"model_type\": \"gpt2\"}");
+    fails("config.json --budget 50%", "no nodes and no fixed_bytes");
     fails("g.json --budget 20 --class fixd", "did you mean 'fixed'?");
     fails("g.json --budget 20 --policy optimum", "did you mean 'optimal'?");
     fails("g.json --budget 20 --policy 'checkpoint_every: {period: 0}'", "period");

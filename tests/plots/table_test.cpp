@@ -77,6 +77,17 @@ TEST_SUITE("unit") {
     CHECK(wrap_lines("a b c d\n", 0) == "a b c d\n");
   }
 
+  TEST_CASE("in a help text the rest of a meaning stands below where it begins") {
+    CHECK(wrap_meanings("Options:\n  --name N   the number of lines in it\n  --other\n", 34) ==
+          "Options:\n  --name N   the number of lines\n             in it\n  --other\n");
+    // No room for a second column, none there, or nothing to break.
+    CHECK(wrap_meanings("  --name N   the number of lines", 24) ==
+          "  --name N   the\n    number of lines");
+    CHECK(wrap_meanings("a b c\n  d", 4) == "a\n  b\n  c\n  d");
+    CHECK(wrap_meanings("--name   long meaning that is whole", 0) ==
+          "--name   long meaning that is whole");
+  }
+
   TEST_CASE("words longer than the width stay whole") {
     CHECK(wrap("a verylongword b", 5) == std::vector<std::string>{"a", "verylongword", "b"});
   }

@@ -214,6 +214,57 @@ TEST_SUITE("unit") {
     CHECK(comparison.points[1].result.status == PointStatus::kInfeasible);
   }
 
+  TEST_CASE("whoever takes a budget gets it: a plugin's rewrite, two policies of one list") {
+    Environment own = default_environment();
+    own.policies.load_plugin(test::example_rewrite_path());
+    const auto run = [&](const std::string& lists, const std::string& budgets) {
+      return compare(parse_document(std::string(kSmallModel) + "compare: {policies: [" + lists +
+                                        "], budgets: [" + budgets + "], iterations: 20}\n",
+                                    "s.yaml"),
+                     own, 1);
+    };
+    const auto given = [&](const std::string& list) {
+      const Value document =
+          parse_document(std::string(kSmallModel) + "policies: " + list + "\n", "s.yaml");
+      return simulate_points(document, own, 1, {.smallest_capacity = false}).front();
+    };
+    // 538 MB of parameters: a budget of 200 MiB makes most of them leave, one of 4 GiB none.
+    const Comparison alone = run("[parameters_within], [parameters_within: {}]", "4GiB, 200MiB");
+    REQUIRE(alone.points.size() == 4);
+    for (const std::size_t list : {0U, 2U}) {
+      const PointResult& all = alone.points[list].result;
+      const PointResult& few = alone.points[list + 1].result;
+      CHECK(all.run.step == alone.base.run.step);
+      CHECK(few.run.step == given("[parameters_within: {budget: 200MiB}]").run.step);
+      CHECK(few.run.step > all.run.step);
+    }
+    // Beside a plan both get it. Each budget has a model of its own, so that nothing proven of one
+    // is said of the other.
+    const Comparison both =
+        run("[parameters_within, optimal], [{parameters_within: {budget: 4GiB}}, {optimal: null}], "
+            "[{parameters_within: }, {min_cut: {budget: 0.5}}]",
+            "100%, 97%, 600MiB");
+    REQUIRE(both.points.size() == 9);
+    check_invariants(both);
+    for (const ComparePoint& point : both.points) {
+      CAPTURE(point.list);
+      CAPTURE(*point.budget);
+      REQUIRE(point.plan);
+      if (point.list < 2 && point.result.status == PointStatus::kFits)
+        CHECK(point.plan->budget == *point.budget);
+      if (point.list == 2) CHECK(point.plan->budget > *point.budget);  // the device's, for a share
+    }
+    // A policy that keeps its own budget takes none of the comparison's; the other one does.
+    const Comparison one = run(
+        "[parameters_within: {budget: 200MiB}, keep_all], [parameters_within: {budget: 200MiB}]",
+        "4GiB, 3GiB");
+    REQUIRE(one.points.size() == 4);
+    for (const ComparePoint& point : one.points)
+      CHECK(point.result.run.step == alone.points[1].result.run.step);
+    CHECK(one.points[1].plan->budget == 3 * kGiB.count);
+    CHECK_FALSE(one.points[3].plan);
+  }
+
   TEST_CASE("mistakes of a comparison are told where they stand") {
     const std::string model = kSmallModel;  // three lines
     CHECK(compare_refusal(model).find("compare: the scenario says nothing to compare; add") !=

@@ -310,8 +310,6 @@ report: {dir: out, formats: [json]}
   TEST_CASE("what later versions bring is an error that says so") {
     CHECK(refusal_with("training: {loader: {workers: 4}}\n") ==
           "s.yaml:3:12: training.loader: 'loader' comes with a later version of Tidemark");
-    CHECK(refusal_with("goal: {minimize: time.step}\n") ==
-          "s.yaml:3:1: goal: 'goal' comes with a later version of Tidemark");
     CHECK(refusal_with("policies: [zero: {stage: 3}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'zero' is planned but not available: it comes with a "
           "later version of Tidemark; available: " +

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "policies/solver/plan_cache.hpp"
+#include "policies/solver/plan_policy.hpp"
 #include "scenarios/compile.hpp"
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -28,6 +29,17 @@ PointResult point_of(const std::string& model, const std::string& policy) {
   const Scenario scenario =
       decode(fmt::format("{{{}, hardware: a100-sxm-40gb, policies: [{}]}}", model, policy));
   return simulate(scenario, build_training(scenario), {});
+}
+
+// `keys` for a policy that searches.
+std::string searched(std::string_view policy, const std::string& keys) {
+  return find_plan_policy(policy)->search.iterations ? keys : std::string();
+}
+
+// The most that is live in forward and backward.
+std::int64_t peak_in_micro_batches(const PointResult& point) {
+  return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes,
+                  point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes);
 }
 
 }  // namespace
@@ -58,7 +70,8 @@ TEST_SUITE("property") {
           CAPTURE(percent);
           const std::int64_t budget = all / 100 * percent;
           const PointResult point =
-              point_of(model, fmt::format("{}: {{budget: {}, iterations: 30}}", policy, budget));
+              point_of(model, fmt::format("{}: {{budget: {}{}}}", policy, budget,
+                                          searched(policy, ", iterations: 30")));
           REQUIRE(point.policies.front().plan);
           const PlanFigures& plan = *point.policies.front().plan;
           CHECK((point.status == PointStatus::kInfeasible) == !plan.infeasible.empty());
@@ -110,15 +123,13 @@ TEST_SUITE("property") {
         const Scenario scenario = decode(fmt::format("{{{}, policies: [{}]}}", text, policy));
         return simulate(scenario, build_training(scenario), {.smallest_capacity = false});
       };
-      const auto simulated = [](const PointResult& point) {
-        return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes,
-                        point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes);
-      };
+      const auto simulated = peak_in_micro_batches;
       const std::int64_t all = simulated(run(""));
       for (const char* policy : {"keep_all", "chen_sqrt", "chen_greedy", "optimal", "min_cut"}) {
         for (const int percent : {100, 80, 60}) {
-          const PointResult point = run(fmt::format(
-              "{}: {{budget: {}, iterations: 20, time_limit: 20s}}", policy, all / 100 * percent));
+          const PointResult point =
+              run(fmt::format("{}: {{budget: {}{}}}", policy, all / 100 * percent,
+                              searched(policy, ", iterations: 20, time_limit: 20s")));
           if (!point.policies.front().plan->infeasible.empty()) continue;
           CAPTURE(std::string(policy));
           CAPTURE(percent);
@@ -254,6 +265,25 @@ TEST_SUITE("unit") {
           }).find("over") != std::string::npos);
   }
 
+  TEST_CASE(
+      "under autocast and dropout, checkpoints over articulation points save as over layers") {
+    const char* model =
+        "model: {preset: gpt2, layers: 8, vocab: 1000}, training: {micro_batch: 8, sequence: 256, "
+        "precision: fp16_autocast}";
+    const PointResult all = point_of(model, "keep_all");
+    const PointResult blocks = point_of(model, "checkpoint_every");
+    const std::int64_t saved = all.run.live.bytes - blocks.run.live.bytes;
+    REQUIRE(saved > 0);
+    for (const char* policy :
+         {"checkpoint_every: {over: articulation, period: 2}", "chen_sqrt: {over: articulation}"}) {
+      CAPTURE(policy);
+      const PointResult point = point_of(model, policy);
+      CHECK(all.run.live.bytes - point.run.live.bytes > saved / 10 * 8);
+      // No more than one forward again, which is less than half of a backward and a forward.
+      CHECK(point.run.step.count() * 10 < all.run.step.count() * 15);
+    }
+  }
+
   TEST_CASE("the smallest capacity of a point that misses its budget is that of its program") {
     const std::string model =
         "model: {preset: gpt2, layers: 2}, training: {micro_batch: 2, sequence: 128}";
@@ -273,6 +303,63 @@ TEST_SUITE("unit") {
     const std::int64_t planned =
         here.policies.front().plan->peak - away.policies.front().plan->peak;
     CHECK(planned > here.parameters.count / 2);
+  }
+
+  // Repeats split the runs of operators of one block, so that other parameters are fetched ahead.
+  TEST_CASE("a plan's peak is the simulated one where parameters are fetched") {
+    const std::string model =
+        "model: {preset: gpt2, layers: 6, vocab: 2000}, allocator: ideal, training: {micro_batch: "
+        "2, sequence: 64, accumulate: ";
+    int repeats = 0;
+    int fits = 0;
+    for (const char* fetches :
+         {"{prefetch: 0}", "{prefetch: 1}", "{prefetch: 3, tier: nvme}", "{prefetch: 9}",
+          "{min_elements: 0}", "{prefetch_bucket_size: 3000000, max_reuse_distance: 5000000}"}) {
+      for (const int accumulate : {1, 3}) {
+        CAPTURE(std::string(fetches));
+        CAPTURE(accumulate);
+        const auto run = [&](const std::string& policy) {
+          return point_of(model + std::to_string(accumulate) + "}",
+                          fmt::format("{}, offload_parameters: {}", policy, fetches));
+        };
+        const PointResult kept = run("keep_all");
+        REQUIRE(kept.policies.front().plan);
+        CHECK(kept.policies.front().plan->peak == peak_in_micro_batches(kept));
+        for (const char* policy : {"optimal", "min_cut", "chen_sqrt"}) {
+          for (const int percent : {95, 80, 65}) {
+            CAPTURE(std::string(policy));
+            CAPTURE(percent);
+            const std::int64_t budget = peak_in_micro_batches(kept) / 100 * percent;
+            const PointResult point = run(fmt::format("{}: {{budget: {}{}}}", policy, budget,
+                                                      searched(policy, ", iterations: 10")));
+            const PlanFigures& plan = *point.policies.front().plan;
+            CHECK(plan.peak == peak_in_micro_batches(point));
+            CHECK((plan.peak <= budget) == plan.infeasible.empty());
+            if (plan.infeasible.empty() && plan.lower_bound) CHECK(*plan.lower_bound <= plan.cost);
+            fits += plan.infeasible.empty() ? 1 : 0;
+            repeats += point.policies.front().recomputed_operators > 0 ? 1 : 0;
+          }
+        }
+      }
+    }
+    CHECK(repeats > 40);
+    CHECK(fits > 40);
+  }
+
+  TEST_CASE("a key of a search is refused where nothing is searched, with its place") {
+    const auto refused = [](const std::string& policy) {
+      return refusal_with("policies:\n  - " + policy + "\n");
+    };
+    CHECK(refused("keep_all: {budget: 1GiB, iterations: 5}") ==
+          "s.yaml:4:29: policies.keep_all.iterations: has no effect on keep_all; leave it out (it "
+          "is for optimal)");
+    CHECK(refused("chen_greedy: {time_limit: 5s}").find("s.yaml:4:19: policies.chen_greedy") == 0);
+    CHECK(refused("min_cut: {seed: 3}").find("rockmate, checkmate_lp, optimal") !=
+          std::string::npos);
+    CHECK(refused("rockmate: {seed: 3, iterations: 4}").find("rockmate.iterations") !=
+          std::string::npos);
+    CHECK(refused("checkmate_lp: {seed: 3, time_limit: 4s, class: checkmate}") == "accepted");
+    CHECK(refused("optimal: {seed: 3, time_limit: 4s, iterations: 7}") == "accepted");
   }
 
   TEST_CASE("a plan counts the library's workspace exactly where the framework has one") {

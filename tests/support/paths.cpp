@@ -26,6 +26,10 @@ std::string example_plugin_path() {
   return TIDEMARK_EXAMPLE_PLUGIN;
 }
 
+std::string example_rewrite_path() {
+  return TIDEMARK_EXAMPLE_REWRITE;
+}
+
 std::string npm_packages_path() {
   return TIDEMARK_NPM_PACKAGES;
 }

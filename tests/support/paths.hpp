@@ -15,6 +15,8 @@ namespace tidemark::test {
 [[nodiscard]] std::string program_path();
 // The policy that is compiled out of tree (tests/plugin).
 [[nodiscard]] std::string example_plugin_path();
+// The rewrite that is (tests/plugin/rewrite).
+[[nodiscard]] std::string example_rewrite_path();
 // The node_modules that the report is built with; absent without npm.
 [[nodiscard]] std::string npm_packages_path();
 // Where the browser test leaves its pictures.

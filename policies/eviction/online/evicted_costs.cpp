@@ -4,39 +4,39 @@
 
 namespace tidemark {
 
-EvictedCosts::EvictedCosts(std::size_t storages, const Rows<StorageEdge>& producers,
-                           const Rows<StorageEdge>& consumers, Neighbourhood kind)
-    : producers_(producers),
-      consumers_(consumers),
+EvictedCosts::EvictedCosts(std::size_t storages, const StorageEdges& edges, Neighbourhood kind)
+    : edges_(edges),
       kind_(kind),
       state_(storages, StorageState::kNever),
-      cost_(storages),
-      last_access_(storages),
-      bound_(storages),
-      round_(storages),
+      records_(storages),
       purge_at_(std::max<std::size_t>(1024, 8 * storages)) {
   if (kind == Neighbourhood::kNone) return;
   if (kind == Neighbourhood::kClasses) {
-    node_.resize(storages);
     cost_in_class_.resize(storages);
+    beside_.resize(storages);
   } else {
-    mark_.resize(storages);
     watched_.resize(storages);
   }
   if (kind == Neighbourhood::kSet) latest_.resize(storages);
 }
 
 void EvictedCosts::add_cost(std::uint32_t s, std::int64_t cost) {
-  cost_[s] += cost;
-  if (kind_ == Neighbourhood::kNone || bound_[s] < cost_[s]) {
-    bound_[s] = cost_[s];
+  Record& record = records_[s];
+  record.cost += cost;
+  if (kind_ == Neighbourhood::kNone || record.bound < record.cost) {
+    record.bound = record.cost;
     changed_.push_back(s);
   }
+  if (kind_ != Neighbourhood::kClasses || state_[s] == StorageState::kNever) return;
+  // A view: what its operator reads is adjacent to the storage from now on.
+  beside_[s].count = Beside::kUnknown;
+  for (const StorageEdge& edge : edges_.both(s))
+    beside_[edge.storage].count = Beside::kUnknown;
 }
 
 void EvictedCosts::set_bound(std::uint32_t s, std::int64_t bound) {
-  ++round_[s];
-  bound_[s] = bound;
+  ++records_[s].round;
+  records_[s].bound = bound;
   changed_.push_back(s);
 }
 
@@ -46,12 +46,13 @@ void EvictedCosts::materialize(std::uint32_t s) {
   if (kind_ == Neighbourhood::kNone) return;
   forget(s);
   if (back) leave(s);
+  if (kind_ == Neighbourhood::kClasses) records_[s].at = 0;
 }
 
 void EvictedCosts::evict(std::uint32_t s) {
   state_[s] = StorageState::kEvicted;
   if (kind_ == Neighbourhood::kNone) return;
-  ++round_[s];
+  ++records_[s].round;
   if (kind_ == Neighbourhood::kClasses) join_classes(s);
 }
 
@@ -66,7 +67,7 @@ void EvictedCosts::leave(std::uint32_t s) {
   std::uint32_t at = watched_[s].head;
   while (at != kNone) {
     const Watch watch = watches_[at];
-    if (round_[watch.storage] == watch.round) forget(watch.storage);
+    if (records_[watch.storage].round == watch.round) forget(watch.storage);
     watches_[at].next = free_watch_;
     free_watch_ = at;
     at = watch.next;
@@ -77,85 +78,130 @@ void EvictedCosts::leave(std::uint32_t s) {
 // Two marks for an evaluation: one for each direction.
 void EvictedCosts::begin_marks() {
   if (last_mark_ >= std::numeric_limits<std::uint32_t>::max() - 3) {
-    std::fill(mark_.begin(), mark_.end(), 0);
+    for (Class& each : classes_)
+      each.mark = 0;
+    for (std::uint32_t s = 0; s < records_.size(); ++s) {
+      if (kind_ != Neighbourhood::kClasses || !evicted(s)) records_[s].at = 0;
+    }
     last_mark_ = 0;
   }
   last_mark_ += 2;
 }
 
 // Adds the evicted storages reached along `edges`. False when the walk was stopped.
-bool EvictedCosts::walk(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk) {
+bool EvictedCosts::walk(EdgesOf edges, std::uint32_t from, Walk& walk) {
   stack_.assign(1, from);
   while (!stack_.empty()) {
     const std::uint32_t s = stack_.back();
     stack_.pop_back();
-    for (const StorageEdge& edge : edges[s]) {
+    for (const StorageEdge& edge : (edges_.*edges)(s)) {
       if (edge.op >= defined_) break;
       const std::uint32_t other = edge.storage;
-      if (!evicted(other) || mark_[other] == last_mark_) continue;
+      if (!evicted(other)) continue;
+      Record& record = records_[other];
+      if (record.at == last_mark_) continue;
       if (walk.found.cost > walk.limit || counted_.size() >= walk.most) return false;
       // Views make an ancestor that is a descendant too possible; a set has it once.
-      const bool again = kind_ == Neighbourhood::kSet && mark_[other] + 1 == last_mark_;
-      mark_[other] = last_mark_;
+      const bool again = kind_ == Neighbourhood::kSet && record.at + 1 == last_mark_;
+      record.at = last_mark_;
       counted_.push_back(other);
-      if (!again) walk.found.cost += cost_[other];
-      walk.found.last_access = std::max(walk.found.last_access, last_access_[other]);
+      if (!again) walk.found.cost += record.cost;
+      walk.found.last_access = std::max(walk.found.last_access, record.last_access);
       stack_.push_back(other);
     }
   }
   return true;
 }
 
-bool EvictedCosts::sum_classes(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk) {
-  for (const StorageEdge& edge : edges[from]) {
-    if (edge.op >= defined_) break;
-    if (!evicted(edge.storage)) continue;
-    const std::uint32_t root = find(node_[edge.storage]);
-    if (mark_[root] == last_mark_) continue;
+bool EvictedCosts::sum_classes(std::uint32_t from, Walk& walk) {
+  for (const StorageEdge& edge : edges_.both(from)) {
+    if (edge.op >= defined_ || !evicted(edge.storage)) continue;
+    const std::uint32_t root = class_of(edge.storage);
+    Class& each = classes_[root];
+    if (each.mark == last_mark_) continue;
     if (walk.found.cost > walk.limit || counted_.size() >= walk.most) return false;
-    mark_[root] = last_mark_;
+    each.mark = last_mark_;
     counted_.push_back(root);
-    walk.found.cost += total_[root];
+    walk.found.cost += each.total;
   }
   return true;
 }
 
 EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t limit,
                                                 std::size_t most) {
-  Walk w{.limit = limit, .most = most, .found = {cost_[s], last_access_[s], true}};
+  Walk w{.limit = limit, .most = most, .found = {cost(s), last_access(s), true}};
   if (kind_ == Neighbourhood::kNone) return w.found;
+  if (!beside_.empty() && beside_[s].count != Beside::kUnknown) return sum_known_classes(s);
   counted_.clear();
   begin_marks();
   bool whole = true;
   if (kind_ == Neighbourhood::kClasses) {
-    whole = sum_classes(producers_, s, w) && sum_classes(consumers_, s, w);
+    whole = sum_classes(s, w);
   } else {
-    whole = walk(producers_, s, w);
+    whole = walk(&StorageEdges::producers, s, w);
     if (whole && kind_ != Neighbourhood::kAncestors) {
       ++last_mark_;
-      whole = walk(consumers_, s, w);
+      whole = walk(&StorageEdges::consumers, s, w);
     }
-    if (kind_ != Neighbourhood::kSet) w.found.last_access = last_access_[s];
+    if (kind_ != Neighbourhood::kSet) w.found.last_access = last_access(s);
   }
   w.found.exact = whole;
+  const bool known = !beside_.empty() && whole && counted_.size() <= Beside::kMost;
+  if (known) {
+    std::copy(counted_.begin(), counted_.end(), beside_[s].node.begin());
+    beside_[s].count = static_cast<std::uint32_t>(counted_.size());
+  }
   // A bound that does not rise keeps what it watches.
-  if (w.found.cost > bound_[s] || w.found.last_access > latest_access(s)) {
+  if (known || w.found.cost > lower_bound(s) || w.found.last_access > latest_access(s)) {
     if (!latest_.empty()) latest_[s] = w.found.last_access;
-    set_bound(s, std::max(bound_[s], w.found.cost));
+    set_bound(s, std::max(lower_bound(s), w.found.cost));
     for (const std::uint32_t subject : counted_)
       watch(subject, s);
   }
   return w.found;
 }
 
+EvictedCosts::Evaluation EvictedCosts::sum_known_classes(std::uint32_t s) {
+  Record& record = records_[s];
+  auto& [node, count] = beside_[s];
+  std::int64_t sum = record.cost;
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t root = find(node[i]);
+    const auto* const end = node.begin() + kept;
+    if (std::find(node.begin(), node.begin() + kept, root) != end) continue;
+    node[kept++] = root;
+    sum += classes_[root].total;
+  }
+  count = kept;
+  if (sum > record.bound) {  // all of them are watched
+    record.bound = sum;
+    changed_.push_back(s);
+  }
+  return {sum, record.last_access, true};
+}
+
+// The class of `root` lies beside `s` from now on.
+void EvictedCosts::add_beside(std::uint32_t s, std::uint32_t root) {
+  auto& [node, count] = beside_[s];
+  if (count == Beside::kUnknown) return;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    node[i] = find(node[i]);
+    if (node[i] == root) return;
+  }
+  if (count == Beside::kMost) {
+    count = Beside::kUnknown;
+    return;
+  }
+  node[count++] = root;
+  watch(root, s);
+}
+
 std::int64_t EvictedCosts::adjacent_cost(std::uint32_t s) {
   std::int64_t sum = 0;
-  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
-    for (const StorageEdge& edge : (*edges)[s]) {
-      if (edge.op >= defined_) break;
-      if (!evicted(edge.storage)) continue;
-      sum += std::max(total_[find(node_[edge.storage])], cost_[edge.storage]);
-    }
+  for (const StorageEdge& edge : edges_.both(s)) {
+    if (edge.op >= defined_ || !evicted(edge.storage)) continue;
+    sum += std::max(classes_[class_of(edge.storage)].total, cost(edge.storage));
   }
   return sum;
 }
@@ -169,8 +215,8 @@ void EvictedCosts::watch(std::uint32_t subject, std::uint32_t s) {
   } else {
     free_watch_ = watches_[at].next;
   }
-  WatchList& list = watched_[subject];
-  watches_[at] = {s, round_[s], list.head};
+  WatchList& list = watched(subject);
+  watches_[at] = {s, records_[s].round, list.head};
   list.head = at;
   if (list.tail == kNone) list.tail = at;
 }
@@ -178,13 +224,16 @@ void EvictedCosts::watch(std::uint32_t subject, std::uint32_t s) {
 // Drops the watches of bounds that changed since.
 void EvictedCosts::purge_watches() {
   std::size_t kept = 0;
-  for (WatchList& list : watched_) {
+  const bool by_class = kind_ == Neighbourhood::kClasses;
+  const auto subjects = static_cast<std::uint32_t>(by_class ? classes_.size() : watched_.size());
+  for (std::uint32_t subject = 0; subject < subjects; ++subject) {
+    WatchList& list = watched(subject);
     std::uint32_t at = list.head;
     list = {};
     while (at != kNone) {
       Watch& watch = watches_[at];
       const std::uint32_t next = watch.next;
-      const bool valid = round_[watch.storage] == watch.round;
+      const bool valid = records_[watch.storage].round == watch.round;
       watch.next = valid ? list.head : free_watch_;
       (valid ? list.head : free_watch_) = at;
       if (valid && list.tail == kNone) list.tail = at;
@@ -196,21 +245,22 @@ void EvictedCosts::purge_watches() {
 }
 
 std::uint32_t EvictedCosts::find(std::uint32_t node) {
-  while (parent_[node] != node) {
-    parent_[node] = parent_[parent_[node]];
-    node = parent_[node];
+  while (classes_[node].parent != node) {
+    std::uint32_t& parent = classes_[node].parent;
+    parent = classes_[parent].parent;
+    node = parent;
   }
   return node;
 }
 
 std::uint32_t EvictedCosts::merge(std::uint32_t a, std::uint32_t b) {
   if (a == b) return a;
-  if (rank_[a] < rank_[b]) std::swap(a, b);
-  if (rank_[a] == rank_[b]) ++rank_[a];
-  parent_[b] = a;
-  total_[a] += total_[b];
-  WatchList& into = watched_[a];
-  WatchList& from = watched_[b];
+  if (classes_[a].rank < classes_[b].rank) std::swap(a, b);
+  if (classes_[a].rank == classes_[b].rank) ++classes_[a].rank;
+  classes_[b].parent = a;
+  classes_[a].total += classes_[b].total;
+  WatchList& into = classes_[a].watched;
+  WatchList& from = classes_[b].watched;
   if (from.head != kNone) {
     watches_[from.tail].next = into.head;
     if (into.tail == kNone) into.tail = from.tail;
@@ -221,35 +271,35 @@ std::uint32_t EvictedCosts::merge(std::uint32_t a, std::uint32_t b) {
 }
 
 void EvictedCosts::join_classes(std::uint32_t s) {
-  auto root = static_cast<std::uint32_t>(parent_.size());
-  node_[s] = root;
-  parent_.push_back(root);
-  rank_.push_back(0);
-  total_.push_back(cost_[s]);
-  mark_.push_back(0);
-  watched_.emplace_back();
-  cost_in_class_[s] = cost_[s];
-  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
-    for (const StorageEdge& edge : (*edges)[s]) {
-      if (edge.op >= defined_) break;
-      if (evicted(edge.storage)) root = merge(root, find(node_[edge.storage]));
-    }
+  auto root = static_cast<std::uint32_t>(classes_.size());
+  records_[s].at = root;
+  classes_.push_back({.total = cost(s), .parent = root});
+  cost_in_class_[s] = cost(s);
+  for (const StorageEdge& edge : edges_.both(s)) {
+    if (edge.op < defined_ && evicted(edge.storage)) root = merge(root, class_of(edge.storage));
+  }
+  for (const StorageEdge& edge : edges_.both(s)) {
+    if (edge.op < defined_ && material(edge.storage)) add_beside(edge.storage, root);
   }
 }
 
 // The class keeps its connections: what `s` joined stays together.
 void EvictedCosts::leave_class(std::uint32_t s) {
-  const std::uint32_t root = find(node_[s]);
-  const std::int64_t cost = cost_in_class_[s];
-  total_[root] -= cost;
-  std::uint32_t at = watched_[root].head;
+  Class& left = classes_[class_of(s)];
+  const std::int64_t cost_of_s = cost_in_class_[s];
+  left.total -= cost_of_s;
+  std::uint32_t at = left.watched.head;
   WatchList kept;
+  begin_marks();
   while (at != kNone) {
     const std::uint32_t next = watches_[at].next;
     const std::uint32_t x = watches_[at].storage;
-    const bool valid = round_[x] == watches_[at].round;
+    Record& watcher = records_[x];
+    // Who watched two classes that have merged is met twice.
+    const bool valid = watcher.round == watches_[at].round && watcher.at != last_mark_;
     if (valid) {
-      bound_[x] = std::max(cost_[x], bound_[x] - cost);
+      watcher.at = last_mark_;
+      watcher.bound = std::max(watcher.cost, watcher.bound - cost_of_s);
       changed_.push_back(x);
       watches_[at].next = kept.head;
       kept.head = at;
@@ -260,13 +310,10 @@ void EvictedCosts::leave_class(std::uint32_t s) {
     }
     at = next;
   }
-  watched_[root] = kept;
+  left.watched = kept;
   // Whoever touched the class only through `s` does not touch it any more.
-  for (const Rows<StorageEdge>* edges : {&producers_, &consumers_}) {
-    for (const StorageEdge& edge : (*edges)[s]) {
-      if (edge.op >= defined_) break;
-      if (material(edge.storage)) forget(edge.storage);
-    }
+  for (const StorageEdge& edge : edges_.both(s)) {
+    if (edge.op < defined_ && material(edge.storage)) forget(edge.storage);
   }
 }
 

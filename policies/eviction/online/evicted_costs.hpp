@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -35,21 +36,20 @@ class EvictedCosts {
     bool exact = false;            // false: stopped early, the cost is a lower bound
   };
 
-  // The tables of edges must live longer.
-  EvictedCosts(std::size_t storages, const Rows<StorageEdge>& producers,
-               const Rows<StorageEdge>& consumers, Neighbourhood kind);
+  // The edges must live longer.
+  EvictedCosts(std::size_t storages, const StorageEdges& edges, Neighbourhood kind);
 
   // Operators below `count` exist for the program by now.
   void define_operators(std::uint32_t count) { defined_ = count; }
   [[nodiscard]] std::uint32_t newest_operator() const { return defined_ - 1; }
   void add_cost(std::uint32_t s, std::int64_t cost);
-  [[nodiscard]] std::int64_t cost(std::uint32_t s) const { return cost_[s]; }
+  [[nodiscard]] std::int64_t cost(std::uint32_t s) const { return records_[s].cost; }
   [[nodiscard]] StorageState state(std::uint32_t s) const { return state_[s]; }
   [[nodiscard]] bool material(std::uint32_t s) const {
     return state_[s] == StorageState::kMaterial;
   }
-  [[nodiscard]] std::int64_t last_access(std::uint32_t s) const { return last_access_[s]; }
-  void access(std::uint32_t s, std::int64_t clock) { last_access_[s] = clock; }
+  [[nodiscard]] std::int64_t last_access(std::uint32_t s) const { return records_[s].last_access; }
+  void access(std::uint32_t s, std::int64_t clock) { records_[s].last_access = clock; }
 
   void materialize(std::uint32_t s);
   void evict(std::uint32_t s);
@@ -60,10 +60,16 @@ class EvictedCosts {
   // kClasses: the sum over directly adjacent evicted storages of their class's cost, and at least
   // their own: a class that two of them share counts twice. Without the cost of `s` itself.
   [[nodiscard]] std::int64_t adjacent_cost(std::uint32_t s);
-  [[nodiscard]] std::int64_t lower_bound(std::uint32_t s) const { return bound_[s]; }
+  [[nodiscard]] std::int64_t lower_bound(std::uint32_t s) const { return records_[s].bound; }
+  // Asks for what evaluate() will read first.
+  void bring_near(std::uint32_t s) const {
+    __builtin_prefetch(&records_[s]);
+    edges_.bring_near(s);
+  }
+  void bring_neighbours_near(std::uint32_t s) const { edges_.bring_row_near(s); }
   // A lower bound on Evaluation::last_access.
   [[nodiscard]] std::int64_t latest_access(std::uint32_t s) const {
-    return latest_.empty() ? last_access_[s] : std::max(last_access_[s], latest_[s]);
+    return latest_.empty() ? last_access(s) : std::max(last_access(s), latest_[s]);
   }
   // Storages whose bounds changed since the list was last cleared, possibly several times.
   std::vector<std::uint32_t>& changed() { return changed_; }
@@ -79,6 +85,32 @@ class EvictedCosts {
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
   };
+  // What is read together: all that is asked of a storage on the way past it.
+  struct alignas(32) Record {
+    std::int64_t cost = 0;
+    std::int64_t last_access = 0;
+    std::int64_t bound = 0;
+    std::uint32_t round = 0;  // counts the changes of what the storage watches
+    // The walk that counted it last. kClasses: where find() begins when it is evicted, else the
+    // departure from a class that lowered the bound last.
+    std::uint32_t at = 0;
+  };
+  // A node of the union-find forest, one for every eviction.
+  struct alignas(32) Class {
+    std::int64_t total = 0;  // of a root
+    std::uint32_t parent = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t mark = 0;  // of the evaluation that counted it last
+    WatchList watched;
+  };
+  // The classes beside a storage, as far as it is known which: only what they cost is looked up
+  // then. A class that has merged since is found through its node.
+  struct alignas(16) Beside {
+    static constexpr std::uint32_t kMost = 3;
+    static constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
+    std::array<std::uint32_t, kMost> node{};
+    std::uint32_t count = kUnknown;
+  };
   struct Walk {
     std::int64_t limit = 0;
     std::size_t most = 0;
@@ -86,49 +118,51 @@ class EvictedCosts {
   };
 
   [[nodiscard]] bool evicted(std::uint32_t s) const { return state_[s] == StorageState::kEvicted; }
-  bool walk(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk);
-  bool sum_classes(const Rows<StorageEdge>& edges, std::uint32_t from, Walk& walk);
+  using EdgesOf = std::span<const StorageEdge> (StorageEdges::*)(std::uint32_t) const;
+  bool walk(EdgesOf edges, std::uint32_t from, Walk& walk);
+  bool sum_classes(std::uint32_t from, Walk& walk);
+  [[nodiscard]] Evaluation sum_known_classes(std::uint32_t s);
   void begin_marks();
   void set_bound(std::uint32_t s, std::int64_t bound);
   void forget(std::uint32_t s) {
     if (!latest_.empty()) latest_[s] = 0;
-    set_bound(s, cost_[s]);
+    if (!beside_.empty()) beside_[s].count = Beside::kUnknown;
+    set_bound(s, cost(s));
   }
   void watch(std::uint32_t subject, std::uint32_t s);
   void purge_watches();
   void leave(std::uint32_t s);
   void join_classes(std::uint32_t s);
   void leave_class(std::uint32_t s);
+  void add_beside(std::uint32_t s, std::uint32_t root);
   [[nodiscard]] std::uint32_t find(std::uint32_t node);
+  [[nodiscard]] std::uint32_t class_of(std::uint32_t s) {  // its root
+    return records_[s].at = find(records_[s].at);
+  }
+  [[nodiscard]] WatchList& watched(std::uint32_t subject) {
+    return kind_ == Neighbourhood::kClasses ? classes_[subject].watched : watched_[subject];
+  }
   std::uint32_t merge(std::uint32_t a, std::uint32_t b);
 
-  const Rows<StorageEdge>& producers_;
-  const Rows<StorageEdge>& consumers_;
+  const StorageEdges& edges_;
   Neighbourhood kind_;
   std::uint32_t defined_ = 0;
-  std::vector<StorageState> state_;
-  std::vector<std::int64_t> cost_;
-  std::vector<std::int64_t> last_access_;
-  std::vector<std::int64_t> bound_;
-  std::vector<std::int64_t> latest_;  // kSet: the latest access that `bound_` saw
-  std::vector<std::uint32_t> round_;  // counts the changes of what a storage watches
+  std::vector<StorageState> state_;  // most neighbours are asked for this alone
+  std::vector<Record> records_;
+  std::vector<std::int64_t> latest_;  // kSet: the latest access that the bound saw
   std::vector<std::uint32_t> changed_;
 
-  std::vector<std::uint32_t> mark_;  // of the walk that counted a storage or class last
   std::uint32_t last_mark_ = 0;
   std::vector<std::uint32_t> stack_;
   std::vector<std::uint32_t> counted_;  // storages or classes of this evaluation
 
-  std::vector<WatchList> watched_;  // by storage; kClasses: by class
+  std::vector<WatchList> watched_;  // by storage; kClasses has them by class
   std::vector<Watch> watches_;
   std::uint32_t free_watch_ = kNone;
   std::size_t purge_at_ = 0;
 
-  // Union-find, a node for every eviction.
-  std::vector<std::uint32_t> node_;  // of an evicted storage
-  std::vector<std::uint32_t> parent_;
-  std::vector<std::uint32_t> rank_;
-  std::vector<std::int64_t> total_;          // of a root
+  std::vector<Class> classes_;
+  std::vector<Beside> beside_;               // by storage
   std::vector<std::int64_t> cost_in_class_;  // with which a storage joined
 };
 

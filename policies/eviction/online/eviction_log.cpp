@@ -6,7 +6,6 @@ namespace tidemark {
 void connect_storages(EvictionLog& log) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> tensors;
   std::vector<std::pair<std::uint32_t, StorageEdge>> up;
-  std::vector<std::pair<std::uint32_t, StorageEdge>> down;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;  // (input, output) of one operator
   for (std::uint32_t op = 0; op < log.operators.size(); ++op) {
     pairs.clear();
@@ -21,14 +20,11 @@ void connect_storages(EvictionLog& log) {
     }
     std::sort(pairs.begin(), pairs.end());
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    for (const auto& [from, to] : pairs) {
+    for (const auto& [from, to] : pairs)
       up.emplace_back(to, StorageEdge{op, from});
-      down.emplace_back(from, StorageEdge{op, to});
-    }
   }
   log.storage_tensors = rows_of(log.storages.size(), tensors);
-  log.producers = rows_of(log.storages.size(), up);
-  log.consumers = rows_of(log.storages.size(), down);
+  log.edges = StorageEdges(log.storages.size(), up);
 }
 
 }  // namespace tidemark

@@ -43,8 +43,7 @@ struct EvictionLog {
   std::vector<Storage> storages;
   Rows<std::uint32_t> inputs;           // tensors read, by operator, in order, with duplicates
   Rows<std::uint32_t> storage_tensors;  // root and views, by storage
-  Rows<StorageEdge> producers;          // storages read to produce a storage, by operator
-  Rows<StorageEdge> consumers;          // storages produced from a storage, by operator
+  StorageEdges edges;                   // between storages that operators read and produce
   std::vector<LogStep> steps;
   std::string names;  // of the storages' roots, one after the other
 
@@ -54,7 +53,7 @@ struct EvictionLog {
   }
 };
 
-// Fills storage_tensors, producers and consumers from the other tables.
+// Fills storage_tensors and edges from the other tables.
 void connect_storages(EvictionLog& log);
 
 }  // namespace tidemark

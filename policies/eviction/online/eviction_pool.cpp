@@ -27,25 +27,32 @@ EvictionPool::EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, 
       search_(heuristic, costs),
       heap_(by_line_ ? 0 : log.storages.size()),
       lines_(by_line_ ? log.storages.size() : 0),
-      sequence_(log.storages.size()),
-      marked_(log.storages.size()) {}
+      members_(log.storages.size()),
+      marked_(log.storages.size()) {
+  for (std::size_t s = 0; s < members_.size(); ++s)
+    members_[s].bytes = log.storages[s].bytes;
+}
 
 EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {
-  const std::int64_t bytes = log_.storages[x].bytes;
+  const auto [sequence, bytes] = members_[x];
   if (heuristic_ != EvictionHeuristic::kMsps) {
-    return {eviction_key(heuristic_, bytes, costs_.last_access(x)), ~sequence_[x], x};
+    return {eviction_key(heuristic_, bytes, costs_.last_access(x)), ~sequence, x};
   }
   const double score = exact_ratio(costs_.lower_bound(x), static_cast<Wide>(bytes));
   // Of equal scores the last of the pool, but the first whose score is 0.
-  return {std::bit_cast<std::int64_t>(score), score == 0 ? sequence_[x] : ~sequence_[x], x};
+  return {std::bit_cast<std::int64_t>(score), score == 0 ? sequence : ~sequence, x};
 }
 
 RisingLines::Line EvictionPool::line(std::uint32_t x) const {
-  const std::int64_t bytes = log_.storages[x].bytes;
+  const std::int64_t bytes = members_[x].bytes;
   const std::int64_t cost = costs_.lower_bound(x);
   if (bytes == 0) return {};
-  return {.slope = cost == 0 ? VictimSearch::kFreeSlope
-                             : static_cast<double>(bytes) / static_cast<double>(cost),
+  // Rounded up: what is filed may only be too high.
+  const auto slope = [&] {
+    return static_cast<float>((1 + 0x1p-23) * static_cast<double>(bytes) /
+                              static_cast<double>(cost));
+  };
+  return {.slope = cost == 0 ? VictimSearch::kFreeSlope : slope(),
           .since = costs_.latest_access(x)};
 }
 
@@ -53,7 +60,7 @@ void EvictionPool::file(std::uint32_t x) {
   if (!by_line_) return contains(x) ? heap_.set(entry(x)) : heap_.remove(x);
   const RisingLines::Line now = line(x);
   if (lines_.contains(x)) {
-    const RisingLines::Line& filed = lines_.line(x);
+    const RisingLines::Line filed = lines_.line(x);
     if (now.slope <= filed.slope && now.since >= filed.since) return;
   } else if (!contains(x) || now.slope == 0) {
     return;
@@ -75,15 +82,21 @@ void EvictionPool::file_marked() {
 // Walked at once, while they are far from winning: a line that falls from the top costs more.
 void EvictionPool::raise_beside(std::uint32_t x) {
   if (!by_line_ || neighbourhood_of(heuristic_) == Neighbourhood::kNone) return;
-  for (const Rows<StorageEdge>* edges : {&log_.producers, &log_.consumers}) {
-    for (const StorageEdge& edge : (*edges)[x]) {
-      const std::uint32_t beside = edge.storage;
-      if (!contains(beside) || !lines_.contains(beside)) continue;
-      costs_.evaluate(beside, kNoLimit, kFirstWalk);
-      const RisingLines::Line now = line(beside);
-      if (now != lines_.line(beside)) lines_.set(beside, now);
-    }
+  const std::size_t changed = costs_.changed().size();
+  beside_.clear();
+  for (const StorageEdge& edge : log_.edges.both(x)) {
+    if (!contains(edge.storage) || !lines_.contains(edge.storage)) continue;
+    beside_.push_back(edge.storage);
+    costs_.bring_near(edge.storage);
   }
+  for (const std::uint32_t beside : beside_)
+    costs_.bring_neighbours_near(beside);
+  for (const std::uint32_t beside : beside_) {
+    costs_.evaluate(beside, kNoLimit, kFirstWalk);
+    const RisingLines::Line now = line(beside);
+    if (now != lines_.line(beside)) lines_.set(beside, now);
+  }
+  costs_.changed().resize(changed);  // what was raised here is filed
 }
 
 std::uint32_t EvictionPool::choose(std::int64_t clock) {
@@ -114,6 +127,9 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
   for (std::size_t most = kFirstWalk;;) {
     x = lines_.top(clock);
     if (x == RisingLines::kNobody) break;
+    for (const std::uint32_t each : lines_.arrived())
+      bring_near(each);
+    lines_.arrived().clear();
     if (!contains(x)) {
       lines_.remove(x);
       continue;
@@ -138,13 +154,18 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
     });
   }
   costs_.changed().clear();  // lines that fell; they are filed again when they win
-  return search_.victim() == VictimSearch::kNoVictim ? last() : search_.victim();
+  const std::uint32_t victim =
+      search_.victim() == VictimSearch::kNoVictim ? last() : search_.victim();
+  lines_.remove(victim);
+  return victim;
 }
 
 // Nobody has a finite score.
 std::uint32_t EvictionPool::last() const {
-  return static_cast<std::uint32_t>(std::max_element(sequence_.begin(), sequence_.end()) -
-                                    sequence_.begin());
+  const auto found =
+      std::max_element(members_.begin(), members_.end(),
+                       [](const Member& a, const Member& b) { return a.sequence < b.sequence; });
+  return static_cast<std::uint32_t>(found - members_.begin());
 }
 
 }  // namespace tidemark

@@ -28,18 +28,18 @@ class EvictionPool {
   // The log and the costs must live longer.
   EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, EvictedCosts& costs);
 
-  [[nodiscard]] bool contains(std::uint32_t x) const { return sequence_[x] != 0; }
+  [[nodiscard]] bool contains(std::uint32_t x) const { return members_[x].sequence != 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
   // At the end of the pool, whose order decides between equal scores.
   void append(std::uint32_t x) {
     if (!contains(x)) ++size_;
-    sequence_[x] = ++last_sequence_;
+    members_[x].sequence = ++last_sequence_;
     if (!by_line_ || !lines_.contains(x)) mark(x);
   }
   void remove(std::uint32_t x) {
     if (!contains(x)) return;
-    sequence_[x] = 0;
+    members_[x].sequence = 0;
     --size_;
     if (!by_line_) mark(x);
   }
@@ -55,6 +55,10 @@ class EvictionPool {
   [[nodiscard]] std::uint32_t choose(std::int64_t clock);
 
  private:
+  struct Member {
+    std::uint64_t sequence = 0;  // its place in the pool; 0 outside
+    std::int64_t bytes = 0;
+  };
   void mark(std::uint32_t x) {
     if (marked_[x] != 0) return;
     marked_[x] = 1;
@@ -65,7 +69,11 @@ class EvictionPool {
   [[nodiscard]] EvictionHeap::Entry entry(std::uint32_t x) const;
   [[nodiscard]] RisingLines::Line line(std::uint32_t x) const;
   [[nodiscard]] VictimSearch::Candidate candidate(std::uint32_t x) const {
-    return {x, log_.storages[x].bytes, sequence_[x]};
+    return {x, members_[x].bytes, members_[x].sequence};
+  }
+  void bring_near(std::uint32_t x) const {
+    __builtin_prefetch(&members_[x]);
+    costs_.bring_near(x);
   }
   std::uint32_t choose_by_ratio();
   std::uint32_t choose_by_line(std::int64_t clock);
@@ -79,9 +87,10 @@ class EvictionPool {
   EvictionDice dice_;
   EvictionHeap heap_;
   RisingLines lines_;
-  std::vector<std::uint64_t> sequence_;  // by storage: its place in the pool; 0 outside
-  std::vector<char> marked_;             // by storage: in to_file_
+  std::vector<Member> members_;  // by storage
+  std::vector<char> marked_;     // by storage: in to_file_
   std::vector<std::uint32_t> to_file_;
+  std::vector<std::uint32_t> beside_;
   std::uint64_t last_sequence_ = 0;
   std::size_t size_ = 0;
 };

@@ -81,7 +81,7 @@ class VictimSearch {
   static constexpr std::uint32_t kNoVictim = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
   // bytes / cost of what costs nothing: above all others, even when those are stale for ever.
-  static constexpr double kFreeSlope = 0x1p400;
+  static constexpr float kFreeSlope = 0x1p127F;
 
   struct Candidate {
     std::uint32_t storage = 0;
@@ -104,7 +104,7 @@ class VictimSearch {
   [[nodiscard]] std::uint32_t victim() const { return victim_; }
   // Who has a bound on 1 / score below this cannot win any more.
   [[nodiscard]] double threshold() const {
-    return best_ == 0 ? kFreeSlope / 0x1p100 : (1 - kMargin) / best_;
+    return best_ == 0 ? static_cast<double>(kFreeSlope) / 2 : (1 - kMargin) / best_;
   }
 
  private:

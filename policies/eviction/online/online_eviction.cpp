@@ -67,8 +67,7 @@ class LogReplay {
 LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
     : log_(log),
       options_(options),
-      costs_(log.storages.size(), log.producers, log.consumers,
-             neighbourhood_of(options.heuristic)),
+      costs_(log.storages.size(), log.edges, neighbourhood_of(options.heuristic)),
       pool_(log, options.heuristic, costs_),
       defined_(log.tensors.size()),
       locks_(log.storages.size()),
@@ -256,7 +255,7 @@ void LogReplay::release(std::uint32_t tensor) {
 
 // A tensor that was computed from `s` and could have to be computed again.
 bool LogReplay::has_evicted_dependents(std::uint32_t s) const {
-  for (const StorageEdge& edge : log_.consumers[s]) {
+  for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;
     if (costs_.state(edge.storage) == StorageState::kBanished) continue;
     const EvictionLog::Operator& op = log_.operators[edge.op];
@@ -275,7 +274,7 @@ bool LogReplay::banish(std::uint32_t s) {
     ++result_.deallocations;
   }
   costs_.banish(s);
-  for (const StorageEdge& edge : log_.consumers[s]) {
+  for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;
     if (costs_.state(edge.storage) != StorageState::kBanished) pin(edge.storage);
   }

@@ -8,8 +8,9 @@ void RisingLines::add(std::uint32_t tier, const Entry& entry) {
   Tier& to = tiers_[tier];
   place_[entry.member] = {static_cast<std::uint32_t>(to.entries.size()), tier};
   to.entries.push_back(entry);
-  to.lowest = std::max(to.lowest, entry.line.at(to.begin));
-  to.highest = std::max(to.highest, entry.line.at(to.end));
+  if (tier == 0) arrived_.push_back(entry.member);
+  to.lowest = std::max(to.lowest, entry.at(to.begin));
+  to.highest = std::max(to.highest, entry.at(to.end));
 }
 
 void RisingLines::take_out(Place place) {
@@ -27,28 +28,61 @@ void RisingLines::remove(std::uint32_t x) {
 }
 
 void RisingLines::set(std::uint32_t x, const Line& line) {
-  if (contains(x)) take_out(place_[x]);
   std::uint32_t tier = kTiers - 1;
   while (tier > 0 && line.at(tiers_[tier].end) > tiers_[tier].highest)
     --tier;
-  add(tier, {line, x});
+  if (contains(x)) {
+    const Place place = place_[x];
+    if (place.tier == tier && tier > 0) {
+      Tier& same = tiers_[tier];
+      same.entries[place.index] = {line.since, line.slope, x};
+      same.lowest = std::max(same.lowest, line.at(same.begin));
+      return;
+    }
+    take_out(place);
+  }
+  add(tier, {line.since, line.slope, x});
 }
 
 // The height at a time that about so many lines of a tier reach.
 double RisingLines::cut(const Tier& tier, std::size_t wanted, std::int64_t at) {
   if (wanted >= tier.entries.size()) return 0;
-  constexpr std::size_t kSample = 256;
+  constexpr std::size_t kSample = 128;
   const std::size_t stride = std::max<std::size_t>(1, tier.entries.size() / kSample);
   sample_.clear();
   for (std::size_t i = 0; i < tier.entries.size(); i += stride)
-    sample_.push_back(tier.entries[i].line.at(at));
+    sample_.push_back(tier.entries[i].at(at));
   const std::size_t rank = wanted * sample_.size() / tier.entries.size();
   const auto found = sample_.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(sample_.begin(), found, sample_.end(), std::greater<>());
   return *found;
 }
 
-// Moves up those who are highest at the end of a new epoch, the highest of now among them.
+// Finds who reach `first` at the begin of a tier's epoch or `last` at its end, and bounds the
+// others.
+void RisingLines::divide(Tier& tier, double first, double last) {
+  rising_.clear();
+  double lowest = 0;
+  double highest = 0;
+  const std::int64_t begin = tier.begin;
+  const auto length = static_cast<double>(tier.end - tier.begin);
+  const auto count = static_cast<std::uint32_t>(tier.entries.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Entry& entry = tier.entries[i];
+    const double at_begin = entry.at(begin);
+    const double at_end = at_begin + static_cast<double>(entry.slope) * length;
+    if (at_begin >= first || at_end >= last) {
+      rising_.push_back(i);
+      continue;
+    }
+    lowest = std::max(lowest, at_begin);
+    highest = std::max(highest, at_end);
+  }
+  tier.lowest = lowest;
+  tier.highest = highest;
+}
+
+// Moves up those who are highest now or at the end of a new epoch.
 void RisingLines::promote(std::uint32_t from, std::int64_t now) {
   Tier& tier = tiers_[from];
   Tier& to = tiers_[from - 1];
@@ -57,37 +91,20 @@ void RisingLines::promote(std::uint32_t from, std::int64_t now) {
   if (tier.asked < room / 2) tier.epoch = now > tier.end ? 2 * tier.epoch : tier.epoch / 2;
   tier.epoch = std::clamp<std::int64_t>(tier.epoch, 1, std::int64_t{1} << 61);
   tier.asked = 0;
-  double highest = 0;
-  for (const Entry& entry : tier.entries)
-    highest = std::max(highest, entry.line.at(now));
   const std::size_t wanted = room > to.entries.size() ? room - to.entries.size() : 1;
-  const std::size_t most = std::max(room, wanted);
-  double least = 0;
+  const double first = cut(tier, wanted / 2, now);
   for (;; tier.epoch /= 4) {
-    const std::int64_t end = now + tier.epoch;
-    least = std::min(highest, cut(tier, wanted, end));
-    std::size_t count = 0;
-    for (const Entry& entry : tier.entries)
-      count += entry.line.at(end) >= least ? 1U : 0U;
-    if (count <= most || tier.epoch == 0) break;
+    tier.begin = now;
+    tier.end = now + tier.epoch;
+    divide(tier, first, cut(tier, wanted / 2, tier.end));
+    if (rising_.size() <= 2 * room || tier.epoch == 0) break;
   }
-  tier.begin = now;
-  tier.end = now + tier.epoch;
-  tier.lowest = tier.highest = 0;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < tier.entries.size(); ++i) {
-    const Entry entry = tier.entries[i];
-    const double height = entry.line.at(tier.end);
-    if (height >= least) {
-      add(from - 1, entry);
-      continue;
-    }
-    tier.lowest = std::max(tier.lowest, entry.line.at(now));
-    tier.highest = std::max(tier.highest, height);
-    place_[entry.member].index = static_cast<std::uint32_t>(kept);
-    tier.entries[kept++] = entry;
+  // From the last on: what takes a place that has become free stays.
+  for (auto each = rising_.rbegin(); each != rising_.rend(); ++each) {
+    const Entry entry = tier.entries[*each];
+    take_out({*each, from});
+    add(from - 1, entry);
   }
-  tier.entries.resize(kept);
   if (to.entries.size() > 2 * room) demote(from - 1, now);
 }
 
@@ -96,7 +113,7 @@ void RisingLines::demote(std::uint32_t from, std::int64_t now) {
   std::vector<Entry>& entries = tiers_[from].entries;
   const auto middle = entries.begin() + static_cast<std::ptrdiff_t>(entries.size() / 2);
   std::nth_element(entries.begin(), middle, entries.end(),
-                   [now](const auto& a, const auto& b) { return a.line.at(now) > b.line.at(now); });
+                   [now](const auto& a, const auto& b) { return a.at(now) > b.at(now); });
   for (auto entry = middle; entry != entries.end(); ++entry)
     add(from + 1, *entry);
   entries.erase(middle, entries.end());
@@ -108,20 +125,20 @@ std::uint32_t RisingLines::top(std::int64_t now) {
   for (std::size_t t = 1; t < kTiers; ++t)
     ++tiers_[t].asked;
   for (;;) {
-    const Entry* first = nullptr;
+    std::uint32_t first = kNobody;
     double height = 0;
     for (const Entry& entry : tiers_[0].entries) {
-      const double each = entry.line.at(now);
+      const double each = entry.at(now);
       if (each <= height) continue;
       height = each;
-      first = &entry;
+      first = entry.member;
     }
     std::uint32_t late = 1;
     for (; late < kTiers; ++late) {
       const Tier& tier = tiers_[late];
       if (!tier.entries.empty() && (now > tier.end || tier.chord(now) > height)) break;
     }
-    if (late == kTiers) return first == nullptr ? kNobody : first->member;
+    if (late == kTiers) return first;
     promote(late, now);
   }
 }

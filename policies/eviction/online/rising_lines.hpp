@@ -27,19 +27,18 @@ class RisingLines {
   static constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
   struct Line {
-    double slope = 0;  // at most 2^500
+    float slope = 0;
     std::int64_t since = 0;
-    [[nodiscard]] double at(std::int64_t now) const {
-      return slope * static_cast<double>(now - since);
-    }
+    [[nodiscard]] double at(std::int64_t now) const { return height(slope, since, now); }
     friend bool operator==(const Line&, const Line&) = default;
   };
 
   explicit RisingLines(std::size_t members) : place_(members) {}
 
   [[nodiscard]] bool contains(std::uint32_t x) const { return place_[x].index != kNobody; }
-  [[nodiscard]] const Line& line(std::uint32_t x) const {
-    return tiers_[place_[x].tier].entries[place_[x].index].line;
+  [[nodiscard]] Line line(std::uint32_t x) const {
+    const Entry& entry = tiers_[place_[x].tier].entries[place_[x].index];
+    return {entry.slope, entry.since};
   }
 
   // Enters or changes a line.
@@ -49,6 +48,8 @@ class RisingLines {
   // Whose line is highest; kNobody when no line is above 0. `now` is never less than in an earlier
   // call, and below 2^62.
   [[nodiscard]] std::uint32_t top(std::int64_t now);
+  // Who came to lead since the list was last cleared: one of them is the next at the top.
+  std::vector<std::uint32_t>& arrived() { return arrived_; }
   // Calls look(y) for all others of at least threshold(), which may rise meanwhile. `x` is what
   // top(now) has returned last.
   template <class Threshold, class F>
@@ -56,8 +57,10 @@ class RisingLines {
 
  private:
   struct Entry {
-    Line line;
+    std::int64_t since = 0;
+    float slope = 0;
     std::uint32_t member = kNobody;
+    [[nodiscard]] double at(std::int64_t now) const { return height(slope, since, now); }
   };
   struct Place {
     std::uint32_t index = kNobody;
@@ -83,15 +86,21 @@ class RisingLines {
   static constexpr std::array<std::size_t, kTiers> kSize{
       48, 384, 4096, std::numeric_limits<std::size_t>::max() / 4};
 
+  [[nodiscard]] static double height(float slope, std::int64_t since, std::int64_t now) {
+    return static_cast<double>(slope) * static_cast<double>(now - since);
+  }
   void add(std::uint32_t tier, const Entry& entry);
   void take_out(Place place);
+  void divide(Tier& tier, double first, double last);
   void promote(std::uint32_t from, std::int64_t now);
   void demote(std::uint32_t from, std::int64_t now);
   [[nodiscard]] double cut(const Tier& tier, std::size_t wanted, std::int64_t at);
 
   std::array<Tier, kTiers> tiers_;
   std::vector<Place> place_;  // by member
+  std::vector<std::uint32_t> arrived_;
   std::vector<double> sample_;
+  std::vector<std::uint32_t> rising_;  // places in a tier of those who move up
 };
 
 template <class Threshold, class F>
@@ -101,7 +110,7 @@ void RisingLines::each_beside(std::uint32_t x, std::int64_t now, Threshold&& thr
     const Tier& tier = tiers_[t];
     if (t > 0 && (tier.entries.empty() || tier.chord(now) < threshold())) continue;
     for (const Entry& entry : tier.entries) {
-      if (entry.member != x && entry.line.at(now) >= threshold()) look(entry.member);
+      if (entry.member != x && entry.at(now) >= threshold()) look(entry.member);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "policies/eviction/online/sha1.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include <fmt/format.h>
@@ -7,11 +8,14 @@
 namespace tidemark {
 
 void Sha1::update(std::string_view bytes) {
-  for (const char c : bytes) {
-    block_[used_++] = static_cast<std::uint8_t>(c);
+  length_ += bytes.size();
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(bytes.size(), block_.size() - used_);
+    std::copy_n(bytes.begin(), count, block_.begin() + static_cast<std::ptrdiff_t>(used_));
+    bytes.remove_prefix(count);
+    used_ += count;
     if (used_ == block_.size()) add_block();
   }
-  length_ += bytes.size();
 }
 
 void Sha1::add_block() {

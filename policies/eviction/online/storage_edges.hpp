@@ -42,4 +42,42 @@ template <class T>
   return rows;
 }
 
+// What is adjacent to every storage. The edges of one storage lie side by side, those to its
+// producers first: whoever looks at one kind looks at the other next.
+class StorageEdges {
+ public:
+  StorageEdges() = default;
+  // `producers[i]` is an edge from a storage to one it is computed from; both ends see it.
+  StorageEdges(std::size_t storages,
+               const std::vector<std::pair<std::uint32_t, StorageEdge>>& producers) {
+    std::vector<std::pair<std::uint32_t, StorageEdge>> both;
+    both.reserve(2 * producers.size());
+    for (const auto& [to, edge] : producers) {
+      both.emplace_back(2 * to, edge);
+      both.emplace_back(2 * edge.storage + 1, StorageEdge{edge.op, to});
+    }
+    rows_ = rows_of(2 * storages, both);
+  }
+
+  // Each in the order of operators.
+  [[nodiscard]] std::span<const StorageEdge> producers(std::uint32_t s) const {
+    return rows_[2 * static_cast<std::size_t>(s)];
+  }
+  [[nodiscard]] std::span<const StorageEdge> consumers(std::uint32_t s) const {
+    return rows_[2 * static_cast<std::size_t>(s) + 1];
+  }
+  [[nodiscard]] std::span<const StorageEdge> both(std::uint32_t s) const {
+    const auto row = 2 * static_cast<std::size_t>(s);
+    return {rows_.values.data() + rows_.begin[row], rows_.values.data() + rows_.begin[row + 2]};
+  }
+
+  void bring_near(std::uint32_t s) const {
+    __builtin_prefetch(&rows_.begin[2 * static_cast<std::size_t>(s)]);
+  }
+  void bring_row_near(std::uint32_t s) const { __builtin_prefetch(both(s).data()); }
+
+ private:
+  Rows<StorageEdge> rows_;  // two for each storage
+};
+
 }  // namespace tidemark

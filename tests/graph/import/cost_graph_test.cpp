@@ -21,6 +21,7 @@ struct NodeText {
   std::string cost = "1";
   std::string bytes = "8";
   std::string workspace = "0";
+  std::string part = "false";
 };
 
 // One node per line, the first on line 2.
@@ -31,7 +32,7 @@ std::string graph_text(const std::vector<NodeText>& nodes, const std::string& fi
     text += (i == 0 ? "\n" : ",\n") + std::string(R"({"id": )") + n.id + R"(, "name": "n)" +
             std::to_string(i) + R"(", "kind": ")" + n.kind + R"(", "cost": )" + n.cost +
             R"(, "bytes": )" + n.bytes + R"(, "workspace": )" + n.workspace + R"(, "deps": )" +
-            n.deps + "}";
+            n.deps + (n.part == "false" ? "" : ", \"part\": " + n.part) + "}";
   }
   return text + "\n]}\n";
 }
@@ -124,6 +125,37 @@ TEST_SUITE("unit") {
     CHECK(error_of(graph_text({{.id = "0", .bytes = half}, {.id = "1", .bytes = half}}, "1")) ==
           "g.json:3: nodes[1].bytes: with 36028797018963968 here, the graph's total passes 2^56, "
           "the largest that is supported");
+  }
+
+  TEST_CASE("a part is of one node, no larger than it, and its only one") {
+    const NodeText whole{.id = "0", .bytes = "10"};
+    const NodeText rest{.id = "1", .deps = "[0]", .cost = "0", .bytes = "4", .part = "true"};
+    const CostGraph graph = read(graph_text({whole, rest}));
+    CHECK(graph.nodes[CostNodeId(1U)].part);
+    CHECK(error_of(graph_text({whole, {.id = "1", .bytes = "4", .part = "true"}})) ==
+          "g.json:3: nodes[1].part: node 1 ('n1') has 0 dependencies; a part is of one node's "
+          "output");
+    CHECK(
+        error_of(graph_text({whole, {.id = "1", .deps = "[0]", .bytes = "11", .part = "true"}})) ==
+        "g.json:3: nodes[1].bytes: node 1 ('n1') is larger than node 0 ('n0'), of which it is "
+        "part");
+    CHECK(error_of(graph_text(
+              {whole, rest, {.id = "2", .deps = "[0]", .bytes = "1", .part = "true"}})) ==
+          "g.json:4: nodes[2].part: node 0 ('n0') has a part already, node 1 ('n1')");
+    CHECK(
+        error_of(graph_text(
+            {whole, {.id = "1", .deps = "[0]", .bytes = "4", .workspace = "1", .part = "true"}})) ==
+        "g.json:3: nodes[1].workspace: a part of another node's output is made without any");
+    // The whole has 6 of its 10 bytes in a storage of its own; it creates both, and whoever reads
+    // it reads both.
+    const TrainingGraph training =
+        training_graph(read(graph_text({whole, rest, {.id = "2", .deps = "[0, 1]"}})));
+    check_invariants(training);
+    CHECK(training.storages[StorageId(0U)].bytes == Bytes(6));
+    CHECK(training.storages[StorageId(1U)].bytes == Bytes(4));
+    CHECK(training.touches_of(OperatorId(0U)).size() == 2);
+    CHECK(training.touches_of(OperatorId(1U)).size() == 1);
+    CHECK(training.touches_of(OperatorId(2U)).size() == 3);
   }
 
   TEST_CASE("missing parts of a cost graph are named") {

@@ -42,9 +42,9 @@ TEST_SUITE("property") {
       for (int step = 0; step < 30'000; ++step) {
         now += static_cast<std::int64_t>(below(4)) * tick;
         const auto x = static_cast<std::uint32_t>(below(kMembers));
-        const double slope = seed % 2 == 0     ? 1 + 0.01 * static_cast<double>(below(100))
-                             : below(500) == 0 ? 0x1p400
-                                               : std::exp2(static_cast<double>(below(40)) - 20.0);
+        const float slope = seed % 2 == 0     ? 1 + 0.01F * static_cast<float>(below(100))
+                            : below(500) == 0 ? 0x1p127F
+                                              : std::exp2(static_cast<float>(below(40)) - 20.0F);
         const std::int64_t since = now - static_cast<std::int64_t>(below(3)) * tick;
         line[x] = {slope, std::max<std::int64_t>(0, since)};
         in[x] = 1;

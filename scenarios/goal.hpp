@@ -1,0 +1,78 @@
+// What a search is after: a figure to minimise or maximise, and what has to hold.
+//
+//   goal: {minimize: time.step, subject_to: ["memory.device_used <= 0.95 * hardware.hbm.capacity"]}
+//
+// An expression has + - * / and parentheses over numbers, quantities with a unit (72GiB, 60s,
+// 1.5TB/s; times are seconds, as in results) and names of figures:
+//   memory.peak_live, time.step ...   those of a point in the result document
+//   policies.NAME.gap                 of the listed policy of that name
+//   hardware.hbm.capacity ...         those of the device's profile, with the scenario's overrides
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/core/decoder.hpp"
+#include "hwprofiles/figures.hpp"
+
+namespace tidemark {
+
+// A figure by its name. Throws UserError where there is none of that name, or it is no number.
+using FigureLookup = std::function<double(std::string_view name)>;
+
+// Those of an entry of the result document, and of a device.
+[[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
+                                      const std::vector<Figure>& device);
+
+class Expression {
+ public:
+  // Throws std::invalid_argument saying what is wrong and where in the text. `comparison`: whether
+  // it is two sums with <=, >=, < or > between; its value is then left minus right, turned so that
+  // what is not above 0 holds.
+  Expression(std::string text, bool comparison);
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  [[nodiscard]] double value(const FigureLookup& figures) const;
+  // Of a comparison.
+  [[nodiscard]] bool holds(const FigureLookup& figures) const;
+  // Of a comparison, both sides as they are.
+  [[nodiscard]] double left(const FigureLookup& figures) const;
+  [[nodiscard]] double right(const FigureLookup& figures) const;
+
+ private:
+  friend class ExpressionParser;
+  struct Term {
+    char kind = 'n';  // number, name, or the operator
+    double number = 0;
+    std::size_t name = 0;
+    std::size_t left = 0;  // terms
+    std::size_t right = 0;
+  };
+  [[nodiscard]] double at(std::size_t term, const FigureLookup& figures) const;
+
+  std::string text_;
+  std::vector<Term> terms_;
+  std::vector<std::string> names_;
+  std::size_t left_ = 0;
+  std::size_t right_ = 0;
+  bool at_least_ = false;  // >= or >
+  bool strict_ = false;
+};
+
+struct Goal {
+  bool maximize = true;
+  Expression objective{"throughput.samples_per_second", false};
+  std::vector<Expression> subject_to;
+};
+
+// A scenario's `goal`; without one the fastest: the most samples per second. Throws UserError:
+// neither or both of minimize and maximize, expressions that cannot be read, names that no figure
+// has.
+[[nodiscard]] Goal decode_goal(const Value& scenario, const std::vector<Figure>& device);
+
+}  // namespace tidemark

@@ -1,0 +1,76 @@
+// The points of a sweep on disk, each as soon as it is done: what a killed sweep leaves, and what
+// shards are merged from.
+//
+// A journal is a text file, points.jsonl, or points-0-of-3.jsonl of a shard, with one JSON object
+// per line:
+//   {"tidemark": version, "sweep": key, "name", "published": [..], "points": 12, "shard": 0,
+//    "shards": 3}
+//   {"point": index in the sweep, "key": .., "overrides": {key: value as its JSON text},
+//    "result": entry of the result document}
+// A line without its end is that of a process that was killed; it is left out.
+#pragma once
+
+#include <cstddef>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/simulate.hpp"
+
+namespace tidemark {
+
+// Shard `index` of `count` has every count-th of the runs of budget_runs(), which stay together.
+struct Shard {
+  std::size_t index = 0;
+  std::size_t count = 1;
+};
+// "0/3". Throws std::invalid_argument.
+[[nodiscard]] Shard parse_shard(const std::string& text);
+
+// What a sweep is, for those who meet its points again.
+struct SweepIdentity {
+  std::string name;
+  std::vector<std::string> published;  // for the caller to fill
+  // By point: a digest of all that its result follows from. That is the document with its
+  // overrides, the content of the files and of the profile that it names and of the plug-ins, the
+  // points that it is told of (smaller_budget.hpp), the program's version; not where the files lie.
+  std::vector<std::string> keys;
+  std::vector<bool> of_shard;                                               // by point
+  std::vector<std::vector<std::pair<std::string, std::string>>> overrides;  // by point, as JSON
+};
+[[nodiscard]] SweepIdentity sweep_identity(const Value& document, const Environment& environment,
+                                           std::span<const std::string> plugins,
+                                           const Shard& shard);
+
+// By point of the sweep, the result that journals of a folder have; those of points that could not
+// be built are left out. Throws UserError when a file cannot be read.
+using KnownPoints = std::vector<std::optional<PointResult>>;
+[[nodiscard]] KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep);
+
+class SweepJournal {
+ public:
+  // The file of this shard in `folder`, begun anew with what is known already. Throws UserError.
+  SweepJournal(const std::string& folder, const SweepIdentity& sweep, const Shard& shard,
+               const KnownPoints& known);
+  // On disk when it returns. Throws UserError.
+  void add(std::size_t index, const PointResult& result);
+
+ private:
+  std::string path_;
+  const SweepIdentity& sweep_;
+  std::ofstream file_;
+};
+
+// All points of a sweep whose shards have been run into one folder, in the sweep's order.
+struct MergedSweep {
+  std::vector<std::string> published;
+  std::vector<PointResult> points;
+};
+// Throws UserError: no journals, journals of different sweeps or versions, points that are missing,
+// with what to run for them.
+[[nodiscard]] MergedSweep merge_journals(const std::string& folder);
+
+}  // namespace tidemark

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command_runner.hpp"
+
+using namespace tidemark::testing;
+
+namespace {
+
+// Ten points, of them two runs over the budget of a plan and two points that do not fit.
+constexpr const char* kSweep = R"(version: 1
+name: pieces
+model: {preset: gpt2, layers: 3, vocab: 4096}
+hardware: v100-sxm-16gb
+training: {sequence: 256}
+sweep:
+  matrix:
+    training.micro_batch: [4, 8]
+    policies: [[], [checkpoint_every: {period: 1}], [optimal: {budget: 1GiB, iterations: 20}], [optimal: {budget: 700MiB, iterations: 20}]]
+  include: [{training.micro_batch: 256, training.dropout: 0.10}, {training.micro_batch: 512}]
+)";
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("shards merge to what one sweep writes, byte for byte") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const Outcome one = workspace.run("sweep s.yaml -o one --json -j 1");
+    CAPTURE(one.err);
+    REQUIRE(one.code == 0);
+    CHECK(nlohmann::json::parse(one.out).at("points").size() == 10);
+    std::size_t points = 0;
+    for (int shard = 0; shard < 3; ++shard) {
+      const Outcome part =
+          workspace.run(fmt::format("sweep s.yaml -o parts --shard {}/3 --json", shard));
+      REQUIRE(part.code == 0);
+      points += nlohmann::json::parse(part.out).at("points").size();
+      if (shard == 2) continue;
+      const Outcome early = workspace.run("sweep merge parts");
+      CHECK(early.code == 2);
+      CHECK(contains(early.err, "points are missing"));
+      CHECK(contains(early.err, "--shard 2/3"));
+    }
+    CHECK(points == 10);
+    CHECK_FALSE(workspace.exists("parts/results.json"));
+    const Outcome merged = workspace.run("sweep merge parts --json");
+    CHECK(merged.code == 0);
+    CHECK(merged.out == one.out);
+    for (const char* file : {"/results.json", "/results.csv"})
+      CHECK(workspace.read(std::string("parts") + file) ==
+            workspace.read(std::string("one") + file));
+    CHECK(workspace.run("sweep merge parts").out ==
+          workspace.run("sweep s.yaml -o one --resume").out);
+  }
+
+  TEST_CASE("a sweep that was killed goes on where it was, and a changed one keeps what holds") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const std::string whole = workspace.run("sweep s.yaml -o whole --json").out;
+    const std::string journal = workspace.read("whole/points.jsonl");
+    const std::vector<std::string> lines = lines_of(journal);
+    REQUIRE(lines.size() == 11);
+    // The fifth point is cut off in the middle of its line; the fourth says what it would not.
+    std::string left;
+    for (int i = 0; i < 4; ++i)
+      left += lines[static_cast<std::size_t>(i)] + '\n';
+    std::string marked = lines[4];
+    const std::string operators = "\"operators\":";
+    marked.insert(marked.find(operators) + operators.size(), "1");
+    std::filesystem::create_directory(workspace.folder() / "killed");
+    workspace.write("killed/points.jsonl", left + marked + '\n' + lines[5].substr(0, 200));
+    const Outcome resumed = workspace.run("sweep s.yaml -o killed --resume --json");
+    CHECK(resumed.code == 0);
+    const auto expected = nlohmann::json::parse(whole);
+    const auto points = nlohmann::json::parse(resumed.out).at("points");
+    std::size_t taken_over = 0;
+    for (std::size_t i = 0; i < 10; ++i) {
+      if (points.at(i) == expected.at("points").at(i)) continue;
+      ++taken_over;
+      CHECK(points.at(i).at("model").at("operators") !=
+            expected.at("points").at(i).at("model").at("operators"));
+    }
+    CHECK(taken_over == 1);  // the marked one: taken as it stands
+    CHECK(lines_of(workspace.read("killed/points.jsonl")).size() == 11);
+
+    // Without --resume all is new, and that is said.
+    const Outcome anew = workspace.run("sweep s.yaml -o killed --json");
+    CHECK(anew.out == whole);
+    CHECK(contains(anew.err, "10 of these points"));
+
+    // Another model file, another value: only what follows from neither is taken over.
+    workspace.write(
+        "m.json",
+        R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 99, "n_positions": 64})");
+    const std::string text =
+        "model: {hf: m.json}\nhardware: a100-sxm-40gb\nsweep: {matrix: "
+        "{training.micro_batch: [1, 2]}}\n";
+    workspace.write("t.yaml", text);
+    const std::string before = workspace.run("sweep t.yaml -o t --json").out;
+    workspace.write(
+        "m.json",
+        R"({"model_type": "gpt2", "n_layer": 3, "n_embd": 64, "n_head": 2, "vocab_size": 99, "n_positions": 64})");
+    const std::string after = workspace.run("sweep t.yaml -o t --resume --json").out;
+    CHECK(after != before);
+    CHECK(after == workspace.run("sweep t.yaml -o fresh --json").out);
+  }
+
+  TEST_CASE("mistakes with shards and folders say what to do") {
+    const Workspace workspace;
+    workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n");
+    const auto fails = [&](const std::string& arguments, const std::string& part) {
+      const Outcome outcome = workspace.run("sweep " + arguments);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 2);
+      CHECK(contains(outcome.err, part));
+      CHECK(outcome.out.empty());
+    };
+    fails("s.yaml", "--output is required");
+    fails("", "SCENARIO is required");
+    fails("merge", "DIR is required");
+    fails("merge nothing", "no points of a sweep");
+    for (const char* shard : {"3/3", "1", "a/b", "1/0", "-1/3", "1/3x"})
+      fails(fmt::format("s.yaml -o out --shard={}", shard), "--shard: expected I/N");
+    CHECK_FALSE(workspace.exists("out"));
+    CHECK(workspace.run("sweep s.yaml -o out --shard 0/1").code == 0);
+    workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 65}\n");
+    CHECK(workspace.run("sweep s.yaml -o out --shard 1/2").code == 0);
+    fails("merge out", "is of another sweep than");
+    workspace.write("out/points.jsonl", "{}\n");
+    fails("merge out", "is no journal of a sweep");
+  }
+}

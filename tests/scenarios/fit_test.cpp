@@ -1,0 +1,95 @@
+#include "scenarios/fit.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+Value document(const std::string& more) {
+  return parse_document(
+      fmt::format("{{model: {{preset: gpt2, layers: 2, vocab: 4096}}, hardware: v100-sxm-16gb, "
+                  "training: {{sequence: 512}}{}}}",
+                  more),
+      "test.yaml");
+}
+
+bool fits(const Value& scenario, const std::string& key, std::int64_t value) {
+  Value changed = scenario;
+  apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
+  return simulate_points(changed, environment(), 1, {.convergence_limit = kConvergenceLimit})
+             .front()
+             .status == PointStatus::kFits;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("the value that is found fits and none above it does") {
+    for (const char* more :
+         {"", ", allocator: ideal", ", allocator: bfc", ", policies: [checkpoint_every]",
+          ", allocator: {kind: torch, memory_fraction: 0.5}"}) {
+      CAPTURE(std::string(more));
+      const Value scenario = document(more);
+      const Fit found = fit(
+          scenario, environment(),
+          {.key = "training.micro_batch", .simulate = {.convergence_limit = kConvergenceLimit}});
+      REQUIRE(found.largest);
+      REQUIRE(found.next);
+      const std::int64_t largest = found.tried[*found.largest].value;
+      CHECK(found.tried[*found.next].value == largest + 1);
+      CHECK(fits(scenario, "training.micro_batch", largest));
+      for (std::int64_t above = 1; above <= 8; ++above)
+        CHECK_FALSE(fits(scenario, "training.micro_batch", largest + above));
+      // What is excluded follows from live bytes, which grow with the batch.
+      REQUIRE(found.excluded_from);
+      CHECK(*found.excluded_from > largest);
+      CHECK(found.untried == 0);
+      const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+      CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
+                           [&](const auto& a, const auto& b) { return live(a) < live(b); }));
+      CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
+                           [](const FitPoint& a, const FitPoint& b) { return a.value < b.value; }));
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("other keys, multiples, limits, and values that cannot be built") {
+    const Value scenario = document("");
+    const Fit sequence =
+        fit(scenario, environment(), {.key = "training.sequence", .multiple_of = 192});
+    REQUIRE(sequence.largest);
+    // 1,024 positions are learned.
+    CHECK(sequence.tried[*sequence.largest].value == 960);
+    REQUIRE(sequence.next);
+    CHECK(sequence.tried[*sequence.next].result.status == PointStatus::kError);
+    CHECK_FALSE(sequence.excluded_from);
+
+    const Fit limited = fit(scenario, environment(), {.key = "training.accumulate", .limit = 11});
+    REQUIRE(limited.largest);
+    CHECK(limited.tried[*limited.largest].value == 11);
+    CHECK_FALSE(limited.next);
+
+    const Value small = parse_document(
+        "{model: llama-2-7b, hardware: v100-sxm-16gb, training: {sequence: 64}}", "test.yaml");
+    const Fit none = fit(small, environment(), {.key = "training.micro_batch"});
+    CHECK_FALSE(none.largest);
+    REQUIRE(none.next);
+    CHECK(none.tried[*none.next].value == 1);
+
+    CHECK(error_of([&] {
+            static_cast<void>(fit(scenario, environment(), {.key = "training.optimizer"}));
+          }).find("--maximize: training.optimizer: expected one of") == 0);
+    CHECK(error_of([&] {
+            static_cast<void>(fit(document(", sweep: {matrix: {training.micro_batch: [1, 2]}}"),
+                                  environment(), {.key = "training.micro_batch"}));
+          }).find("fit looks for one value") != std::string::npos);
+  }
+}
+
+}  // namespace tidemark

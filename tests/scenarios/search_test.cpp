@@ -1,0 +1,138 @@
+#include "scenarios/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace {
+
+double value_of(const std::string& text) {
+  return Expression(text, false).value([](std::string_view name) -> double {
+    if (name == "a.b") return 7;
+    if (name == "s") return 2;
+    throw UserError("there is no such figure");
+  });
+}
+
+std::string fault_of(const std::string& text, bool comparison) {
+  try {
+    static_cast<void>(Expression(text, comparison));
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+Value scenario(const std::string& goal) {
+  return parse_document(
+      fmt::format(
+          "{{model: {{preset: gpt2, layers: 3}}, hardware: v100-sxm-16gb, training: "
+          "{{sequence: 512}}, sweep: {{matrix: {{training.micro_batch: [1, 4, 16, 256], "
+          "training.optimizer: [sgd, nonsense], policies: [[], [checkpoint_every: {{}}]]}}}}"
+          "{}}}",
+          goal),
+      "test.yaml");
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("expressions follow the rules of arithmetic and know units") {
+    CHECK(value_of("1 + 2 * 3") == 7);
+    CHECK(value_of("(1 + 2) * 3 - -1") == 10);
+    CHECK(value_of("8 / 2 / 2") == 2);
+    CHECK(value_of("a.b*2") == 14);
+    CHECK(value_of("0.5 * 2GiB") == static_cast<double>(kGiB.count));
+    CHECK(value_of("90s") == 90);
+    CHECK(value_of("1ms") == doctest::Approx(1e-3));
+    CHECK(value_of("2GB/s") == 2e9);
+    CHECK(value_of("8/s") == 4);  // a figure called s
+    CHECK(value_of("312TFLOP/s") == 312e12);
+    const auto holds = [](const std::string& text) {
+      return Expression(text, true).holds([](std::string_view) { return std::nan(""); });
+    };
+    CHECK(holds("1 <= 1"));
+    CHECK(holds("2 > 1"));
+    CHECK_FALSE(holds("1 < 1"));
+    CHECK_FALSE(holds("1 >= 1 + 1"));
+    // Of a figure that is not there nothing holds.
+    CHECK_FALSE(holds("a <= 1"));
+    CHECK_FALSE(holds("a >= 1"));
+
+    CHECK(fault_of("1 +", false).find("character 4") == 0);
+    CHECK(fault_of("1 2", false).find("character 3") == 0);
+    CHECK(fault_of("80G", false).find("80G is no quantity") != std::string::npos);
+    CHECK(fault_of("a", true).find("expected <= or >=") != std::string::npos);
+    CHECK(fault_of("a = 1", true).find("expected <= or >=") != std::string::npos);
+    CHECK(fault_of("a <= 1", false).find("expected the end") != std::string::npos);
+    CHECK(fault_of(std::string(500, '('), false).find("parentheses") != std::string::npos);
+  }
+
+  TEST_CASE("mistakes in a goal are told where they stand") {
+    const auto refused = [&](const std::string& goal, const std::string& part) {
+      const std::string error =
+          error_of([&] { static_cast<void>(decode(scenario_text("goal: " + goal + "\n"))); });
+      CAPTURE(error);
+      CHECK(error.find(part) != std::string::npos);
+      CHECK(error.find("s.yaml:") == 0);
+    };
+    refused("{minimize: time.stp}", "goal.minimize: there is no figure 'time.stp'; did you mean");
+    refused("{minimize: time.step, maximize: time.step}", "one of minimize and maximize");
+    refused("{}", "one of minimize and maximize");
+    refused("{minimize: time.step, subject: []}", "goal.subject: unknown key");
+    refused("{minimize: time.step, subject_to: [1GiB]}", "goal.subject_to[0]: character");
+    refused("{minimize: hardware.hbm.speed}", "there is no figure 'hardware.hbm.speed'");
+    refused("fast", "expected {minimize");
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("a search ranks the points that fit and keep to the goal, and no others") {
+    const SearchResult found = search(
+        scenario(
+            ", goal: {minimize: time.step / throughput.samples_per_second, subject_to: "
+            "[\"memory.device_used <= 0.3 * hardware.hbm.capacity\", \"time.recompute >= 0\"]}"),
+        environment(), 2, {});
+    REQUIRE(found.points.size() == 16);
+    const double limit = 0.3 * static_cast<double>(found.points.front().result.capacity.count);
+    std::size_t feasible = 0;
+    std::size_t left_out = 0;
+    for (std::size_t i = 0; i < found.points.size(); ++i) {
+      const SearchPoint& point = found.points[i];
+      const PointResult& result = point.result;
+      const bool fits = result.status == PointStatus::kFits;
+      const auto used = static_cast<double>(result.context.count + result.run.reserved.bytes);
+      const bool expected = fits && used <= limit;
+      CHECK(point.feasible == expected);
+      feasible += expected ? 1U : 0U;
+      left_out += fits && !expected ? 1U : 0U;
+      if (!fits) continue;
+      CHECK(point.objective ==
+            doctest::Approx(std::chrono::duration<double>(result.run.step).count() /
+                            result.samples_per_second));
+    }
+    CHECK(found.ranking.size() == feasible);
+    CHECK(feasible >= 3);
+    CHECK(left_out >= 1);
+    for (std::size_t k = 1; k < found.ranking.size(); ++k) {
+      CHECK(found.points[found.ranking[k - 1]].objective <=
+            found.points[found.ranking[k]].objective);
+    }
+    // Without a goal: the most samples per second.
+    const SearchResult fastest = search(scenario(""), environment(), 2, {});
+    REQUIRE(!fastest.ranking.empty());
+    for (const SearchPoint& point : fastest.points) {
+      if (point.feasible) {
+        CHECK(point.result.samples_per_second <=
+              fastest.points[fastest.ranking.front()].result.samples_per_second);
+      }
+    }
+  }
+}
+
+}  // namespace tidemark
