@@ -15,6 +15,7 @@
 #include "scenarios/compile.hpp"
 #include "scenarios/environment.hpp"
 #include "scenarios/scenario.hpp"
+#include "scenarios/simulate.hpp"
 
 namespace tidemark::bench {
 namespace {
@@ -146,11 +147,42 @@ void add_comparison(std::vector<Figure>& figures) {
   figures.push_back({.name = "compare.resnet50.20_points.seconds", .value = seconds, .unit = "s"});
 }
 
+// Points that differ in nothing that a plan depends on, one after the other: with one cache of
+// plans, and each with a cache of its own. Models are built for each in both.
+void add_plan_cache(std::vector<Figure>& figures) {
+  constexpr const char* kAllocators[] = {"torch", "bfc", "ideal", "packed"};
+  constexpr int kSteps[] = {2, 4};
+  const auto seconds_of = [&](bool shares) {
+    return median_seconds(3, [&] {
+      Environment environment = default_environment();
+      for (const char* allocator : kAllocators) {
+        for (const int steps : kSteps) {
+          if (!shares) environment = default_environment();
+          const Value document = parse_document(
+              std::string("model: resnet50\nhardware: a100-sxm-80gb\nallocator: ") + allocator +
+                  "\ntraining: {micro_batch: 32, precision: fp32, optimizer: sgd, steps: " +
+                  std::to_string(steps) +
+                  "}\npolicies: [optimal: {budget: 2GiB, iterations: 200}]\n",
+              "bench");
+          static_cast<void>(
+              simulate_points(document, environment, 1, {.smallest_capacity = false}));
+        }
+      }
+    });
+  };
+  const double shared = seconds_of(true);
+  const double own = seconds_of(false);
+  figures.push_back({.name = "plan.cache.8_points.seconds", .value = shared, .unit = "s"});
+  figures.push_back({.name = "plan.cache.8_points.without", .value = own, .unit = "s"});
+  figures.push_back({.name = "plan.cache.8_points.ratio", .value = own / shared});
+}
+
 }  // namespace
 
 std::vector<Figure> plan_figures() {
   std::vector<Figure> figures;
   add_comparison(figures);
+  add_plan_cache(figures);
   add_gpt2(figures);
   if (!std::filesystem::exists(graph_instances())) return figures;
   add_small(figures);

@@ -19,12 +19,12 @@ namespace tidemark {
 // count there, since only a limit causes them. `throughput` is 0.
 [[nodiscard]] nlohmann::ordered_json result_document(std::span<const PointResult> points);
 
-// As the documents say times.
-[[nodiscard]] double seconds(Duration duration);
-
 // What a `failure` has as its kind, by RunStatus; a point whose policy has no plan runs to its end.
 inline constexpr std::string_view kRunStatuses[] = {
     "infeasible", "out_of_memory", "out_of_host_memory", "out_of_nvme", "deadlock", "thrash"};
+
+// As the documents say times.
+[[nodiscard]] double seconds(Duration duration);
 
 // What the allocator holds beyond what is in use, as a share of what it holds, each at its peak.
 [[nodiscard]] double fragmentation(const RunResult& run);

@@ -212,6 +212,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
     in_backward = in_backward || node.kind == Phase::kBackward;
     touches.clear();
     for (CostNodeId dep : node.deps) {
+      if (node.part) dep = id;  // it looks at nothing else of its input
       for (; dep.valid(); dep = part_of[dep]) {
         Storage& read = training.storages[StorageId(dep.index())];
         if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;

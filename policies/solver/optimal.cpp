@@ -76,7 +76,7 @@ class Planner {
     }
     if (!small || done()) return;
     start_from_less(once);
-    if (!done()) combine_cuts();
+    if (!done() && request_.schedule_class != ScheduleClass::kUnrestricted) combine_cuts();
     if (done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
@@ -102,12 +102,14 @@ class Planner {
     }
   }
 
-  // The bound of several cuts together; it is of the classes that keep to the list's order.
+  // The bound of several cuts together, which is of the classes that keep to the list's order, and
+  // schedules from its relaxations, which are of every class.
   void combine_cuts() {
-    if (request_.schedule_class == ScheduleClass::kUnrestricted || choices_.empty()) return;
+    if (choices_.empty()) return;
     std::vector<CutChoice> roundings;
-    bound_ = combined_bound(problem_, request_.budget, choices_.back().node, bound_, at(0.35),
-                            &roundings);
+    const std::int64_t combined = combined_bound(problem_, request_.budget, choices_.back().node,
+                                                 bound_, at(0.35), &roundings);
+    if (request_.schedule_class != ScheduleClass::kUnrestricted) bound_ = combined;
     if (!done()) start_from_roundings(roundings);
   }
 

@@ -89,36 +89,31 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("property") {
-  // What remains: results of one operator, or of one in place with what makes its storage, that
-  // end at different times count together until the last of a plan's readers, or twice while what
-  // is left parts from them: a dropout's at the peak of a recomputed segment, and relu6, which
-  // keeps a copy of what it changes. A minimum cut computes many of those again at once.
+  // What remains: results of one operator that end at nearly the same time, of which the first are
+  // less than a 64th of the rest, count together; and a schedule that runs a reader of them again
+  // may end them in another order than the program.
   TEST_CASE("a plan's peak is the simulated one on the ideal allocator") {
-    struct Model {
-      const char* text;
-      double most;      // that the plan counts beyond, as a share of the peak
-      double most_cut;  // and for min_cut
-    };
-    const Model models[] = {
-        {"model: {preset: gpt2, layers: 3}, training: {micro_batch: 8, sequence: 256}", 0.004, 0},
-        {"model: {preset: gpt2, layers: 2}, training: {micro_batch: 8, sequence: 256, attention: "
-         "math, precision: fp16_autocast}",
-         0.0105, 0},
-        {"model: {preset: bert-base, layers: 2}, training: {micro_batch: 4, sequence: 128}", 0.0025,
-         0},
-        {"model: {preset: llama-2-7b, vocab: 1000, layers: 2, width: 256, heads: 4, kv_heads: 4, "
-         "ffn: 512}, training: {micro_batch: 8, sequence: 128, accumulate: 2, steps: 3}",
-         0, 0},
-        {"model: resnet50, training: {micro_batch: 4, precision: fp32}", 1e-5, 0},
-        {"model: vgg16, training: {micro_batch: 8, precision: fp32}", 0, 0},
-        {"model: unet, training: {micro_batch: 2, image: 64, precision: fp32}", 0, 0},
-        {"model: mobilenet_v2, training: {micro_batch: 16, precision: fp32}", 0.007, 0.14},
+    constexpr double kMost = 0.001;  // that a plan counts beyond, as a share of the peak
+    const char* const models[] = {
+        "model: {preset: gpt2, layers: 3}, training: {micro_batch: 8, sequence: 256}",
+        "model: {preset: gpt2, layers: 2}, training: {micro_batch: 8, sequence: 256, attention: "
+        "math, precision: fp16_autocast}",
+        "model: {preset: bert-base, layers: 2}, training: {micro_batch: 4, sequence: 128}",
+        "model: {preset: llama-2-7b, vocab: 1000, layers: 2, width: 256, heads: 4, kv_heads: 4, "
+        "ffn: 512}, training: {micro_batch: 8, sequence: 128, accumulate: 2, steps: 3}",
+        "model: {preset: t5-small, layers: 2}, training: {micro_batch: 16, sequence: 128}",
+        "model: resnet50, training: {micro_batch: 4, precision: fp32}",
+        "model: vgg16, training: {micro_batch: 8, precision: fp32}",
+        "model: unet, training: {micro_batch: 2, image: 64, precision: fp32}",
+        // relu6 keeps a copy of what it changes
+        "model: mobilenet_v2, training: {micro_batch: 16, precision: fp32}",
+        // gradients of concatenations are summed up over many layers
+        "model: densenet121, training: {micro_batch: 4}",
     };
     int compared = 0;
-    for (const Model& model : models) {
-      CAPTURE(std::string(model.text));
-      const std::string text =
-          std::string(model.text) + ", hardware: a100-sxm-80gb, allocator: ideal";
+    for (const char* model : models) {
+      CAPTURE(std::string(model));
+      const std::string text = std::string(model) + ", hardware: a100-sxm-80gb, allocator: ideal";
       const auto run = [&](const std::string& policy) {
         const Scenario scenario = decode(fmt::format("{{{}, policies: [{}]}}", text, policy));
         return simulate(scenario, build_training(scenario), {.smallest_capacity = false});
@@ -136,8 +131,7 @@ TEST_SUITE("property") {
           const std::int64_t peak = point.policies.front().plan->peak;
           CHECK(peak >= simulated(point));
           CHECK(static_cast<double>(peak - simulated(point)) <=
-                (policy == std::string("min_cut") ? model.most_cut : model.most) *
-                    static_cast<double>(simulated(point)));
+                kMost * static_cast<double>(simulated(point)));
           ++compared;
         }
       }
@@ -299,17 +293,19 @@ TEST_SUITE("unit") {
         "model: {preset: gpt2, layers: 8, vocab: 1000}, allocator: ideal, training: {micro_batch: "
         "2, sequence: 128, precision: fp32, optimizer: sgd}";
     const PointResult here = point_of(model, "keep_all");
-    const PointResult away = point_of(model, "keep_all, offload_parameters");
+    // Ahead of the optimizer all of them would be there at the end of backward.
+    const PointResult away = point_of(model, "keep_all, offload_parameters: {prefetch: 0}");
     const std::int64_t planned =
         here.policies.front().plan->peak - away.policies.front().plan->peak;
     CHECK(planned > here.parameters.count / 2);
+    CHECK(planned == peak_in_micro_batches(here) - peak_in_micro_batches(away));
   }
 
   // Repeats split the runs of operators of one block, so that other parameters are fetched ahead.
   TEST_CASE("a plan's peak is the simulated one where parameters are fetched") {
     const std::string model =
-        "model: {preset: gpt2, layers: 6, vocab: 2000}, allocator: ideal, training: {micro_batch: "
-        "2, sequence: 64, accumulate: ";
+        "model: {preset: gpt2, layers: 5, vocab: 500}, allocator: ideal, training: {micro_batch: "
+        "8, sequence: 256, accumulate: ";
     int repeats = 0;
     int fits = 0;
     for (const char* fetches :
@@ -351,9 +347,9 @@ TEST_SUITE("unit") {
       return refusal_with("policies:\n  - " + policy + "\n");
     };
     CHECK(refused("keep_all: {budget: 1GiB, iterations: 5}") ==
-          "s.yaml:4:29: policies.keep_all.iterations: has no effect on keep_all; leave it out (it "
+          "s.yaml:4:42: policies.keep_all.iterations: has no effect on keep_all; leave it out (it "
           "is for optimal)");
-    CHECK(refused("chen_greedy: {time_limit: 5s}").find("s.yaml:4:19: policies.chen_greedy") == 0);
+    CHECK(refused("chen_greedy: {time_limit: 5s}").find("s.yaml:4:31: policies.chen_greedy") == 0);
     CHECK(refused("min_cut: {seed: 3}").find("rockmate, checkmate_lp, optimal") !=
           std::string::npos);
     CHECK(refused("rockmate: {seed: 3, iterations: 4}").find("rockmate.iterations") !=

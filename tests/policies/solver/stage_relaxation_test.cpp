@@ -156,7 +156,8 @@ TEST_SUITE("unit") {
                                                         .schedule_class = ScheduleClass::kCheckmate,
                                                         .time_limit = std::chrono::hours(1)});
     REQUIRE(plan.solution);
-    CHECK(plan.status == PlanStatus::kFeasible);
+    // Eviction from a rounding reaches the bound of the tightest cut.
+    CHECK(plan.status == PlanStatus::kOptimal);
     CHECK(plan.solution->replay.peak <= budget);
     CHECK_FALSE(class_fault(problem, plan.solution->schedule, ScheduleClass::kCheckmate));
     // No forward node need run more than twice at half of the peak.
