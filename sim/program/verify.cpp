@@ -11,12 +11,12 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kMaxProblems = 8;
-constexpr std::uint32_t kNever = Id<void>::kNone;
+constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
 
 using Content = std::uint64_t;
 using Clock = std::array<std::uint32_t, kStreams>;  // instructions + 1 that have surely ended
 
-Content mix(Content hash, std::uint64_t value) {
+Content mix_content(Content hash, std::uint64_t value) {
   hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
   hash *= 0xBF58476D1CE4E5B9ULL;
   return hash ^ (hash >> 31U);
@@ -25,7 +25,7 @@ Content mix(Content hash, std::uint64_t value) {
 // Contents are named by what computed them: operator, step and micro-batch (random state and
 // running statistics are versioned with these), and the contents that were read.
 Content start_of(const Occurrence& occurrence) {
-  return mix(mix(occurrence.op.value + 1, occurrence.step), occurrence.micro_batch);
+  return mix_content(mix_content(occurrence.op.value + 1, occurrence.step), occurrence.micro_batch);
 }
 
 std::uint64_t key_of(const Occurrence& occurrence) {
@@ -48,17 +48,17 @@ Expected expected_contents(const TrainingGraph& graph, const ProgramOrder& plain
   result.at_end.resize(graph.storages.size());
   IdVector<StorageId, Content>& content = result.at_end;
   for (StorageId s : ids_of(graph.storages))
-    content[s] = mix(0, s.value);
+    content[s] = mix_content(0, s.value);
   result.read.reserve(plain.at.size() * 2);
   for (const Occurrence& occurrence : plain.at) {
     Content hash = start_of(occurrence);
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
     for (const Touch& t : touches) {
-      if (reads_content(t.access)) hash = mix(hash, content[t.storage]);
+      if (reads_content(t.access)) hash = mix_content(hash, content[t.storage]);
     }
     result.read[key_of(occurrence)] = hash;
     for (std::size_t i = 0; i < touches.size(); ++i) {
-      if (touches[i].access != Access::kRead) content[touches[i].storage] = mix(hash, i);
+      if (touches[i].access != Access::kRead) content[touches[i].storage] = mix_content(hash, i);
     }
   }
   return result;
@@ -98,13 +98,13 @@ class Verifier {
         state_(program.blocks.size(), State::kUnborn),
         content_(program.blocks.size(), 0),
         home_(graph.storages.size()),
-        writer_(program.blocks.size(), kNever),
-        pool_tail_(program.blocks.size(), kNever),
+        writer_(program.blocks.size(), kNoInstruction),
+        pool_tail_(program.blocks.size(), kNoInstruction),
         last_use_(program.blocks.size()),
         clock_(program.size()) {
     for (auto& uses : last_use_)
-      uses.fill(kNever);
-    tail_.fill(kNever);
+      uses.fill(kNoInstruction);
+    tail_.fill(kNoInstruction);
   }
 
   std::vector<std::string> run() {
@@ -162,7 +162,7 @@ std::string Verifier::place(std::size_t i) const {
 }
 
 bool Verifier::happened_before(std::uint32_t earlier, std::size_t later) const {
-  if (earlier == kNever) return true;
+  if (earlier == kNoInstruction) return true;
   const auto stream = program_.stream[earlier];
   return clock_[later][stream] > earlier;
 }
@@ -197,7 +197,7 @@ void Verifier::allocate(BlockId block) {
   if (b.tier == Tier::kDevice) pool_tail_[block] = tail_[0];
   if (!b.storage.valid() || b.tier != graph_.storages[b.storage].home) return;
   if (graph_.storages[b.storage].initial && !home_[b.storage].valid()) {
-    content_[block] = mix(0, b.storage.value);  // present before the first step
+    content_[block] = mix_content(0, b.storage.value);  // present before the first step
   }
   home_[b.storage] = block;
 }
@@ -213,10 +213,10 @@ void Verifier::free(std::size_t i, BlockId block) {
   for (std::size_t s = 0; s < kStreams; ++s) {
     const std::uint32_t last = last_use_[block][s];
     const bool awaited = ((static_cast<unsigned>(program_.stream[i]) >> s) & 1U) != 0;
-    if (last == kNever || awaited) continue;
+    if (last == kNoInstruction || awaited) continue;
     // Device memory goes back to the compute stream's pool: compute must be behind the use.
     const bool ordered =
-        on_device && (s == 0 || (tail_[0] != kNever && happened_before(last, tail_[0])));
+        on_device && (s == 0 || (tail_[0] != kNoInstruction && happened_before(last, tail_[0])));
     if (!ordered) {
       report(fmt::format("{}: {} is freed while stream {} may still use it", place(i), name(block),
                          name_of(static_cast<Stream>(s))));
@@ -228,7 +228,7 @@ void Verifier::work(std::size_t i) {
   const auto stream = static_cast<Stream>(program_.stream[i]);
   const auto s = static_cast<std::size_t>(stream);
   Clock clock{};
-  if (tail_[s] != kNever) clock = clock_[tail_[s]];
+  if (tail_[s] != kNoInstruction) clock = clock_[tail_[s]];
   for (std::uint32_t edge : program_.edges_of(i)) {
     if (edge >= i) {
       report(fmt::format("{} waits for instruction {}, which comes later", place(i), edge));
@@ -296,14 +296,14 @@ void Verifier::check_content(std::size_t i) {
   }
   Content hash = start_of(occurrence);
   for (BlockUse use : uses) {
-    if (reads_content(use.access())) hash = mix(hash, content_[use.block()]);
+    if (reads_content(use.access())) hash = mix_content(hash, content_[use.block()]);
   }
   const auto expected = expected_.read.find(key_of(occurrence));
   if (expected == expected_.read.end() || expected->second != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
   for (std::size_t u = 0; u < uses.size(); ++u) {
-    if (uses[u].access() != Access::kRead) content_[uses[u].block()] = mix(hash, u);
+    if (uses[u].access() != Access::kRead) content_[uses[u].block()] = mix_content(hash, u);
   }
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }

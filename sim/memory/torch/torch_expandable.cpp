@@ -19,8 +19,8 @@ constexpr std::int64_t page_size(bool large) {
   return large ? kLargePage : kSmallPage;
 }
 
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
+constexpr std::int64_t round_up_to_page(std::int64_t value, std::int64_t page) {
+  return (value + page - 1) / page * page;
 }
 
 // The addresses of the whole pages inside a block; none if first >= last.
@@ -30,7 +30,7 @@ struct PageRun {
 };
 PageRun whole_pages(const TorchBlock& block) {
   const std::int64_t page = page_size(block.large);
-  return {.first = block.range + round_up(block.address - block.range, page),
+  return {.first = block.range + round_up_to_page(block.address - block.range, page),
           .last = block.range + (block.end() - block.range) / page * page};
 }
 
@@ -67,7 +67,7 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
     if (room >= request.size) return first;
   }
   const std::int64_t space = device_.capacity() + device_.capacity() / kSpareShare;
-  const std::int64_t size = round_up(space, page_size(request.large));
+  const std::int64_t size = round_up_to_page(space, page_size(request.large));
   const std::int64_t address = device_.reserve_addresses(size);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();
@@ -84,7 +84,7 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
 // Maps whole pages for the first `bytes` of an unmapped block. It joins its free neighbours and
 // becomes a free block.
 bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
-  const std::int64_t mapped = round_up(bytes, page_size(block.large));
+  const std::int64_t mapped = round_up_to_page(bytes, page_size(block.large));
   const std::int64_t address = block.address;
   if (!device_.map(mapped)) return false;
   Pool& pool = pool_of(block);

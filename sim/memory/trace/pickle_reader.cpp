@@ -15,7 +15,7 @@ namespace tidemark {
 namespace {
 
 // Opcodes of Python's Lib/pickletools.py.
-enum Opcode : std::uint8_t {
+enum PickleOpcode : std::uint8_t {
   kMark = '(',
   kStop = '.',
   kPop = '0',
@@ -24,7 +24,7 @@ enum Opcode : std::uint8_t {
   kBinInt = 'J',
   kBinInt1 = 'K',
   kBinInt2 = 'M',
-  kNone = 'N',
+  kPushNone = 'N',
   kBinUnicode = 'X',
   kBinFloat = 'G',
   kShortBinString = 'U',
@@ -396,7 +396,7 @@ bool PickleParser::step() {
       push(value.kind(), value.payload_);
       return true;
     }
-    case kNone:
+    case kPushNone:
       push(PickleKind::kNone);
       return true;
     case kNewTrue:
