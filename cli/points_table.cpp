@@ -58,7 +58,7 @@ std::string remark(const PointResult& point) {
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
     const bool nvme = point.run.status == RunStatus::kOutOfNvme;
     if (host || nvme) {
-      return fmt::format("{} lacks {}", host ? "the host" : "NVMe",
+      return fmt::format("{} lacks at most {}", host ? "the host" : "NVMe",
                          format_bytes(Bytes(failure.short_of)));
     }
     return fmt::format("no room for {}: {}", format_bytes(Bytes(failure.requested)),

@@ -300,7 +300,8 @@ void fill_throughput(PointResult& point, const Scenario& scenario, const Trained
   if (peak > 0) point.model_flops_utilization = model.step_flops.count / (seconds * peak);
 }
 
-// By how much the host or its disks are too small for the whole run, now that it is known.
+// By how much the host or its disks are too small for the run as it goes with room for all. A host
+// that is waited for may do with less.
 void add_shortage(PointResult& point) {
   if (point.failure.empty()) return;
   Failure& failure = point.failure.front();
@@ -310,7 +311,7 @@ void add_shortage(PointResult& point) {
   const Bytes there = host ? point.host_capacity : point.nvme_capacity;
   failure.short_of = std::max<std::int64_t>(needed - there.count, 0);
   failure.reason += fmt::format(
-      "; with enough the run takes {} and there are {}, so {} are missing",
+      "; with room for all the run takes {} and there are {}: at most {} are missing",
       format_bytes(Bytes(needed)), format_bytes(there), format_bytes(Bytes(failure.short_of)));
   failure.message = failure.reason;
 }

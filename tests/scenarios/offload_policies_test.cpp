@@ -230,7 +230,8 @@ TEST_SUITE("unit") {
     CHECK(failure.short_of == host.point.run.most_host - 40 * kMiB.count);
     CHECK(failure.reason.find("out of host memory") != std::string::npos);
     CHECK(failure.reason.find("optimizer_state") != std::string::npos);
-    CHECK(failure.reason.find("are missing") != std::string::npos);
+    CHECK(failure.reason.find(": at most " + format_bytes(Bytes(failure.short_of)) +
+                              " are missing") != std::string::npos);
     // With exactly what it says it runs.
     const std::string enough = fmt::format(", host: {{memory: {}}}", host.point.run.most_host);
     CHECK(simulate_with("offload_optimizer: {}", enough).point.status == PointStatus::kFits);
