@@ -153,7 +153,7 @@ void add_plan_cache(std::vector<Figure>& figures) {
   constexpr const char* kAllocators[] = {"torch", "bfc", "ideal", "packed"};
   constexpr int kSteps[] = {2, 4};
   const auto seconds_of = [&](bool shares) {
-    return median_seconds(3, [&] {
+    return median_seconds(1, [&] {
       Environment environment = default_environment();
       for (const char* allocator : kAllocators) {
         for (const int steps : kSteps) {
