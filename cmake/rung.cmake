@@ -33,6 +33,8 @@ endfunction()
 #   PRIVATE  what only its .cpp files need
 #   ALONE    files (globs) that are compiled one by one where CMAKE_UNITY_BUILD joins the others:
 #            files of one family whose entry functions have the same names
+# Helpers in unnamed namespaces have names of their own within a rung, so that any files can be
+# joined; ./bootstrap, which joins them, builds one by one where two names meet all the same.
 # A folder without a .cpp yet becomes an INTERFACE library, so that the ladder above it configures.
 function(tidemark_rung name)
   cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE;ALONE")
