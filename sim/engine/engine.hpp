@@ -33,8 +33,6 @@ enum class RunStatus : std::uint8_t {
   kThrash,  // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
 };
 
-inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
-
 // The largest value of one figure of the last step, and the instruction that reached it first.
 struct Peak {
   std::int64_t bytes = 0;

@@ -31,6 +31,8 @@ enum class Opcode : std::uint8_t {
   kSynchronize,  // the host waits for the device
 };
 
+inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
+
 // Where in the run a position lies, for accounting.
 struct Slot {
   Phase phase = Phase::kForward;

@@ -11,7 +11,6 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kMaxProblems = 8;
-constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
 
 using Content = std::uint64_t;
 using Clock = std::array<std::uint32_t, kStreams>;  // instructions + 1 that have surely ended
