@@ -237,7 +237,8 @@ int PlanCommand::execute(const Console& console) const {
   const PlanFunction solve_with = parse_policy(policy, policy_name, request);
   const CostGraph costs = cost_graph_of(input, console);
   const RematProblem problem = remat_problem(costs);
-  if (request.budget == 0) request.budget = parse_budget(budget, problem);
+  const std::int64_t asked = parse_budget(budget, problem);
+  if (request.budget == 0) request.budget = asked;
   const auto begin = std::chrono::steady_clock::now();
   const PlanResult result = [&] {
     const Waiting waiting(console, "solving", request.time_limit);

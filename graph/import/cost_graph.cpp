@@ -56,6 +56,8 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   node.part = d.optional<bool>("part", false);
   if (node.part && node.workspace > Bytes(0))
     d.fail_at("workspace", "a part of another node's output is made without any");
+  if (node.part && node.cost > 0)
+    d.fail_at("cost", "a part of another node's output is made with it; expected 0");
   add_up(d, "cost", node.cost, totals.cost);
   add_up(d, "bytes", node.bytes.count, totals.bytes);
   add_up(d, "workspace", node.workspace.count, totals.bytes);

@@ -34,7 +34,7 @@ struct CostNode {
   // use to backward only, so no step on the way from the samples to the loss.
   bool aside = false;
   // Its output is part of its one input's: while it is made, both together take no more than the
-  // input. Its workspace is 0.
+  // input. Its cost and its workspace are 0.
   bool part = false;
 };
 
@@ -50,7 +50,7 @@ inline constexpr std::int64_t kMaxCostGraphTotal = std::int64_t{1} << 56;
 
 // Throws UserError with the line: ids that are not 0, 1, 2, ..., dependencies on missing or later
 // nodes, cycles (named), duplicates, negative or overflowing quantities, parts of nothing or of
-// less, an empty graph.
+// less or at a cost, an empty graph.
 [[nodiscard]] CostGraph read_cost_graph(const std::string& path);
 [[nodiscard]] CostGraph decode_cost_graph(const Decoder& document);
 // Whether a document looks like a cost graph: it has fixed_bytes and nodes.

@@ -74,7 +74,9 @@ class Relaxation {
     std::vector<std::pair<Variable, double>> freed;  // after the node before
     freed_of_.assign(n_, {});
     for (NodeIndex k = 0; k <= t; ++k) {
-      const Variable used = program_.variable(0);
+      // What is part of its input takes nothing while it is made, but both are there then.
+      const double both = std::max(0.0, -share(problem_.workspace[k]));
+      const Variable used = program_.variable(0, 1 + both);
       // R[t,t] = 1 moves to the right.
       const LinearBuilder::Row row = program_.equality((k == 0 ? share(problem_.fixed) : 0) +
                                                        (k == t ? share(problem_.bytes[k]) : 0));

@@ -9,8 +9,9 @@
 //   R[t,v] <= R[t,u] + S[t,u] for u -> v
 //   U[t,0] = fixed + sum bytes_i S[t,i] + bytes_0 R[t,0]
 //   U[t,k+1] = U[t,k] - sum over i in inputs(k) and k of bytes_i F[t,i,k] + bytes_{k+1} R[t,k+1]
-//   U[t,k] + workspace_k R[t,k] <= budget
-//   F[t,i,k] <= R[t,k],  F[t,i,k] + S[t+1,i] <= 1,  F[t,i,k] + R[t,j] <= 1 for readers j > k of i
+//   U[t,k] + workspace_k R[t,k] <= budget; of a part, whose workspace is -bytes_k, U[t,k] may be
+//   more F[t,i,k] <= R[t,k],  F[t,i,k] + S[t+1,i] <= 1,  F[t,i,k] + R[t,j] <= 1 for readers j > k
+//   of i
 // and, which no schedule without useless steps violates and which makes the relaxation tighter,
 //   R[t,i] + S[t,i] <= 1,   sum over k of F[t,i,k] + S[t+1,i] <= S[t,i] + R[t,i]
 // The latter implies S[t+1,i] <= S[t,i] + R[t,i].

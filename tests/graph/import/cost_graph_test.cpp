@@ -132,20 +132,24 @@ TEST_SUITE("unit") {
     const NodeText rest{.id = "1", .deps = "[0]", .cost = "0", .bytes = "4", .part = "true"};
     const CostGraph graph = read(graph_text({whole, rest}));
     CHECK(graph.nodes[CostNodeId(1U)].part);
-    CHECK(error_of(graph_text({whole, {.id = "1", .bytes = "4", .part = "true"}})) ==
+    CHECK(error_of(graph_text({whole, {.id = "1", .cost = "0", .bytes = "4", .part = "true"}})) ==
           "g.json:3: nodes[1].part: node 1 ('n1') has 0 dependencies; a part is of one node's "
           "output");
-    CHECK(
-        error_of(graph_text({whole, {.id = "1", .deps = "[0]", .bytes = "11", .part = "true"}})) ==
-        "g.json:3: nodes[1].bytes: node 1 ('n1') is larger than node 0 ('n0'), of which it is "
-        "part");
     CHECK(error_of(graph_text(
-              {whole, rest, {.id = "2", .deps = "[0]", .bytes = "1", .part = "true"}})) ==
+              {whole, {.id = "1", .deps = "[0]", .cost = "0", .bytes = "11", .part = "true"}})) ==
+          "g.json:3: nodes[1].bytes: node 1 ('n1') is larger than node 0 ('n0'), of which it is "
+          "part");
+    CHECK(error_of(graph_text(
+              {whole,
+               rest,
+               {.id = "2", .deps = "[0]", .cost = "0", .bytes = "1", .part = "true"}})) ==
           "g.json:4: nodes[2].part: node 0 ('n0') has a part already, node 1 ('n1')");
     CHECK(
         error_of(graph_text(
             {whole, {.id = "1", .deps = "[0]", .bytes = "4", .workspace = "1", .part = "true"}})) ==
         "g.json:3: nodes[1].workspace: a part of another node's output is made without any");
+    CHECK(error_of(graph_text({whole, {.id = "1", .deps = "[0]", .bytes = "4", .part = "true"}})) ==
+          "g.json:3: nodes[1].cost: a part of another node's output is made with it; expected 0");
     // The whole has 6 of its 10 bytes in a storage of its own; it creates both, and whoever reads
     // it reads both.
     const TrainingGraph training =

@@ -9,8 +9,11 @@
 #include "graph/core/errors.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/exact_search.hpp"
 #include "policies/solver/keep_set.hpp"
+#include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
+#include "policies/solver/parts.hpp"
 #include "tests/policies/solver/remat_cases.hpp"
 
 using namespace tidemark;
@@ -320,6 +323,39 @@ TEST_SUITE("property") {
       }
     }
     CHECK(feasible > 25);
+  }
+
+  // What is part of its input takes nothing while it is made, though both are there then.
+  TEST_CASE("no bound of graphs with parts is above the optimum") {
+    std::mt19937_64 rng(23);
+    int decided = 0;
+    for (int round = 0; round < 40; ++round) {
+      const RematProblem problem = random_problem_with_parts(rng, 7, round % 2 == 0);
+      const std::int64_t low = problem.footprint(problem.largest_footprint());
+      for (const std::int64_t budget : {low, low + 1, low + 3}) {
+        for (const ScheduleClass schedule_class : kScheduleClasses) {
+          CAPTURE(round);
+          CAPTURE(budget);
+          CAPTURE(name_of(schedule_class));
+          const ExactResult exact =
+              exact_search(problem, {.budget = budget, .schedule_class = schedule_class});
+          REQUIRE(exact.complete);
+          if (!exact.schedule) continue;
+          ++decided;
+          CHECK(cut_bound(problem, budget, schedule_class) <= exact.lower_bound);
+          // Parts that are made again change neither the cost nor what fits.
+          const Replay again =
+              replay(problem, with_parts_again(problem, *exact.schedule, schedule_class));
+          CHECK(again.cost == exact.lower_bound);
+          CHECK(again.peak <= budget);
+          if (schedule_class != ScheduleClass::kCheckmate) continue;
+          const CheckmateRelaxation relaxed =
+              relax_checkmate(problem, budget, {.iterations = 2'000});
+          CHECK(relaxed.lower_bound <= static_cast<double>(exact.lower_bound) + 1e-6);
+        }
+      }
+    }
+    CHECK(decided > 200);
   }
 
   TEST_CASE("with every policy a larger budget never gives a worse plan or a larger bound") {

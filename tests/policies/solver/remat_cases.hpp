@@ -18,7 +18,7 @@
 namespace tidemark::testing {
 
 // A random graph of forward nodes and their backward nodes, or (`plain`) of forward nodes only.
-inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
+inline CostGraph random_graph(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(high - low + 1));
   };
@@ -51,6 +51,36 @@ inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool p
       }
     }
     add(Phase::kBackward, deps);
+  }
+  return graph;
+}
+inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
+  return remat_problem(random_graph(rng, nodes, plain));
+}
+
+// The same where part of what most nodes make is a node of its own, which some readers read in its
+// place: at most twice as many nodes.
+inline RematProblem random_problem_with_parts(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
+  const CostGraph whole = random_graph(rng, nodes, plain);
+  CostGraph graph;
+  graph.name = whole.name;
+  graph.fixed_bytes = whole.fixed_bytes;
+  std::vector<CostNodeId> made;
+  std::vector<CostNodeId> part;  // or what was made, where there is none
+  for (CostNode node : whole.nodes) {
+    for (CostNodeId& dep : node.deps)
+      dep = rng() % 2 == 0 ? made[dep.index()] : part[dep.index()];
+    std::sort(node.deps.begin(), node.deps.end());
+    made.push_back(graph.nodes.push_back(node));
+    part.push_back(made.back());
+    if (rng() % 3 == 0) continue;
+    const auto bytes =
+        static_cast<std::int64_t>(rng() % (static_cast<std::uint64_t>(node.bytes.count) + 1));
+    part.back() = graph.nodes.push_back({.name = "part",
+                                         .kind = node.kind,
+                                         .bytes = Bytes(bytes),
+                                         .deps = {made.back()},
+                                         .part = true});
   }
   return remat_problem(graph);
 }
