@@ -49,11 +49,23 @@ std::string verdict(const Fit& found, const FitOptions& options, const Console& 
                       share_of(device_needed(best.result), best.result.capacity.count),
                       format_duration(best.result.run.step));
   if (!found.next) {
-    return text +
-           fmt::format(".\nThat is where the search ends (--limit {}); larger ones may fit.\n",
-                       options.limit);
+    text += fmt::format(".\nThat is where the search ends (--limit {}); larger ones may fit.\n",
+                        options.limit);
+    const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+    if (std::all_of(found.tried.begin(), found.tried.end(),
+                    [&](const FitPoint& point) { return live(point) == live(best); })) {
+      text += fmt::format("{} does not change the peak: it is the same with every value tried.\n",
+                          options.key);
+    }
+    return text;
   }
   const FitPoint& next = found.tried[*found.next];
+  if (next.result.status == PointStatus::kError) {
+    return text + fmt::format(
+                      ".\n{} cannot be built: {}.\nThe search ends there; larger ones that "
+                      "can be built may fit.\n",
+                      next.value, reason_of(next.result));
+  }
   text += fmt::format(".\n{} does not: {}.\n", next.value, reason_of(next.result));
   if (found.excluded_from && *found.excluded_from > next.value) {
     text += fmt::format("From {} on the live bytes alone are too many", *found.excluded_from);

@@ -40,6 +40,11 @@ int show(std::span<const PointResult> points, const std::vector<std::string>& pu
 }
 
 int merge_shards(const SweepCommand& command, const Console& console) {
+  const std::vector<std::string>& names = command.input.names;
+  if (!names.empty() || !command.folder.empty()) {
+    throw UserError(fmt::format("merge takes DIR and nothing before it, found {}",
+                                tidemark::quoted(names.empty() ? command.folder : names.front())));
+  }
   const MergedSweep merged = merge_journals(command.merged_folder);
   write_report({.folder = command.merged_folder, .html = has_html_report()}, merged.points, {}, {},
                {});
@@ -51,9 +56,10 @@ int merge_shards(const SweepCommand& command, const Console& console) {
 void SweepCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate every point of a scenario's sweep into a folder");
   app->footer(
-      R"(Each point is written to points.jsonl as soon as it is done. After a kill, --resume goes on from
-there; it also takes over the points of a sweep that has changed since, as long as nothing that they
-follow from has. Shards may run on several machines that share DIR.
+      R"(Each point is written to points.jsonl as soon as it is done. After a kill,
+--resume goes on from there; it also takes over the points of a sweep that has
+changed since, as long as nothing that they follow from has. Shards may run on
+several machines that share DIR.
 
 Examples:
   tidemark sweep scenario.yaml -o out -j 8

@@ -1,16 +1,36 @@
 #include "scenarios/fit.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/document_json.hpp"
 
 namespace tidemark {
 namespace {
+
+// A result follows from nothing else in a scenario.
+void check_key(const std::string& key) {
+  static constexpr std::string_view kParts[] = {"model", "hardware", "training", "allocator",
+                                                "policies"};
+  if (key.empty() || key.find('=') != std::string::npos) {
+    throw UserError(fmt::format("--maximize: expected a key such as training.micro_batch, found {}",
+                                tidemark::quoted(key)));
+  }
+  const std::string first = key.substr(0, key.find('.'));
+  const std::vector<std::string> known(std::begin(kParts), std::end(kParts));
+  if (std::find(known.begin(), known.end(), first) != known.end()) return;
+  const std::string hint = did_you_mean(first, known);
+  throw UserError(fmt::format(
+      "--maximize: {} does not change whether it fits{}", tidemark::quoted(first),
+      hint.empty() ? fmt::format("; keys that can begin with {}", fmt::join(known, ", ")) : hint));
+}
 
 // That the allocator may take of the device.
 std::int64_t room(const PointResult& point) {
@@ -28,7 +48,7 @@ class Search {
     const std::int64_t step = options_.multiple_of;
     const std::int64_t last = options_.limit / step * step;
     std::int64_t fits = 0;
-    std::int64_t fails = step;
+    std::int64_t fails = first_that_fits(last).value_or(step);
     while (at(fails).status == PointStatus::kFits) {
       fits = fails;
       if (fits == last) return result(fits, std::nullopt, std::nullopt);
@@ -50,6 +70,23 @@ class Search {
   }
 
  private:
+  // Of some keys more takes less memory (checkpoint.first, te_offload.layers): then larger values
+  // are tried though the smallest does not fit, as long as each has fewer live bytes.
+  std::optional<std::int64_t> first_that_fits(std::int64_t last) {
+    const std::int64_t step = options_.multiple_of;
+    std::int64_t value = step;
+    while (at(value).status == PointStatus::kOutOfMemory && value < last) {
+      std::int64_t larger = value > last / 2 ? last : 2 * value;
+      while (at(larger).status == PointStatus::kError && larger > value + step)
+        larger = value + (larger - value) / step / 2 * step;
+      if (at(larger).status == PointStatus::kError) return std::nullopt;
+      if (at(larger).run.live.bytes >= at(value).run.live.bytes) return std::nullopt;
+      value = larger;
+    }
+    if (at(value).status != PointStatus::kFits) return std::nullopt;
+    return value;
+  }
+
   [[nodiscard]] bool is_too_large(std::int64_t value) {
     const PointResult& point = at(value);
     return point.status == PointStatus::kOutOfMemory && point.run.live.bytes > room(point);
@@ -116,12 +153,16 @@ class Search {
 }  // namespace
 
 Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
-  if (sweep_points(document).size() > 1) {
+  check_key(options.key);
+  const std::vector<PointDocument> points = point_documents(document);
+  if (points.size() > 1) {
     throw UserError(document.find("sweep")->location, "sweep",
-                    "fit looks for one value of one scenario; take the sweep out, or set its keys "
-                    "with -s");
+                    "fit looks for one value of one scenario; leave the sweep out with -s "
+                    "sweep=null");
   }
-  return Search(document, environment, options).run();
+  if (!points.front().error.empty()) throw UserError(points.front().error);
+  // The one point of a sweep: its keys are set, and one of them may be what is maximised.
+  return Search(points.front().document, environment, options).run();
 }
 
 }  // namespace tidemark

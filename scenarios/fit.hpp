@@ -35,10 +35,11 @@ struct Fit {
   std::int64_t untried = 0;  // values between `largest` and `excluded_from` that were not tried
 };
 
-// Doubles from `multiple_of` until a value does not fit, then halves the interval. A value may fit
+// Doubles from `multiple_of` until a value does not fit, then halves the interval. Where that value
+// does not fit, it goes on only as long as live bytes shrink with larger ones. A value may fit
 // though a smaller one does not, where fragmentation decides: those up to `excluded_from` are
 // tried, too, or kTriedAbove of them, evenly. Throws UserError where the smallest value cannot be
-// built, with the reason.
+// built, with the reason; the key is of nothing that decides memory; a sweep of several points.
 inline constexpr int kTriedAbove = 128;
 [[nodiscard]] Fit fit(const Value& document, const Environment& environment,
                       const FitOptions& options);

@@ -64,8 +64,14 @@ void add_number_names(const Json& json, const std::string& prefix,
 }
 
 constexpr std::string_view kHardware = "hardware.";
+constexpr std::string_view kPolicies = "policies.";
 
 }  // namespace
+
+bool has_figure(const Json& entry, std::string_view name) {
+  const Json* found = descend(entry, name);
+  return found != nullptr && (found->is_number() || found->is_null());
+}
 
 FigureLookup figures_of(const Json& entry, const std::vector<Figure>& device) {
   return [&entry, &device](std::string_view name) {
@@ -74,9 +80,11 @@ FigureLookup figures_of(const Json& entry, const std::vector<Figure>& device) {
       for (const Figure& figure : device) {
         if (figure.path == path) return parse_quantity(figure.value);
       }
-    } else if (const Json* found = descend(entry, name); found != nullptr) {
-      if (found->is_number()) return found->get<double>();
-      if (found->is_null()) return std::nan("");  // nothing holds of what is not there
+    } else if (has_figure(entry, name)) {
+      const Json& found = *descend(entry, name);
+      return found.is_number() ? found.get<double>() : std::nan("");
+    } else if (name.starts_with(kPolicies)) {
+      return std::nan("");  // nothing holds of what is not there
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
   };
@@ -256,7 +264,7 @@ Expression decode_expression(const Value& value, const std::string& path, bool c
   try {
     Expression expression(value.scalar, comparison);
     for (const std::string& name : expression.names()) {
-      const bool of_policy = name.starts_with("policies.");
+      const bool of_policy = name.starts_with(kPolicies);
       if (!of_policy && std::find(known.begin(), known.end(), name) == known.end()) {
         fail(fmt::format("there is no figure '{}'{}; `run --json` shows them", name,
                          did_you_mean(name, known)));

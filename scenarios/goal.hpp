@@ -25,7 +25,10 @@ namespace tidemark {
 // A figure by its name. Throws UserError where there is none of that name, or it is no number.
 using FigureLookup = std::function<double(std::string_view name)>;
 
-// Those of an entry of the result document, and of a device.
+// Whether an entry of the result document has a figure of that name, be it null.
+[[nodiscard]] bool has_figure(const nlohmann::ordered_json& entry, std::string_view name);
+// Those of an entry of the result document, and of a device. Not a number: those that are null, and
+// `policies.` of a point that does not have that policy.
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
 

@@ -23,7 +23,8 @@ struct SearchResult {
   std::vector<std::size_t> ranking;  // the feasible ones, best first; equals in the sweep's order
 };
 
-// Simulates every point of the document's sweep. Throws UserError.
+// Simulates every point of the document's sweep. Throws UserError: none can be read, a goal that
+// decode_goal() refuses, figures of policies that no point has.
 [[nodiscard]] SearchResult search(const Value& document, const Environment& environment,
                                   int threads, const SimulateOptions& options,
                                   const PointsListener& listener = {});

@@ -91,15 +91,35 @@ class Keys {
   std::string scalar(const Value& value) {
     const std::string& text = value.scalar;
     if (std::string content = content_of(text); !content.empty()) return content;
-    std::string result = fmt::format("{}:{}", text.size(), text);
-    for (const std::string& folder : environment_.profile_folders) {
-      const std::string content = content_of(folder + '/' + text + ".yaml");
-      if (!content.empty()) return result + '@' + content;
-    }
-    return result;
+    const std::string profile = profile_of(text);
+    return fmt::format("{}:{}", text.size(), text) + (profile.empty() ? "" : '@' + profile);
   }
 
-  // Empty if there is no such file.
+  // Empty if there is no profile of that name.
+  std::string profile_of(const std::string& name) {
+    for (const std::string& folder : environment_.profile_folders) {
+      const std::string& content = content_of(folder + '/' + name + ".yaml");
+      if (!content.empty()) return content;
+    }
+    return {};
+  }
+
+  // Of what a profile extends, by its path or its name; empty if it extends nothing.
+  std::string base_of(const std::string& path) {
+    if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
+    try {
+      const Value profile = read_document(path);
+      const Value* base = profile.find("extends");
+      if (base == nullptr || !base->is_scalar()) return {};
+      const std::string& beside =
+          content_of((fs::path(path).parent_path() / base->scalar).string());
+      return !beside.empty() ? beside : profile_of(base->scalar);
+    } catch (const UserError&) {  // told elsewhere
+      return {};
+    }
+  }
+
+  // With that of what it extends; empty if there is no such file.
   const std::string& content_of(const std::string& path) {
     const auto [entry, added] = contents_.try_emplace(path);
     std::error_code error;
@@ -111,7 +131,9 @@ class Keys {
            file.gcount() > 0) {
       sha1.update(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount())));
     }
-    return entry->second = "file " + sha1.hex();
+    entry->second = "file " + sha1.hex();  // at once, for profiles that extend each other
+    const std::string base = base_of(path);
+    return entry->second += base;
   }
 
   const Environment& environment_;
@@ -150,6 +172,10 @@ struct Journal {
   std::vector<Entry> entries;
 };
 
+// A sweep has no more (sweep_points.cpp), and more shards would be empty.
+constexpr std::size_t kMostPoints = 1'000'000;
+constexpr std::size_t kMostShards = 1'000'000;
+
 bool is_header(const Json& json) {
   if (json.is_discarded() || !json.is_object()) return false;
   for (const char* key : {"points", "shard", "shards"}) {
@@ -158,7 +184,12 @@ bool is_header(const Json& json) {
   for (const char* key : {"tidemark", "sweep"}) {
     if (!json.contains(key) || !json.at(key).is_string()) return false;
   }
-  return json.contains("published") && json.at("published").is_array();
+  const auto number = [&](const char* key) { return json.at(key).get<std::size_t>(); };
+  if (number("points") == 0 || number("points") > kMostPoints) return false;
+  if (number("shards") > kMostShards || number("shard") >= number("shards")) return false;
+  const Json published = json.value("published", Json());
+  return published.is_array() && std::all_of(published.begin(), published.end(),
+                                             [](const Json& line) { return line.is_string(); });
 }
 
 Journal read_journal(const std::string& path) {
@@ -216,10 +247,12 @@ Shard parse_shard(const std::string& text) {
   const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
   if (slash) {
     const auto count = std::from_chars(index.ptr + 1, end, shard.count);
-    if (count.ec == std::errc() && count.ptr == end && shard.index < shard.count) return shard;
+    const bool whole = count.ec == std::errc() && count.ptr == end;
+    if (whole && shard.count <= kMostShards && shard.index < shard.count) return shard;
   }
   throw std::invalid_argument(
-      fmt::format("expected I/N with I from 0 to N - 1, such as 0/3, found {}", text));
+      fmt::format("expected I/N with I from 0 to N - 1 and N up to {}, such as 0/3, found {}",
+                  kMostShards, text));
 }
 
 SweepIdentity sweep_identity(const Value& document, const Environment& environment,

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -117,6 +119,26 @@ TEST_SUITE("unit") {
     const std::string after = workspace.run("sweep t.yaml -o t --resume --json").out;
     CHECK(after != before);
     CHECK(after == workspace.run("sweep t.yaml -o fresh --json").out);
+
+    // Another profile below the one that the scenario names.
+    const auto write_base = [&](int gib) {
+      workspace.write(
+          "base.yaml",
+          fmt::format("extends: v100-sxm-16gb\nhbm: {{capacity: {{value: {}GiB, source: "
+                      "a test}}}}\n",
+                      gib));
+    };
+    write_base(12);
+    workspace.write("card.yaml", "extends: base.yaml\n");
+    const auto first_capacity = [&] {
+      const Outcome outcome =
+          workspace.run("sweep t.yaml -s hardware=./card.yaml -o card --resume --json");
+      CAPTURE(outcome.err);
+      return nlohmann::json::parse(outcome.out).at("points").at(0).at("memory").at("capacity");
+    };
+    CHECK(first_capacity() == 12LL << 30);
+    write_base(13);
+    CHECK(first_capacity() == 13LL << 30);
   }
 
   TEST_CASE("mistakes with shards and folders say what to do") {
@@ -133,9 +155,26 @@ TEST_SUITE("unit") {
     fails("", "SCENARIO is required");
     fails("merge", "DIR is required");
     fails("merge nothing", "no points of a sweep");
-    for (const char* shard : {"3/3", "1", "a/b", "1/0", "-1/3", "1/3x"})
+    for (const char* shard : {"3/3", "1", "a/b", "1/0", "-1/3", "1/3x", "0/1000001"})
       fails(fmt::format("s.yaml -o out --shard={}", shard), "--shard: expected I/N");
+    fails("s.yaml merge out", "merge takes DIR and nothing before it");
     CHECK_FALSE(workspace.exists("out"));
+    // Headers that no sweep has written.
+    std::filesystem::create_directory(workspace.folder() / "damaged");
+    const std::string header =
+        R"({"tidemark":"0","sweep":"x","name":"","published":[],"points":1,"shard":0,"shards":1})";
+    for (const auto& [right, wrong] : std::initializer_list<std::pair<const char*, const char*>>{
+             {R"("points":1)", R"("points":99999999999999)"},
+             {R"("shards":1)", R"("shards":99999999999999)"},
+             {R"("shards":1)", R"("shards":0)"},
+             {"[]", "[1]"}}) {
+      std::string damaged = header;
+      damaged.replace(damaged.find(right), std::string(right).size(), wrong);
+      workspace.write("damaged/points.jsonl", damaged + '\n');
+      fails("merge damaged", "is no journal of a sweep");
+    }
+    workspace.write("damaged/points.jsonl", header + '\n');
+    fails("merge damaged", "1 of 1 points are missing");
     CHECK(workspace.run("sweep s.yaml -o out --shard 0/1").code == 0);
     workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 65}\n");
     CHECK(workspace.run("sweep s.yaml -o out --shard 1/2").code == 0);

@@ -89,6 +89,46 @@ TEST_SUITE("unit") {
             static_cast<void>(fit(document(", sweep: {matrix: {training.micro_batch: [1, 2]}}"),
                                   environment(), {.key = "training.micro_batch"}));
           }).find("fit looks for one value") != std::string::npos);
+    // Of a sweep of one point the key may be the one that it sets.
+    const Fit swept = fit(document(", sweep: {matrix: {training.micro_batch: [4]}}"), environment(),
+                          {.key = "training.micro_batch", .limit = 2});
+    REQUIRE(swept.largest);
+    CHECK(swept.tried.front().result.run.live.bytes < swept.tried.back().result.run.live.bytes);
+    const auto refusal = [&](const std::string& key) {
+      return error_of([&] { static_cast<void>(fit(scenario, environment(), {.key = key})); });
+    };
+    CHECK(refusal("name").find("'name' does not change whether it fits") != std::string::npos);
+    CHECK(refusal("trainin.micro_batch").find("did you mean 'training'") != std::string::npos);
+    for (const char* key : {"", "training.micro_batch=4"})
+      CHECK(refusal(key).find("--maximize: expected a key") == 0);
+  }
+
+  TEST_CASE("where more of a key takes less memory, larger values than the first are tried") {
+    const auto with = [](const char* policies, const std::string& capacity) {
+      return parse_document(
+          fmt::format(
+              "{{model: {{preset: gpt2, layers: 7, vocab: 512}}, training: {{micro_batch: "
+              "8, sequence: 512}}, hardware: {{gpu: v100-sxm-16gb, hbm: {{capacity: {}}}}}, "
+              "allocator: ideal, policies: [{}]}}",
+              capacity, policies),
+          "test.yaml");
+    };
+    const Value roomy = with("checkpoint: {first: 1}", "16GiB");
+    const std::string key = "policies.checkpoint.first";
+    const Fit all = fit(roomy, environment(), {.key = key});
+    REQUIRE(all.largest);
+    const std::int64_t most = all.tried[*all.largest].value;
+    CHECK(most == 7);
+    // With what the largest needs, the smallest does not fit.
+    const std::int64_t enough = all.tried[*all.largest].result.smallest_capacity;
+    const Value tight = with("checkpoint: {first: 1}", fmt::to_string(enough));
+    CHECK_FALSE(fits(tight, key, 1));
+    CHECK(fits(tight, key, most));
+    const Fit found = fit(tight, environment(), {.key = key});
+    REQUIRE(found.largest);
+    CHECK(found.tried[*found.largest].value == most);
+    const Fit none = fit(with("checkpoint: {first: 1}", "600MiB"), environment(), {.key = key});
+    CHECK_FALSE(none.largest);
   }
 }
 

@@ -135,4 +135,39 @@ TEST_SUITE("property") {
   }
 }
 
+TEST_SUITE("unit") {
+  TEST_CASE("figures of policies that only some points have, and points that cannot be read") {
+    const auto with = [](const std::string& goal) {
+      return parse_document(
+          fmt::format(
+              "{{model: {{preset: gpt2, layers: 2}}, hardware: v100-sxm-16gb, training: "
+              "{{sequence: 128}}, sweep: {{matrix: {{training.micro_batch: [0, 1], policies: "
+              "[[], [optimal: {{budget: 8GiB, iterations: 10}}]]}}}}, goal: {}}}",
+              goal),
+          "test.yaml");
+    };
+    // The first point is an error; of the others one has a plan.
+    const SearchResult found =
+        search(with("{minimize: time.step, subject_to: [policies.optimal.gap <= 0.5]}"),
+               environment(), 1, {});
+    REQUIRE(found.points.size() == 4);
+    CHECK(found.points[0].result.status == PointStatus::kError);
+    CHECK(found.points[2].breaks == std::vector<std::size_t>{0});
+    CHECK(found.ranking == std::vector<std::size_t>{3});
+    CHECK(search(with("{minimize: policies.optimal.gap}"), environment(), 1, {}).ranking ==
+          std::vector<std::size_t>{3});
+    const auto refused = [&](const std::string& figure, const std::string& part) {
+      const std::string error = error_of([&] {
+        static_cast<void>(search(with("{minimize: " + figure + "}"), environment(), 1, {}));
+      });
+      CAPTURE(error);
+      CHECK(error.find("test.yaml:1:") == 0);
+      CHECK(error.find(part) != std::string::npos);
+    };
+    refused("policies.optimol.gap", "no point has the policy 'optimol'; did you mean 'optimal'");
+    refused("policies.optimal.gapp", "no point has the figure 'policies.optimal.gapp'");
+    refused("policies.optimal", "no point has the figure 'policies.optimal'");
+  }
+}
+
 }  // namespace tidemark
