@@ -71,6 +71,12 @@ TEST_SUITE("unit") {
     CHECK(budget("100%") == 14);
     CHECK(budget("50%") == 7);
     CHECK(budget("92.9%") == 13);
+    // Also where the policy has a budget of its own, which then counts.
+    const std::string own = "plan g.json --policy 'optimal: {budget: 14}' --json --budget ";
+    CHECK(nlohmann::json::parse(workspace.run(own + "50%").out).at("budget") == 14);
+    const Outcome wrong = workspace.run(own + "xyz");
+    CHECK(wrong.code == 2);
+    CHECK(wrong.err.find("--budget: expected a size") != std::string::npos);
   }
 
   TEST_CASE("what does not fit exits with 1 and gives the least budget that could") {
