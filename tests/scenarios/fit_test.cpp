@@ -115,7 +115,7 @@ TEST_SUITE("unit") {
     };
     const Value roomy = with("checkpoint: {first: 1}", "16GiB");
     const std::string key = "policies.checkpoint.first";
-    const Fit all = fit(roomy, environment(), {.key = key});
+    const Fit all = fit(roomy, environment(), {.key = key, .limit = 7});
     REQUIRE(all.largest);
     const std::int64_t most = all.tried[*all.largest].value;
     CHECK(most == 7);
@@ -124,10 +124,11 @@ TEST_SUITE("unit") {
     const Value tight = with("checkpoint: {first: 1}", fmt::to_string(enough));
     CHECK_FALSE(fits(tight, key, 1));
     CHECK(fits(tight, key, most));
-    const Fit found = fit(tight, environment(), {.key = key});
+    const Fit found = fit(tight, environment(), {.key = key, .limit = 7});
     REQUIRE(found.largest);
     CHECK(found.tried[*found.largest].value == most);
-    const Fit none = fit(with("checkpoint: {first: 1}", "600MiB"), environment(), {.key = key});
+    const Fit none =
+        fit(with("checkpoint: {first: 1}", "600MiB"), environment(), {.key = key, .limit = 7});
     CHECK_FALSE(none.largest);
   }
 }
