@@ -175,9 +175,9 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
 }
 
 std::string PointsTable::heading() const {
-  std::string text = names_differ_
-                         ? fmt::format("{} points", points_.size())
-                         : fmt::format("{}: {} points", points_.front().name, points_.size());
+  const std::string count =
+      fmt::format("{} point{}", points_.size(), points_.size() == 1 ? "" : "s");
+  std::string text = names_differ_ ? count : fmt::format("{}: {}", points_.front().name, count);
   text = bold(text, colour_);
   for (const PointResult& point : points_) {
     if (point.status == PointStatus::kError || capacities_differ_) continue;
@@ -203,7 +203,7 @@ std::string PointsTable::verdict() const {
     return p.status == PointStatus::kFits;
   });
   std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
-  if (fastest_ == nullptr) return text + "." + advice() + "\n";
+  if (fastest_ == nullptr || points_.size() == 1) return text + "." + advice() + "\n";
   text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
                       format_duration(fastest_->run.step),
                       format_bytes(Bytes(device_needed(*fastest_))));
