@@ -123,10 +123,10 @@ TEST_SUITE("property") {
       const auto simulated = peak_in_micro_batches;
       const std::int64_t all = simulated(run(""));
       for (const char* policy : {"keep_all", "chen_sqrt", "chen_greedy", "optimal", "min_cut"}) {
-        for (const int percent : {100, 80, 60}) {
+        for (const int percent : {100, 75}) {
           const PointResult point =
               run(fmt::format("{}: {{budget: {}{}}}", policy, all / 100 * percent,
-                              searched(policy, ", iterations: 20, time_limit: 20s")));
+                              searched(policy, ", iterations: 5, time_limit: 500ms")));
           if (!point.policies.front().plan->infeasible.empty()) continue;
           CAPTURE(std::string(policy));
           CAPTURE(percent);
@@ -328,23 +328,21 @@ TEST_SUITE("unit") {
       REQUIRE(kept.policies.front().plan);
       CHECK(kept.policies.front().plan->peak == peak_in_micro_batches(kept));
       for (const char* policy : {"optimal", "min_cut"}) {
-        for (const int percent : {90, 80}) {
-          CAPTURE(std::string(policy));
-          CAPTURE(percent);
-          const std::int64_t budget = peak_in_micro_batches(kept) / 100 * percent;
-          const PointResult point = run(fmt::format("{}: {{budget: {}{}}}", policy, budget,
-                                                    searched(policy, ", iterations: 5")));
-          const PlanFigures& plan = *point.policies.front().plan;
-          CHECK(plan.peak == peak_in_micro_batches(point));
-          CHECK((plan.peak <= budget) == plan.infeasible.empty());
-          if (plan.infeasible.empty() && plan.lower_bound) CHECK(*plan.lower_bound <= plan.cost);
-          fits += plan.infeasible.empty() ? 1 : 0;
-          repeats += point.policies.front().recomputed_operators > 0 ? 1 : 0;
-        }
+        CAPTURE(std::string(policy));
+        const std::int64_t budget = peak_in_micro_batches(kept) / 100 * 85;
+        const PointResult point =
+            run(fmt::format("{}: {{budget: {}{}}}", policy, budget,
+                            searched(policy, ", iterations: 5, time_limit: 1s")));
+        const PlanFigures& plan = *point.policies.front().plan;
+        CHECK(plan.peak == peak_in_micro_batches(point));
+        CHECK((plan.peak <= budget) == plan.infeasible.empty());
+        if (plan.infeasible.empty() && plan.lower_bound) CHECK(*plan.lower_bound <= plan.cost);
+        fits += plan.infeasible.empty() ? 1 : 0;
+        repeats += point.policies.front().recomputed_operators > 0 ? 1 : 0;
       }
     }
-    CHECK(repeats >= 12);
-    CHECK(fits >= 12);
+    CHECK(repeats >= 6);
+    CHECK(fits >= 6);
   }
 
   TEST_CASE("a key of a search is refused where nothing is searched, with its place") {
