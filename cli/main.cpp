@@ -79,16 +79,16 @@ const CLI::App& parsed_command(const CLI::App& program) {
   return commands.empty() ? program : parsed_command(*commands.front());
 }
 
-// The first argument must be a command or an option, and after a command that has commands of its
-// own another must follow; CLI11 would only say that something was unexpected.
+// The first argument must be a command or an option, and after a command that only groups others
+// one of those must follow; CLI11 would only say that something was unexpected.
 void check_command_word(const CLI::App& program, std::span<const std::string> arguments) {
   if (!arguments.empty() && arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
     if (arguments.empty() || names.back() != arguments.front()) continue;
-    const bool has_own = command->get_require_subcommand_min() > 0;
-    if (has_own) check_command_word(*command, arguments.subspan(1));
+    const bool groups = command->get_require_subcommand_min() > 0;
+    if (groups) check_command_word(*command, arguments.subspan(1));
     return;
   }
   if (arguments.empty()) {

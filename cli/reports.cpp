@@ -22,10 +22,7 @@ namespace {
 
 void add_results(OutputFolder& output, const ReportFiles& files,
                  std::span<const PointResult> points) {
-  if (files.json)
-    output.add("results.json") << result_document(points).dump(
-                                      2, ' ', false, nlohmann::json::error_handler_t::replace)
-                               << '\n';
+  if (files.json) output.add("results.json") << document_text(points, {});
   if (files.csv) write_results_csv(output.add("results.csv"), points);
 }
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -125,20 +126,14 @@ class ExpressionParser {
     out_.terms_.push_back(term);
     return out_.terms_.size() - 1;
   }
-  std::size_t sum() {
-    std::size_t left = product();
-    for (skip_blanks(); peek() == '+' || peek() == '-'; skip_blanks()) {
+  std::size_t sum() { return chain("+-", &ExpressionParser::product); }
+  std::size_t product() { return chain("*/", &ExpressionParser::atom); }
+  // Operands with one of `signs` between, from the left.
+  std::size_t chain(std::string_view signs, std::size_t (ExpressionParser::*operand)()) {
+    std::size_t left = (this->*operand)();
+    for (skip_blanks(); at_ < text_.size() && signs.find(peek()) != signs.npos; skip_blanks()) {
       const char sign = text_[at_++];
-      const std::size_t right = product();
-      left = add({.kind = sign, .left = left, .right = right});
-    }
-    return left;
-  }
-  std::size_t product() {
-    std::size_t left = atom();
-    for (skip_blanks(); peek() == '*' || peek() == '/'; skip_blanks()) {
-      const char sign = text_[at_++];
-      const std::size_t right = atom();
+      const std::size_t right = (this->*operand)();
       left = add({.kind = sign, .left = left, .right = right});
     }
     return left;
@@ -224,18 +219,12 @@ double Expression::at(std::size_t index, const FigureLookup& figures) const {
   }
 }
 
-double Expression::left(const FigureLookup& figures) const {
+double Expression::value(const FigureLookup& figures) const {
   return at(left_, figures);
 }
-double Expression::right(const FigureLookup& figures) const {
-  return at(right_, figures);
-}
-double Expression::value(const FigureLookup& figures) const {
-  return left(figures);
-}
 bool Expression::holds(const FigureLookup& figures) const {
-  const double low = at_least_ ? right(figures) : left(figures);
-  const double high = at_least_ ? left(figures) : right(figures);
+  const double low = at(at_least_ ? right_ : left_, figures);
+  const double high = at(at_least_ ? left_ : right_, figures);
   return strict_ ? low < high : low <= high;
 }
 

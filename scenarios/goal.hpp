@@ -10,7 +10,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,18 +33,13 @@ using FigureLookup = std::function<double(std::string_view name)>;
 
 class Expression {
  public:
-  // Throws std::invalid_argument saying what is wrong and where in the text. `comparison`: whether
-  // it is two sums with <=, >=, < or > between; its value is then left minus right, turned so that
-  // what is not above 0 holds.
+  // `comparison`: two sums with <=, >=, < or > between; else one sum. Throws std::invalid_argument
+  // saying what is wrong and where in the text.
   Expression(std::string text, bool comparison);
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  [[nodiscard]] double value(const FigureLookup& figures) const;
-  // Of a comparison.
-  [[nodiscard]] bool holds(const FigureLookup& figures) const;
-  // Of a comparison, both sides as they are.
-  [[nodiscard]] double left(const FigureLookup& figures) const;
-  [[nodiscard]] double right(const FigureLookup& figures) const;
+  [[nodiscard]] double value(const FigureLookup& figures) const;  // of a sum
+  [[nodiscard]] bool holds(const FigureLookup& figures) const;    // of a comparison
 
  private:
   friend class ExpressionParser;

@@ -102,62 +102,6 @@ TEST_SUITE("paper") {
     CHECK(peak_without_repeats(problem) >= 100);
   }
 
-  // weight cast -> linear -> dropout, whose mask is a node of its own behind the next cast
-  TEST_CASE("casts of weights and what only backward reads hide no articulation point") {
-    CostGraph graph;
-    graph.name = "autocast";
-    const auto add = [&](const char* name, std::int64_t cost, std::int64_t bytes,
-                         std::vector<CostNodeId> deps, bool aside) {
-      return graph.nodes.push_back({.name = name,
-                                    .cost = cost,
-                                    .bytes = Bytes(bytes),
-                                    .deps = std::move(deps),
-                                    .aside = aside});
-    };
-    constexpr int kLayers = 9;
-    std::vector<CostNodeId> casts;
-    std::vector<CostNodeId> masks;
-    std::vector<CostNodeId> outputs;
-    CostNodeId cast = add("cast", 1, 4, {}, true);
-    for (int layer = 0; layer < kLayers; ++layer) {
-      casts.push_back(cast);
-      std::vector<CostNodeId> inputs{cast};
-      if (layer > 0) inputs.push_back(outputs.back());
-      const CostNodeId linear = add("linear", 10, 8, inputs, false);
-      outputs.push_back(add("dropout", 2, 8, {linear}, false));
-      if (layer + 1 < kLayers) cast = add("cast", 1, 4, {}, true);
-      masks.push_back(add("mask", 0, 2, {linear}, true));
-    }
-    std::vector<CostNodeId> before{outputs.back()};
-    for (int layer = kLayers; layer-- > 0;) {
-      std::vector<CostNodeId> deps = before;
-      deps.push_back(masks[static_cast<std::size_t>(layer)]);
-      deps.push_back(casts[static_cast<std::size_t>(layer)]);
-      if (layer > 0 && layer + 1 < kLayers)
-        deps.push_back(outputs[static_cast<std::size_t>(layer) - 1]);
-      before = {graph.nodes.push_back({.name = "backward",
-                                       .kind = Phase::kBackward,
-                                       .cost = 20,
-                                       .bytes = Bytes(8),
-                                       .deps = deps})};
-    }
-    const RematProblem problem = remat_problem(graph);
-    std::vector<NodeIndex> expected;
-    for (const NodeIndex node : forward_nodes(problem)) {
-      const std::string& name = problem.name[node];
-      if (name == "linear" || name == "dropout") expected.push_back(node);
-    }
-    expected.pop_back();  // the output
-    CHECK(articulation_nodes(problem) == expected);
-    const auto dropouts = every(expected, 2);  // the last layer's is the output
-    const Schedule schedule = segment_schedule(problem, dropouts);
-    const Replay figures = replay(problem, schedule);
-    CHECK(figures.peak < peak_without_repeats(problem));
-    // All but the kept and the last segment's output once more: nine casts and nine linears.
-    CHECK(figures.cost - problem.base_cost == kLayers * (1 + 10) + 2);
-    CHECK(!class_fault(problem, schedule, ScheduleClass::kCheckmate));
-  }
-
   TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
     const RematProblem problem = unit_chain(12);
     // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight run again.
