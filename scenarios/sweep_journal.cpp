@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/eviction/online/sha1.hpp"
+#include "graph/core/sha1.hpp"
 #include "scenarios/document_json.hpp"
 #include "scenarios/read_result.hpp"
 #include "scenarios/result_document.hpp"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "graph/core/sha1.hpp"
 #include "policies/eviction/online/evicted_costs.hpp"
 #include "policies/eviction/online/eviction_pool.hpp"
-#include "policies/eviction/online/sha1.hpp"
 
 namespace tidemark {
 namespace {

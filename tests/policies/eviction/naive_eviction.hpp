@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "graph/core/sha1.hpp"
 #include "policies/eviction/online/online_eviction.hpp"
-#include "policies/eviction/online/sha1.hpp"
 
 namespace tidemark::test {
 

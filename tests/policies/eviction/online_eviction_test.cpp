@@ -11,9 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/sha1.hpp"
 #include "policies/eviction/online/exact_ratio.hpp"
 #include "policies/eviction/online/log_reader.hpp"
-#include "policies/eviction/online/sha1.hpp"
 #include "tests/policies/eviction/naive_eviction.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"

@@ -1,4 +1,4 @@
-#include "policies/eviction/online/sha1.hpp"
+#include "graph/core/sha1.hpp"
 
 #include <algorithm>
 #include <bit>
