@@ -7,7 +7,7 @@
 #include "bench/figures.hpp"
 #include "graph/core/document.hpp"
 #include "scenarios/compile.hpp"
-#include "scenarios/environment.hpp"
+#include "scenarios/read/environment.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "sim/memory/packing/pack.hpp"
 

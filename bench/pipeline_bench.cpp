@@ -6,7 +6,7 @@
 
 #include "bench/figures.hpp"
 #include "plots/chrome_trace.hpp"
-#include "scenarios/environment.hpp"
+#include "scenarios/read/environment.hpp"
 #include "scenarios/simulate.hpp"
 
 namespace tidemark::bench {

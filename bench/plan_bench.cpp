@@ -11,11 +11,11 @@
 #include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/optimal.hpp"
 #include "policies/solver/step_costs.hpp"
-#include "scenarios/compare.hpp"
 #include "scenarios/compile.hpp"
-#include "scenarios/environment.hpp"
-#include "scenarios/scenario.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "scenarios/simulate.hpp"
+#include "scenarios/studies/compare.hpp"
 
 namespace tidemark::bench {
 namespace {

@@ -10,8 +10,8 @@
 #include "bench/figures.hpp"
 #include "plots/report/html_report.hpp"
 #include "plots/report/run_columns.hpp"
-#include "scenarios/environment.hpp"
-#include "scenarios/result_document.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/results/result_document.hpp"
 #include "scenarios/simulate.hpp"
 #include "tests/support/programs.hpp"
 

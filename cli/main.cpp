@@ -15,13 +15,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/command.hpp"
-#include "cli/compare.hpp"
-#include "cli/console.hpp"
-#include "cli/diff.hpp"
-#include "cli/plan.hpp"
-#include "cli/replay_allocator.hpp"
-#include "cli/replay_eviction.hpp"
+#include "cli/commands/command.hpp"
+#include "cli/commands/compare.hpp"
+#include "cli/commands/diff.hpp"
+#include "cli/commands/plan.hpp"
+#include "cli/commands/replay_allocator.hpp"
+#include "cli/commands/replay_eviction.hpp"
+#include "cli/text/console.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/table.hpp"

@@ -13,8 +13,8 @@
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/solver/step_costs.hpp"
-#include "scenarios/decode_parts.hpp"
 #include "scenarios/policy_rounds.hpp"
+#include "scenarios/read/decode_parts.hpp"
 #include "scenarios/saved_tensors.hpp"
 #include "sim/program/verify.hpp"
 

@@ -14,7 +14,7 @@
 #include "policies/plan/policy.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "scenarios/pass_time.hpp"
-#include "scenarios/scenario.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
 
 namespace tidemark {

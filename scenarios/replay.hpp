@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "policies/plan/policy.hpp"
-#include "scenarios/scenario.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/step_program.hpp"

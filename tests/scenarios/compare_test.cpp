@@ -1,5 +1,5 @@
 // Policies against budgets on one graph.
-#include "scenarios/compare.hpp"
+#include "scenarios/studies/compare.hpp"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/optimal.hpp"
-#include "scenarios/compare_document.hpp"
+#include "scenarios/results/compare_document.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 

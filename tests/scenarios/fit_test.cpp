@@ -1,4 +1,4 @@
-#include "scenarios/fit.hpp"
+#include "scenarios/studies/fit.hpp"
 
 #include <algorithm>
 

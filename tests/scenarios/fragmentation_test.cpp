@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/result_document.hpp"
+#include "scenarios/results/result_document.hpp"
 #include "scenarios/run_compiled.hpp"
 #include "scenarios/simulate.hpp"
-#include "scenarios/suggestions.hpp"
+#include "scenarios/studies/suggestions.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 

@@ -1,4 +1,4 @@
-#include "scenarios/located_error.hpp"
+#include "scenarios/read/located_error.hpp"
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/result_document.hpp"
+#include "scenarios/results/result_document.hpp"
 #include "scenarios/simulate.hpp"
 #include "sim/result/transfers.hpp"
 #include "tests/scenarios/scenario_files.hpp"

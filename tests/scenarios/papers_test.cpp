@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "scenarios/compare.hpp"
+#include "scenarios/studies/compare.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 

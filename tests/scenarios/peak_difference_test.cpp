@@ -1,5 +1,5 @@
 // Two peaks side by side: every table adds up to the totals' difference.
-#include "scenarios/peak_difference.hpp"
+#include "scenarios/results/peak_difference.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "plots/torch_snapshot.hpp"
-#include "scenarios/recorded_peak.hpp"
+#include "scenarios/results/recorded_peak.hpp"
 #include "scenarios/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 

@@ -1,12 +1,12 @@
-#include "scenarios/read_result.hpp"
+#include "scenarios/results/read_result.hpp"
 
 #include <set>
 #include <sstream>
 
 #include <doctest/doctest.h>
 
-#include "scenarios/result_document.hpp"
-#include "scenarios/results_csv.hpp"
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/results/results_csv.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark {

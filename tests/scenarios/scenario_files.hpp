@@ -6,8 +6,8 @@
 #include <string>
 
 #include "graph/core/errors.hpp"
-#include "scenarios/environment.hpp"
-#include "scenarios/scenario.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
 
 namespace tidemark {
 

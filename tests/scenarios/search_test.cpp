@@ -1,4 +1,4 @@
-#include "scenarios/search.hpp"
+#include "scenarios/studies/search.hpp"
 
 #include <algorithm>
 #include <cmath>

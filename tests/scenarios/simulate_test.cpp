@@ -6,8 +6,8 @@
 
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/errors.hpp"
-#include "scenarios/environment.hpp"
-#include "scenarios/result_document.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/results/result_document.hpp"
 #include "tests/support/paths.hpp"
 
 using namespace tidemark;

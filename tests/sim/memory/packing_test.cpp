@@ -8,7 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
-#include "scenarios/environment.hpp"
+#include "scenarios/read/environment.hpp"
 #include "scenarios/simulate.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "sim/memory/packing/greedy.hpp"

@@ -1,0 +1,72 @@
+// tidemark check: errors of scenario files without simulating them.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "graph/core/errors.hpp"
+#include "scenarios/compile.hpp"
+#include "scenarios/studies/compare.hpp"
+
+namespace tidemark {
+namespace {
+
+// Points whose model is built too where it is a file of its own: shapes only show then.
+constexpr std::size_t kBuiltModels = 16;
+
+// Reads every point of a document's sweep, or its only one; throws at the first error.
+std::size_t check_points_of_sweep(const Value& document, const Environment& environment) {
+  const std::vector<std::vector<Override>> points = sweep_points(document);
+  std::size_t built = 0;
+  for (const std::vector<Override>& overrides : points) {
+    Value point = document;
+    for (const Override& change : overrides)
+      apply_override(point, change);
+    const Scenario scenario = decode_scenario(point, environment);
+    const bool is_file = scenario.model.kind != ModelKind::kPreset;
+    if (is_file && built++ < kBuiltModels) static_cast<void>(build_training(scenario));
+  }
+  return points.size();
+}
+
+// The same for what the document compares, if it does.
+std::size_t check_points(const Value& document, const Environment& environment) {
+  if (document.find("compare") != nullptr) {
+    const CompareSpec spec = decode_compare(document, environment);
+    const std::size_t compared = spec.lists.size() * std::max<std::size_t>(spec.budgets.size(), 1);
+    // A cost graph needs no device to be compared, and is no scenario to run without one.
+    if (document.find("hardware") == nullptr) return compared;
+    static_cast<void>(check_points_of_sweep(document, environment));
+    return compared;
+  }
+  return check_points_of_sweep(document, environment);
+}
+
+}  // namespace
+
+void CheckCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "look for errors in scenario files without simulating them");
+  input.add_options(*app, true);
+}
+
+int CheckCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  int code = kExitFits;
+  std::string text;
+  // Each file on its own, so that one call shows the first error of every file.
+  for (const std::string& name : input.names) {
+    ScenarioInput one = input;
+    one.names = {name};
+    try {
+      const std::size_t points = check_points(one.load().front(), environment);
+      text += fmt::format("{}: ok, {} point{}\n", name, points, points == 1 ? "" : "s");
+    } catch (const UserError& error) {
+      print_error(console, error.what());
+      code = kExitBadInput;
+    }
+  }
+  print(text);
+  return code;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,159 @@
+// The commands. Each is a struct that declares its options on CLI11's parser and then runs;
+// main.cpp holds one of each. Errors leave as exceptions: UserError for the user's, others for
+// ours.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/text/console.hpp"
+#include "scenarios/read/scenario.hpp"
+
+namespace tidemark {
+
+// Whether a file is a scenario by its ending and not a model described by its layers.
+[[nodiscard]] bool is_scenario_file(const std::string& name);
+
+// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
+struct ScenarioInput {
+  std::vector<std::string> names;  // scenario files; with a GPU, models
+  std::string gpu;
+  std::vector<std::string> overrides;  // KEY=VALUE
+  std::vector<std::string> plugins;
+
+  void add_options(CLI::App& command, bool many);
+  // The documents, overrides applied. Throws UserError.
+  [[nodiscard]] std::vector<Value> load() const;
+  // The first of them, of a sweep the first point. Throws UserError.
+  [[nodiscard]] Scenario first_point(const Environment& environment) const;
+  // With the plugins loaded. Throws UserError.
+  [[nodiscard]] Environment environment(const Console& console) const;
+};
+
+struct RunCommand {
+  static constexpr const char* kName = "run";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string folder;
+  bool json = false;
+  bool chart = false;     // also of many points
+  bool no_chart = false;  // not even of one
+  bool timing = false;
+  int threads = 0;  // 0: as many as there are cores
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct SweepCommand {
+  static constexpr const char* kName = "sweep";
+  CLI::App* app = nullptr;
+  CLI::App* merge = nullptr;
+  ScenarioInput input;
+  std::string folder;
+  std::string shard;  // "0/3"; empty: all
+  bool resume = false;
+  bool json = false;
+  int threads = 0;
+  std::string merged_folder;
+  bool merged_json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct FitCommand {
+  static constexpr const char* kName = "fit";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::string key = "training.micro_batch";
+  std::int64_t multiple_of = 1;
+  std::int64_t limit = std::int64_t{1} << 20;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct SearchCommand {
+  static constexpr const char* kName = "search";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  std::size_t top = 10;
+  bool json = false;
+  int threads = 0;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct ExplainCommand {
+  static constexpr const char* kName = "explain";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  bool json = false;
+  bool all = false;
+  std::size_t top = 20;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct CheckCommand {
+  static constexpr const char* kName = "check";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct GraphCommand {
+  static constexpr const char* kName = "graph";
+  CLI::App* app = nullptr;
+  ScenarioInput input;
+  bool dot = false;
+  bool cost_graph = false;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct ListCommand {
+  static constexpr const char* kName = "list";
+  CLI::App* app = nullptr;
+  std::string kind;
+  std::vector<std::string> plugins;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct DescribeCommand {
+  static constexpr const char* kName = "describe";
+  CLI::App* app = nullptr;
+  std::string name;
+  std::vector<std::string> plugins;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct InitCommand {
+  static constexpr const char* kName = "init";
+  CLI::App* app = nullptr;
+  std::string file = "scenario.yaml";
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct PackCommand {
+  static constexpr const char* kName = "pack";
+  CLI::App* app = nullptr;
+  std::string buffers;
+  std::string capacity;  // empty: none
+  std::string time_limit = "10s";
+  std::string out;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+// `threads` as given, or as many as the machine has.
+[[nodiscard]] int thread_count(int threads);
+
+}  // namespace tidemark

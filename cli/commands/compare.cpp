@@ -1,0 +1,206 @@
+#include "cli/commands/compare.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "cli/output/html_page.hpp"
+#include "cli/output/output_folder.hpp"
+#include "cli/output/reports.hpp"
+#include "cli/text/published.hpp"
+#include "cli/text/wording.hpp"
+#include "plots/comparison_charts.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/compare_document.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr const char* kCompareExamples =
+    R"(A scenario says what to compare; budgets are bytes, or shares of the peak without policies:
+  compare:
+    policies: [[], [checkpoint_every: {period: 1}], [chen_sqrt], [optimal: {}]]
+    budgets: [40%, 60%, 40GiB]
+A budget is held against the live bytes at the peak of the step. Policies that solve for a budget are
+asked for each budget; the others are run once and judged by every budget.
+
+Examples:
+  tidemark compare scenario.yaml
+  tidemark compare scenario.yaml -o out       report.html, results.json, compare.csv, overhead.svg,
+                                              pareto.svg
+  tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
+
+Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
+
+// As a line of its own.
+void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& comparison) {
+  const LeastOverheads least = least_overheads(comparison);
+  for (const auto& [budget, overhead] : least.by_budget) {
+    points.push_back({.policy = fmt::format("proven least, class {}", least.schedule_class),
+                      .budget = budget,
+                      .overhead = overhead});
+  }
+}
+
+void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
+  std::vector<BudgetPoint> points;
+  for (const ComparePoint& point : comparison.points) {
+    if (!point.budget) continue;
+    const bool kept = point.result.status == PointStatus::kFits ||
+                      point.result.status == PointStatus::kOutOfMemory;
+    points.push_back({.policy = policies_label(point),
+                      .budget = *point.budget,
+                      .overhead = kept ? point.overhead : std::nullopt});
+  }
+  add_least_overheads(points, comparison);
+  if (points.empty()) return;
+  write_svg(output.add("overhead.svg"), budget_chart(comparison.name, points));
+  write_budget_csv(output.add("overhead.svg.csv"), points);
+}
+
+void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
+  std::vector<TradeOff> runs;
+  std::vector<std::size_t> seen;
+  for (const ComparePoint& point : comparison.points) {
+    const bool known = std::find(seen.begin(), seen.end(), point.evaluation) != seen.end();
+    const bool planned = !point.plan || point.plan->infeasible.empty();
+    if (known || !planned || point.result.status == PointStatus::kError) continue;
+    seen.push_back(point.evaluation);
+    const auto steps = static_cast<double>(point.result.run.step.count());
+    std::string name = policies_label(point);
+    if (point.budget && point.plan) {
+      name += fmt::format(", {}", format_bytes(Bytes(*point.budget)));
+    }
+    // What breaks a budget may still keep a larger one.
+    runs.push_back({.name = std::move(name),
+                    .memory = point.result.run.live.bytes,
+                    .seconds = comparison.cost_graph ? steps : steps * 1e-9,
+                    .fits = point.result.status != PointStatus::kOutOfMemory});
+  }
+  if (runs.size() < 2) return;
+  SvgChart chart = pareto_chart(comparison.name, runs, Bytes(0),
+                                comparison.cost_graph ? "cost" : "time of a step");
+  chart.x.title = "live bytes at the peak";
+  if (comparison.cost_graph) chart.y.unit = AxisUnit::kNumber;
+  write_svg(output.add("pareto.svg"), chart);
+  write_pareto_csv(output.add("pareto.svg.csv"), runs);
+}
+
+// The charts of what a comparison runs, by evaluation; filled from its threads.
+class Charts {
+ public:
+  void add(std::size_t evaluation, const DetailedPoint& point) {
+    PointCharts charts = charts_of(point);
+    const std::lock_guard lock(mutex_);
+    if (evaluation >= charts_.size()) charts_.resize(evaluation + 1);
+    charts_[evaluation] = std::move(charts);
+  }
+  [[nodiscard]] std::span<const PointCharts> all() const { return charts_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<PointCharts> charts_;
+};
+
+// `html`: whether the report is among the files.
+void write_files(const std::string& folder, const Comparison& comparison,
+                 const std::string& document, bool html, const Charts& charts) {
+  if (folder.empty()) return;
+  OutputFolder output(folder);
+  output.add("results.json") << document;
+  write_compare_csv(output.add("compare.csv"), comparison);
+  add_budget_svg(output, comparison);
+  add_tradeoff_svg(output, comparison);
+  if (html) HtmlPage(comparison, charts.all()).write(output.add("report.html"));
+  output.commit();
+}
+
+// -o, else the scenario's report.dir.
+std::string folder_of(const Value& document, const std::string& option) {
+  if (!option.empty()) return option;
+  const Value* report = document.find("report");
+  const Value* dir = report == nullptr ? nullptr : report->find("dir");
+  return dir == nullptr ? std::string() : dir->scalar;
+}
+
+// Where the scenario lists it, and with no formats wherever it can be made.
+bool wants_html(const Value& document) {
+  const Value* report = document.find("report");
+  const Value* formats = report == nullptr ? nullptr : report->find("formats");
+  if (formats == nullptr) return has_html_report();
+  return std::any_of(formats->items.begin(), formats->items.end(),
+                     [](const Value& format) { return format.scalar == "html"; });
+}
+
+}  // namespace
+
+LeastOverheads least_overheads(const Comparison& comparison) {
+  LeastOverheads least;
+  std::set<std::string_view> classes;
+  for (const ComparePoint& point : comparison.points) {
+    const std::optional<double> overhead = least_overhead(point);
+    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
+    least.by_budget.emplace(*point.budget, *overhead);
+    classes.insert(point.plan->schedule_class);
+  }
+  if (classes.size() != 1) return {};
+  least.schedule_class = *classes.begin();
+  return least;
+}
+
+void CompareCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "policies against memory budgets on one graph");
+  app->footer(kCompareExamples);
+  input.add_options(*app, false);
+  app->add_option(
+         "-o,--output", folder,
+         "write report.html, results.json, compare.csv, overhead.svg and pareto.svg into this "
+         "folder")
+      ->type_name("DIR");
+  app->add_flag("--json", json, "print the result document and nothing else");
+  app->add_option("-j,--threads", threads,
+                  "lists of policies that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+}
+
+int CompareCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const Value document = input.load().front();
+  const std::string into = folder_of(document, folder);
+  static_cast<void>(decode_compare(document, environment));
+  check_writable(into);
+  const bool html = !into.empty() && wants_html(document);
+  Charts charts;
+  Comparison comparison;
+  {
+    Progress progress(console, "points");
+    CompareListener listener{
+        .progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }};
+    if (html) {
+      listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
+        charts.add(evaluation, *point);
+      };
+    }
+    comparison = compare(document, environment, thread_count(threads), listener);
+  }
+  nlohmann::ordered_json full = compare_document(comparison);
+  const std::vector<std::string> published = published_of(std::span(&document, 1));
+  if (!published.empty()) full["published"] = published;
+  const std::string text =
+      full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  write_files(into, comparison, text, html, charts);
+  print(json ? text
+             : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
+                   wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
+                              console.terminal ? console.width : 0));
+  std::vector<PointResult> results;
+  for (const ComparePoint& point : comparison.points)
+    results.push_back(point.result);
+  return exit_code(results) == kExitBadInput ? kExitBadInput : kExitFits;
+}
+
+}  // namespace tidemark

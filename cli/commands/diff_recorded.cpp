@@ -1,0 +1,405 @@
+// Two recordings of an allocator at their peaks: what the simulation says against what a GPU did.
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "cli/commands/diff.hpp"
+#include "cli/text/wording.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Allocations of one label and one size.
+struct Alike {
+  std::string label;
+  std::int64_t bytes = 0;  // each
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t sum() const { return bytes * count; }
+};
+
+// "h.*.attn" of "h.3.attn": numbers between dots, by which repeated layers differ.
+std::string without_numbers(std::string_view label) {
+  std::string text;
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      return at < label.size() && std::isdigit(static_cast<unsigned char>(label[at])) != 0;
+    };
+    std::size_t end = i;
+    while (digit(end))
+      ++end;
+    const bool between = end > i && end < label.size() && label[end] == '.' &&
+                         (i == 0 || label[i - 1] == '.' || label[i - 1] == ' ');
+    text += between ? '*' : label[i];
+    if (between) i = end - 1;
+  }
+  return text;
+}
+
+std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
+  for (const std::size_t i : which)
+    ++counts[{without_numbers(peak.live[i].label), peak.live[i].bytes}];
+  std::vector<Alike> groups;
+  for (const auto& [key, count] : counts)
+    groups.push_back({key.first, key.second, count});
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Alike& x, const Alike& y) { return x.sum() > y.sum(); });
+  return groups;
+}
+
+// Pairs of the same labels, sizes and rule.
+struct MatchedAlike {
+  MatchedBy how = MatchedBy::kSize;
+  std::string label_a;
+  std::string label_b;
+  std::int64_t bytes_a = 0;  // each
+  std::int64_t bytes_b = 0;
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t difference() const { return (bytes_b - bytes_a) * count; }
+};
+
+// The largest difference first, then the largest.
+std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPeak& b,
+                                        const AllocationMatch& match) {
+  std::map<std::tuple<MatchedBy, std::string, std::string, std::int64_t, std::int64_t>,
+           std::int64_t>
+      counts;
+  for (const AllocationPair& pair : match.pairs) {
+    const LiveAllocation& of_a = a.live[pair.a];
+    const LiveAllocation& of_b = b.live[pair.b];
+    ++counts[{pair.how, without_numbers(of_a.label), without_numbers(of_b.label), of_a.bytes,
+              of_b.bytes}];
+  }
+  std::vector<MatchedAlike> groups;
+  for (const auto& [key, count] : counts) {
+    const auto& [how, label_a, label_b, bytes_a, bytes_b] = key;
+    groups.push_back({how, label_a, label_b, bytes_a, bytes_b, count});
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const MatchedAlike& x, const MatchedAlike& y) {
+    const std::int64_t by = std::abs(x.difference());
+    const std::int64_t than = std::abs(y.difference());
+    return by != than ? by > than : x.bytes_a * x.count > y.bytes_a * y.count;
+  });
+  return groups;
+}
+
+// Groups left on both sides that come equally often, the one a whole multiple of the other's size:
+// perhaps the same tensors in another type or shape.
+struct Multiple {
+  Alike a;
+  Alike b;
+  [[nodiscard]] std::string ratio() const {
+    const std::int64_t more = std::max(a.bytes, b.bytes) / std::min(a.bytes, b.bytes);
+    return b.bytes > a.bytes ? fmt::format("{} times", more) : fmt::format("1/{}", more);
+  }
+};
+
+// From the largest on, each group once. Small single allocations are multiples by chance.
+std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a, const std::vector<Alike>& of_b,
+                                   std::int64_t peak) {
+  constexpr std::int64_t kMostTimes = 8;
+  constexpr std::int64_t kSmall = 200;  // part of the peak
+  std::vector<Multiple> found;
+  std::vector<char> taken(of_b.size(), 0);
+  for (const Alike& a : of_a) {
+    if (a.bytes == 0 || (a.count == 1 && a.bytes < peak / kSmall)) continue;
+    for (std::size_t j = 0; j < of_b.size(); ++j) {
+      const Alike& b = of_b[j];
+      if (taken[j] != 0 || b.count != a.count || b.bytes == 0) continue;
+      const std::int64_t large = std::max(a.bytes, b.bytes);
+      const std::int64_t small = std::min(a.bytes, b.bytes);
+      if (large % small != 0 || large / small > kMostTimes) continue;
+      found.push_back({a, b});
+      taken[j] = 1;
+      break;
+    }
+  }
+  return found;
+}
+
+class RecordedDifference {
+ public:
+  RecordedDifference(const RecordedSide& a, const RecordedSide& b)
+      : a_(a), b_(b), match_(match_allocations(a.peak, b.peak)) {
+    for (std::size_t h = 0; h < kMatchedBys; ++h) {
+      const auto how = static_cast<MatchedBy>(h);
+      Term term{{std::string(name_of(how))}};
+      for (const AllocationPair& pair : match_.pairs) {
+        if (pair.how != how) continue;
+        term.bytes.a += a.peak.live[pair.a].bytes;
+        term.bytes.b += b.peak.live[pair.b].bytes;
+        ++term.count;
+      }
+      if (term.count == 0) continue;
+      if (same_size(how)) same_ += term.bytes.a + term.bytes.b;
+      terms_.push_back(std::move(term));
+    }
+    const auto sum_of = [](const RecordedPeak& peak, const std::vector<std::size_t>& which) {
+      std::int64_t sum = 0;
+      for (const std::size_t i : which)
+        sum += peak.live[i].bytes;
+      return sum;
+    };
+    terms_.push_back({{"only in A", sum_of(a.peak, match_.only_a), 0}, match_.only_a.size()});
+    terms_.push_back({{"only in B", 0, sum_of(b.peak, match_.only_b)}, match_.only_b.size()});
+    const std::int64_t rounding_a = a.peak.rounding();
+    const std::int64_t rounding_b = b.peak.rounding();
+    above_ = {{"rounding to 512 bytes", rounding_a, rounding_b},
+              {"cached, split or waiting", a.peak.reserved - a.peak.bytes - rounding_a,
+               b.peak.reserved - b.peak.bytes - rounding_b},
+              {"reserved at other times", a.peak.most_reserved - a.peak.reserved,
+               b.peak.most_reserved - b.peak.reserved}};
+  }
+  [[nodiscard]] std::string text(const DiffView& view) const;
+  [[nodiscard]] Json json() const;
+
+ private:
+  struct Term {
+    TermPair bytes;
+    std::size_t count = 0;  // pairs, or allocations that are in one of both only
+  };
+
+  [[nodiscard]] TermPair live() const { return {"live at the peak", a_.peak.bytes, b_.peak.bytes}; }
+  [[nodiscard]] TermPair reserved() const {
+    return {"reserved", a_.peak.most_reserved, b_.peak.most_reserved};
+  }
+  // Of the live bytes of both, what is in pairs of one size.
+  [[nodiscard]] double explained() const {
+    const std::int64_t all = a_.peak.bytes + b_.peak.bytes;
+    return all == 0 ? 1 : static_cast<double>(same_) / static_cast<double>(all);
+  }
+  [[nodiscard]] std::vector<Multiple> multiples() const {
+    return multiples_of(group_alike(a_.peak, match_.only_a), group_alike(b_.peak, match_.only_b),
+                        std::max(a_.peak.bytes, b_.peak.bytes));
+  }
+  [[nodiscard]] std::string matched(const DiffView& view) const;
+  [[nodiscard]] std::string perhaps(const DiffView& view) const;
+  [[nodiscard]] std::string only(const RecordedSide& side, const std::vector<std::size_t>& which,
+                                 const std::string& title, const DiffView& view) const;
+
+  const RecordedSide& a_;
+  const RecordedSide& b_;
+  AllocationMatch match_;
+  std::int64_t same_ = 0;        // bytes of both in pairs of one size
+  std::vector<Term> terms_;      // add up to what is live
+  std::vector<TermPair> above_;  // from there to what is reserved
+};
+
+std::string RecordedDifference::only(const RecordedSide& side,
+                                     const std::vector<std::size_t>& which,
+                                     const std::string& title, const DiffView& view) const {
+  if (which.empty()) return {};
+  const BytesColumn unit(side.peak.bytes);
+  Table table({{"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
+  const std::vector<Alike> groups = group_alike(side.peak, which);
+  std::int64_t sum = 0;
+  std::int64_t shown = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const Alike& group = groups[g];
+    sum += group.sum();
+    if (g >= view.top) continue;
+    shown += group.sum();
+    table.add_row({{grouped(group.sum())},
+                   {unit.text(group.sum())},
+                   {fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)))},
+                   {group.label.empty() ? "(no stack)" : group.label}});
+  }
+  if (shown < sum) {
+    table.add_row({{grouped(sum - shown)}, {unit.text(sum - shown)}, {""}, {"all others"}});
+  }
+  table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
+  return '\n' + bold(title, view.colour) + '\n' + table.text(view.colour, view.width);
+}
+
+std::string RecordedDifference::matched(const DiffView& view) const {
+  const std::vector<MatchedAlike> groups = group_matched(a_.peak, b_.peak, match_);
+  if (groups.empty()) return {};
+  const auto signed_bytes = [](std::int64_t d) {
+    return d == 0 ? "=" : (d > 0 ? "+" : "-") + format_bytes(Bytes(std::abs(d)));
+  };
+  const auto amount = [](std::int64_t count, std::int64_t bytes) {
+    return fmt::format("{} x {}", count, format_bytes(Bytes(bytes)));
+  };
+  Table table({{"B - A", Align::kRight},
+               {"A", Align::kRight},
+               {"B", Align::kRight},
+               {"matched by"},
+               {"in A"},
+               {"in B"}},
+              kIndent);
+  std::int64_t rest = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const MatchedAlike& group = groups[g];
+    if (g >= view.top) {
+      rest += group.difference();
+      continue;
+    }
+    table.add_row({{signed_bytes(group.difference())},
+                   {amount(group.count, group.bytes_a)},
+                   {amount(group.count, group.bytes_b)},
+                   {std::string(name_of(group.how))},
+                   {group.label_a.empty() ? "(no stack)" : group.label_a},
+                   {group.label_b.empty() ? "(no stack)" : group.label_b}});
+  }
+  if (groups.size() > view.top) {
+    table.add_row({{signed_bytes(rest)},
+                   {""},
+                   {""},
+                   {fmt::format("{} others (--all shows them)", groups.size() - view.top)}});
+  }
+  return '\n' + bold("Matched, those alike together", view.colour) + '\n' +
+         table.text(view.colour, view.width);
+}
+
+std::string RecordedDifference::perhaps(const DiffView& view) const {
+  const std::vector<Multiple> pairs = multiples();
+  if (pairs.empty()) return {};
+  Table table({{"A", Align::kRight}, {""}, {"B", Align::kRight}, {""}, {"B / A"}}, kIndent);
+  const auto size = [](const Alike& group) {
+    return fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)));
+  };
+  for (std::size_t i = 0; i < std::min(view.top, pairs.size()); ++i) {
+    const auto& [a, b] = pairs[i];
+    table.add_row({{size(a)}, {a.label}, {size(b)}, {b.label}, {pairs[i].ratio()}});
+  }
+  return '\n' +
+         bold("Of those, equally many in whole multiples: perhaps another type or shape",
+              view.colour) +
+         '\n' + table.text(view.colour, view.width);
+}
+
+std::string RecordedDifference::text(const DiffView& view) const {
+  std::string text;
+  for (const RecordedSide* side : {&a_, &b_}) {
+    const RecordedPeak& peak = side->peak;
+    text += fmt::format(
+        "{}  {} {}: {} allocations, {} of them live at the peak{}{}\n",
+        bold(side == &a_ ? "A" : "B", view.colour), side->simulated ? "simulation" : "snapshot",
+        side->name, grouped(static_cast<std::int64_t>(peak.allocations)),
+        grouped(static_cast<std::int64_t>(peak.live.size())),
+        peak.unordered > 0 ? fmt::format(" ({} from before the recording)",
+                                         grouped(static_cast<std::int64_t>(peak.unordered)))
+                           : "",
+        peak.out_of_memory ? paint("; runs out of memory", kBad, view.colour) : "");
+  }
+  text += fmt::format(
+      "\n{} of what is live at the two peaks is the same: of one size (rounded to 512 bytes) and\n"
+      "matched by what the stacks say of it, else by its place in the order of allocation.\n\n",
+      percent(explained()));
+
+  const BytesColumn unit(std::max(a_.peak.most_reserved, b_.peak.most_reserved));
+  Table table({{""},
+               {"A", Align::kRight},
+               {"B", Align::kRight},
+               {"B - A", Align::kRight},
+               {"bytes", Align::kRight},
+               {"allocations", Align::kRight}},
+              kIndent);
+  const auto signed_text = [](std::int64_t value, const std::string& words) {
+    return value == 0 ? std::string("=") : (value > 0 ? "+" : "-") + words;
+  };
+  const auto row = [&](const TermPair& term, bool strong, const std::string& prefix,
+                       std::size_t count = 0) {
+    const std::int64_t d = term.difference();
+    table.add_row({{prefix + term.name, -1, strong},
+                   {unit.text(term.a), -1, strong},
+                   {unit.text(term.b), -1, strong},
+                   {signed_text(d, unit.text(std::abs(d))), -1, strong},
+                   {d == 0 ? "" : signed_text(d, grouped(std::abs(d))), -1, strong},
+                   {count == 0 ? "" : grouped(static_cast<std::int64_t>(count)), -1, strong}});
+  };
+  for (const Term& term : terms_)
+    row(term.bytes, false, "", term.count);
+  row(live(), true, "");
+  for (const TermPair& term : above_)
+    row(term, false, "+ ");
+  row(reserved(), true, "");
+  text += table.text(view.colour, view.width);
+  const std::int64_t context = std::max(a_.context, b_.context);
+  if (context > 0) {
+    text += fmt::format(
+        "  The CUDA context comes on top: {} in the simulation; a snapshot does not show it.\n",
+        format_bytes(Bytes(context)));
+  }
+  text += matched(view);
+  text += only(a_, match_.only_a, "Live only in A", view);
+  text += only(b_, match_.only_b, "Live only in B", view);
+  text += perhaps(view);
+  return text;
+}
+
+Json RecordedDifference::json() const {
+  const auto side = [](const RecordedSide& s) {
+    return Json{{"name", s.name},
+                {"kind", s.simulated ? "simulation" : "snapshot"},
+                {"allocations", s.peak.allocations},
+                {"live_allocations", s.peak.live.size()},
+                {"from_before", s.peak.unordered},
+                {"out_of_memory", s.peak.out_of_memory},
+                {"context", s.simulated ? Json(s.context) : Json(nullptr)}};
+  };
+  const auto term = [](const TermPair& t) {
+    return Json{{"name", t.name}, {"a", t.a}, {"b", t.b}, {"difference", t.difference()}};
+  };
+  const auto list = [&](const RecordedPeak& peak, const std::vector<std::size_t>& which) {
+    Json groups = Json::array();
+    for (const Alike& group : group_alike(peak, which)) {
+      groups.push_back({{"label", group.label}, {"bytes", group.bytes}, {"count", group.count}});
+    }
+    return groups;
+  };
+  Json document{{"tidemark", kVersion}, {"a", side(a_)}, {"b", side(b_)}};
+  document["explained"] = explained();
+  document["matched"] = Json::array();
+  for (const MatchedAlike& group : group_matched(a_.peak, b_.peak, match_)) {
+    document["matched"].push_back({{"by", name_of(group.how)},
+                                   {"a", group.label_a},
+                                   {"b", group.label_b},
+                                   {"count", group.count},
+                                   {"bytes_a", group.bytes_a},
+                                   {"bytes_b", group.bytes_b}});
+  }
+  document["live"] = term(live());
+  document["reserved"] = term(reserved());
+  document["terms"] = Json::array();
+  for (const Term& t : terms_) {
+    document["terms"].push_back(term(t.bytes));
+    document["terms"].back()["count"] = t.count;
+  }
+  document["above"] = Json::array();
+  for (const TermPair& t : above_)
+    document["above"].push_back(term(t));
+  document["only_a"] = list(a_.peak, match_.only_a);
+  document["only_b"] = list(b_.peak, match_.only_b);
+  document["multiples"] = Json::array();
+  for (const auto& [x, y] : multiples()) {
+    document["multiples"].push_back({{"a", x.label},
+                                     {"b", y.label},
+                                     {"count", x.count},
+                                     {"bytes_a", x.bytes},
+                                     {"bytes_b", y.bytes}});
+  }
+  return document;
+}
+
+}  // namespace
+
+std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,
+                                     const DiffView& view) {
+  return RecordedDifference(a, b).text(view);
+}
+
+Json recorded_difference_json(const RecordedSide& a, const RecordedSide& b) {
+  return RecordedDifference(a, b).json();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,157 @@
+// tidemark fit: the largest value of a key with which a scenario fits.
+#include "scenarios/studies/fit.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "cli/output/reports.hpp"
+#include "cli/text/advice.hpp"
+#include "cli/text/points_table.hpp"
+#include "graph/core/errors.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+// The rows that tell how it grows: the doublings that fit, the answer, the next.
+std::vector<PointResult> shown_points(const Fit& found, std::int64_t step) {
+  std::vector<PointResult> points;
+  std::int64_t doubled = step;
+  for (std::size_t i = 0; i < found.tried.size(); ++i) {
+    const FitPoint& point = found.tried[i];
+    const bool doubling = point.value == doubled;
+    if (doubling) doubled *= 2;
+    const bool below = found.largest && i <= *found.largest;
+    if ((doubling && below) || i == found.largest || i == found.next)
+      points.push_back(point.result);
+  }
+  return points;
+}
+
+std::string reason_of(const PointResult& point) {
+  if (point.status == PointStatus::kError) return point.error;
+  return point.failure.empty() ? std::string(name_of(point.status)) : point.failure.front().reason;
+}
+
+std::string verdict(const Fit& found, const FitOptions& options, const Console& console) {
+  std::string text = "\n";
+  const FitPoint& best = found.tried[*found.largest];
+  text += fmt::format("{} {} is the largest that fits: {} of {} ({}), {} a step", options.key,
+                      bold(fmt::to_string(best.value), console.colour),
+                      format_bytes(Bytes(device_needed(best.result))),
+                      format_bytes(best.result.capacity),
+                      share_of(device_needed(best.result), best.result.capacity.count),
+                      format_duration(best.result.run.step));
+  if (!found.next) {
+    text += fmt::format(".\nThat is where the search ends (--limit {}); larger ones may fit.\n",
+                        options.limit);
+    const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+    if (std::all_of(found.tried.begin(), found.tried.end(),
+                    [&](const FitPoint& point) { return live(point) == live(best); })) {
+      text += fmt::format("{} does not change the peak: it is the same with every value tried.\n",
+                          options.key);
+    }
+    return text;
+  }
+  const FitPoint& next = found.tried[*found.next];
+  if (next.result.status == PointStatus::kError) {
+    return text + fmt::format(
+                      ".\n{} cannot be built: {}.\nThe search ends there; larger ones that "
+                      "can be built may fit.\n",
+                      next.value, reason_of(next.result));
+  }
+  text += fmt::format(".\n{} does not: {}.\n", next.value, reason_of(next.result));
+  if (found.excluded_from && *found.excluded_from > next.value) {
+    text += fmt::format("From {} on the live bytes alone are too many", *found.excluded_from);
+    text += found.untried == 0
+                ? "; all between were tried.\n"
+                : fmt::format("; of those between, {} were not tried.\n", found.untried);
+  }
+  return text;
+}
+
+std::string document_of(const Fit& found, const FitOptions& options) {
+  std::vector<PointResult> points;
+  for (const FitPoint& point : found.tried)
+    points.push_back(point.result);
+  nlohmann::ordered_json document = result_document(points);
+  const auto value_at = [&](std::optional<std::size_t> index) {
+    return index ? nlohmann::ordered_json(found.tried[*index].value)
+                 : nlohmann::ordered_json(nullptr);
+  };
+  document["fit"] = {
+      {"key", options.key},
+      {"largest", value_at(found.largest)},
+      {"next", value_at(found.next)},
+      {"reason", found.next ? nlohmann::ordered_json(reason_of(found.tried[*found.next].result))
+                            : nlohmann::ordered_json(nullptr)},
+      {"excluded_from", found.excluded_from ? nlohmann::ordered_json(*found.excluded_from)
+                                            : nlohmann::ordered_json(nullptr)},
+      {"untried", found.untried}};
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+void FitCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "the largest batch, or other number, with which it fits");
+  app->footer(R"(Every value is simulated, none is extrapolated.
+
+Examples:
+  tidemark fit gpt2-xl --gpu a100-sxm-80gb
+  tidemark fit scenario.yaml --maximize training.sequence --multiple-of 128
+  tidemark fit scenario.yaml --maximize model.layers --limit 200
+
+Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
+  input.add_options(*app, false);
+  app->add_option("--maximize", key, "any key of the scenario that is an integer")
+      ->type_name("KEY")
+      ->capture_default_str();
+  app->add_option("--multiple-of", multiple_of, "only such values, from the first on")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--limit", limit, "the largest value that is tried")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_flag("--json", json, "print the result document, every value tried, and nothing else");
+}
+
+int FitCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const Value document = input.load().front();
+  if (limit < multiple_of) {
+    throw UserError(
+        fmt::format("--limit: {} is below the first value, --multiple-of {}", limit, multiple_of));
+  }
+  FitOptions options{.key = key,
+                     .multiple_of = multiple_of,
+                     .limit = limit,
+                     .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true}};
+  Fit found;
+  {
+    const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
+    found = fit(document, environment, options);
+  }
+  if (json) {
+    print(document_of(found, options));
+  } else {
+    const std::size_t width = console.terminal ? console.width : 0;
+    const std::vector<PointResult> points = shown_points(found, multiple_of);
+    std::string text = points.empty() ? std::string() : points_table(points, console.colour, width);
+    text += found.largest ? wrap_lines(verdict(found, options, console), width)
+                          : '\n' + explain_failure(found.tried.front().result, environment,
+                                                   console.colour, console.width);
+    print(text);
+  }
+  return found.largest ? kExitFits : kExitDoesNotFit;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,101 @@
+// tidemark init: a commented scenario to start from.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+// Every key that is commented out shows its default.
+constexpr std::string_view kTemplate =
+    R"yaml(# A scenario for Tidemark: one training step on one GPU, simulated.
+#   tidemark run FILE        simulate every point of the sweep below
+#   tidemark explain FILE    what makes up the peak
+#   tidemark check FILE      errors only
+version: 1
+name: GPT-2 XL, which policy fits best?
+
+# A preset (tidemark list models), a preset with changes, a Hugging Face config.json or a cost graph:
+#   model: {preset: gpt2-xl, layers: 24}
+#   model: ./config.json
+model: gpt2-xl
+
+# A GPU (tidemark list gpus); any figure of its profile can be changed:
+#   hardware: {gpu: a100-sxm-80gb, hbm: {capacity: 40GiB}}
+hardware: a100-sxm-40gb
+
+training:
+  micro_batch: 4            # samples per forward pass
+  sequence: 1024            # tokens per sample; the default is the model's maximum, at most 2048
+  # accumulate: 1           # micro-batches per step
+  # precision: bf16_mixed   # fp32 | tf32 | bf16_autocast | fp16_autocast | bf16_mixed | fp16_mixed
+  #                         # | bf16 | fp16
+  # optimizer: adamw        # tidemark list optimizers; or {name: sgd, momentum: 0.9}
+  # attention: flash        # flash | math
+  # steps: 2                # figures are those of the last one
+
+# allocator: torch          # PyTorch's caching allocator; ideal: live bytes only
+
+# What is done about memory, in order (tidemark list policies; tidemark describe NAME):
+policies: []
+#   - checkpoint_every: {period: 1}
+#   - offload_activations: {prefetch: 1}
+
+# Each combination is one point, the first key slowest. Without a sweep there is one point, and
+# `run` shows it in detail.
+sweep:
+  matrix:
+    policies:
+      - []
+      - [checkpoint_every: {period: 1}]
+      - [checkpoint_every: {period: 4}]
+      - [offload_activations: {}]
+      - [checkpoint_every: {period: 1}, offload_activations: {}]
+
+# Files that a run writes: results.json, results.csv and, for one point, timeline.csv; on request also
+# pictures (svg) and traces (chrome_trace, perfetto, torch_snapshot).
+# report: {dir: out, formats: [csv, json, svg]}
+)yaml";
+
+}  // namespace
+
+void InitCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "write a commented scenario to start from");
+  app->add_option("FILE", file, "never overwritten; - for standard output")->capture_default_str();
+}
+
+int InitCommand::execute(const Console&) const {
+  const std::string name = file == "-" ? "scenario.yaml" : file;
+  std::string text(kTemplate);
+  for (std::size_t at = text.find("FILE"); at != std::string::npos; at = text.find("FILE", at)) {
+    text.replace(at, 4, name);
+    at += name.size();
+  }
+  if (file == "-") {
+    print(text);
+    return kExitFits;
+  }
+  // Mode x: fails where the file exists, also when another program makes it this moment.
+  std::FILE* out = std::fopen(file.c_str(), "wbx");
+  if (out == nullptr) {
+    const int reason = errno;
+    throw UserError({.file = file}, {},
+                    reason == EEXIST ? std::string("exists already and is left as it is")
+                                     : fmt::format("cannot be written: {}", std::strerror(reason)));
+  }
+  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  if (std::fclose(out) != 0 || !written) {
+    std::remove(file.c_str());
+    throw UserError({.file = file}, {}, "cannot be written (is the disk full?)");
+  }
+  print(fmt::format("wrote {0}; next: tidemark run {0}\n", file));
+  return kExitFits;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,136 @@
+// tidemark pack: addresses for buffers with known lifetimes.
+#include "sim/memory/packing/pack.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/command.hpp"
+#include "cli/commands/option_values.hpp"
+#include "cli/output/output_folder.hpp"
+#include "cli/text/wording.hpp"
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+#include "sim/memory/packing/buffers_csv.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The solution's file, made ready before the search so that none is in vain.
+struct SolutionFile {
+  std::unique_ptr<OutputFolder> folder;
+  std::ofstream* stream = nullptr;
+
+  explicit SolutionFile(const std::string& name) {
+    if (name.empty()) return;
+    const fs::path path(name);
+    std::error_code error;
+    if (!path.has_filename() || fs::is_directory(path, error)) {
+      throw UserError({.file = name}, {}, "is a folder; --out takes a file");
+    }
+    const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    folder = std::make_unique<OutputFolder>(parent.string());
+    stream = &folder->add(path.filename().string());
+  }
+  void write(const std::string& text) const {
+    if (stream == nullptr) return;
+    *stream << text;
+    folder->commit();
+  }
+};
+
+// unknown: higher than the capacity, and so it may be that nothing fits.
+std::string_view status_of(const PackResult& result, std::optional<std::int64_t> capacity) {
+  if (capacity && result.lower_bound > *capacity) return "infeasible";
+  if (capacity && result.packing.height > *capacity) return "unknown";
+  return result.optimal() ? "optimal" : "feasible";
+}
+
+std::string summary(const NamedProblem& named, const PackResult& result,
+                    std::optional<std::int64_t> capacity, double seconds, const std::string& out) {
+  const std::int64_t height = result.packing.height;
+  std::string text = fmt::format("{} buffers packed in {:.2f} s\n",
+                                 grouped(static_cast<std::int64_t>(named.ids.size())), seconds);
+  text += fmt::format("  height       {} bytes ({}){}\n", grouped(height),
+                      format_bytes(Bytes(height)), result.optimal() ? ", the least possible" : "");
+  text += fmt::format(
+      "  lower bound  {} bytes{}\n", grouped(result.lower_bound),
+      result.optimal() ? ""
+                       : fmt::format(", {} less", share_of(height - result.lower_bound, height)));
+  if (capacity) {
+    const bool fits = height <= *capacity;
+    const char* verdict = fits                             ? "fits"
+                          : result.lower_bound > *capacity ? "no packing fits"
+                                                           : "no packing that fits was found";
+    text += fmt::format("  capacity     {} bytes: {}\n", grouped(*capacity), verdict);
+  }
+  if (!out.empty()) text += fmt::format("  written      {}\n", out);
+  return text;
+}
+
+}  // namespace
+
+void PackCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "give addresses to buffers with known lifetimes");
+  app->footer(
+      R"(BUFFERS.csv has the columns id,lower,upper,size; a buffer is live for lower <= t < upper.
+The solution adds the column offset. With --capacity the search ends soon after a packing fits;
+without it, at the lower bound or at the time limit. The time limit is wall-clock time and only ends
+the search: where it is not reached, the packing is the same on every machine.
+
+Examples:
+  tidemark pack buffers.csv --out solution.csv
+  tidemark pack buffers.csv --capacity 1MiB --time-limit 10s --json)");
+  app->add_option("BUFFERS", buffers, "CSV file of buffers")->required()->type_name("FILE");
+  app->add_option("--capacity", capacity, "exit with 1 when the packing is higher than this")
+      ->type_name("BYTES");
+  app->add_option("--time-limit", time_limit, "for the search")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  app->add_option("--out", out, "write the solution to this file")->type_name("FILE");
+  app->add_flag("--json", json, "for scripts");
+}
+
+int PackCommand::execute(const Console& console) const {
+  std::optional<std::int64_t> limit;
+  if (!capacity.empty()) limit = parse_option("capacity", capacity, parse_bytes).count;
+  PackOptions options{.capacity = limit,
+                      .time_limit = parse_option("time-limit", time_limit, parse_duration)};
+  const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
+  const SolutionFile solution(out);
+  const auto begin = std::chrono::steady_clock::now();
+  const PackResult result = [&] {
+    const Waiting waiting(console, "packing", options.time_limit);
+    return pack(named.problem, options);
+  }();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (const auto fault = packing_fault(named.problem, result.packing)) {
+    throw InternalError(fmt::format("the packing of {} is not valid: {}", buffers, *fault));
+  }
+  solution.write(solution_csv(named, result.packing));
+  if (json) {
+    nlohmann::ordered_json document{{"tidemark", kVersion},
+                                    {"status", status_of(result, limit)},
+                                    {"height", result.packing.height},
+                                    {"lower_bound", result.lower_bound},
+                                    {"proven_optimal", result.optimal()},
+                                    {"capacity", nullptr},
+                                    {"buffers", named.ids.size()},
+                                    {"seconds", seconds.count()}};
+    if (limit) document["capacity"] = *limit;
+    print(document.dump(2) + '\n');
+  } else {
+    print(summary(named, result, limit, seconds.count(), out));
+  }
+  return limit && result.packing.height > *limit ? kExitDoesNotFit : kExitFits;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,254 @@
+#include "cli/commands/plan.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/option_values.hpp"
+#include "cli/text/wording.hpp"
+#include "graph/core/decoder.hpp"
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/import/cost_graph.hpp"
+#include "policies/solver/plan_policy.hpp"
+#include "scenarios/compile.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+// What is wrong with a number that may be 0; empty: nothing.
+std::string count_fault(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits) return fmt::format("expected an integer of at least 0, found {}", text);
+  std::int64_t count = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  return read.ec == std::errc() ? std::string() : fmt::format("{} is too large", text);
+}
+
+ScheduleClass parse_class(const std::string& text) {
+  std::vector<std::string> names;
+  for (const ScheduleClass schedule_class : kScheduleClasses) {
+    if (text == name_of(schedule_class)) return schedule_class;
+    names.emplace_back(name_of(schedule_class));
+  }
+  std::string hint = did_you_mean(text, names);
+  if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(names, ", "));
+  throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
+}
+
+// "optimal", or as in a scenario: "checkpoint_every: {period: 2}". What it says of the request goes
+// before the options.
+PlanFunction parse_policy(const std::string& text, std::string& name, PlanRequest& request) {
+  const Value document = parse_document(text, "--policy");
+  const bool bare = document.is_scalar();
+  if (!bare && (!document.is_mapping() || document.entries.size() != 1)) {
+    throw UserError("--policy: expected a name, or 'name: {parameter: value}'");
+  }
+  name = bare ? document.scalar : document.entries.front().key;
+  const PlanPolicy* policy = find_plan_policy(name);
+  if (policy == nullptr) {
+    std::vector<std::string> names;
+    for (const PlanPolicy& known : plan_policies())
+      names.emplace_back(known.name);
+    throw UserError(fmt::format("--policy: there is no policy {} for cost graphs{}\npolicies: {}",
+                                tidemark::quoted(name), did_you_mean(name, names),
+                                fmt::join(names, ", ")));
+  }
+  const Decoder parameters = bare ? Decoder() : Decoder(document.entries.front().value, name);
+  PlanFunction plan = policy->decode(parameters);
+  request = decode_request(parameters, *policy, request);
+  parameters.finish();
+  return plan;
+}
+
+std::string policy_lines() {
+  std::string text = "Policies:\n";
+  for (const PlanPolicy& policy : plan_policies())
+    text += fmt::format("  {:<18}  {}\n", policy.name, policy.summary);
+  return text;
+}
+
+// A file with nodes, or one micro-batch of a scenario's or a model's step.
+CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
+  const std::string& name = input.names.front();
+  std::error_code error;
+  const bool file = std::filesystem::is_regular_file(name, error);
+  if (file && input.gpu.empty() && name.ends_with(".json")) {
+    const Value document = read_document(name);
+    // With the place of what a graph lacks; what is another kind of file is said to be that.
+    if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
+      return decode_cost_graph(Decoder(document));
+    }
+    throw UserError(fmt::format(
+        "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
+        name));
+  }
+  const Scenario scenario = input.first_point(input.environment(console));
+  return cost_graph_of(scenario, build_training(scenario).training);
+}
+
+// Bytes, or a share of what computing every node once takes.
+std::int64_t parse_budget(const std::string& text, const RematProblem& problem) {
+  if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes).count;
+  const std::string number = text.substr(0, text.size() - 1);
+  const double percent = parse_option("budget", number, [&](const std::string& share) {
+    double value = 0;
+    const auto read = std::from_chars(share.data(), share.data() + share.size(), value);
+    if (read.ec != std::errc() || read.ptr != share.data() + share.size() || !(value > 0) ||
+        value > 100) {
+      throw std::invalid_argument(
+          fmt::format("expected bytes, or a share above 0 % and up to 100 %, found {}", text));
+    }
+    return value;
+  });
+  Schedule once(problem.size());
+  std::iota(once.begin(), once.end(), NodeIndex{0});
+  return std::llround(static_cast<double>(replay(problem, once).peak) * percent / 100);
+}
+
+struct Answer {
+  const RematProblem& problem;
+  const PlanRequest& request;
+  const PlanResult& result;
+  std::string policy;
+  double seconds;
+};
+
+nlohmann::ordered_json document_of(const Answer& a) {
+  nlohmann::ordered_json document{{"tidemark", kVersion},
+                                  {"status", name_of(a.result.status)},
+                                  {"policy", a.policy},
+                                  {"class", name_of(a.request.schedule_class)},
+                                  {"cost", nullptr},
+                                  {"lower_bound", nullptr},
+                                  {"base_cost", a.problem.base_cost},
+                                  {"peak", nullptr},
+                                  {"budget", a.request.budget},
+                                  {"solve_seconds", a.seconds},
+                                  {"order", nullptr}};
+  if (a.result.lower_bound) document["lower_bound"] = *a.result.lower_bound;
+  if (a.result.solution) {
+    document["cost"] = a.result.solution->replay.cost;
+    document["peak"] = a.result.solution->replay.peak;
+    document["order"] = a.result.solution->schedule;
+  }
+  if (!a.result.reason.empty()) document["reason"] = a.result.reason;
+  if (!a.result.note.empty()) document["note"] = a.result.note;
+  return document;
+}
+
+std::string percent_over(std::int64_t cost, std::int64_t base) {
+  if (base == 0) return {};
+  const double share = static_cast<double>(cost - base) / static_cast<double>(base);
+  return fmt::format(", {:.3f} % over computing every node once", 100 * share);
+}
+
+std::string summary(const Answer& a, const std::string& name) {
+  const PlanResult& r = a.result;
+  std::string text =
+      fmt::format("{}: {} nodes, class {}, solved in {:.2f} s\n", name, grouped(a.problem.size()),
+                  name_of(a.request.schedule_class), a.seconds);
+  text += fmt::format("  status       {}\n", name_of(r.status));
+  for (const std::string& line : {r.reason, r.note}) {
+    if (!line.empty()) text += fmt::format("               {}\n", line);
+  }
+  if (r.solution) {
+    const Replay& replay = r.solution->replay;
+    text += fmt::format("  cost         {}{}\n", grouped(replay.cost),
+                        percent_over(replay.cost, a.problem.base_cost));
+    text += fmt::format("  repeats      {}\n",
+                        grouped(static_cast<std::int64_t>(r.solution->schedule.size()) -
+                                static_cast<std::int64_t>(a.problem.size())));
+    text += fmt::format("  peak         {} bytes ({})\n", grouped(replay.peak),
+                        format_bytes(Bytes(replay.peak)));
+  }
+  text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget),
+                      format_bytes(Bytes(a.request.budget)));
+  if (r.lower_bound) {
+    text += fmt::format("  lower bound  {}", grouped(*r.lower_bound));
+    if (r.solution && r.solution->replay.peak <= a.request.budget && *r.lower_bound > 0) {
+      const auto bound = static_cast<double>(*r.lower_bound);
+      text += fmt::format("; gap {:.3f} %",
+                          100 * (static_cast<double>(r.solution->replay.cost) - bound) / bound);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+void PlanCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "which values of a step to keep, which to compute again");
+  app->footer(policy_lines() + R"(
+SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
+"workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
+--cost-graph` writes it; the scenario's own policies are left out. The budget includes fixed_bytes. The
+time limit is wall-clock time and ends the search; what is returned is always replayed, with what is
+proven about it.
+
+Examples:
+  tidemark plan graph.json --policy optimal --budget 40GiB
+  tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
+  tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json
+  tidemark plan gpt2 --gpu a100-sxm-80gb --budget 60%)");
+  input.add_options(*app, false);
+  app->add_option("--policy", policy, "how to choose")->capture_default_str();
+  app->add_option(
+         "--budget", budget,
+         "the most bytes that may be resident, or as 60% of what computing every node once "
+         "takes")
+      ->required()
+      ->type_name("BYTES|%");
+  app->add_option("--class", schedule_class, "fixed, checkmate or unrestricted")
+      ->capture_default_str();
+  app->add_option("--time-limit", time_limit, "for solving")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  app->add_option("--iterations", iterations,
+                  "of the search, in place of a time limit: the same plan everywhere")
+      ->check(&count_fault);
+  app->add_option("--seed", seed, "of the search's random choices")
+      ->check(&count_fault)
+      ->capture_default_str();
+  app->add_flag("--json", json, "for scripts");
+}
+
+int PlanCommand::execute(const Console& console) const {
+  PlanRequest request{
+      .schedule_class = parse_class(schedule_class),
+      .time_limit = std::min<Duration>(parse_option("time-limit", time_limit, parse_duration),
+                                       std::chrono::hours(24 * 365)),
+      .iterations = iterations,
+      .seed = seed};
+  if (iterations > 0 && app->get_option("--time-limit")->empty())
+    request.time_limit = std::chrono::hours(24 * 365);
+  std::string policy_name;
+  const PlanFunction solve_with = parse_policy(policy, policy_name, request);
+  const CostGraph costs = cost_graph_of(input, console);
+  const RematProblem problem = remat_problem(costs);
+  const std::int64_t asked = parse_budget(budget, problem);
+  if (request.budget == 0) request.budget = asked;
+  const auto begin = std::chrono::steady_clock::now();
+  const PlanResult result = [&] {
+    const Waiting waiting(console, "solving", request.time_limit);
+    return solve_with(problem, request);
+  }();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const Answer answer{problem, request, result, policy_name, seconds.count()};
+  print(json ? document_of(answer).dump() + '\n' : summary(answer, costs.name));
+  const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
+  return fits ? kExitFits : kExitDoesNotFit;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,29 @@
+// tidemark plan: which values of a cost graph, or of a model's step as one, to keep and which to
+// compute again.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands/command.hpp"
+#include "cli/text/console.hpp"
+
+namespace tidemark {
+
+struct PlanCommand {
+  static constexpr const char* kName = "plan";
+  CLI::App* app = nullptr;
+  ScenarioInput input;  // or a cost graph
+  std::string policy = "optimal";
+  std::string budget;
+  std::string schedule_class = "fixed";
+  std::string time_limit = "10s";
+  std::int64_t iterations = 0;
+  std::uint64_t seed = 1;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+}  // namespace tidemark

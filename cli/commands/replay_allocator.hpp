@@ -1,0 +1,33 @@
+// tidemark replay allocator: a recorded trace of allocator calls, replayed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/text/console.hpp"
+
+namespace tidemark {
+
+struct ReplayAllocatorCommand {
+  static constexpr const char* kName = "allocator";
+  CLI::App* app = nullptr;
+  std::string trace;
+  std::string allocator = "torch";
+  std::string capacity;
+  std::string conf;
+  std::string memory_fraction;
+  std::string event_delay;
+  std::string device;
+  std::string csv;
+  std::string layout;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+// The command `replay`, whose own commands are what can be replayed.
+[[nodiscard]] CLI::App& replay_command(CLI::App& program);
+
+}  // namespace tidemark

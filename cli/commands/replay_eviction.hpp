@@ -1,0 +1,25 @@
+// tidemark replay eviction: a recorded program within a budget, tensors recomputed on demand.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/text/console.hpp"
+
+namespace tidemark {
+
+struct ReplayEvictionCommand {
+  static constexpr const char* kName = "eviction";
+  CLI::App* app = nullptr;
+  std::string log;
+  std::string heuristic;
+  std::string mode;
+  std::string budget;
+  std::string thrash_factor;
+  bool json = false;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,199 @@
+// tidemark run: simulate and show.
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "cli/output/reports.hpp"
+#include "cli/text/advice.hpp"
+#include "cli/text/point_summary.hpp"
+#include "cli/text/points_table.hpp"
+#include "cli/text/published.hpp"
+#include "graph/core/errors.hpp"
+#include "plots/report/html_report.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "plots/terminal_chart.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr const char* kRunExamples = R"(Examples:
+  tidemark run scenario.yaml                         every point of the file's sweep, as a table
+  tidemark run gpt2 --gpu a100-sxm-80gb              a preset without a file
+  tidemark run models/llama-3-8b.json --gpu h100-sxm-80gb -s training.sequence=4096
+  tidemark run scenario.yaml -s policies='[checkpoint_every: {period: 2}]'
+  tidemark run scenario.yaml -o out --json > results.json
+
+Exit codes: 0 every point fits; 1 some point does not fit; 2 bad input; 3 internal error.)";
+
+std::string chart_of(const DetailedPoint& point, const Console& console) {
+  const PointResult& result = point.result;
+  ChartOptions options{.width = console.width,
+                       .colour = console.colour,
+                       .capacity = result.capacity,
+                       .context = result.context,
+                       .begin = point.detail.timeline.last_step_begin,
+                       .end = point.detail.timeline.end};
+  options.peak_note = place(result.peak.phase, result.peak.layer, result.peak.op);
+  options.does_not_fit = result.run.status == RunStatus::kOutOfMemory;
+  return draw_memory_chart(point.detail.compiled.program, point.detail.scratch,
+                           point.detail.timeline, options);
+}
+
+std::string timing_of(const PointResult& point, bool colour) {
+  Table table({{"pass"}, {"wall", Align::kRight}}, 2);
+  Duration total{};
+  for (const PassTime& pass : point.passes) {
+    table.add_row({{pass.name}, {format_duration(pass.wall)}});
+    total += pass.wall;
+  }
+  table.add_row({{"all passes"}, {format_duration(total)}});
+  return table.text(colour);
+}
+
+void show_point(const DetailedPoint& point, const Environment& environment,
+                const RunCommand& command, const Console& console) {
+  std::string text = point_summary(point.result, point.detail, point.scenario, console.colour,
+                                   console.terminal ? console.width : 0);
+  if (point.result.status != PointStatus::kFits) {
+    text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
+  }
+  if (!command.no_chart) text += '\n' + chart_of(point, console);
+  if (command.timing) text += '\n' + timing_of(point.result, console.colour);
+  print(text);
+}
+
+// A format that is written only where it is listed cannot be meant to be left out.
+void warn_of_no_folder(const ReportFiles& files, const Console& console) {
+  if (!files.folder.empty() || !files.torch_snapshots) return;
+  print_warning(
+      console,
+      "report.formats names torch_snapshot, but there is no folder to write it into: give "
+      "-o DIR, or report.dir in the scenario");
+}
+
+int run_one(const Value& document, const Environment& environment, const RunCommand& command,
+            const Console& console) {
+  const ReportFiles files = report_files(document, command.folder, environment);
+  check_writable(files.folder);
+  warn_of_no_folder(files, console);
+  const DetailedPoint point = [&] {
+    const Waiting waiting(console, "simulating", std::chrono::nanoseconds(0));
+    return simulate_in_detail(document, 0, environment,
+                              {.convergence_limit = kConvergenceLimit, .suggestions = true});
+  }();
+  const std::span<const PointResult> points(&point.result, 1);
+  write_report(files, point);
+  if (command.json) {
+    print(document_text(points, published_of(std::span(&document, 1))));
+  } else {
+    show_point(point, environment, command, console);
+    print(wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
+                     console.terminal ? console.width : 0));
+  }
+  return exit_code(points);
+}
+
+// A chart per point, under what the point changes.
+std::string charts_of(const std::vector<Value>& documents, const Environment& environment,
+                      const Console& console) {
+  std::string text;
+  for (const Value& document : documents) {
+    const std::size_t count = sweep_points(document).size();
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        const DetailedPoint point =
+            simulate_in_detail(document, i, environment, {.smallest_capacity = false});
+        text += fmt::format(
+            "\n{}\n{}",
+            bold(setting_line(point.result, point.scenario, *point.detail.model), console.colour),
+            chart_of(point, console));
+      } catch (const UserError&) {
+        // The table has said why.
+      }
+    }
+  }
+  return text;
+}
+
+int run_many(const std::vector<Value>& documents, const Environment& environment,
+             const RunCommand& command, const Console& console) {
+  // Documents that name the same folder share its files.
+  struct Group {
+    ReportFiles files;
+    std::vector<Value> documents;
+    std::vector<PointResult> points;
+  };
+  std::vector<Group> groups;
+  const auto group_of = [&](const Value& document) -> Group& {
+    const ReportFiles files = report_files(document, command.folder, environment);
+    for (Group& group : groups) {
+      if (group.files.folder == files.folder) return group;
+    }
+    check_writable(files.folder);
+    warn_of_no_folder(files, console);
+    return groups.emplace_back(Group{.files = files});
+  };
+  for (const Value& document : documents)
+    group_of(document).documents.push_back(document);
+  std::vector<PointResult> all;
+  {
+    Progress progress(console, documents.size() == 1 ? "points" : "points of this file");
+    for (const Value& document : documents) {
+      const std::vector<PointResult> points = simulate_points(
+          document, environment, thread_count(command.threads),
+          {.convergence_limit = kConvergenceLimit, .suggestions = true},
+          {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }});
+      all.insert(all.end(), points.begin(), points.end());
+      Group& group = group_of(document);
+      group.points.insert(group.points.end(), points.begin(), points.end());
+    }
+  }
+  for (const Group& group : groups) {
+    Progress progress(console, "points written");
+    write_report(group.files, group.points, group.documents, environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+  }
+  if (command.json) {
+    print(document_text(all, published_of(documents)));
+  } else {
+    print(points_table(all, console.colour, console.terminal ? console.width : 0) +
+          wrap_lines(published_text(published_of(documents), console.colour),
+                     console.terminal ? console.width : 0));
+    if (command.chart) print(charts_of(documents, environment, console));
+  }
+  return exit_code(all);
+}
+
+}  // namespace
+
+void RunCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
+  app->footer(kRunExamples);
+  input.add_options(*app, true);
+  app->add_option(
+         "-o,--output", folder,
+         "write results.json, results.csv, timeline.csv and what `report` lists into this folder")
+      ->type_name("DIR");
+  app->add_flag("--json", json, "print the result document and nothing else");
+  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  CLI::Option* with_chart =
+      app->add_flag("--chart", chart, "draw memory over time also for each of several points");
+  app->add_flag("--no-chart", no_chart, "draw no memory over time")->excludes(with_chart);
+  app->add_flag("--timing", timing, "show how long each pass of the simulator took");
+}
+
+int RunCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const std::vector<Value> documents = input.load();
+  const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
+  return one ? run_one(documents.front(), environment, *this, console)
+             : run_many(documents, environment, *this, console);
+}
+
+}  // namespace tidemark

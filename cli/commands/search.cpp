@@ -1,0 +1,157 @@
+// tidemark search: the best point of a scenario's sweep under its goal.
+#include "scenarios/studies/search.hpp"
+
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "cli/output/reports.hpp"
+#include "cli/text/points_table.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string setting_of(const PointResult& point) {
+  std::string text;
+  for (const auto& [key, value] : point.overrides) {
+    const std::string word = short_setting(value);
+    text += (text.empty() ? "" : ", ") + (key == "policies" ? word : key + " " + word);
+  }
+  return text.empty() ? point.name : text;
+}
+
+// What keeps points that the objective prefers from being the answer.
+std::string better_but(const SearchResult& found, std::size_t best) {
+  const double answer = found.points[best].objective;
+  std::size_t do_not_fit = 0;
+  std::vector<std::size_t> breaks(found.goal.subject_to.size());
+  for (const SearchPoint& point : found.points) {
+    const bool better = found.goal.maximize ? point.objective > answer : point.objective < answer;
+    if (point.feasible || !better || point.result.status == PointStatus::kError) continue;
+    if (point.breaks.empty()) ++do_not_fit;
+    for (const std::size_t c : point.breaks)
+      ++breaks[c];
+  }
+  std::string text;
+  if (do_not_fit > 0) text += fmt::format("  {} would be better and do not fit\n", do_not_fit);
+  for (std::size_t c = 0; c < breaks.size(); ++c) {
+    if (breaks[c] > 0) {
+      text += fmt::format("  {} would be better and break {}\n", breaks[c],
+                          found.goal.subject_to[c].text());
+    }
+  }
+  return text;
+}
+
+std::string verdict(const SearchResult& found, const Console& console) {
+  const Goal& goal = found.goal;
+  std::string text = fmt::format("\n{} {} over {} points\n", goal.maximize ? "largest" : "smallest",
+                                 goal.objective.text(), found.points.size());
+  if (found.ranking.empty()) {
+    std::size_t fit = 0;
+    for (const SearchPoint& point : found.points)
+      fit += point.result.status == PointStatus::kFits ? 1U : 0U;
+    text += fmt::format("  none of them will do: {} of {} fit", fit, found.points.size());
+    for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
+      std::size_t hold = 0;
+      for (const SearchPoint& point : found.points) {
+        const bool built = point.result.status != PointStatus::kError;
+        hold += built && std::count(point.breaks.begin(), point.breaks.end(), c) == 0 ? 1U : 0U;
+      }
+      text += fmt::format(", {} keep to {}", hold, goal.subject_to[c].text());
+    }
+    return text + ".\n";
+  }
+  const SearchPoint& best = found.points[found.ranking.front()];
+  text +=
+      fmt::format("  {}: {:.6g}\n", bold(setting_of(best.result), console.colour), best.objective);
+  const std::string others = better_but(found, found.ranking.front());
+  text += others.empty() ? "  no point that was left out would be better\n" : others;
+  return text;
+}
+
+std::string document_of(const SearchResult& found) {
+  std::vector<PointResult> points;
+  for (const SearchPoint& point : found.points)
+    points.push_back(point.result);
+  Json document = result_document(points);
+  Json constraints = Json::array();
+  for (const Expression& expression : found.goal.subject_to)
+    constraints.push_back(expression.text());
+  Json objectives = Json::array();
+  for (const SearchPoint& point : found.points)
+    objectives.push_back(std::isfinite(point.objective) &&
+                                 point.result.status != PointStatus::kError
+                             ? Json(point.objective)
+                             : Json(nullptr));
+  document["search"] = {
+      {found.goal.maximize ? "maximize" : "minimize", found.goal.objective.text()},
+      {"subject_to", std::move(constraints)},
+      {"best", found.ranking.empty() ? Json(nullptr) : Json(found.ranking.front())},
+      {"ranking", found.ranking},
+      {"objective", std::move(objectives)}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+void SearchCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName,
+                              "the fastest point of a scenario's sweep that keeps to its goal");
+  app->footer(R"(A goal names figures of the result document, of policies and of the device:
+  goal: {minimize: time.step, subject_to: ["memory.device_used <= 0.95 * hardware.hbm.capacity"]}
+  goal: {maximize: throughput.tokens_per_second, subject_to: ["memory.host.peak < 64GiB"]}
+Without a goal the most samples per second win. What does not fit is never the answer.
+
+Examples:
+  tidemark search scenario.yaml
+  tidemark search scenario.yaml -s training.sequence=4096 --top 20
+
+Exit codes: 0 a point keeps to the goal; 1 none does; 2 bad input; 3 internal error.)");
+  input.add_options(*app, false);
+  app->add_option("--top", top, "how many of the best to show")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app->add_flag("--json", json, "print the result document, every point, and nothing else");
+  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+}
+
+int SearchCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const Value document = input.load().front();
+  SearchResult found;
+  {
+    Progress progress(console, "points");
+    found = search(
+        document, environment, thread_count(threads), {.convergence_limit = kConvergenceLimit},
+        {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); },
+         .finished = {}});
+  }
+  if (json) {
+    print(document_of(found));
+  } else {
+    const std::size_t width = console.terminal ? console.width : 0;
+    std::vector<PointResult> best;
+    for (std::size_t i = 0; i < std::min<std::size_t>(top, found.ranking.size()); ++i)
+      best.push_back(found.points[found.ranking[i]].result);
+    if (best.empty()) {  // why
+      for (std::size_t i = 0; i < std::min<std::size_t>(top, found.points.size()); ++i)
+        best.push_back(found.points[i].result);
+    }
+    print(points_table(best, console.colour, width) + wrap_lines(verdict(found, console), width));
+  }
+  return found.ranking.empty() ? kExitDoesNotFit : kExitFits;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,141 @@
+// tidemark sweep: every point of a scenario's sweep into a folder, in pieces where it is long.
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "cli/output/reports.hpp"
+#include "cli/text/points_table.hpp"
+#include "cli/text/published.hpp"
+#include "graph/core/errors.hpp"
+#include "plots/report/html_report.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/sweep_journal.hpp"
+
+namespace tidemark {
+namespace {
+
+Shard shard_of(const std::string& text) {
+  if (text.empty()) return {};
+  try {
+    return parse_shard(text);
+  } catch (const std::invalid_argument& error) {
+    throw UserError(fmt::format("--shard: {}", error.what()));
+  }
+}
+
+int show(std::span<const PointResult> points, const std::vector<std::string>& published, bool json,
+         const Console& console) {
+  const std::size_t width = console.terminal ? console.width : 0;
+  print(json ? document_text(points, published)
+             : points_table(points, console.colour, width) +
+                   wrap_lines(published_text(published, console.colour), width));
+  return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
+}
+
+int merge_shards(const SweepCommand& command, const Console& console) {
+  const std::vector<std::string>& names = command.input.names;
+  if (!names.empty() || !command.folder.empty()) {
+    throw UserError(fmt::format("merge takes DIR and nothing before it, found {}",
+                                tidemark::quoted(names.empty() ? command.folder : names.front())));
+  }
+  const MergedSweep merged = merge_journals(command.merged_folder);
+  write_report({.folder = command.merged_folder, .html = has_html_report()}, merged.points, {}, {},
+               {});
+  return show(merged.points, merged.published, command.merged_json, console);
+}
+
+}  // namespace
+
+void SweepCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "simulate every point of a scenario's sweep into a folder");
+  app->footer(
+      R"(Each point is written to points.jsonl as soon as it is done. After a kill,
+--resume goes on from there; it also takes over the points of a sweep that has
+changed since, as long as nothing that they follow from has. Shards may run on
+several machines that share DIR.
+
+Examples:
+  tidemark sweep scenario.yaml -o out -j 8
+  tidemark sweep scenario.yaml -o out --resume
+  tidemark sweep scenario.yaml -o out --shard 0/3    likewise 1/3 and 2/3, then
+  tidemark sweep merge out
+
+Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
+  input.add_options(*app, false);
+  app->get_option("SCENARIO")->required(false);  // else `merge` would be taken for one
+  app->add_option("-o,--output", folder,
+                  "write points.jsonl, results.json, results.csv and report.html into this folder")
+      ->type_name("DIR");
+  app->add_option("--shard", shard, "only every N-th point, counted from 0")->type_name("I/N");
+  app->add_flag("--resume", resume, "take over the points that DIR has already");
+  app->add_flag("--json", json, "print the result document and nothing else");
+  app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+
+  merge = app->add_subcommand("merge", "put the shards of a sweep together");
+  merge->footer(
+      R"(Writes results.json, results.csv and report.html (without charts of single points) into DIR.
+
+Example:
+  tidemark sweep merge out)");
+  merge->add_option("DIR", merged_folder, "where the shards were written")->required();
+  merge->add_flag("--json", merged_json, "print the result document and nothing else");
+}
+
+int SweepCommand::execute(const Console& console) const {
+  if (merge->parsed()) return merge_shards(*this, console);
+  if (input.names.empty()) {
+    throw UserError("SCENARIO is required, or merge DIR\nsee: tidemark sweep --help");
+  }
+  if (folder.empty()) throw UserError("--output is required: a sweep is written into a folder");
+  const Shard part = shard_of(shard);
+  const Environment environment = input.environment(console);
+  const Value document = input.load().front();
+  check_writable(folder);
+  SweepIdentity sweep = sweep_identity(document, environment, input.plugins, part);
+  sweep.published = published_of(std::span(&document, 1));
+  KnownPoints known = known_points(folder, sweep);
+  const auto there = std::count_if(known.begin(), known.end(),
+                                   [](const auto& point) { return point.has_value(); });
+  if (!resume && there > 0) {
+    print_warning(console, fmt::format("{} has {} of these points from an earlier sweep; they are "
+                                       "simulated again (--resume takes them over)",
+                                       folder, there));
+    std::fill(known.begin(), known.end(), std::nullopt);
+  }
+  std::vector<bool> wanted = sweep.of_shard;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    wanted[i] = wanted[i] && !known[i];
+  SweepJournal journal(folder, sweep, part, known);
+  std::vector<PointResult> points;
+  {
+    Progress progress(console, "points");
+    points = simulate_points(
+        document, environment, thread_count(threads), {.convergence_limit = kConvergenceLimit},
+        {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); },
+         .finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); }},
+        wanted);
+  }
+  std::vector<PointResult> shown;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!sweep.of_shard[i]) continue;
+    shown.push_back(std::move(known[i] ? *known[i] : points[i]));
+  }
+  if (part.count == 1) {
+    Progress progress(console, "points written");
+    write_report({.folder = folder, .html = has_html_report()}, shown, std::span(&document, 1),
+                 environment,
+                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+  }
+  return show(shown, sweep.published, json, console);
+}
+
+}  // namespace tidemark

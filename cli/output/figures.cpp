@@ -1,0 +1,99 @@
+#include "cli/output/figures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "cli/text/point_summary.hpp"
+#include "cli/text/wording.hpp"
+#include "plots/comparison_charts.hpp"
+
+namespace tidemark {
+namespace {
+
+// Samples of one step on all ranks; 0 where the point has no throughput.
+std::int64_t samples_of(const PointResult& point) {
+  return std::llround(point.samples_per_second * static_cast<double>(point.run.step.count()) *
+                      1e-9);
+}
+
+}  // namespace
+
+MemoryFigure figure_of(const DetailedPoint& point) {
+  const PointResult& result = point.result;
+  const PointDetail& detail = point.detail;
+  return memory_figure(detail.compiled.program, detail.scratch, detail.timeline,
+                       {.title = result.name,
+                        .subtitle = setting_line(result, point.scenario, *detail.model),
+                        .capacity = result.capacity,
+                        .context = result.context,
+                        .begin = detail.timeline.last_step_begin,
+                        .end = detail.timeline.end,
+                        .peak_note = place(result.peak.phase, result.peak.layer, result.peak.op),
+                        .does_not_fit = result.run.status == RunStatus::kOutOfMemory});
+}
+
+void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point) {
+  const MemoryFigure figure = figure_of(point);
+  write_svg(output.add(stem + ".svg"), memory_chart(figure));
+  write_memory_figure_csv(output.add(stem + ".svg.csv"), figure);
+}
+
+std::string point_label(const PointResult& point, std::size_t number) {
+  std::string label;
+  for (const auto& [key, value] : point.overrides) {
+    const std::string setting = short_setting(value);
+    if (key == "name") return setting;
+    if (!label.empty()) label += ", ";
+    label += key == "policies" || key == "hardware"
+                 ? setting
+                 : fmt::format("{} {}", key.substr(key.rfind('.') + 1), setting);
+  }
+  if (label.empty()) label = point.name;
+  return label.empty() ? fmt::format("point {}", number) : label;
+}
+
+void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs) {
+  if (runs.size() < 2 || runs.size() > kOverlaid) return;
+  std::set<std::string> titles;
+  for (const NamedFigure& run : runs)
+    titles.insert(run.figure.options.title);
+  write_svg(output.add("timelines.svg"),
+            overlaid_memory_chart(titles.size() == 1 ? *titles.begin() : "", runs));
+  write_overlaid_memory_csv(output.add("timelines.svg.csv"), runs);
+}
+
+void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
+                    const std::string& setting) {
+  std::set<std::int64_t> samples;
+  std::set<std::int64_t> capacities;
+  for (const PointResult& point : points) {
+    if (point.status == PointStatus::kError) continue;
+    capacities.insert(point.capacity.count);
+    if (point.status == PointStatus::kFits) samples.insert(samples_of(point));
+  }
+  // Steps on different numbers of samples are compared by the time that a sample takes.
+  const bool by_sample = samples.size() > 1;
+  std::vector<TradeOff> runs;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const PointResult& point = points[i];
+    if (point.status == PointStatus::kError) continue;
+    double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
+    if (by_sample) seconds = point.samples_per_second > 0 ? 1 / point.samples_per_second : 0;
+    runs.push_back({.name = point_label(point, i + 1),
+                    .memory = device_needed(point),
+                    .seconds = seconds,
+                    .fits = point.status == PointStatus::kFits});
+  }
+  if (runs.size() < 2) return;
+  const Bytes capacity = capacities.size() == 1 ? Bytes(*capacities.begin()) : Bytes(0);
+  SvgChart chart = pareto_chart(title_of(points), runs, capacity,
+                                by_sample ? "time of a sample" : "time of a step");
+  chart.subtitle = setting;
+  write_svg(output.add("pareto.svg"), chart);
+  write_pareto_csv(output.add("pareto.svg.csv"), runs);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,28 @@
+// The pictures of a run: timeline.svg, and of several points timelines.svg and pareto.svg, each
+// beside the CSV of what it shows.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/output/output_folder.hpp"
+#include "cli/output/reports.hpp"
+#include "plots/memory_figure.hpp"
+
+namespace tidemark {
+
+// The last step of a point.
+[[nodiscard]] MemoryFigure figure_of(const DetailedPoint& point);
+void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point);
+
+// What a point of several is called: what it changes, else its scenario.
+[[nodiscard]] std::string point_label(const PointResult& point, std::size_t number);
+// timelines.svg: over each other. At most this many stay legible.
+inline constexpr std::size_t kOverlaid = 8;
+void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs);
+// pareto.svg: peak against time. Nothing of fewer than two points that could be built.
+// `setting`: what the points have in common, below the title.
+void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
+                    const std::string& setting);
+
+}  // namespace tidemark

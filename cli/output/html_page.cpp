@@ -1,0 +1,262 @@
+#include "cli/output/html_page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "cli/commands/compare.hpp"
+#include "cli/text/point_summary.hpp"
+#include "cli/text/wording.hpp"
+#include "plots/report/run_columns.hpp"
+#include "plots/role_style.hpp"
+#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/compare_document.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "#d78700": a colour of the 256-colour palette as terminals show it.
+std::string hex_colour(int colour) {
+  constexpr std::array<int, 6> kLevels{0x00, 0x5f, 0x87, 0xaf, 0xd7, 0xff};
+  if (colour >= 232) {
+    const int grey = 8 + 10 * (colour - 232);
+    return fmt::format("#{0:02x}{0:02x}{0:02x}", grey);
+  }
+  const auto level = [&](int divisor) {
+    return kLevels[static_cast<std::size_t>((colour - 16) / divisor % 6)];
+  };
+  return fmt::format("#{:02x}{:02x}{:02x}", level(36), level(6), level(1));
+}
+
+Json roles() {
+  Json list = Json::array();
+  for (int r = 0; r < kRoles; ++r) {
+    const RoleStyle& style = style_of(static_cast<Role>(r));
+    list.push_back({{"name", name_of(static_cast<Role>(r))},
+                    {"label", style.label},
+                    {"colour", hex_colour(style.colour)}});
+  }
+  return list;
+}
+
+Json stack_order() {
+  Json list = Json::array();
+  for (const Role role : kStackOrder)
+    list.push_back(static_cast<int>(role));
+  return list;
+}
+
+// What sets a point apart: "micro_batch 4, no policy"; its name where nothing does, or where other
+// points have other names.
+std::string label_of(const PointResult& point, bool named) {
+  std::string label = named ? point.name : "";
+  for (const auto& [key, value] : point.overrides) {
+    if (key == "name") continue;
+    const std::string word = key.substr(key.rfind('.') + 1);
+    const std::string setting = short_setting(value);
+    label += label.empty() ? "" : label == point.name ? ": " : ", ";
+    label += word == "policies" ? setting : fmt::format("{} {}", word, setting);
+  }
+  return label.empty() ? point.name : label;
+}
+
+bool have_names(std::span<const PointResult> points) {
+  return std::any_of(points.begin(), points.end(),
+                     [&](const PointResult& point) { return point.name != points.front().name; });
+}
+
+// Points of equal settings are told apart by their number.
+std::vector<std::string> labels_of(std::span<const PointResult> points) {
+  const bool named = have_names(points);
+  std::vector<std::string> labels;
+  for (const PointResult& point : points)
+    labels.push_back(label_of(point, named));
+  std::map<std::string, int> uses;
+  for (const std::string& label : labels)
+    ++uses[label];
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (uses[labels[i]] > 1) labels[i] = fmt::format("{} [{}]", labels[i], i + 1);
+  }
+  return labels;
+}
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// The scenario with everything that was left to its defaults.
+Json resolved(const Scenario& scenario) {
+  const TrainingOptions& t = scenario.training;
+  const DeviceProfile& device = scenario.device;
+  const bool in_file = !scenario.model.name.empty() && scenario.model.kind != ModelKind::kPreset;
+  Json json = {{"model", scenario.model.name.empty() ? std::string("layers of the scenario")
+                         : in_file                   ? file_name(scenario.model.name)
+                                                     : scenario.model.name},
+               {"device", device.description.empty() ? device.name : device.description},
+               {"device memory", format_bytes(device.hbm.capacity)},
+               {"framework context", format_bytes(device.framework.context)},
+               {"data-parallel ranks", scenario.count},
+               {"allocator", name_of(scenario.allocator)}};
+  if (scenario.model.kind != ModelKind::kCostGraph) {
+    json["precision"] = rules_of(t.precision).name;
+    json["optimizer"] = name_of(t.optimizer.kind);
+    json["accumulate"] = t.accumulate;
+  }
+  json["steps simulated"] = t.steps;
+  json["policies"] = scenario.policy_names.empty()
+                         ? std::string("none")
+                         : fmt::format("{}", fmt::join(scenario.policy_names, ", "));
+  return json;
+}
+
+// Paths as they stand in the scenario, beside its file: a report may be passed on, and where its
+// author keeps files is nobody's business.
+void shorten_paths(Value& value) {
+  namespace fs = std::filesystem;
+  const fs::path path = value.scalar;
+  if (value.is_scalar() && path.is_absolute()) {
+    std::error_code error;
+    const fs::path folder = fs::absolute(value.location.file, error).parent_path();
+    const fs::path beside = path.lexically_relative(folder.lexically_normal());
+    value.scalar = (error || beside.empty() ? path.filename() : beside).string();
+  }
+  for (Value::Entry& entry : value.entries)
+    shorten_paths(entry.value);
+}
+
+// {"class", "points": [[budget, overhead], ...]}, or null.
+Json least_of(const Comparison& comparison) {
+  const LeastOverheads least = least_overheads(comparison);
+  if (least.by_budget.empty()) return nullptr;
+  Json points = Json::array();
+  for (const auto& [budget, overhead] : least.by_budget)
+    points.push_back({budget, overhead});
+  return {{"class", least.schedule_class}, {"points", std::move(points)}};
+}
+
+std::vector<PointResult> results_of(const Comparison& comparison) {
+  std::vector<PointResult> results;
+  for (const ComparePoint& point : comparison.points)
+    results.push_back(point.result);
+  return results;
+}
+
+}  // namespace
+
+HtmlPage::HtmlPage(std::span<const PointResult> points) {
+  report_.title = title_of(points);
+  report_.summary = result_document(points);
+  report_.summary["title"] = report_.title;
+  report_.summary["roles"] = roles();
+  report_.summary["stack_order"] = stack_order();
+  report_.summary["context_colour"] = hex_colour(context_style().colour);
+  const std::vector<std::string> labels = labels_of(points);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Json& entry = report_.summary["points"][i];
+    entry["label"] = labels[i];
+    Json& settings = entry["settings"] = Json::object();
+    for (const auto& [key, value] : points[i].overrides)
+      settings[key] = short_setting(value);
+    entry["charts"] = false;
+    if (points[i].status == PointStatus::kError) continue;
+    entry["memory"]["context"] = points[i].context.count;
+    entry["memory"]["device_needed"] = device_needed(points[i]);
+  }
+  report_.runs.resize(points.size());
+}
+
+HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts)
+    : HtmlPage(results_of(comparison)) {
+  report_.title = comparison.name;
+  const Json document = compare_document(comparison);
+  report_.summary["title"] = report_.title;
+  report_.summary["compare"] = {{"base", document["base"]},
+                                {"cost_graph", comparison.cost_graph},
+                                {"least", least_of(comparison)}};
+  std::map<std::size_t, std::size_t> first;  // point of each evaluation
+  for (std::size_t i = 0; i < comparison.points.size(); ++i) {
+    const ComparePoint& point = comparison.points[i];
+    Json& entry = report_.summary["points"][i];
+    Json& compared = entry["compare"] = document["points"][i]["compare"];
+    compared["policies"] = policies_label(point);
+    compared["reason"] = reason_of(point);
+    compared["same_run_as"] = first.try_emplace(point.evaluation, i).first->second;
+    entry["label"] = policies_label(point);
+    if (point.budget && point.plan) {
+      entry["label"] =
+          fmt::format("{}, {}", policies_label(point), format_bytes(Bytes(*point.budget)));
+    }
+  }
+  std::size_t charted = 0;
+  for (const bool best : {true, false}) {
+    for (const auto& [evaluation, index] : first) {
+      const bool known = evaluation < charts.size() && !charts[evaluation].columns.empty();
+      if (!known || comparison.points[index].best != best || charted == kChartedPoints) continue;
+      add_charts(index, charts[evaluation]);
+      ++charted;
+    }
+  }
+}
+
+void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
+  report_.runs.at(index) = std::move(charts.columns);
+  Json& entry = report_.summary["points"][index];
+  entry["charts"] = true;
+  entry.update(charts.facts);
+}
+
+PointCharts charts_of(const DetailedPoint& point) {
+  PointCharts charts;
+  const PointDetail& detail = point.detail;
+  const Compiled& compiled = detail.compiled;
+  const bool fits = point.result.status == PointStatus::kFits;
+  ReportedRun run{.graph = detail.model->training,
+                  .order = compiled.order,
+                  .program = compiled.program,
+                  .costs = compiled.costs,
+                  .scratch = detail.scratch,
+                  .timeline = detail.timeline};
+  std::unique_ptr<const TorchRecorder> recorder;
+  Scratch recorded;
+  // What does not fit is drawn as it would be with memory without end, and so are its addresses.
+  const Bytes limit = fits ? point.result.capacity - point.result.context : kUnlimited;
+  const BfcLimits bfc{limit, bfc_options(point.scenario, limit)};
+  if (point.scenario.allocator == AllocatorKind::kTorch) {
+    recorder = run_recorded(point.scenario, compiled, recorded, fits);
+    run.recorder = recorder.get();
+  } else if (point.scenario.allocator == AllocatorKind::kPacked) {
+    run.placement = &compiled.placement;
+  } else if (point.scenario.allocator == AllocatorKind::kBfc) {
+    run.bfc = &bfc;
+  }
+  charts.columns = run_columns(run);
+
+  Json& entry = charts.facts;
+  entry["setting"] = setting_line(point.result, point.scenario, *detail.model);
+  if (const std::string& name = detail.model->training.name; name.find('/') != std::string::npos) {
+    entry["setting"] = file_name(name) + entry["setting"].get<std::string>().substr(name.size());
+  }
+  entry["resolved"] = resolved(point.scenario);
+  Value document = point.document;
+  std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
+  for (Value::Entry& key : document.entries) {
+    if (key.key == "model" || key.key == "hardware" || key.key == "report") {
+      shorten_paths(key.value);
+    }
+  }
+  entry["document"] = Json::parse(as_json(document), nullptr, false);
+  const std::uint32_t failed = point.result.run.failed_instruction;
+  entry["failed_position"] =
+      failed < compiled.program.size()
+          ? Json(static_cast<std::int64_t>(compiled.program.position[failed].value))
+          : Json(nullptr);
+  return charts;
+}
+
+}  // namespace tidemark

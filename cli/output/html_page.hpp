@@ -1,0 +1,39 @@
+// The HTML report of a command: what its page says of each point, and the runs behind the charts.
+#pragma once
+
+#include <ostream>
+#include <span>
+#include <string>
+
+#include "cli/output/reports.hpp"
+#include "plots/report/html_report.hpp"
+#include "scenarios/studies/compare.hpp"
+
+namespace tidemark {
+
+// Points with charts of their own in one report; further ones are in its tables and comparisons.
+inline constexpr std::size_t kChartedPoints = 12;
+
+// What the charts of one point show.
+struct PointCharts {
+  std::string columns;                                              // run_columns()
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();  // for the point's entry
+};
+[[nodiscard]] PointCharts charts_of(const DetailedPoint& point);
+
+class HtmlPage {
+ public:
+  explicit HtmlPage(std::span<const PointResult> points);
+  // Policies against budgets. `charts` by evaluation; of the first points that share one, the best
+  // before others, kChartedPoints at most.
+  HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts);
+
+  // The charts of point `index`.
+  void add_charts(std::size_t index, PointCharts charts);
+  void write(std::ostream& out) const { write_html_report(out, report_); }
+
+ private:
+  HtmlReport report_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,63 @@
+// The files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "scenarios/results/peak_terms.hpp"
+
+namespace tidemark {
+
+// Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
+[[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
+                                               const Environment& environment,
+                                               const SimulateOptions& options);
+
+// Which files a run writes, and where.
+struct ReportFiles {
+  std::string folder;  // empty: none
+  bool json = true;    // results.json
+  bool csv = true;     // results.csv
+  // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists
+  // csv among its formats, since each point is simulated once more for it.
+  bool timelines = false;
+  // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
+  // scenario lists it.
+  bool torch_snapshots = false;
+  // timeline.svg of a single point; of several, timeline-1.svg ..., timelines.svg and pareto.svg.
+  bool svg = false;
+  // trace.json and trace.perfetto-trace; of several points trace-1.json ...
+  bool chrome_traces = false;
+  bool perfetto_traces = false;
+  // report.html: all points on one page. Where the scenario lists it, and with a folder and no
+  // formats wherever it can be made.
+  bool html = false;
+  // Something besides the page that needs each point in detail.
+  [[nodiscard]] bool any_detail() const {
+    return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
+  }
+};
+// Of a document: -o, else its report.dir, else none. Throws UserError.
+[[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,
+                                       const Environment& environment);
+
+// All files or none; nothing when there is no folder. Throws UserError.
+void write_report(const ReportFiles& files, const DetailedPoint& point);
+// `documents` are those whose points these are, in order. `progress`: as in simulate_points(), of
+// the points that are simulated once more for files of their own.
+void write_report(const ReportFiles& files, std::span<const PointResult> points,
+                  std::span<const Value> documents, const Environment& environment,
+                  const std::function<void(std::size_t, std::size_t)>& progress = {});
+
+// The result document as it is printed, with what a paper says beside it.
+[[nodiscard]] std::string document_text(std::span<const PointResult> points,
+                                        const std::vector<std::string>& published);
+
+// Throws UserError when `folder` is given and cannot be written; leaves nothing behind.
+void check_writable(const std::string& folder);
+
+[[nodiscard]] int exit_code(std::span<const PointResult> points);
+
+}  // namespace tidemark

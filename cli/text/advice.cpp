@@ -1,0 +1,181 @@
+#include "cli/text/advice.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/suggestions.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kShownGpus = 4;
+constexpr std::size_t kShownSegments = 5;
+constexpr std::size_t kShownTensors = 2;  // of a segment
+
+// "'h.3.attn.saved' (12.0 MiB), 'wte' (3.0 MiB) and 4 more"
+std::string pins_of(const PartlyFreeSegment& segment) {
+  std::string text;
+  const std::size_t shown = std::min(segment.pins.size(), kShownTensors);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const PinningTensor& pin = segment.pins[i];
+    text += fmt::format("{}{}{}{} ({}, {})", text.empty() ? "" : ", ", pin.layer,
+                        pin.layer.empty() ? "" : ": ", pin.tensor, style_of(pin.role).label,
+                        format_bytes(Bytes(pin.bytes)));
+  }
+  if (segment.pin_count > shown) text += fmt::format(" and {} more", segment.pin_count - shown);
+  return text;
+}
+
+// What the device's allocator had when it refused, and which tensors keep what is free from it.
+std::string memory_at_failure(const PointResult& point, bool colour, std::size_t width) {
+  const Failure& failure = point.failure.front();
+  std::string text;
+  const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
+  if (point.allocator == AllocatorKind::kIdeal || point.allocator == AllocatorKind::kPacked) {
+    const std::string sentence = fmt::format("Of {} that the {} allocator may use {} were left.",
+                                             bytes(point.capacity.count - point.context.count),
+                                             name_of(point.allocator), bytes(failure.device_free));
+    for (const std::string& line : wrap(sentence, width - 2))
+      text += "  " + line + '\n';
+    return text;
+  }
+  const std::string inside =
+      fmt::format("{} were free inside segments, the largest block {}.",
+                  bytes(failure.free_in_segments), bytes(failure.largest_free));
+  const bool limited = failure.allowed && failure.segment <= failure.device_free;
+  const std::string sentence =
+      limited
+          ? fmt::format(
+                "The allocator needed {} ({} rounded) from the device, which had {}, "
+                "but may reserve no more than {}, allowed by memory_fraction; {}",
+                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free),
+                bytes(*failure.allowed), inside)
+          : fmt::format(
+                "The allocator asked the device for {} ({} rounded) and the device had "
+                "{}; {}",
+                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free), inside);
+  for (const std::string& line : wrap(sentence, width - 2))
+    text += "  " + line + '\n';
+  if (failure.partly_free.empty()) return text;
+  text += "\n  " + bold("Segments that are partly free", colour) +
+          dim(fmt::format(" ({} in all)", failure.partly_free.size()), colour) + '\n';
+  Table table({{"size", Align::kRight},
+               {"free", Align::kRight},
+               {"in one piece", Align::kRight},
+               {"kept by"}},
+              4);
+  const std::size_t shown = std::min(failure.partly_free.size(), kShownSegments);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const PartlyFreeSegment& segment = failure.partly_free[i];
+    table.add_row({{bytes(segment.size)},
+                   {bytes(segment.free)},
+                   {bytes(segment.largest_free)},
+                   {pins_of(segment)}});
+  }
+  return text + table.text(colour, width) + '\n';
+}
+
+}  // namespace
+
+std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& environment) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  for (const std::string& name : gpu_names(environment)) {
+    const DeviceProfile profile = load_device_profile(name, environment.profile_folders);
+    if (profile.hbm.capacity.count >= bytes) found.emplace_back(profile.hbm.capacity.count, name);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names;
+  for (auto& [capacity, name] : found)
+    names.push_back(std::move(name));
+  return names;
+}
+
+std::string explain_failure(const PointResult& point, const Environment& environment, bool colour,
+                            std::size_t width) {
+  std::string text;
+  const auto paragraph = [&](const std::string& sentence) {
+    for (const std::string& line : wrap(sentence, width - 2))
+      text += "  " + line + '\n';
+  };
+  if (!point.failure.empty()) {
+    paragraph(point.failure.front().reason + ".");
+    if (point.run.status == RunStatus::kOutOfMemory && point.context <= point.capacity) {
+      text += memory_at_failure(point, colour, width);
+      if (point.failure.front().message != point.failure.front().reason)
+        paragraph("PyTorch says: " + point.failure.front().message);
+    }
+  }
+  // The budget is too small, whatever the device.
+  if (point.status == PointStatus::kInfeasible) {
+    for (const PolicyOutcome& outcome : point.policies) {
+      if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
+      paragraph(
+          fmt::format("What is shown is the schedule of {} that comes nearest; it would keep "
+                      "to a budget of {}. Give more, or another policy.",
+                      outcome.name, format_bytes(Bytes(outcome.plan->peak))));
+    }
+    return text;
+  }
+  const std::int64_t needed =
+      point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
+  const std::int64_t persistent = point.parameters.count + point.gradients.count +
+                                  point.optimizer_state.count + point.buffers.count;
+  // The reason says by how much; no device makes up for it. A step that runs misses a budget.
+  if (point.run.status == RunStatus::kOutOfHostMemory ||
+      point.run.status == RunStatus::kOutOfNvme || point.run.status == RunStatus::kCompleted) {
+    return text;
+  }
+  paragraph(fmt::format("It needs a device of {}; this one has {}, so {} are missing.",
+                        format_bytes(Bytes(needed)), format_bytes(point.capacity),
+                        format_bytes(Bytes(needed - point.capacity.count))));
+  if (persistent + point.context.count > point.capacity.count) {
+    paragraph(fmt::format(
+        "Parameters, gradients and optimizer state alone take {}: no change to activations helps.",
+        format_bytes(Bytes(persistent))));
+  }
+  text += '\n';
+  text += "  " + bold("What would help", colour) +
+          dim(" (changes simulated; GPUs by the memory that this step needs)", colour) + '\n';
+  Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
+  const std::vector<Suggestion> tried =
+      point.failure.empty() ? std::vector<Suggestion>() : point.failure.front().tried;
+  for (const Suggestion& remedy : tried) {
+    table.add_row({{remedy.change},
+                   {format_bytes(Bytes(remedy.device_used))},
+                   {remedy.fits ? format_duration(remedy.step) + " per step" : ""},
+                   {remedy.fits ? "fits" : "does not fit", remedy.fits ? kGood : kBad}});
+  }
+  const std::vector<std::string> gpus = gpus_with(needed, environment);
+  if (gpus.empty()) {
+    table.add_row({{"a larger GPU"},
+                   {format_bytes(Bytes(needed))},
+                   {""},
+                   {"none listed is that large", kBad}});
+  } else {
+    const std::size_t shown = std::min(gpus.size(), kShownGpus);
+    table.add_row(
+        {{"a larger GPU: " +
+          fmt::format("{}", fmt::join(gpus.begin(),
+                                      gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
+         {format_bytes(Bytes(needed))},
+         {""},
+         {"large enough", kGood}});
+  }
+  text += table.text(colour, width);
+  if (const Suggestion* cheapest = cheapest_that_fits(tried)) {
+    std::string settings;
+    for (const auto& [key, value] : cheapest->overrides)
+      settings += fmt::format(" -s '{}={}'", key, value);
+    paragraph(fmt::format("Of these the step is shortest with {}:", cheapest->change));
+    text += "   " + settings + '\n';
+  }
+  return text;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,21 @@
+// A point that does not fit, in words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/text/wording.hpp"
+
+namespace tidemark {
+
+// The GPUs on which a point that needs `bytes` would fit, smallest first.
+[[nodiscard]] std::vector<std::string> gpus_with(std::int64_t bytes,
+                                                 const Environment& environment);
+
+// The sentences of a point that does not fit: what was asked for where, what was live, which
+// tensors keep free memory from the request, what it needs, and what would help. Lines end with
+// '\n'.
+[[nodiscard]] std::string explain_failure(const PointResult& point, const Environment& environment,
+                                          bool colour, std::size_t width);
+
+}  // namespace tidemark

@@ -1,0 +1,232 @@
+#include "cli/text/catalogue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/import/hf_config.hpp"
+#include "graph/models/preset.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/read/environment.hpp"
+#include "sim/memory/torch/roundup_intervals.hpp"
+
+namespace tidemark {
+namespace {
+
+std::string parameter_table(const std::vector<ParameterNote>& notes, bool colour) {
+  if (notes.empty()) return "  no parameters\n";
+  Table table({{"parameter"}, {"type"}, {"default"}, {"range"}}, 2);
+  for (const ParameterNote& note : notes) {
+    table.add_row({{note.name, -1, true},
+                   {note.type},
+                   {note.default_value.empty() ? "required" : note.default_value},
+                   {note.range}});
+  }
+  return table.text(colour);
+}
+
+std::string heading(const std::string& name, std::string_view kind, std::string_view summary,
+                    const Console& console) {
+  return fmt::format("{} ({})\n  {}\n\n", bold(name, console.colour), kind, summary);
+}
+
+// Presets with the same parameters share a line.
+std::string overridable_parameters() {
+  std::vector<std::pair<std::string, std::string>> lines;  // presets, parameters
+  for (const ModelPreset& preset : all_presets()) {
+    std::string parameters;
+    for (const ParameterNote& note : parameters_of(preset))
+      parameters += (parameters.empty() ? "" : ", ") + note.name;
+    const auto same = std::find_if(lines.begin(), lines.end(),
+                                   [&](const auto& line) { return line.second == parameters; });
+    if (same == lines.end()) {
+      lines.emplace_back(preset.name, parameters);
+    } else {
+      same->first += ", " + preset.name;
+    }
+  }
+  std::string text =
+      "\nParameters that can be changed, as in model: {preset: gpt2, layers: 24}; `tidemark "
+      "describe NAME` shows defaults:\n";
+  for (const auto& [presets, parameters] : lines)
+    text += fmt::format("  {}\n    {}\n", presets, parameters);
+  std::vector<std::string_view> known;
+  for (const HfArchitecture& architecture : hf_architectures())
+    known.push_back(architecture.model_type);
+  text += fmt::format(
+      "\nOther models:\n  {{hf: config.json}}   model_type {}\n  {{layers: file.yaml}}   layers "
+      "listed in YAML\n",
+      fmt::join(known, ", "));
+  return text;
+}
+
+Catalogue models() {
+  Catalogue catalogue{.kind = "models", .singular = "model", .footer = overridable_parameters()};
+  for (ModelPreset& preset : all_presets()) {
+    const std::string name = preset.name;
+    const std::string summary = preset.summary;
+    std::string group(preset.group);
+    catalogue.entries.push_back(
+        {.name = name,
+         .group = group,
+         .summary = summary,
+         .describe = [preset = std::move(preset)](const Console& console) {
+           return heading(preset.name, fmt::format("{} model", preset.group), preset.summary,
+                          console) +
+                  parameter_table(parameters_of(preset), console.colour) +
+                  fmt::format(
+                      "\n  model: {}\n  model: {{preset: {}, ...}}   to change parameters\n",
+                      preset.name, preset.name);
+         }});
+  }
+  return catalogue;
+}
+
+std::string describe_gpu(const DeviceProfile& profile, const Console& console) {
+  Table table({{"figure"}, {"value", Align::kRight}, {"source"}}, 2);
+  for (const Figure& figure : profile.figures) {
+    table.add_row({{figure.path},
+                   {figure.value, -1, true},
+                   {figure.note.empty() ? figure.source : figure.source + "; " + figure.note}});
+  }
+  return heading(profile.name, "GPU", profile.description, console) +
+         table.text(console.colour, console.terminal ? console.width : 0) +
+         fmt::format(
+             "\n  hardware: {}\n  hardware: {{gpu: {}, hbm: {{capacity: 40GiB}}}}   to change "
+             "figures\n",
+             profile.name, profile.name);
+}
+
+Catalogue gpus(const Environment& environment) {
+  Catalogue catalogue{.kind = "gpus", .singular = "GPU"};
+  for (const std::string& name : gpu_names(environment)) {
+    const DeviceProfile profile = load_device_profile(name, environment.profile_folders);
+    const double bf16 =
+        profile.matrix[static_cast<std::size_t>(matrix_type(profile, DType::kBFloat16))].peak.value;
+    catalogue.entries.push_back(
+        {.name = name,
+         .summary = fmt::format(
+             "{}: {}, {}, bf16 {}", profile.description, format_bytes(profile.hbm.capacity),
+             format_bandwidth(profile.hbm.bandwidth), format_flops_rate(FlopsPerSecond{bf16})),
+         .describe = [profile](const Console& console) { return describe_gpu(profile, console); }});
+  }
+  return catalogue;
+}
+
+std::string describe_policy(const PolicyEntry& policy, const Console& console) {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(policy.decode(Decoder::describing(notes)));
+  std::string example = fmt::format("{}: {{", policy.name);
+  std::string separator;
+  for (const ParameterNote& note : notes) {
+    if (note.default_value == "none") continue;
+    example += fmt::format("{}{}: {}", separator, note.name,
+                           note.default_value.empty() ? "..." : note.default_value);
+    separator = ", ";
+  }
+  return heading(std::string(policy.name), fmt::format("{} policy", policy.seam), policy.summary,
+                 console) +
+         parameter_table(notes, console.colour) +
+         fmt::format("\n  source: {}\n\n  policies:\n    - {}}}\n", policy.source, example);
+}
+
+Catalogue policies(const Environment& environment) {
+  Catalogue catalogue{.kind = "policies", .singular = "policy"};
+  for (const PolicyEntry& entry : environment.policies.entries()) {
+    catalogue.entries.push_back(
+        {.name = std::string(entry.name),
+         .group = std::string(entry.seam),
+         .summary = std::string(entry.summary),
+         .describe = [entry](const Console& console) { return describe_policy(entry, console); }});
+  }
+  return catalogue;
+}
+
+Catalogue allocators() {
+  Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
+  // What the texts among the parameters look like.
+  using Forms = std::vector<std::pair<std::string_view, std::string_view>>;
+  const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode,
+                       const Forms& forms = {}) {
+    const std::string name(name_of(kind));
+    catalogue.entries.push_back(
+        {.name = name,
+         .group = {},
+         .summary = summary,
+         .describe = [name, summary, decode, forms](const Console& console) {
+           std::vector<ParameterNote> notes;
+           decode(Decoder::describing(notes));
+           for (ParameterNote& note : notes) {
+             for (const auto& [parameter, form] : forms) {
+               if (note.name == parameter) note.range = form;
+             }
+           }
+           std::string text = heading(name, "allocator", summary, console);
+           if (!notes.empty()) text += parameter_table(notes, console.colour) + '\n';
+           return text + fmt::format("  allocator: {}\n", name);
+         }});
+  };
+  add(AllocatorKind::kTorch,
+      "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries (default)",
+      [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); },
+      {{"conf",
+        "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\"; a key "
+        "beside it wins over the same option in it"},
+       {"roundup_power2_divisions", kRoundupForms}});
+  add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
+      [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });
+  add(AllocatorKind::kPacked,
+      "addresses planned for the whole step ahead of time; no rounding beyond 512 bytes, no cache",
+      [](const Decoder&) {});
+  add(AllocatorKind::kIdeal,
+      "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs",
+      [](const Decoder&) {});
+  return catalogue;
+}
+
+// The defaults as the decoder reads them.
+std::string describe_optimizer(const std::string& name) {
+  const Value training = parse_document("optimizer: " + name, name);
+  const OptimizerSpec spec = decode_optimizer(Decoder(training));
+  std::string options = fmt::format("name: {}, weight_decay: {}", name, spec.weight_decay);
+  if (spec.momentum != 0) options += fmt::format(", momentum: {}", spec.momentum);
+  std::vector<std::string_view> forms;
+  for (const OptimizerImplementation form :
+       {OptimizerImplementation::kLoop, OptimizerImplementation::kForeach,
+        OptimizerImplementation::kFused}) {
+    if (has_implementation(spec.kind, form)) forms.push_back(name_of(form));
+  }
+  return fmt::format(
+      "  training: {{optimizer: {}}}\n"
+      "  training: {{optimizer: {{{}, implementation: {}}}}}\n\n"
+      "  implementation: {}\n"
+      "  the default is fused with fp32 master weights, else the framework's, where it exists\n",
+      name, options, forms.back(), fmt::join(forms, " | "));
+}
+
+Catalogue optimizers() {
+  Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
+  for (const std::string_view name : optimizer_names()) {
+    const Value training = parse_document("optimizer: " + std::string(name), "optimizer");
+    const std::string summary(summary_of(decode_optimizer(Decoder(training)).kind));
+    const std::string text(name);
+    catalogue.entries.push_back({.name = text,
+                                 .group = {},
+                                 .summary = summary,
+                                 .describe = [text, summary](const Console& console) {
+                                   return heading(text, "optimizer", summary, console) +
+                                          describe_optimizer(text);
+                                 }});
+  }
+  return catalogue;
+}
+
+}  // namespace
+
+std::vector<Catalogue> catalogues(const Environment& environment) {
+  return {models(), gpus(environment), policies(environment), allocators(), optimizers()};
+}
+
+}  // namespace tidemark

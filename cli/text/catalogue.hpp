@@ -1,0 +1,30 @@
+// Everything that has a name: what `list` shows and `describe` explains.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/text/console.hpp"
+#include "scenarios/read/scenario.hpp"
+
+namespace tidemark {
+
+struct CatalogueEntry {
+  std::string name;
+  std::string group;    // "language", "residency"; empty for one group
+  std::string summary;  // one line
+  std::function<std::string(const Console&)> describe;  // lines ending with '\n'
+};
+
+struct Catalogue {
+  std::string kind;      // "models"
+  std::string singular;  // "model"
+  std::vector<CatalogueEntry> entries;
+  std::string footer = {};  // what `list` prints below, lines ending with '\n'
+};
+
+// models, gpus, policies, allocators, optimizers, in this order.
+[[nodiscard]] std::vector<Catalogue> catalogues(const Environment& environment);
+
+}  // namespace tidemark

@@ -1,0 +1,167 @@
+// The table of a comparison.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cli/commands/compare.hpp"
+#include "cli/text/wording.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/compare_document.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kNotesWidth = 100;  // where there is no terminal
+
+// As fine as the figure is small: "12.3 %", "0.41 %", "0.0013 %".
+std::string fine_percent(double share) {
+  const double value = 100 * share;
+  const double size = std::abs(value);
+  if (size >= 10) return fmt::format("{:.1f} %", value);
+  if (size >= 0.1) return fmt::format("{:.2f} %", value);
+  return size < 1e-7 ? "0 %" : fmt::format("{:.2g} %", value);
+}
+
+std::string or_dash(const std::optional<double>& share) {
+  return share ? fine_percent(*share) : "-";
+}
+
+class CompareTable {
+ public:
+  CompareTable(const Comparison& comparison, bool colour)
+      : comparison_(comparison), colour_(colour), unit_(largest(comparison)) {
+    for (const ComparePoint& point : comparison.points)
+      longest_ = std::max(longest_, point.result.run.step);
+  }
+  [[nodiscard]] std::string text(std::size_t width) const;
+
+ private:
+  static std::int64_t largest(const Comparison& comparison) {
+    std::int64_t most = comparison.base.run.live.bytes;
+    for (const ComparePoint& point : comparison.points)
+      most = std::max({most, point.budget.value_or(0), point.result.run.live.bytes});
+    return most;
+  }
+  [[nodiscard]] std::vector<Column> columns() const;
+  [[nodiscard]] std::vector<Cell> row(const ComparePoint& point, bool first) const;
+  [[nodiscard]] std::string time(const PointResult& result) const {
+    return comparison_.cost_graph ? grouped(result.run.step.count())
+                                  : in_seconds(result.run.step, longest_);
+  }
+  [[nodiscard]] std::string heading() const;
+  [[nodiscard]] std::string verdict() const;
+
+  const Comparison& comparison_;
+  bool colour_;
+  BytesColumn unit_;
+  Duration longest_{};
+};
+
+std::vector<Column> CompareTable::columns() const {
+  std::vector<Column> columns{{"policies"}, {"budget", Align::kRight}, {"kept"}};
+  if (!comparison_.cost_graph) columns.push_back({"planned peak", Align::kRight, 2});
+  columns.push_back({"peak", Align::kRight});
+  if (!comparison_.cost_graph) columns.push_back({"device memory", Align::kRight, 1});
+  columns.push_back({comparison_.cost_graph ? "cost" : "step", Align::kRight});
+  columns.push_back({"overhead", Align::kRight});
+  if (!comparison_.cost_graph) columns.push_back({"planned", Align::kRight, 3});
+  columns.push_back({"at least", Align::kRight, 3});
+  columns.push_back({"gap", Align::kRight, 4});
+  columns.push_back({"best"});
+  columns.push_back({""});
+  return columns;
+}
+
+std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const {
+  const PointResult& result = point.result;
+  std::vector<Cell> cells{{first ? policies_label(point) : ""}};
+  cells.push_back({point.budget ? unit_.text(*point.budget) : "-"});
+  if (result.status == PointStatus::kError) {
+    cells.push_back({"error", kBad});
+    cells.resize(columns().size() - 1);
+    cells.push_back({reason_of(point)});
+    return cells;
+  }
+  const bool planned = !point.plan || point.plan->infeasible.empty();
+  const bool kept = result.status == PointStatus::kFits;
+  const bool no_room = result.status == PointStatus::kOutOfMemory;
+  cells.push_back({kept ? "yes" : no_room ? "no room" : "no", kept ? kGood : kBad});
+  if (!comparison_.cost_graph) cells.push_back({point.plan ? unit_.text(point.plan->peak) : "-"});
+  const bool found = result.run.live.bytes > 0;
+  cells.push_back({found ? unit_.text(result.run.live.bytes) : "-"});
+  if (!comparison_.cost_graph) cells.push_back({planned ? unit_.text(device_used(result)) : "-"});
+  cells.push_back({planned ? time(result) : "-"});
+  cells.push_back({or_dash(point.overhead), -1, point.best});
+  if (!comparison_.cost_graph) cells.push_back({or_dash(planned_overhead(point))});
+  cells.push_back({or_dash(least_overhead(point))});
+  cells.push_back({or_dash(point.gap)});
+  cells.push_back({point.best ? "*" : "", kGood});
+  cells.push_back({reason_of(point)});
+  return cells;
+}
+
+std::string CompareTable::heading() const {
+  const PointResult& base = comparison_.base;
+  std::string text = bold(comparison_.name, colour_);
+  text += fmt::format(
+      ": without policies {} live at the peak, {} {}", format_bytes(Bytes(base.run.live.bytes)),
+      comparison_.cost_graph ? "cost" : "a step of",
+      comparison_.cost_graph ? grouped(base.run.step.count()) : format_duration(base.run.step));
+  return text + "\n\n";
+}
+
+// What the columns mean, and the cheapest way to keep each budget.
+std::string CompareTable::verdict() const {
+  std::vector<std::int64_t> budgets;
+  for (const ComparePoint& point : comparison_.points) {
+    if (point.budget && std::find(budgets.begin(), budgets.end(), *point.budget) == budgets.end())
+      budgets.push_back(*point.budget);
+  }
+  std::string text = "\n";
+  for (const std::int64_t budget : budgets) {
+    const ComparePoint* cheapest = nullptr;
+    for (const ComparePoint& point : comparison_.points) {
+      if (point.budget != budget || point.result.status != PointStatus::kFits) continue;
+      if (cheapest == nullptr || point.result.run.step < cheapest->result.run.step) {
+        cheapest = &point;
+      }
+    }
+    text += fmt::format("cheapest in {}: ", unit_.text(budget));
+    text += cheapest == nullptr ? "none keeps this budget\n"
+                                : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
+                                              or_dash(cheapest->overhead));
+  }
+  text += dim(
+      "at least: what is proven to be the least overhead of a plan of this class within the "
+      "budget; gap: the plan's cost over it; *: no other point has both less peak and less time\n",
+      colour_);
+  return text;
+}
+
+std::string CompareTable::text(std::size_t width) const {
+  Table table(columns());
+  const ComparePoint* last = nullptr;
+  for (const ComparePoint& point : comparison_.points) {
+    table.add_row(row(point, last == nullptr || last->list != point.list));
+    last = &point;
+  }
+  return wrap_lines(heading(), width) + table.text(colour_, width) +
+         wrap_lines(verdict(), width > 0 ? width : kNotesWidth);
+}
+
+}  // namespace
+
+std::string policies_label(const ComparePoint& point) {
+  for (const auto& [key, value] : point.result.overrides) {
+    if (key == "policies") return short_setting(value);
+  }
+  return {};
+}
+
+std::string compare_table(const Comparison& comparison, bool colour, std::size_t width) {
+  return CompareTable(comparison, colour).text(width);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,320 @@
+#include "cli/text/point_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cli/text/transfer_report.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t kLongestBar = 30;
+
+class Summary {
+ public:
+  Summary(const PointResult& point, const PointDetail& detail, const Scenario& scenario,
+          bool colour, std::size_t width)
+      : point_(point), detail_(detail), scenario_(scenario), colour_(colour), width_(width) {}
+  [[nodiscard]] std::string text() const;
+
+ private:
+  // Lines that stand behind `indent` blanks.
+  [[nodiscard]] std::vector<std::string> wrapped(const std::string& text,
+                                                 std::size_t indent) const {
+    return width_ > indent ? wrap(text, width_ - indent) : std::vector<std::string>{text};
+  }
+  [[nodiscard]] std::string line(std::string_view label, const std::string& rest) const {
+    constexpr std::size_t kLabels = 17;
+    std::string text;
+    for (const std::string& words : wrapped(rest, kLabels)) {
+      text += text.empty() ? "  " + dim(fmt::format("{:<15}", label), colour_)
+                           : std::string(kLabels, ' ');
+      text += words + '\n';
+    }
+    return text;
+  }
+  [[nodiscard]] std::string memory() const;
+  [[nodiscard]] std::string reserved() const;
+  [[nodiscard]] std::string roles() const;
+  [[nodiscard]] std::string time() const;
+  [[nodiscard]] std::string policies() const;
+  [[nodiscard]] std::string plan(const PlanFigures& plan) const;
+
+  const PointResult& point_;
+  const PointDetail& detail_;
+  const Scenario& scenario_;
+  bool colour_;
+  std::size_t width_;
+};
+
+std::string Summary::memory() const {
+  const bool fits = point_.run.status == RunStatus::kCompleted;
+  const std::int64_t used = device_needed(point_);
+  const BytesColumn unit(point_.capacity.count);
+  std::string rest =
+      fmt::format("{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
+                  share_of(used, point_.capacity.count));
+  if (fits) {
+    rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
+    if (point_.status == PointStatus::kFits && point_.smallest_capacity > 0) {
+      rest +=
+          fmt::format("; would still fit into {}", format_bytes(Bytes(point_.smallest_capacity)));
+    }
+  } else {
+    rest += " would be used if there were enough";
+  }
+  std::string text = line("device memory", rest);
+  if (used == device_used(point_)) {
+    text += line(
+        "", fmt::format("= {} reserved by the {} allocator{}",
+                        format_bytes(Bytes(point_.run.reserved.bytes)), name_of(point_.allocator),
+                        point_.context.count > 0
+                            ? " + " + format_bytes(point_.context) +
+                                  (point_.ranks > 1 ? " CUDA context and NCCL" : " CUDA context")
+                            : ""));
+    text += reserved();
+  }
+  if (fits && point_.run.retries > 0) {
+    text +=
+        line("", paint(fmt::format("tight: {} allocation{} succeeded only after cached memory "
+                                   "was given back",
+                                   grouped(point_.run.retries), point_.run.retries == 1 ? "" : "s"),
+                       kNote, colour_));
+  }
+  text += line("peak", fmt::format("{} live at {} in {}",
+                                   bold(format_bytes(Bytes(point_.run.live.bytes)), colour_),
+                                   format_duration(point_.peak.time),
+                                   place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
+  return text + roles();
+}
+
+// What is reserved beyond the live bytes, and from when on it stays the same.
+std::string Summary::reserved() const {
+  const Fragmentation& f = point_.run.fragmentation;
+  std::string parts;
+  const auto add = [&](std::int64_t bytes, std::string_view what) {
+    if (bytes > 0) parts += fmt::format(" + {} {}", format_bytes(Bytes(bytes)), what);
+  };
+  add(f.rounding, "rounding");
+  add(f.pending_events, "waiting for streams");
+  add(f.inactive_splits, "in splits");
+  add(f.free_segments, "in free segments");
+  std::string text;
+  if (!parts.empty()) {
+    text += line("", fmt::format("= {} live{}", format_bytes(Bytes(f.live)), parts));
+  }
+  const Convergence& convergence = point_.convergence;
+  if (convergence.fails_in) {
+    return text + line("", paint(fmt::format("runs out of memory in step {} of a longer run",
+                                             *convergence.fails_in),
+                                 kBad, colour_));
+  }
+  if (!convergence.step) {
+    const std::size_t steps = convergence.steps.size();
+    if (steps > static_cast<std::size_t>(scenario_.training.steps)) {
+      return text + line("", fmt::format("still changing after {} steps", steps));
+    }
+    // No longer run was tried.
+    return text + line("", fmt::format("not seen to repeat in {} step{}; training.steps: {} runs "
+                                       "longer",
+                                       steps, steps == 1 ? "" : "s", 2 * steps));
+  }
+  return text + line("", fmt::format("the same in every step from step {} on ({} were run)",
+                                     *convergence.step, convergence.steps.size()));
+}
+
+std::string Summary::roles() const {
+  const std::int64_t total =
+      std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(), std::int64_t{0});
+  const std::int64_t largest =
+      *std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end());
+  if (total <= 0) return {};
+  const BytesColumn unit(total);
+  // Where there is no room for whole bars, they are shorter.
+  constexpr std::size_t kBeforeBars = 17 + 2 + 9 + 2 + 6 + 2 + 20;
+  const std::size_t bars =
+      width_ > 0 ? std::clamp(width_ - std::min(width_, kBeforeBars), std::size_t{8}, kLongestBar)
+                 : kLongestBar;
+  Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
+  for (const Role role : kStackOrder) {
+    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    if (bytes <= 0) continue;
+    const RoleStyle& style = style_of(role);
+    table.add_row(
+        {{std::string(style.label)},
+         {bytes * 1000 < total ? format_bytes(Bytes(bytes)) : unit.text(bytes)},
+         {bytes * 1000 < total ? "" : share_of(bytes, total)},
+         {bar(static_cast<double>(bytes) / static_cast<double>(largest), bars), style.colour}});
+  }
+  return table.text(colour_);
+}
+
+std::string Summary::time() const {
+  const RunResult& run = point_.run;
+  const auto phase = [&](Phase p) {
+    return format_duration(run.phase[static_cast<std::size_t>(p)]);
+  };
+  std::string text =
+      line("step", fmt::format("{}: forward {}, backward {}, optimizer {}",
+                               bold(format_duration(run.step), colour_), phase(Phase::kForward),
+                               phase(Phase::kBackward), phase(Phase::kOptimizer)));
+  std::string parts;
+  const auto add = [&](Duration d, std::string_view what) {
+    // Less than a thousandth of the step says nothing.
+    if (d * 1000 < run.step || d <= Duration(0)) return;
+    parts += fmt::format("{}{} {}", parts.empty() ? "of which " : ", ", format_duration(d), what);
+  };
+  add(run.recompute, "computing again");
+  add(run.exposed_transfer, "waiting for copies");
+  add(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)],
+      "waiting for the host's optimizer");
+  add(run.exposed_communication, "waiting for communication");
+  add(run.host_bound, "waiting for the host to launch");
+  if (!parts.empty()) text += line("", parts);
+  if (point_.status == PointStatus::kFits) {
+    const bool tokens = point_.tokens_per_second > 0;
+    std::string rest = tokens ? fmt::format("{} tokens/s, ", rate(point_.tokens_per_second)) : "";
+    rest += rate(point_.samples_per_second) + " samples/s";
+    if (point_.model_flops_utilization > 0) {
+      rest +=
+          fmt::format(", {} of the peak arithmetic (MFU)", percent(point_.model_flops_utilization));
+    }
+    text += line("throughput", rest);
+  }
+  return text;
+}
+
+// What the plan says of one micro-batch beside what the step takes.
+std::string Summary::plan(const PlanFigures& plan) const {
+  std::string text =
+      line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
+                           format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
+  const bool found = plan.status == "optimal" || plan.status == "feasible";
+  if (plan.lower_bound && found) {
+    const double over = plan.cost > *plan.lower_bound
+                            ? static_cast<double>(plan.cost - *plan.lower_bound) /
+                                  static_cast<double>(*plan.lower_bound)
+                            : 0;
+    const double percents = std::ceil(1e4 * over) / 100;  // nothing is hidden by rounding
+    text += line(
+        "", over > 0 ? fmt::format("at most {:.2f} % above the least that is possible "
+                                   "within {} (class {})",
+                                   percents, format_bytes(Bytes(plan.budget)), plan.schedule_class)
+                     : fmt::format("the least that is possible within {} (class {})",
+                                   format_bytes(Bytes(plan.budget)), plan.schedule_class));
+  }
+  const std::string over = over_budget(point_);
+  return over.empty() ? text : text + line("", paint(over, kBad, colour_));
+}
+
+std::string Summary::policies() const {
+  std::string text;
+  for (const PolicyOutcome& outcome : point_.policies) {
+    std::string rest = outcome.name + ":";
+    std::string sep = " ";
+    const auto add = [&](const std::string& part) {
+      rest += sep + part;
+      sep = ", ";
+    };
+    if (outcome.recomputed_operators > 0) {
+      add(grouped(outcome.recomputed_operators) + " operators run again");
+    }
+    if (outcome.offloaded.count > 0) {
+      // With two tiers beside it: the lines below say how much is where.
+      const bool disks = point_.run.nvme.bytes > 0;
+      add(format_bytes(outcome.offloaded) +
+          (disks ? " kept off the device" : " moved to the host"));
+    }
+    if (outcome.contested > 0) {
+      add(grouped(outcome.contested) + " decided by an earlier policy");
+    }
+    if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
+    if (sep == " ")
+      add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
+    text += line(text.empty() ? "policies" : "", rest);
+    if (outcome.plan) text += plan(*outcome.plan);
+  }
+  if (point_.run.evictions > 0) {
+    text +=
+        line("evictions", fmt::format("{} blocks dropped, {} operators run again for them",
+                                      grouped(point_.run.evictions), grouped(point_.run.restores)));
+  }
+  if (point_.run.host.bytes > 0) {
+    text += line("host memory",
+                 fmt::format("{} of {} pinned", format_bytes(Bytes(point_.run.host_taken.bytes)),
+                             format_bytes(point_.host_capacity)));
+  }
+  if (point_.run.nvme.bytes > 0) {
+    text += line("NVMe", fmt::format("{} of {}", format_bytes(Bytes(point_.run.nvme.bytes)),
+                                     format_bytes(point_.nvme_capacity)));
+  }
+  const std::string moved = transfer_verdict(point_);
+  if (!moved.empty()) text += line("transfers", moved);
+  return text;
+}
+
+std::string Summary::text() const {
+  const bool fits = point_.status == PointStatus::kFits;
+  const bool runs = point_.run.status == RunStatus::kCompleted;
+  const std::string verdict = fits ? "fits" : runs ? "not within the budget" : "does not fit";
+  std::string text = fmt::format("{}: {}\n", bold(point_.name, colour_),
+                                 bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
+  for (const std::string& words : wrapped(setting_line(point_, scenario_, *detail_.model), 2))
+    text += "  " + dim(words, colour_) + '\n';
+  text += '\n';
+  return text + memory() + time() + policies();
+}
+
+}  // namespace
+
+std::string bar(double share, std::size_t width) {
+  static constexpr std::string_view kBlocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<std::size_t>(
+      std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) * 8 - 1e-9));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i)
+    text += "█";
+  return text + std::string(kBlocks[eighths % 8]);
+}
+
+// Of a file, the name without folders and ending; of Hugging Face's config.json the folder's.
+static std::string model_name(const std::string& name) {
+  const std::filesystem::path path(name);
+  const std::string ending = path.extension().string();
+  if (ending != ".json" && ending != ".onnx" && ending != ".yaml" && ending != ".yml") return name;
+  const bool config = path.stem() == "config" && path.has_parent_path();
+  return (config ? path.parent_path().filename() : path.stem()).string();
+}
+
+std::string setting_line(const PointResult& point, const Scenario& scenario,
+                         const TrainedModel& model) {
+  const TrainingGraph& graph = model.training;
+  std::string text = scenario.device.name;
+  if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
+  if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
+  text = fmt::format("{}, {} parameters; {}", model_name(graph.name),
+                     format_count(static_cast<double>(point.parameter_count)), text);
+  if (graph.tokens > 0 && graph.samples > 0) {
+    text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
+  } else {
+    text += fmt::format("; {} sample{}", graph.samples, graph.samples == 1 ? "" : "s");
+  }
+  if (graph.micro_batches > 1) text += fmt::format(" x {} micro-batches", graph.micro_batches);
+  text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
+                      name_of(scenario.training.optimizer.kind));
+  if (scenario.policy_names.empty()) return text + "; no policy";
+  return text + fmt::format("; {}", fmt::join(scenario.policy_names, " + "));
+}
+
+std::string point_summary(const PointResult& point, const PointDetail& detail,
+                          const Scenario& scenario, bool colour, std::size_t width) {
+  return Summary(point, detail, scenario, colour, width).text();
+}
+
+}  // namespace tidemark

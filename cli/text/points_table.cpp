@@ -1,0 +1,250 @@
+#include "cli/text/points_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/text/transfer_report.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/studies/suggestions.hpp"
+
+namespace tidemark {
+namespace {
+
+// The keys that points change, and how a column calls them: the last word where that is clear.
+struct Keys {
+  std::vector<std::string> paths;
+  std::vector<std::string> titles;
+};
+
+Keys keys_of(std::span<const PointResult> points) {
+  Keys keys;
+  for (const PointResult& point : points) {
+    for (const auto& [key, value] : point.overrides) {
+      if (key == "name") continue;  // is the first column
+      if (std::find(keys.paths.begin(), keys.paths.end(), key) == keys.paths.end()) {
+        keys.paths.push_back(key);
+      }
+    }
+  }
+  const auto last_word = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  std::map<std::string, int> uses;
+  for (const std::string& key : keys.paths)
+    ++uses[last_word(key)];
+  for (const std::string& key : keys.paths) {
+    keys.titles.push_back(uses[last_word(key)] == 1 ? last_word(key) : key);
+  }
+  return keys;
+}
+
+std::string override_text(const PointResult& point, const std::string& key) {
+  for (const auto& [name, value] : point.overrides) {
+    if (name == key) return short_setting(value);
+  }
+  return {};
+}
+
+// What a row says at its end.
+std::string remark(const PointResult& point) {
+  if (point.status == PointStatus::kError) return point.error;
+  if (!point.failure.empty()) {
+    const Failure& failure = point.failure.front();
+    if (point.status != PointStatus::kOutOfMemory) return failure.reason;
+    const bool host = point.run.status == RunStatus::kOutOfHostMemory;
+    const bool nvme = point.run.status == RunStatus::kOutOfNvme;
+    if (host || nvme) {
+      return fmt::format("{} lacks at most {}", host ? "the host" : "NVMe",
+                         format_bytes(Bytes(failure.short_of)));
+    }
+    return fmt::format("no room for {}: {}", format_bytes(Bytes(failure.requested)),
+                       place(failure.phase, failure.layer, failure.op));
+  }
+  if (const std::string over = over_budget(point); !over.empty()) return over;
+  if (point.convergence.fails_in) {
+    return fmt::format("runs out of memory in step {} of a longer run",
+                       *point.convergence.fails_in);
+  }
+  if (point.run.retries > 0)
+    return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
+  std::string text;
+  if (point.run.host.bytes > 0) {
+    text = fmt::format("{} on the host", format_bytes(Bytes(point.run.host.bytes)));
+  }
+  if (point.run.nvme.bytes > 0) {
+    text += fmt::format(", {} on NVMe", format_bytes(Bytes(point.run.nvme.bytes)));
+  }
+  return text;
+}
+
+class PointsTable {
+ public:
+  PointsTable(std::span<const PointResult> points, bool colour)
+      : points_(points), colour_(colour), keys_(keys_of(points)) {}
+  [[nodiscard]] std::string text(std::size_t width);
+
+ private:
+  [[nodiscard]] std::vector<Column> columns() const;
+  [[nodiscard]] std::vector<Cell> row(const PointResult& point) const;
+  [[nodiscard]] std::string heading() const;
+  [[nodiscard]] std::string verdict() const;
+  [[nodiscard]] std::string advice() const;
+  [[nodiscard]] std::string setting(const PointResult& point) const;
+  void choose_best();
+
+  std::span<const PointResult> points_;
+  bool colour_;
+  Keys keys_;
+  bool names_differ_ = false;
+  bool capacities_differ_ = false;
+  bool counts_tokens_ = false;
+  std::int64_t most_bytes_ = 0;
+  Duration longest_{};
+  const PointResult* fastest_ = nullptr;
+  const PointResult* leanest_ = nullptr;
+};
+
+void PointsTable::choose_best() {
+  std::set<std::string> names;
+  std::set<std::int64_t> capacities;
+  for (const PointResult& point : points_) {
+    names.insert(point.name);
+    if (point.status == PointStatus::kError) continue;
+    capacities.insert(point.capacity.count);
+    most_bytes_ = std::max(most_bytes_, device_needed(point));
+    longest_ = std::max(longest_, point.run.step);
+    counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
+    if (point.status != PointStatus::kFits) continue;
+    // By work done per second, since points may train on different numbers of samples.
+    if (fastest_ == nullptr || point.samples_per_second > fastest_->samples_per_second) {
+      fastest_ = &point;
+    }
+    if (leanest_ == nullptr || device_needed(point) < device_needed(*leanest_)) leanest_ = &point;
+  }
+  names_differ_ = names.size() > 1;
+  capacities_differ_ = capacities.size() > 1;
+}
+
+std::vector<Column> PointsTable::columns() const {
+  std::vector<Column> columns;
+  if (names_differ_) columns.push_back({"scenario"});
+  for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
+    const bool numbers = std::all_of(points_.begin(), points_.end(), [&](const PointResult& p) {
+      const std::string text = override_text(p, keys_.paths[k]);
+      return text.find_first_not_of("0123456789.-") == std::string::npos;
+    });
+    columns.push_back({keys_.titles[k], numbers ? Align::kRight : Align::kLeft});
+  }
+  columns.push_back({"fits"});
+  columns.push_back({"device memory", Align::kRight});
+  columns.push_back({"used", Align::kRight, 1});
+  columns.push_back({"peak live", Align::kRight, 2});
+  columns.push_back({"step", Align::kRight});
+  columns.push_back({counts_tokens_ ? "tokens/s" : "samples/s", Align::kRight});
+  columns.push_back({""});
+  return columns;
+}
+
+std::vector<Cell> PointsTable::row(const PointResult& point) const {
+  std::vector<Cell> cells;
+  if (names_differ_) cells.push_back({point.name});
+  for (const std::string& key : keys_.paths)
+    cells.push_back({override_text(point, key)});
+  const bool fits = point.status == PointStatus::kFits;
+  if (point.status == PointStatus::kError) {
+    cells.push_back({"error", kBad});
+    cells.resize(columns().size() - 1);
+    cells.push_back({remark(point)});
+    return cells;
+  }
+  const BytesColumn unit(most_bytes_);
+  const bool fastest = &point == fastest_ && points_.size() > 1;
+  cells.push_back({fits ? "yes" : "no", fits ? kGood : kBad});
+  cells.push_back({unit.text(device_needed(point)), -1, &point == leanest_ && points_.size() > 1});
+  cells.push_back({share_of(device_needed(point), point.capacity.count), fits ? -1 : kBad});
+  cells.push_back({unit.text(point.run.live.bytes)});
+  cells.push_back({fits ? in_seconds(point.run.step, longest_) : "-", -1, fastest});
+  const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
+  cells.push_back({fits ? rate(speed) : "-", -1, fastest});
+  cells.push_back({remark(point)});
+  return cells;
+}
+
+std::string PointsTable::heading() const {
+  const std::string count =
+      fmt::format("{} point{}", points_.size(), points_.size() == 1 ? "" : "s");
+  std::string text = names_differ_ ? count : fmt::format("{}: {}", points_.front().name, count);
+  text = bold(text, colour_);
+  for (const PointResult& point : points_) {
+    if (point.status == PointStatus::kError || capacities_differ_) continue;
+    text += dim(fmt::format(", device memory {}", format_bytes(point.capacity)), colour_);
+    break;
+  }
+  return text + "\n\n";
+}
+
+std::string PointsTable::setting(const PointResult& point) const {
+  std::string text = names_differ_ ? point.name : "";
+  for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
+    const std::string value = override_text(point, keys_.paths[k]);
+    if (value.empty()) continue;
+    if (!text.empty()) text += ", ";
+    text += keys_.paths[k] == "policies" ? value : fmt::format("{} {}", keys_.titles[k], value);
+  }
+  return text;
+}
+
+std::string PointsTable::verdict() const {
+  const auto fits = std::count_if(points_.begin(), points_.end(), [](const PointResult& p) {
+    return p.status == PointStatus::kFits;
+  });
+  std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
+  if (fastest_ == nullptr || points_.size() == 1) return text + "." + advice() + "\n";
+  text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
+                      format_duration(fastest_->run.step),
+                      format_bytes(Bytes(device_needed(*fastest_))));
+  if (leanest_ != fastest_) {
+    text += fmt::format("\nleanest: {} ({}, {})", bold(setting(*leanest_), colour_),
+                        format_duration(leanest_->run.step),
+                        format_bytes(Bytes(device_needed(*leanest_))));
+  }
+  const std::string moved = transfer_verdict(*fastest_);
+  if (!moved.empty()) text += fmt::format("\nthe fastest: {}", moved);
+  return text + advice() + "\n";
+}
+
+// The cheapest change that fits, for the first points that do not.
+std::string PointsTable::advice() const {
+  constexpr int kTold = 3;
+  std::string text;
+  int told = 0;
+  for (const PointResult& point : points_) {
+    if (point.failure.empty() || told == kTold) continue;
+    const Suggestion* helps = cheapest_that_fits(point.failure.front().tried);
+    if (helps == nullptr) continue;
+    text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
+    ++told;
+  }
+  return text;
+}
+
+std::string PointsTable::text(std::size_t width) {
+  choose_best();
+  Table table(columns());
+  for (const PointResult& point : points_)
+    table.add_row(row(point));
+  return wrap_lines(heading(), width) + table.text(colour_, width) + wrap_lines(verdict(), width);
+}
+
+}  // namespace
+
+std::string points_table(std::span<const PointResult> points, bool colour, std::size_t width) {
+  if (points.empty()) return "no points\n";
+  return PointsTable(points, colour).text(width);
+}
+
+}  // namespace tidemark

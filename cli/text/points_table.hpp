@@ -1,0 +1,16 @@
+// Many points as a table, and which of them is fastest and which leanest.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/text/wording.hpp"
+
+namespace tidemark {
+
+// A row per point in the order given: what it changes, whether it fits, memory, time, reason.
+// Lines end with '\n'. Beyond `width` the reasons are wrapped.
+[[nodiscard]] std::string points_table(std::span<const PointResult> points, bool colour,
+                                       std::size_t width);
+
+}  // namespace tidemark

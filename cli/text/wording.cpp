@@ -1,0 +1,137 @@
+#include "cli/text/wording.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string scalar_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "torch(expandable_segments true)"
+std::string named_text(const std::string& name, const Json& parameters) {
+  std::string list;
+  for (const auto& [key, value] : parameters.items()) {
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", key, scalar_text(value));
+  }
+  return list.empty() ? name : fmt::format("{}({})", name, list);
+}
+
+// {"checkpoint_every": {"period": 1}} or "revolve".
+std::string policy_text(const Json& policy) {
+  if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
+  const Json& parameters = policy.begin().value();
+  return named_text(policy.begin().key(), parameters.is_object() ? parameters : Json::object());
+}
+
+// {"kind": "torch", "expandable_segments": true}: what names the thing, then its parameters.
+std::string mapping_text(Json mapping) {
+  for (const char* key : {"kind", "preset", "gpu", "name"}) {
+    const auto name = mapping.find(key);
+    if (name == mapping.end() || !name->is_string()) continue;
+    const std::string text = name->get<std::string>();
+    mapping.erase(name);
+    return named_text(text, mapping);
+  }
+  // A model in a file: its name, not the folders of whoever runs it.
+  for (const char* key : {"hf", "onnx", "graph", "layers"}) {
+    const auto path = mapping.find(key);
+    if (path == mapping.end() || !path->is_string()) continue;
+    const std::string file = std::filesystem::path(path->get<std::string>()).filename().string();
+    mapping.erase(path);
+    return named_text(file, mapping);
+  }
+  return mapping.dump();
+}
+
+}  // namespace
+
+BytesColumn::BytesColumn(std::int64_t largest) {
+  const bool gib = largest >= kGiB.count;
+  const bool mib = largest >= kMiB.count;
+  scale_ = static_cast<double>(gib ? kGiB.count : mib ? kMiB.count : 1);
+  decimals_ = gib ? 2 : mib ? 1 : 0;
+  unit_ = gib ? "GiB" : mib ? "MiB" : "B";
+}
+
+std::string BytesColumn::text(std::int64_t bytes) const {
+  return fmt::format("{:.{}f} {}", static_cast<double>(bytes) / scale_, decimals_, unit_);
+}
+
+std::string grouped(std::int64_t number) {
+  std::string digits = fmt::to_string(number);
+  const std::size_t first = number < 0 ? 1 : 0;
+  for (std::size_t i = digits.size(); i > first + 3;) {
+    i -= 3;
+    digits.insert(i, 1, ',');
+  }
+  return digits;
+}
+
+std::string rate(double per_second) {
+  if (per_second >= 999.5) return grouped(std::llround(per_second));
+  return fmt::format("{:.{}f}", per_second, per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2);
+}
+
+std::string percent(double share) {
+  const double value = share * 100;
+  return std::abs(value) >= 9.95 || value == 0 ? fmt::format("{:.0f} %", value)
+                                               : fmt::format("{:.1f} %", value);
+}
+
+std::string share_of(std::int64_t part, std::int64_t whole) {
+  return whole <= 0 ? "" : percent(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string in_seconds(Duration duration, Duration largest) {
+  const auto ns = static_cast<double>(duration.count());
+  if (largest >= std::chrono::seconds(10)) return fmt::format("{:.2f} s", ns * 1e-9);
+  if (largest >= std::chrono::milliseconds(10)) return fmt::format("{:.1f} ms", ns * 1e-6);
+  return fmt::format("{:.3f} ms", ns * 1e-6);
+}
+
+std::string short_setting(std::string_view json) {
+  const Json value = Json::parse(json, nullptr, false);
+  if (value.is_discarded()) return std::string(json);
+  if (value.is_object()) return mapping_text(value);
+  if (!value.is_array()) return scalar_text(value);
+  if (value.empty()) return "no policy";
+  std::string text;
+  for (const Json& item : value)
+    text += (text.empty() ? "" : " + ") + policy_text(item);
+  return text;
+}
+
+std::string over_budget(const PointResult& point) {
+  for (const PolicyOutcome& outcome : point.policies) {
+    if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;
+    const std::int64_t over = point.run.live.bytes - outcome.plan->budget;
+    if (over <= 0) continue;
+    return fmt::format("{} passes its budget of {} by {}: the peak is {}, in {}", outcome.name,
+                       format_bytes(Bytes(outcome.plan->budget)), format_bytes(Bytes(over)),
+                       format_bytes(Bytes(point.run.live.bytes)), name_of(point.peak.phase));
+  }
+  return {};
+}
+
+std::string place(Phase phase, std::string_view layer, std::string_view op) {
+  return fmt::format("{}, {}{}{}", name_of(phase), layer, layer.empty() ? "" : ": ", op);
+}
+
+std::string title_of(std::span<const PointResult> points) {
+  if (points.empty()) return "Tidemark";
+  const bool one_name = std::all_of(points.begin(), points.end(), [&](const PointResult& point) {
+    return point.name == points.front().name;
+  });
+  return one_name ? points.front().name : fmt::format("{} points", points.size());
+}
+
+}  // namespace tidemark

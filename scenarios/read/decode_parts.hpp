@@ -1,0 +1,34 @@
+// The parts of a scenario, read one by one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/decoder.hpp"
+#include "scenarios/read/scenario.hpp"
+
+namespace tidemark {
+
+// Steps and micro-batches repeat the whole graph; these keep a slip from filling the memory. Far
+// above what is needed: steps after the second one repeat it.
+inline constexpr int kMaxSteps = 16;
+inline constexpr int kMaxAccumulate = 4096;
+inline constexpr int kMaxMicroBatches = 8192;  // of all steps together
+inline constexpr int kMaxCount = 1 << 20;      // GPUs
+
+// How an error speaks of what the format knows and this version does not.
+inline constexpr std::string_view kLater = "comes with a later version of Tidemark";
+
+// Each reads one key of the scenario and throws UserError.
+[[nodiscard]] ModelReference decode_model(const Decoder& scenario);
+// "llama-3-8b", also for llama-3-8b/config.json.
+[[nodiscard]] std::string model_title(const ModelReference& model);
+[[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model);
+// Fills policies and policy_names.
+void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
+
+// The keys of `training`, those of later versions included.
+[[nodiscard]] std::vector<std::string> training_keys();
+
+}  // namespace tidemark

@@ -1,0 +1,112 @@
+// `policies`: names, or mappings of one name to its parameters.
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "graph/core/scalars.hpp"
+#include "policies/sequence/planned.hpp"
+#include "scenarios/read/decode_parts.hpp"
+
+namespace tidemark {
+namespace {
+
+// Names of the format whose policies are still to be written; the registry goes first.
+constexpr std::string_view kPlanned[] = {
+    "adaptive_precision",
+    "chunked_loss",
+    "compress_activations",
+    "context_parallel",
+    "distill",
+    "expert_parallel",
+    "fsdp",
+    "lora",
+    "memory_elastic",
+    "optimizer_in_backward",
+    "pipeline",
+    "prune",
+    "tensor_parallel",
+    "zero",
+};
+
+// One item of the list, with its parameters.
+struct Listed {
+  std::string name;
+  Location location;  // of the name
+  Value parameters;   // null for a bare name
+};
+
+Listed decode_item(const Decoder& item) {
+  const Value& value = item.value();
+  if (value.is_scalar() && !value.scalar.empty()) {
+    Value none;
+    none.location = value.location;
+    return {.name = value.scalar, .location = value.location, .parameters = std::move(none)};
+  }
+  if (!value.is_mapping()) {
+    item.fail(
+        fmt::format("expected the name of a policy or {{name: {{...}}}}, found {}", found(value)));
+  }
+  if (value.entries.size() != 1) {
+    item.fail(
+        fmt::format("expected one policy, found a mapping of {} keys; begin each policy with "
+                    "'- ' and indent its parameters",
+                    value.entries.size()));
+  }
+  const Value::Entry& entry = value.entries.front();
+  return {.name = entry.key, .location = entry.location, .parameters = entry.value};
+}
+
+const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
+                               const PolicyRegistry& registry) {
+  if (const PolicyEntry* entry = registry.find(listed.name)) return *entry;
+  if (std::find(std::begin(kPlanned), std::end(kPlanned), listed.name) != std::end(kPlanned)) {
+    throw UserError(listed.location, path,
+                    fmt::format("policy '{}' is planned but not available: it {}; available: {}",
+                                listed.name, kLater, fmt::join(registry.names(), ", ")));
+  }
+  std::vector<std::string> names = registry.names();
+  names.insert(names.end(), std::begin(kPlanned), std::end(kPlanned));
+  std::string hint = did_you_mean(listed.name, names);
+  if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
+  throw UserError(listed.location, path,
+                  fmt::format("there is no policy {}{}", tidemark::quoted(listed.name), hint));
+}
+
+// Only one policy can decide the order, and only one whom to evict.
+void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario& scenario) {
+  const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+  const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
+  if (!orders && !evicts) return;
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    if (scenario.policies[i].index() != policy.index()) continue;
+    throw UserError(
+        listed.location, "policies." + excerpt(listed.name),
+        fmt::format("'{}' {} already, and only one policy can", scenario.policy_names[i],
+                    orders ? "decides the order of the operators" : "chooses what to evict"));
+  }
+}
+
+}  // namespace
+
+void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {
+  const Value* list = scenario.value().find("policies");
+  if (list != nullptr && !list->is_null() && !list->is_sequence()) {
+    scenario.fail_at("policies", fmt::format("expected a list of policies, found {}; begin each "
+                                             "policy with '- '",
+                                             found(*list)));
+  }
+  for (const Decoder& item : scenario.optional_child("policies").items()) {
+    const Listed listed = decode_item(item);
+    const PolicyEntry& entry = find_policy(listed, item.path(), environment.policies);
+    AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name));
+    check_single(listed, policy, result);
+    share_plans(policy, *environment.plans);
+    result.policies.push_back(std::move(policy));
+    result.policy_names.push_back(listed.name);
+  }
+}
+
+}  // namespace tidemark

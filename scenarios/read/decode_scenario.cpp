@@ -1,0 +1,191 @@
+// A whole scenario, read and checked.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/scalars.hpp"
+#include "plots/report/html_report.hpp"
+#include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/goal.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr int kFormatVersion = 1;
+constexpr std::array<std::string_view, 14> kScenarioKeys{
+    "version",        "name",     "extends", "model",  "hardware", "training",  "allocator",
+    "host_allocator", "policies", "sweep",   "report", "compare",  "published", "goal"};
+
+// Accepts the known keys and no others: a misspelt key is told before the one that it leaves
+// absent.
+void check_keys(const Decoder& scenario) {
+  for (const std::string_view key : kScenarioKeys)
+    static_cast<void>(scenario.has(key));
+  scenario.finish();
+  const auto version = scenario.optional<std::int64_t>("version", kFormatVersion);
+  if (version != kFormatVersion) {
+    scenario.fail_at("version", fmt::format("expected {}, the version of the format that this "
+                                            "Tidemark reads, found {}",
+                                            kFormatVersion, version));
+  }
+  const auto refuse = [&](std::string_view key, const std::string& problem) {
+    if (!scenario.has(key)) return;
+    throw UserError(location_of_key(scenario.value(), key), std::string(key), problem);
+  };
+  refuse("extends", "'extends' works in a scenario file only");
+}
+
+// The name of the file, or of the model where there is none.
+std::string decode_name(const Decoder& scenario, const ModelReference& model) {
+  auto name = scenario.optional<std::string>("name", "");
+  if (!name.empty()) return name;
+  const std::string file = std::filesystem::path(scenario.location().file).stem().string();
+  return file.empty() ? model_title(model) : file;
+}
+
+// An error of a profile, told where the scenario names or overrides it. `path` is that of the name.
+[[noreturn]] void rethrow_for_scenario(const UserError& error, const Location& named_at,
+                                       const std::string& path) {
+  constexpr std::string_view kFigure = ".value";  // which a profile writes out, a scenario does not
+  const bool about_the_name = error.path().empty() && error.location().file == named_at.file;
+  if (about_the_name) throw UserError(named_at, path, error.problem());
+  // Without a line the file of the profile could not be read.
+  if (error.location().line == 0) throw UserError(named_at, path, error.what());
+  std::string key = error.path();
+  if (key.ends_with(kFigure)) key.resize(key.size() - kFigure.size());
+  std::string problem = error.problem();
+  const std::vector<std::string> own{"hardware.gpu", "hardware.count"};
+  if (problem == "unknown key" && nearest_word(key, own)) {
+    problem += fmt::format("; did you mean '{}'?", nearest_word(key, own)->substr(9));
+  }
+  throw UserError(error.location(), key, problem);
+}
+
+// The profile with the changes that stand beside `gpu` and `count`.
+DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
+                           const Environment& environment) {
+  Value overrides = hardware.value();
+  std::erase_if(overrides.entries, [](const Value::Entry& entry) {
+    return entry.key == "gpu" || entry.key == "count" || entry.value.is_null();
+  });
+  const auto gpu = hardware.required<std::string>("gpu");
+  const Location named_at = hardware.value().find("gpu")->location;
+  if (gpu.empty()) {
+    throw UserError(named_at, path, "expected the name of a GPU, found an empty text");
+  }
+  try {
+    return load_device_profile(gpu, environment.profile_folders,
+                               overrides.entries.empty() ? nullptr : &overrides, named_at);
+  } catch (const UserError& error) {
+    rethrow_for_scenario(error, named_at, path);
+  }
+}
+
+void decode_hardware(const Decoder& scenario, const Environment& environment, Scenario& result) {
+  const Value* given = scenario.value().find("hardware");
+  if (given == nullptr || given->is_null()) {
+    scenario.fail_at("hardware", fmt::format("required key is missing; expected a GPU: {}",
+                                             fmt::join(gpu_names(environment), ", ")));
+  }
+  const bool is_word = given->is_scalar();
+  const Value mapping = is_word ? long_form("hardware", *given) : *given;
+  if (!mapping.is_mapping()) {
+    scenario.fail_at("hardware",
+                     fmt::format("expected a GPU or a mapping, found {}", found(*given)));
+  }
+  const Decoder hardware(mapping, "hardware");
+  result.device = load_profile(hardware, is_word ? "hardware" : "hardware.gpu", environment);
+  result.count = hardware.optional<int>("count", 1, between(1, kMaxCount));
+}
+
+void decode_allocator(const Decoder& scenario, Scenario& result) {
+  static constexpr std::array<std::string_view, 4> kKinds{"torch", "bfc", "packed", "ideal"};
+  const Value* given = scenario.value().find("allocator");
+  if (given == nullptr || given->is_null()) return;
+  const Value mapping = given->is_scalar() ? long_form("allocator", *given) : *given;
+  const Decoder allocator(mapping, "allocator");
+  if (const Value* kind = mapping.find("kind");
+      kind != nullptr && kind->is_scalar() && kind->scalar.starts_with("torch-")) {
+    allocator.fail_at("kind", fmt::format("{} names a version; write {{kind: torch, version: {}}}",
+                                          tidemark::quoted(kind->scalar), kTorchAllocatorVersion));
+  }
+  const std::string word = allocator.optional_word("kind", kKinds, "torch");
+  if (word == "torch") {
+    result.allocator = AllocatorKind::kTorch;
+    result.allocator_options.torch = decode_torch_options(allocator);
+  } else if (word == "bfc") {
+    result.allocator = AllocatorKind::kBfc;
+    result.allocator_options.bfc = decode_bfc_options(allocator);
+  } else {
+    result.allocator = word == "packed" ? AllocatorKind::kPacked : AllocatorKind::kIdeal;
+  }
+  allocator.finish();
+}
+
+// Pinned memory; named beside `allocator`, which is the device's.
+void decode_host_allocator(const Decoder& scenario, Scenario& result) {
+  static constexpr std::array<std::string_view, 3> kKinds{"exact", "pool", "torch"};
+  const std::string word = scenario.optional_word("host_allocator", kKinds, "exact");
+  result.pinned = word == "torch"  ? PinnedMemory::kPowerOfTwo
+                  : word == "pool" ? PinnedMemory::kPool
+                                   : PinnedMemory::kExact;
+}
+
+ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
+  static constexpr std::array<std::string_view, 7> kFormats{
+      "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
+  const Decoder report = scenario.optional_child("report");
+  ReportOptions options{.directory = report.optional<std::string>("dir", ""),
+                        .formats = report.list<std::string>("formats")};
+  const std::vector<std::string> words(kFormats.begin(), kFormats.end());
+  for (std::size_t i = 0; i < options.formats.size(); ++i) {
+    const std::string& format = options.formats[i];
+    if (format == "torch_snapshot" && allocator != AllocatorKind::kTorch) {
+      throw UserError(report.value().find("formats")->items[i].location,
+                      fmt::format("report.formats[{}]", i),
+                      fmt::format("a torch_snapshot shows PyTorch's allocator, but `allocator` is "
+                                  "{}; use torch, or leave the format out",
+                                  name_of(allocator)));
+    }
+    if (format == "html" && !has_html_report()) {
+      throw UserError(report.value().find("formats")->items[i].location,
+                      fmt::format("report.formats[{}]", i), std::string(kNoHtmlReport));
+    }
+    if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
+    throw UserError(report.value().find("formats")->items[i].location,
+                    fmt::format("report.formats[{}]", i),
+                    fmt::format("there is no format {}{}", tidemark::quoted(format),
+                                did_you_mean(format, words)));
+  }
+  report.finish();
+  if (options.formats.empty()) options.formats = {"csv", "json"};
+  return options;
+}
+
+}  // namespace
+
+Scenario decode_scenario(const Value& document, const Environment& environment) {
+  const Decoder scenario(document);
+  check_keys(scenario);
+  Scenario result;
+  result.model = decode_model(scenario);
+  result.name = decode_name(scenario, result.model);
+  decode_hardware(scenario, environment, result);
+  static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
+  result.training = decode_training(scenario, result.model);
+  decode_allocator(scenario, result);
+  decode_host_allocator(scenario, result);
+  decode_policies(scenario, environment, result);
+  result.report = decode_report(scenario, result.allocator);
+  // Shown as it is.
+  static_cast<void>(scenario.list<std::string>("published"));
+  return result;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,170 @@
+// `training`: how the model is trained.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "graph/import/hf_config.hpp"
+#include "graph/models/model_limits.hpp"
+#include "graph/models/preset.hpp"
+#include "policies/rewrite/accumulate.hpp"
+#include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/short_form.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
+constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
+constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
+constexpr std::array<std::string_view, 15> kTrainingKeys{
+    "micro_batch", "accumulate", "sequence", "image",       "precision",
+    "optimizer",   "attention",  "steps",    "framework",   "loss",
+    "dropout",     "zero_grad",  "loader",   "hold_output", "autocast_cache"};
+
+[[noreturn]] void fail_key(const Decoder& training, std::string_view key,
+                           const std::string& problem) {
+  throw UserError(location_of_key(training.value(), key), fmt::format("training.{}", key), problem);
+}
+
+const FrameworkRules* decode_framework(const Decoder& training) {
+  std::vector<std::string_view> names;
+  for (const FrameworkRules& rules : framework_profiles())
+    names.push_back(rules.name);
+  return find_framework(training.optional_word("framework", names, kDefaultFramework));
+}
+
+// torch.nn.functional.scaled_dot_product_attention came with PyTorch 2.0.
+bool has_fused_attention(const FrameworkRules& framework) {
+  return !framework.name.starts_with("torch-1.");
+}
+
+AttentionKind decode_attention(const Decoder& training, const FrameworkRules& framework) {
+  const bool fused = has_fused_attention(framework);
+  const std::string word =
+      training.optional_word("attention", kAttentions, fused ? "flash" : "math");
+  if (word == "math") return AttentionKind::kMath;
+  if (!fused) {
+    training.fail_at("attention",
+                     fmt::format("{} has no fused attention; write math", framework.name));
+  }
+  return AttentionKind::kFlash;
+}
+
+LossKind decode_loss(const Decoder& training) {
+  const std::string word = training.optional_word("loss", kLosses, "cross_entropy");
+  if (word == "none") return LossKind::kNone;
+  return word == "mse" ? LossKind::kMse : LossKind::kCrossEntropy;
+}
+
+ModelOptions decode_model_options(const Decoder& training, const TrainingOptions& options) {
+  return {.micro_batch = training.optional<std::int64_t>("micro_batch", 1, up_to(kMaxSamples)),
+          .sequence = training.maybe<std::int64_t>("sequence", up_to(kMaxSequence)),
+          .image = training.maybe<std::int64_t>("image", up_to(kMaxImage)),
+          .dtype = rules_of(options.precision).model,
+          .attention = decode_attention(training, *options.framework),
+          .dropout = training.maybe<double>("dropout", between(0, 1)),
+          .loss = decode_loss(training)};
+}
+
+// Gradients are kept in their parameters' type or wider.
+void check_gradient_dtype(const Decoder& training, const TrainingOptions& options) {
+  const PrecisionRules& rules = rules_of(options.precision);
+  if (!options.gradient_dtype || options.gradient_dtype == DType::kFloat32) return;
+  if (options.gradient_dtype == rules.gradients) return;
+  training.fail_at("gradient_dtype",
+                   fmt::format("gradients of {} are {}; they can only be kept wider, as fp32",
+                               rules.name, name_of(rules.gradients)));
+}
+
+void check_micro_batches(const Decoder& training, const TrainingOptions& options) {
+  const std::int64_t rounds = options.accumulate * options.steps;
+  if (rounds <= kMaxMicroBatches) return;
+  training.fail_at("accumulate",
+                   fmt::format("{} micro-batches in each of {} steps are {}; at most {} are "
+                               "simulated in all",
+                               options.accumulate, options.steps, rounds, kMaxMicroBatches));
+}
+
+// What of sequences, images and attention a model has.
+struct Reads {
+  bool sequences = true;
+  bool images = true;
+  bool attention = true;
+};
+
+Reads what_is_read(const Decoder& training, const ModelReference& model) {
+  if (model.kind == ModelKind::kPreset) {
+    const ModelPreset preset = find_preset(model.name);
+    return {.sequences = preset.group == "language",
+            .images = preset.group == "vision",
+            .attention = preset.attends};
+  }
+  const bool asked = training.has("sequence") || training.has("image");
+  if (model.kind != ModelKind::kHuggingFace || !asked) return {};
+  const bool images = hf_reads_images(read_document(model.name));
+  return {.sequences = !images, .images = images};
+}
+
+// Keys that would be ignored: an image has no sequence, a text no image, and the operators of a
+// cost graph are what they are.
+void check_keys_apply(const Decoder& training, const ModelReference& model) {
+  if (model.kind == ModelKind::kCostGraph) {
+    for (const Value::Entry& entry : training.value().entries) {
+      if (entry.key == "steps" || entry.value.is_null()) continue;
+      fail_key(training, entry.key,
+               "a cost graph says itself what a step computes; of 'training' only 'steps' applies");
+    }
+    return;
+  }
+  if (model.kind == ModelKind::kOnnx) {
+    for (const std::string_view key : {"sequence", "image", "attention"}) {
+      if (!training.has(key)) continue;
+      fail_key(training, key,
+               "a model in ONNX has the sizes and the attention that were exported; open axes are "
+               "bound by model.axes");
+    }
+    return;
+  }
+  const Reads reads = what_is_read(training, model);
+  if (!reads.sequences && training.has("sequence")) {
+    fail_key(training, "sequence", fmt::format("{} reads no sequences", model_title(model)));
+  }
+  if (!reads.attention && training.has("attention")) {
+    fail_key(training, "attention", fmt::format("{} has no attention", model_title(model)));
+  }
+  if (!reads.images && training.has("image")) {
+    fail_key(training, "image", fmt::format("{} reads no images", model_title(model)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> training_keys() {
+  std::vector<std::string> keys(kTrainingKeys.begin(), kTrainingKeys.end());
+  keys.emplace_back("gradient_dtype");
+  return keys;
+}
+
+TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model) {
+  const Decoder training = scenario.optional_child("training");
+  TrainingOptions options;
+  options.framework = decode_framework(training);
+  options.precision = decode_precision(training);
+  options.gradient_dtype = decode_gradient_dtype(training);
+  options.optimizer = decode_optimizer(training);
+  options.model = decode_model_options(training, options);
+  options.accumulate = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
+  options.steps = training.optional<int>("steps", 2, between(1, kMaxSteps));
+  options.zero_grad = decode_zero_grad(training, *options.framework);
+  options.hold_output = training.optional<bool>("hold_output", false);
+  options.autocast_cache = training.optional<bool>("autocast_cache", true);
+  if (training.has("loader")) fail_key(training, "loader", fmt::format("'loader' {}", kLater));
+  training.finish();
+  check_gradient_dtype(training, options);
+  check_micro_batches(training, options);
+  check_keys_apply(training, model);
+  return options;
+}
+
+}  // namespace tidemark

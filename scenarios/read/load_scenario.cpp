@@ -1,0 +1,200 @@
+// Finding the text of a scenario: files, what they extend, and scenarios made up from a command
+// line.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/models/preset.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "scenarios/read/short_form.hpp"
+
+namespace tidemark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxExtends = 32;  // files in one chain
+
+// Equal for two ways to write the path of one file.
+fs::path identity_of(const fs::path& file) {
+  std::error_code error;
+  fs::path identity = fs::weakly_canonical(file, error);
+  return error ? file : identity;
+}
+
+void make_absolute(Value& path, const fs::path& folder) {
+  if (!path.is_scalar() || path.scalar.empty()) return;
+  path.scalar = fs::absolute(folder / path.scalar).lexically_normal().string();
+}
+
+// Makes the path absolute that the value of `key` is or holds.
+void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
+  const auto resolve_child = [&](std::string_view child) {
+    if (Value* path = value.find(child)) {
+      resolve_path(fmt::format("{}.{}", key, child), *path, folder);
+    }
+  };
+  bool is_path = key == "model.hf" || key == "model.graph" || key == "model.onnx";
+  if (key == "report") resolve_child("dir");
+  if (key == "report.dir") is_path = true;
+  if (key == "model") {
+    is_path = is_model_path(value.scalar);
+    for (const std::string_view kind : model_kinds())
+      resolve_child(kind);
+  }
+  if (key == "model.layers") is_path = is_yaml_path(value.scalar);
+  if (key == "hardware" || key == "hardware.gpu") {
+    is_path = is_profile_path(value.scalar);
+    resolve_child("gpu");
+  }
+  if (is_path) make_absolute(value, folder);
+}
+
+// The same for every key of a mapping, and for the points of a sweep.
+void resolve_paths(Value& keys, const fs::path& folder) {
+  for (Value::Entry& entry : keys.entries)
+    resolve_path(entry.key, entry.value, folder);
+  Value* sweep = keys.find("sweep");
+  if (sweep == nullptr) return;
+  if (Value* matrix = sweep->find("matrix")) {
+    for (Value::Entry& entry : matrix->entries) {
+      for (Value& item : entry.value.items)
+        resolve_path(entry.key, item, folder);
+    }
+  }
+  for (const std::string_view list : {"include", "exclude"}) {
+    Value* points = sweep->find(list);
+    if (points == nullptr) continue;
+    for (Value& point : points->items) {
+      for (Value::Entry& entry : point.entries)
+        resolve_path(entry.key, entry.value, folder);
+    }
+  }
+}
+
+// `changes` over `base`: mappings are merged key by key, everything else is replaced. A model of
+// another kind replaces the whole model: the layers of a preset mean nothing to a file.
+Value merge(const Value& base, const Value& changes, const std::string& path) {
+  if (!changes.is_mapping()) return changes;
+  Value merged = base.is_scalar() && has_long_form(path) ? long_form(path, base) : base;
+  if (!merged.is_mapping()) return changes;
+  if (path == "model" && !model_kind_of(changes).empty() &&
+      model_kind_of(changes) != model_kind_of(merged)) {
+    return changes;
+  }
+  merged.location = changes.location;
+  for (const Value::Entry& change : changes.entries) {
+    const Value* present = merged.find(change.key);
+    const std::string inner = path.empty() ? change.key : path + '.' + change.key;
+    Value value = present == nullptr ? change.value : merge(*present, change.value, inner);
+    set_entry(merged, change.key, change.location, std::move(value));
+  }
+  return merged;
+}
+
+// A file that is being read because the next one in the chain extends it, or because it was named.
+struct OpenFile {
+  fs::path identity;
+  Location extends;  // where it names the next
+};
+
+[[noreturn]] void fail_circle(const std::vector<OpenFile>& chain, const fs::path& closing) {
+  const auto first = std::find_if(chain.begin(), chain.end(),
+                                  [&](const OpenFile& open) { return open.identity == closing; });
+  std::string circle;
+  for (auto open = first; open != chain.end(); ++open) {
+    circle += fmt::format("{}:{}:{} extends ", open->extends.file, open->extends.line,
+                          open->extends.column);
+  }
+  throw UserError(chain.back().extends, "extends",
+                  "a scenario cannot extend itself: " + circle + first->extends.file);
+}
+
+Value load_file(const std::string& path, std::vector<OpenFile>& chain);
+
+// What `extends` names, read.
+Value load_base(const Value& extends, const fs::path& folder, std::vector<OpenFile>& chain) {
+  if (!extends.is_scalar() || extends.scalar.empty()) {
+    throw UserError(extends.location, "extends", "expected the path of one scenario file");
+  }
+  const std::string file = (folder / extends.scalar).lexically_normal().string();
+  const fs::path identity = identity_of(file);
+  chain.back().extends = extends.location;
+  const bool open = std::any_of(chain.begin(), chain.end(),
+                                [&](const OpenFile& other) { return other.identity == identity; });
+  if (open) fail_circle(chain, identity);
+  if (chain.size() >= kMaxExtends) {
+    throw UserError(extends.location, "extends",
+                    fmt::format("more than {} files extend one another", kMaxExtends));
+  }
+  try {
+    return load_file(file, chain);
+  } catch (const UserError& error) {
+    if (error.location().line > 0) throw;
+    throw UserError(extends.location, "extends", error.what());  // the file could not be read
+  }
+}
+
+Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
+  Value document = read_document(path);
+  if (document.is_null()) {
+    throw UserError(document.location, "", "the file is empty; `tidemark init` writes a scenario");
+  }
+  if (!document.is_mapping()) {
+    throw UserError(document.location, "", "expected a scenario: a mapping with a key 'model'");
+  }
+  const fs::path folder = fs::path(path).parent_path();
+  resolve_paths(document, folder);
+  const Value* extends = document.find("extends");
+  if (extends == nullptr) return document;
+  chain.push_back({.identity = identity_of(path), .extends = {}});
+  const Value base = load_base(*extends, folder, chain);
+  chain.pop_back();
+  std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
+  return merge(base, document, {});
+}
+
+std::string unknown_model(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : all_presets())
+    names.push_back(preset.name);
+  const std::string hint = did_you_mean(name, names);
+  return fmt::format("{} is neither a file nor a preset{}", tidemark::quoted(name),
+                     hint.empty() ? fmt::format("; presets: {}", fmt::join(names, ", ")) : hint);
+}
+
+}  // namespace
+
+Value load_scenario(const std::string& path) {
+  std::vector<OpenFile> chain;
+  return load_file(path, chain);
+}
+
+Value scenario_of_model(const std::string& model, const std::string& gpu) {
+  const Location unknown;
+  Value document = mapping_value(unknown);
+  set_entry(document, "version", unknown, text_value("1", unknown));
+  Value word = text_value(model, unknown);
+  if (!is_preset(model)) {
+    std::error_code error;
+    const bool is_folder = fs::is_directory(model, error);
+    if (!is_model_path(model) && !fs::exists(model, error)) {
+      throw UserError({}, "model", unknown_model(model));
+    }
+    // A folder as Hugging Face lays it out.
+    if (is_folder) word.scalar = (fs::path(model) / "config.json").string();
+    make_absolute(word, {});
+  }
+  set_entry(document, "model", unknown, long_form("model", word));
+  if (!gpu.empty()) {
+    const Location option{.file = "--gpu"};
+    Value name = text_value(gpu, option);
+    resolve_path("hardware", name, {});
+    set_entry(document, "hardware", option, std::move(name));
+  }
+  return document;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,100 @@
+#include "scenarios/results/compare_document.hpp"
+
+#include <fmt/format.h>
+
+#include "plots/csv.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::string or_empty(const std::optional<double>& value) {
+  return value ? fmt::format("{:.9g}", *value) : std::string();
+}
+
+std::string override_of(const ComparePoint& point, std::string_view key) {
+  for (const auto& [name, value] : point.result.overrides) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<double> planned_overhead(const ComparePoint& point) {
+  if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(point.plan->cost - point.plan->base_cost) /
+         static_cast<double>(point.plan->base_cost);
+}
+
+std::optional<double> least_overhead(const ComparePoint& point) {
+  if (!point.plan || !point.plan->lower_bound || point.plan->base_cost <= 0) return std::nullopt;
+  return static_cast<double>(*point.plan->lower_bound - point.plan->base_cost) /
+         static_cast<double>(point.plan->base_cost);
+}
+
+std::string reason_of(const ComparePoint& point) {
+  if (point.result.status == PointStatus::kError) return point.result.error;
+  if (point.plan && !point.plan->infeasible.empty()) return point.plan->infeasible;
+  return point.result.failure.empty() ? std::string() : point.result.failure.front().reason;
+}
+
+Json compare_document(const Comparison& comparison) {
+  std::vector<PointResult> results;
+  for (const ComparePoint& point : comparison.points)
+    results.push_back(point.result);
+  Json document = result_document(results);
+  for (std::size_t i = 0; i < comparison.points.size(); ++i) {
+    const ComparePoint& point = comparison.points[i];
+    document["points"][i]["compare"] = {
+        {"budget", point.budget ? Json(*point.budget) : Json(nullptr)},
+        {"overhead", or_null(point.overhead)},
+        {"planned_overhead", or_null(planned_overhead(point))},
+        {"lower_bound_overhead", or_null(least_overhead(point))},
+        {"gap", or_null(point.gap)},
+        {"pareto", point.best}};
+  }
+  document["base"] = {{"peak_live", comparison.base.run.live.bytes},
+                      {"step", seconds(comparison.base.run.step)}};
+  return document;
+}
+
+void write_compare_csv(std::ostream& out, const Comparison& comparison) {
+  out << "policies,budget,status,planned_peak,peak_live,peak_reserved,device_used,step_seconds,"
+         "recompute_seconds,overhead,plan_status,class,cost,base_cost,lower_bound,gap,pareto,"
+         "reason\n";
+  for (const ComparePoint& point : comparison.points) {
+    const PointResult& result = point.result;
+    out << csv_field(override_of(point, "policies")) << ','
+        << (point.budget ? fmt::to_string(*point.budget) : "") << ',' << name_of(result.status)
+        << ',';
+    if (point.plan) out << point.plan->peak;
+    if (result.status == PointStatus::kError) {
+      out << ",,,,,";
+    } else {
+      out << fmt::format(",{},{},{},{},{}", result.run.live.bytes, result.run.reserved.bytes,
+                         result.context.count + result.run.reserved.bytes, seconds(result.run.step),
+                         seconds(result.run.recompute));
+    }
+    out << ',' << or_empty(point.overhead) << ',';
+    if (point.plan) {
+      out << fmt::format(
+          "{},{},{},{},{}", point.plan->status, point.plan->schedule_class, point.plan->cost,
+          point.plan->base_cost,
+          point.plan->lower_bound ? fmt::to_string(*point.plan->lower_bound) : std::string());
+    } else {
+      out << ",,,,";
+    }
+    out << fmt::format(",{},{},{}\n", or_empty(point.gap), point.best, csv_field(reason_of(point)));
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,117 @@
+#include "scenarios/results/peak_difference.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+
+#include "plots/role_style.hpp"
+
+namespace tidemark {
+namespace {
+
+template <class Term>
+void sort_by_difference(std::vector<Term>& terms) {
+  std::stable_sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) {
+    const std::int64_t by = std::abs(x.difference());
+    const std::int64_t than = std::abs(y.difference());
+    return by != than ? by > than : std::max(x.a, x.b) > std::max(y.a, y.b);
+  });
+}
+
+std::vector<TermPair> role_terms(const PointResult& a, const PointResult& b) {
+  std::vector<TermPair> terms;
+  for (const Role role : kStackOrder) {
+    const auto r = static_cast<std::size_t>(role);
+    if (a.peak.by_role[r] == 0 && b.peak.by_role[r] == 0) continue;
+    terms.push_back({std::string(style_of(role).label), a.peak.by_role[r], b.peak.by_role[r]});
+  }
+  return terms;
+}
+
+std::vector<TermPair> layer_terms(const PointResult& a, const PointResult& b) {
+  std::map<std::string, TermPair> layers;
+  for (const auto& [layer, bytes] : a.peak.by_layer)
+    layers[pattern_of(layer)].a += bytes;
+  for (const auto& [layer, bytes] : b.peak.by_layer)
+    layers[pattern_of(layer)].b += bytes;
+  std::vector<TermPair> terms;
+  for (auto& [name, term] : layers)
+    terms.push_back({name.empty() ? "(no layer)" : name, term.a, term.b});
+  sort_by_difference(terms);
+  return terms;
+}
+
+std::vector<TensorPair> tensor_terms(const PointResult& a, const PointResult& b) {
+  std::map<std::tuple<Role, std::string, std::string, std::string>, TensorPair> groups;
+  const auto group_of = [&](const LargestTensor& tensor) -> TensorPair& {
+    LargestTensor alike = tensor;
+    alike.tensor = name_in_layer(tensor);
+    alike.layer = pattern_of(tensor.layer);
+    TensorPair& group = groups[{alike.role, alike.layer, alike.tensor, alike.op}];
+    group.tensor = std::move(alike);
+    return group;
+  };
+  for (const LargestTensor& tensor : a.peak.largest) {
+    TensorPair& group = group_of(tensor);
+    ++group.count_a;
+    group.a += tensor.bytes;
+  }
+  for (const LargestTensor& tensor : b.peak.largest) {
+    TensorPair& group = group_of(tensor);
+    ++group.count_b;
+    group.b += tensor.bytes;
+  }
+  std::vector<TensorPair> terms;
+  for (auto& [key, group] : groups)
+    terms.push_back(std::move(group));
+  sort_by_difference(terms);
+  return terms;
+}
+
+std::int64_t live_of(const PointResult& point) {
+  std::int64_t live = 0;
+  for (const std::int64_t bytes : point.peak.by_role)
+    live += bytes;
+  return live;
+}
+
+}  // namespace
+
+PeakDifference peak_difference(const DetailedPoint& a, const DetailedPoint& b) {
+  const RunResult& of_a = a.result.run;
+  const RunResult& of_b = b.result.run;
+  const DeviceTerms on_a = device_terms(a.result, a.detail);
+  const DeviceTerms on_b = device_terms(b.result, b.detail);
+  PeakDifference d{.live = {"live at the peak", live_of(a.result), live_of(b.result)},
+                   .device_used = {"device memory used", on_a.device(), on_b.device()},
+                   .step = {"step", of_a.step.count(), of_b.step.count()},
+                   .roles = role_terms(a.result, b.result),
+                   .layers = layer_terms(a.result, b.result),
+                   .tensors = tensor_terms(a.result, b.result)};
+  d.device = {{"live at the peak", on_a.live, on_b.live},
+              {"rounding", on_a.rounding, on_b.rounding},
+              {"cached", on_a.cached, on_b.cached},
+              {"reserved at other times", on_a.other_times, on_b.other_times},
+              {"CUDA context", on_a.context, on_b.context}};
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    const std::string name(name_of(static_cast<Phase>(p)));
+    d.phase_peaks.push_back({name, of_a.phase_live[p].bytes, of_b.phase_live[p].bytes});
+    d.phase_times.push_back({name, of_a.phase[p].count(), of_b.phase[p].count()});
+  }
+  d.waits = {{"recomputation", of_a.recompute.count(), of_b.recompute.count()},
+             {"waits for copies", of_a.exposed_transfer.count(), of_b.exposed_transfer.count()},
+             {"waits for collectives", of_a.exposed_communication.count(),
+              of_b.exposed_communication.count()},
+             {"waits for the host", of_a.host_bound.count(), of_b.host_bound.count()}};
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    d.streams.push_back(
+        {std::string(name_of(static_cast<Stream>(s))), of_a.busy[s].count(), of_b.busy[s].count()});
+  }
+  const auto is_nothing = [](const TermPair& term) { return term.a == 0 && term.b == 0; };
+  std::erase_if(d.waits, is_nothing);
+  std::erase_if(d.streams, is_nothing);
+  return d;
+}
+
+}  // namespace tidemark

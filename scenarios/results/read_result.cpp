@@ -1,0 +1,265 @@
+#include "scenarios/results/read_result.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The index of a word in a list of names.
+template <class Names>
+std::size_t index_in(const Names& names, const std::string& word) {
+  const auto found = std::find(std::begin(names), std::end(names), word);
+  if (found == std::end(names)) throw UserError(fmt::format("unknown word '{}'", word));
+  return static_cast<std::size_t>(found - std::begin(names));
+}
+
+// Of an enumeration whose members count from 0: the one with this name.
+template <class Enum>
+Enum member(const std::string& word, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (name_of(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
+  }
+  throw UserError(fmt::format("unknown word '{}'", word));
+}
+
+Duration duration(const Json& seconds) {
+  return Duration(std::llround(seconds.get<double>() * 1e9));
+}
+
+std::vector<std::pair<std::string, std::string>> overrides_of(const Json& json) {
+  if (!json.is_object()) throw UserError("overrides are no object");
+  std::vector<std::pair<std::string, std::string>> overrides;
+  for (const auto& [key, value] : json.items())
+    overrides.emplace_back(key, as_json(parse_document(value.dump(), "results.json")));
+  return overrides;
+}
+
+BytesByRole by_role(const Json& json) {
+  BytesByRole bytes{};
+  for (int r = 0; r < kRoles; ++r)
+    bytes[static_cast<std::size_t>(r)] = json.at(std::string(name_of(static_cast<Role>(r))));
+  return bytes;
+}
+
+Phase phase_of(const Json& json) {
+  return member<Phase>(json.get<std::string>(), kPhases);
+}
+
+void read_model(const Json& json, PointResult& point) {
+  point.parameter_count = json.at("parameters");
+  point.trainable_parameter_count = json.at("trainable_parameters");
+  point.operators = json.at("operators");
+  point.tensors = json.at("tensors");
+  point.forward_flops = Flops(json.at("forward_flops").get<double>());
+  point.step_flops = Flops(json.at("step_flops").get<double>());
+}
+
+void read_peak(const Json& json, PeakReport& peak) {
+  peak.step = json.at("step");
+  peak.phase = phase_of(json.at("phase"));
+  peak.op = json.at("operator");
+  peak.layer = json.at("layer");
+  peak.time = duration(json.at("time"));
+  peak.by_role = by_role(json.at("by_role"));
+  for (const Json& tensor : json.at("largest")) {
+    peak.largest.push_back({.tensor = tensor.at("tensor"),
+                            .bytes = tensor.at("bytes"),
+                            .role = member<Role>(tensor.at("role").get<std::string>(), kRoles),
+                            .op = tensor.at("operator"),
+                            .layer = tensor.at("layer")});
+  }
+}
+
+void read_allocator(const Json& json, PointResult& point) {
+  RunResult& run = point.run;
+  point.allocator = member<AllocatorKind>(json.at("kind").get<std::string>(), kAllocatorKinds);
+  run.retries = json.at("retries");
+  run.ooms = json.at("ooms");
+  run.segments = json.at("segments");
+  const Json& fragmentation = json.at("fragmentation");
+  run.fragmentation.reserved = fragmentation.at("reserved");
+  run.fragmentation.live = fragmentation.at("live");
+  run.fragmentation.rounding = fragmentation.at("rounding");
+  run.fragmentation.pending_events = fragmentation.at("pending_events");
+  run.fragmentation.inactive_splits = fragmentation.at("inactive_splits");
+  run.fragmentation.free_segments = fragmentation.at("free_segments");
+  const Json& convergence = json.at("convergence");
+  if (!convergence.at("step").is_null()) point.convergence.step = convergence.at("step").get<int>();
+  if (!convergence.at("fails_in").is_null())
+    point.convergence.fails_in = convergence.at("fails_in").get<int>();
+  for (const Json& peak : convergence.at("peak_reserved")) {
+    StepReserved step;
+    step.peak = peak;
+    point.convergence.steps.push_back(step);
+  }
+}
+
+void read_memory(const Json& json, PointResult& point) {
+  RunResult& run = point.run;
+  point.capacity = Bytes(json.at("capacity").get<std::int64_t>());
+  point.context = Bytes(json.at("context").get<std::int64_t>());
+  point.parameters = Bytes(json.at("parameters").get<std::int64_t>());
+  point.gradients = Bytes(json.at("gradients").get<std::int64_t>());
+  point.optimizer_state = Bytes(json.at("optimizer_state").get<std::int64_t>());
+  point.buffers = Bytes(json.at("buffers").get<std::int64_t>());
+  point.inputs = Bytes(json.at("inputs").get<std::int64_t>());
+  point.saved_activations = Bytes(json.at("saved_activations").get<std::int64_t>());
+  point.smallest_capacity = json.at("smallest_capacity");
+  run.live.bytes = json.at("peak_live");
+  run.allocated.bytes = json.at("peak_allocated");
+  run.active.bytes = json.at("peak_active");
+  run.reserved.bytes = json.at("peak_reserved");
+  run.live_without_workspace.bytes = json.at("peak_without_workspace");
+  read_peak(json.at("peak"), point.peak);
+  point.phase_without_workspace = phase_of(json.at("phase_of_peak_without_workspace"));
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    const std::string phase(name_of(static_cast<Phase>(p)));
+    run.phase_live_without_workspace[p].bytes = json.at("phase_peaks").at(phase);
+    run.phase_live[p].bytes = json.at("phase_peaks_live").at(phase);
+  }
+  read_allocator(json.at("allocator"), point);
+  const Json& host = json.at("host");
+  run.host.bytes = host.at("peak");
+  run.host_taken.bytes = host.at("taken");
+  point.host_capacity = Bytes(host.at("capacity").get<std::int64_t>());
+  point.host_by_role = by_role(host.at("by_role"));
+  run.nvme.bytes = json.at("nvme").at("peak");
+  point.nvme_capacity = Bytes(json.at("nvme").at("capacity").get<std::int64_t>());
+}
+
+void read_time(const Json& json, RunResult& run) {
+  run.step = duration(json.at("step"));
+  for (std::size_t p = 0; p < kPhases; ++p)
+    run.phase[p] = duration(json.at(std::string(name_of(static_cast<Phase>(p)))));
+  run.recompute = duration(json.at("recompute"));
+  run.exposed_transfer = duration(json.at("exposed_transfer"));
+  run.exposed_communication = duration(json.at("exposed_communication"));
+  run.host_bound = duration(json.at("host_bound"));
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    const Json& stream = json.at("streams").at(std::string(name_of(static_cast<Stream>(s))));
+    run.busy[s] = duration(stream.at("busy"));
+    run.exposed[s] = duration(stream.at("exposed"));
+  }
+}
+
+PlanFigures read_plan(const Json& json) {
+  static constexpr std::string_view kStatuses[] = {"optimal", "feasible", "infeasible", "unknown"};
+  static constexpr std::string_view kClasses[] = {"checkmate", "fixed", "unrestricted"};
+  PlanFigures plan;
+  plan.status = kStatuses[index_in(kStatuses, json.at("status").get<std::string>())];
+  plan.schedule_class = kClasses[index_in(kClasses, json.at("class").get<std::string>())];
+  plan.budget = json.at("budget");
+  plan.peak = json.at("peak");
+  plan.cost = json.at("cost");
+  plan.base_cost = json.at("base_cost");
+  if (!json.at("lower_bound").is_null())
+    plan.lower_bound = json.at("lower_bound").get<std::int64_t>();
+  plan.infeasible = json.value("reason", "");
+  return plan;
+}
+
+void read_policies(const Json& json, PointResult& point) {
+  for (const Json& policy : json) {
+    PolicyOutcome outcome;
+    outcome.name = policy.at("name");
+    outcome.decided = policy.at("decided");
+    outcome.contested = policy.at("contested");
+    outcome.refused = policy.at("refused");
+    outcome.recomputed_operators = policy.at("recomputed_operators");
+    outcome.offloaded = Bytes(policy.at("offloaded_bytes").get<std::int64_t>());
+    std::optional<Bytes> budget;
+    if (policy.contains("status")) {
+      outcome.plan = read_plan(policy);
+    } else if (policy.contains("budget")) {
+      budget = Bytes(policy.at("budget").get<std::int64_t>());
+    }
+    point.policies.push_back(std::move(outcome));
+    point.budgets.push_back(budget);
+  }
+}
+
+void read_suggestions(const Json& json, bool fits, Failure& failure) {
+  for (const Json& entry : json) {
+    Suggestion suggestion{.change = entry.at("change"),
+                          .overrides = overrides_of(entry.at("overrides")),
+                          .fits = fits,
+                          .device_used = entry.at("device_used"),
+                          .peak_live = entry.at("peak_live"),
+                          .peak_reserved = entry.at("peak_reserved")};
+    if (fits) suggestion.step = duration(entry.at("step_time"));
+    failure.tried.push_back(std::move(suggestion));
+  }
+}
+
+Failure read_failure(const Json& json) {
+  Failure failure{.step = json.at("step"),
+                  .phase = phase_of(json.at("phase")),
+                  .op = json.at("operator"),
+                  .layer = json.at("layer"),
+                  .requested = json.at("requested"),
+                  .message = json.at("message"),
+                  .reason = json.at("reason"),
+                  .rounded = json.at("rounded"),
+                  .segment = json.at("segment"),
+                  .device_free = json.at("device_free"),
+                  .short_of = json.at("short_of"),
+                  .largest_free = json.at("largest_free_block"),
+                  .free_in_segments = json.at("free_in_segments")};
+  if (!json.at("allowed").is_null()) failure.allowed = json.at("allowed").get<std::int64_t>();
+  for (const Json& entry : json.at("partly_free_segments")) {
+    PartlyFreeSegment segment{.size = entry.at("size"),
+                              .free = entry.at("free"),
+                              .largest_free = entry.at("largest_free"),
+                              .pin_count = entry.at("pin_count")};
+    for (const Json& pin : entry.at("pins")) {
+      segment.pins.push_back({.tensor = pin.at("tensor"),
+                              .bytes = pin.at("bytes"),
+                              .role = member<Role>(pin.at("role").get<std::string>(), kRoles),
+                              .layer = pin.at("layer")});
+    }
+    failure.partly_free.push_back(std::move(segment));
+  }
+  read_suggestions(json.at("suggestions"), true, failure);
+  read_suggestions(json.at("tried"), false, failure);
+  return failure;
+}
+
+}  // namespace
+
+PointResult read_point(const nlohmann::ordered_json& entry) {
+  PointResult point;
+  point.name = entry.at("name");
+  point.overrides = overrides_of(entry.at("overrides"));
+  constexpr int kStatuses = 4;
+  point.status = member<PointStatus>(entry.at("status").get<std::string>(), kStatuses);
+  if (point.status == PointStatus::kError) {
+    point.error = entry.at("failure").at("message");
+    return point;
+  }
+  read_model(entry.at("model"), point);
+  read_memory(entry.at("memory"), point);
+  read_time(entry.at("time"), point.run);
+  const Json& throughput = entry.at("throughput");
+  point.samples_per_second = throughput.at("samples_per_second");
+  point.tokens_per_second = throughput.at("tokens_per_second");
+  point.model_flops_utilization = throughput.at("model_flops_utilization");
+  read_policies(entry.at("policies"), point);
+  const Json& failure = entry.at("failure");
+  if (!failure.is_null()) {
+    point.failure.push_back(read_failure(failure));
+    point.run.status =
+        static_cast<RunStatus>(index_in(kRunStatuses, failure.at("kind").get<std::string>()));
+  }
+  return point;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,115 @@
+#include "scenarios/results/recorded_peak.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "scenarios/results/peak_terms.hpp"
+#include "sim/engine/engine.hpp"
+
+namespace tidemark {
+namespace {
+
+class Labels {
+ public:
+  Labels(const TrainedModel& model, const Compiled& compiled)
+      : graph_(model.training),
+        compiled_(compiled),
+        births_(compiled.program.blocks.size(), kNoInstruction) {
+    const StepProgram& program = compiled.program;
+    for (std::uint32_t i = 0; i < program.size(); ++i) {
+      if (program.opcode[i] == Opcode::kAllocate) births_[BlockId(program.subject[i])] = i;
+    }
+  }
+  [[nodiscard]] LiveAllocation of(BlockId id, std::int64_t bytes) const {
+    const Block& block = compiled_.program.blocks[id];
+    if (id == compiled_.program.matmul_workspace) return {bytes, "cuBLAS workspace", {}};
+    const Position at = compiled_.program.position[births_[id]];
+    const Operator& op = graph_.operators[compiled_.order.at[at].op];
+    LargestTensor tensor{.tensor = "workspace"};
+    LayerId layer = op.layer;
+    if (block.storage.valid()) {
+      tensor.tensor = graph_.storages[block.storage].name;
+      layer = graph_.storages[block.storage].layer;
+    }
+    tensor.layer = std::string(graph_.layer_name(layer));
+    const std::string pattern = pattern_of(tensor.layer);
+    LiveAllocation allocation{
+        .bytes = bytes,
+        .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
+                             name_in_layer(tensor), name_of(block.role)),
+        .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
+                  .op = operator_family(op.name),
+                  .layer = tensor.layer,
+                  .tensor = tensor.tensor}};
+    if (block.storage.valid() && graph_.storages[block.storage].initial) {
+      allocation.names.phase = "initial";
+      allocation.names.op = name_of(block.role);
+    } else if (allocation.names.phase == name_of(Phase::kOptimizer)) {
+      allocation.names.op = optimizer_family(op.name);
+    }
+    return allocation;
+  }
+
+ private:
+  const TrainingGraph& graph_;
+  const Compiled& compiled_;
+  IdVector<BlockId, std::uint32_t> births_;  // instruction that allocates it
+};
+
+}  // namespace
+
+RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compiled,
+                               const TorchRecorder& recorder) {
+  const std::vector<TorchTraceEntry>& entries = recorder.entries();
+  RecordedPeak peak;
+  std::int64_t live = 0;
+  std::int64_t reserved = 0;
+  std::size_t until = 0;  // entries up to the peak
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    const TorchTraceEntry& entry = entries[e];
+    switch (entry.action) {
+      case TorchTraceAction::kSegmentAlloc:
+      case TorchTraceAction::kSegmentMap:
+        reserved += entry.size;
+        break;
+      case TorchTraceAction::kSegmentFree:
+      case TorchTraceAction::kSegmentUnmap:
+        reserved -= entry.size;
+        break;
+      case TorchTraceAction::kOutOfMemory:
+        peak.out_of_memory = true;
+        break;
+      case TorchTraceAction::kAlloc:
+        ++peak.allocations;
+        live += entry.size;
+        break;
+      case TorchTraceAction::kFreeRequested:
+        live -= entry.size;
+        break;
+      case TorchTraceAction::kFreeCompleted:
+        break;
+    }
+    peak.most_reserved = std::max(peak.most_reserved, reserved);
+    if (live > peak.bytes) {
+      peak.bytes = live;
+      peak.reserved = reserved;
+      until = e + 1;
+    }
+  }
+  // With eviction a block is allocated more than once: the last time counts.
+  IdVector<BlockId, std::size_t> born(compiled.program.blocks.size(), 0);
+  for (std::size_t e = 0; e < until; ++e) {
+    if (entries[e].action == TorchTraceAction::kAlloc) born[entries[e].block] = e + 1;
+    if (entries[e].action == TorchTraceAction::kFreeRequested) born[entries[e].block] = 0;
+  }
+  const Labels labels(model, compiled);
+  for (std::size_t e = 0; e < until; ++e) {
+    const TorchTraceEntry& entry = entries[e];
+    if (entry.action != TorchTraceAction::kAlloc || born[entry.block] != e + 1) continue;
+    peak.live.push_back(labels.of(entry.block, entry.size));
+  }
+  return peak;
+}
+
+}  // namespace tidemark

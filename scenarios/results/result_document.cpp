@@ -1,0 +1,300 @@
+#include "scenarios/results/result_document.hpp"
+
+#include <cmath>
+
+#include "sim/result/transfers.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double finite(double value) {
+  return std::isfinite(value) ? value : 0;
+}
+
+// Counts are kept as floating-point numbers because they may be large; whole ones read better.
+Json count(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53: above, a double has no ones digit
+  if (std::abs(value) <= kExact && std::floor(value) == value) {
+    return static_cast<std::int64_t>(value);
+  }
+  return finite(value);
+}
+
+std::string_view name_of(RunStatus status) {
+  return kRunStatuses[static_cast<std::size_t>(status)];
+}
+
+Json json_of(const std::vector<std::pair<std::string, std::string>>& overrides) {
+  Json json = Json::object();
+  for (const auto& [key, value] : overrides) {
+    Json parsed = Json::parse(value, nullptr, false);
+    json[key] = parsed.is_discarded() ? Json(value) : std::move(parsed);
+  }
+  return json;
+}
+
+Json model_of(const PointResult& point) {
+  return {{"parameters", point.parameter_count},
+          {"trainable_parameters", point.trainable_parameter_count},
+          {"operators", point.operators},
+          {"tensors", point.tensors},
+          {"forward_flops", count(point.forward_flops.count)},
+          {"step_flops", count(point.step_flops.count)}};
+}
+
+Json by_role_of(const BytesByRole& bytes) {
+  Json by_role = Json::object();
+  for (int r = 0; r < kRoles; ++r) {
+    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[static_cast<std::size_t>(r)];
+  }
+  return by_role;
+}
+
+Json peak_of(const PeakReport& peak) {
+  Json largest = Json::array();
+  for (const LargestTensor& tensor : peak.largest) {
+    largest.push_back({{"tensor", tensor.tensor},
+                       {"bytes", tensor.bytes},
+                       {"role", name_of(tensor.role)},
+                       {"operator", tensor.op},
+                       {"layer", tensor.layer}});
+  }
+  return {{"step", peak.step},
+          {"phase", name_of(peak.phase)},
+          {"operator", peak.op},
+          {"layer", peak.layer},
+          {"time", seconds(peak.time)},
+          {"by_role", by_role_of(peak.by_role)},
+          {"largest", std::move(largest)}};
+}
+
+// The terms below `live` sum to what is reserved beyond it.
+Json fragmentation_of(const RunResult& run) {
+  const Fragmentation& f = run.fragmentation;
+  return {{"share", fragmentation(run)},
+          {"reserved", f.reserved},
+          {"live", f.live},
+          {"rounding", f.rounding},
+          {"pending_events", f.pending_events},
+          {"inactive_splits", f.inactive_splits},
+          {"free_segments", f.free_segments}};
+}
+
+// `step` is null when the reserved bytes still change in the last of the steps that were run.
+Json convergence_of(const Convergence& convergence) {
+  Json peaks = Json::array();
+  for (const StepReserved& step : convergence.steps)
+    peaks.push_back(step.peak);
+  return {{"step", convergence.step ? Json(*convergence.step) : Json(nullptr)},
+          {"steps", convergence.steps.size()},
+          {"fails_in", convergence.fails_in ? Json(*convergence.fails_in) : Json(nullptr)},
+          {"peak_reserved", std::move(peaks)}};
+}
+
+Json memory_of(const PointResult& point) {
+  const RunResult& run = point.run;
+  Json phase_peaks = Json::object();
+  Json phase_live = Json::object();
+  for (std::size_t p = 0; p < kPhases; ++p) {
+    phase_peaks[std::string(name_of(static_cast<Phase>(p)))] =
+        run.phase_live_without_workspace[p].bytes;
+    phase_live[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
+  }
+  return {{"capacity", point.capacity.count},
+          {"context", point.context.count},
+          {"parameters", point.parameters.count},
+          {"gradients", point.gradients.count},
+          {"optimizer_state", point.optimizer_state.count},
+          {"buffers", point.buffers.count},
+          {"inputs", point.inputs.count},
+          {"saved_activations", point.saved_activations.count},
+          {"peak_live", run.live.bytes},
+          {"peak_allocated", run.allocated.bytes},
+          {"peak_active", run.active.bytes},
+          {"peak_reserved", run.reserved.bytes},
+          {"device_used", point.context.count + run.reserved.bytes},
+          {"smallest_capacity", point.smallest_capacity},
+          {"peak_without_workspace", run.live_without_workspace.bytes},
+          {"peak", peak_of(point.peak)},
+          {"phase_of_peak_without_workspace", name_of(point.phase_without_workspace)},
+          {"phase_peaks", std::move(phase_peaks)},
+          {"phase_peaks_live", std::move(phase_live)},
+          {"allocator",
+           {{"kind", name_of(point.allocator)},
+            {"retries", run.retries},
+            {"ooms", run.ooms},
+            {"segments", run.segments},
+            {"fragmentation", fragmentation_of(run)},
+            {"convergence", convergence_of(point.convergence)}}},
+          {"host",
+           {{"peak", run.host.bytes},
+            {"taken", run.host_taken.bytes},
+            {"capacity", point.host_capacity.count},
+            {"by_role", by_role_of(point.host_by_role)}}},
+          {"nvme", {{"peak", run.nvme.bytes}, {"capacity", point.nvme_capacity.count}}}};
+}
+
+Json time_of(const RunResult& run) {
+  const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
+  Json streams = Json::object();
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])},
+                                                             {"exposed", seconds(run.exposed[s])}};
+  }
+  return {{"step", seconds(run.step)},
+          {"forward", phase(Phase::kForward)},
+          {"backward", phase(Phase::kBackward)},
+          {"optimizer", phase(Phase::kOptimizer)},
+          {"recompute", seconds(run.recompute)},
+          {"exposed_transfer", seconds(run.exposed_transfer)},
+          {"exposed_communication", seconds(run.exposed_communication)},
+          {"exposed_host_optimizer",
+           seconds(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)])},
+          {"hidden_transfer_share", hidden_share(run)},
+          {"host_bound", seconds(run.host_bound)},
+          {"streams", std::move(streams)}};
+}
+
+// In the accounting of cost graphs, beside the simulated figures of the point.
+Json plan_of(const PlanFigures& plan, const RunResult& run) {
+  Json json = {
+      {"status", plan.status},       {"class", plan.schedule_class},     {"budget", plan.budget},
+      {"peak", plan.peak},           {"simulated_peak", run.live.bytes}, {"cost", plan.cost},
+      {"base_cost", plan.base_cost}, {"lower_bound", nullptr},           {"gap", nullptr}};
+  if (plan.lower_bound) {
+    json["lower_bound"] = *plan.lower_bound;
+    const bool found = plan.status == "optimal" || plan.status == "feasible";
+    if (found && *plan.lower_bound > 0) {
+      json["gap"] = static_cast<double>(plan.cost - *plan.lower_bound) /
+                    static_cast<double>(*plan.lower_bound);
+    }
+  }
+  if (!plan.infeasible.empty()) json["reason"] = plan.infeasible;
+  return json;
+}
+
+Json policies_of(const PointResult& point) {
+  Json policies = Json::array();
+  for (std::size_t i = 0; i < point.policies.size(); ++i) {
+    const PolicyOutcome& outcome = point.policies[i];
+    Json policy = {{"name", outcome.name},
+                   {"decided", outcome.decided},
+                   {"contested", outcome.contested},
+                   {"refused", outcome.refused},
+                   {"recomputed_operators", outcome.recomputed_operators},
+                   {"offloaded_bytes", outcome.offloaded.count}};
+    if (outcome.plan) {
+      policy.update(plan_of(*outcome.plan, point.run));
+    } else if (i < point.budgets.size() && point.budgets[i]) {
+      policy["budget"] = point.budgets[i]->count;
+      policy["simulated_peak"] = point.run.live.bytes;
+    }
+    policies.push_back(std::move(policy));
+  }
+  return policies;
+}
+
+Json segments_of(const Failure& failure) {
+  Json segments = Json::array();
+  for (const PartlyFreeSegment& segment : failure.partly_free) {
+    Json pins = Json::array();
+    for (const PinningTensor& pin : segment.pins) {
+      pins.push_back({{"tensor", pin.tensor},
+                      {"bytes", pin.bytes},
+                      {"role", name_of(pin.role)},
+                      {"layer", pin.layer}});
+    }
+    segments.push_back({{"size", segment.size},
+                        {"free", segment.free},
+                        {"largest_free", segment.largest_free},
+                        {"pin_count", segment.pin_count},
+                        {"pins", std::move(pins)}});
+  }
+  return segments;
+}
+
+// Those of the changes that fit, or those that do not.
+Json suggestions_of(const Failure& failure, bool fit) {
+  Json list = Json::array();
+  for (const Suggestion& suggestion : failure.tried) {
+    if (suggestion.fits != fit) continue;
+    Json json = {{"change", suggestion.change},
+                 {"overrides", json_of(suggestion.overrides)},
+                 {"device_used", suggestion.device_used},
+                 {"peak_live", suggestion.peak_live},
+                 {"peak_reserved", suggestion.peak_reserved}};
+    if (fit) json["step_time"] = seconds(suggestion.step);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json failure_of(const PointResult& point) {
+  if (point.failure.empty()) return nullptr;
+  const Failure& failure = point.failure.front();
+  return {{"kind", name_of(point.run.status)},
+          {"step", failure.step},
+          {"phase", name_of(failure.phase)},
+          {"operator", failure.op},
+          {"layer", failure.layer},
+          {"requested", failure.requested},
+          {"retries", point.run.retries},
+          {"message", failure.message},
+          {"reason", failure.reason},
+          {"rounded", failure.rounded},
+          {"segment", failure.segment},
+          {"device_free", failure.device_free},
+          {"short_of", failure.short_of},
+          {"allowed", failure.allowed ? Json(*failure.allowed) : Json(nullptr)},
+          {"largest_free_block", failure.largest_free},
+          {"free_in_segments", failure.free_in_segments},
+          {"partly_free_segments", segments_of(failure)},
+          {"suggestions", suggestions_of(failure, true)},
+          {"tried", suggestions_of(failure, false)}};
+}
+
+Json point_of(const PointResult& point) {
+  Json json = {{"name", point.name},
+               {"overrides", json_of(point.overrides)},
+               {"status", name_of(point.status)}};
+  if (point.status == PointStatus::kError) {
+    json["failure"] = {{"message", point.error}};
+    return json;
+  }
+  json["model"] = model_of(point);
+  json["memory"] = memory_of(point);
+  json["time"] = time_of(point.run);
+  json["throughput"] = {{"samples_per_second", finite(point.samples_per_second)},
+                        {"tokens_per_second", finite(point.tokens_per_second)},
+                        {"model_flops_utilization", finite(point.model_flops_utilization)}};
+  json["policies"] = policies_of(point);
+  json["failure"] = failure_of(point);
+  return json;
+}
+
+}  // namespace
+
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+double fragmentation(const RunResult& run) {
+  const Fragmentation& f = run.fragmentation;
+  if (f.reserved <= 0) return 0;
+  return 1 - static_cast<double>(f.live + f.rounding) / static_cast<double>(f.reserved);
+}
+
+nlohmann::ordered_json result_document(std::span<const PointResult> points) {
+  Json list = Json::array();
+  for (const PointResult& point : points)
+    list.push_back(point_of(point));
+  Json document = Json::object();
+  document["tidemark"] = kVersion;
+  document["points"] = std::move(list);
+  return document;
+}
+
+}  // namespace tidemark

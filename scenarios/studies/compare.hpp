@@ -1,0 +1,79 @@
+// `compare`: lists of policies against memory budgets, all on one graph:
+//   compare:
+//     policies: [[], [checkpoint_every: {period: 1}], [optimal: {}]]   each a list as `policies`
+//     budgets: [40GiB, 60GiB, 50%]   bytes, or a share of the peak without any policy
+//     iterations: 5000               of searches, and
+//     time_limit: 60s                of one plan
+// A budget is held against the live bytes at the peak of the step, parameters and all. Policies
+// that solve for a budget are asked once for each; what others do is judged by every budget.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/results/peak_terms.hpp"
+#include "scenarios/simulate.hpp"
+
+namespace tidemark {
+
+struct CompareSpec {
+  struct Budget {
+    std::int64_t bytes = 0;
+    std::optional<double> share;  // of the peak without any policy, instead of bytes
+  };
+  std::vector<Value> lists;         // each the value that `policies` gets
+  std::vector<bool> solves;         // by list: whether it is planned for each budget
+  std::vector<Budget> budgets;      // as listed; none: each list once, on the device's memory
+  std::int64_t iterations = 5'000;  // of a search; together with a time limit that is not reached
+  Duration time_limit = std::chrono::seconds(60);  // plans do not depend on the machine
+};
+
+// Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need
+// no `hardware`, and each of their lists is one policy for cost graphs, or none. Throws UserError:
+// `compare` or its lists are missing, a policy or a budget is wrong, there is a sweep beside it.
+[[nodiscard]] CompareSpec decode_compare(const Value& document, const Environment& environment);
+
+// One list of policies under one budget.
+struct ComparePoint {
+  std::size_t list = 0;                // index of CompareSpec::lists
+  std::size_t evaluation = 0;          // points that share one have the same figures
+  std::optional<std::int64_t> budget;  // bytes
+  // Its status says whether the budget is kept too. Of a cost graph: the replayed schedule, with a
+  // nanosecond for each unit of cost.
+  PointResult result;
+  std::optional<PlanFigures> plan;  // of the policy that solves for a budget
+  std::optional<double> overhead;   // time beyond that without policies; 0.1 is 10 %
+  // Of the plan's cost over the best bound that is proven for its class and budget by any of the
+  // policies; 0: no schedule costs less.
+  std::optional<double> gap;
+  bool best = false;  // keeps its budget, and no other one has both less peak and less time
+};
+
+struct Comparison {
+  std::string name;
+  bool cost_graph = false;
+  Bytes capacity;                    // of the device
+  PointResult base;                  // without any policy
+  std::vector<ComparePoint> points;  // lists x budgets, as listed; the list changes slowest
+};
+
+// What `compare` tells while it runs; either may be empty.
+struct CompareListener {
+  std::function<void(std::size_t, std::size_t)> progress;  // as in simulate_points()
+  // The run behind evaluation `evaluation`, for its charts; of cost graphs there is none. Where a
+  // plan for less memory stands in, it is that plan's. Called from the pool's threads, several at
+  // a time.
+  std::function<void(std::size_t evaluation, std::shared_ptr<const DetailedPoint>)> detail;
+};
+
+// On `threads` threads; what comes out does not depend on them, unless time limits are reached.
+// With more memory a list is never slower. Throws UserError: as decode_compare(); a model that
+// cannot be built. A policy that is not for this graph is an error row.
+[[nodiscard]] Comparison compare(const Value& document, const Environment& environment, int threads,
+                                 const CompareListener& listener = {});
+
+}  // namespace tidemark

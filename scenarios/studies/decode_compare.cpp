@@ -1,0 +1,197 @@
+// `compare`, read and checked.
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/numbers.hpp"
+#include "graph/core/scalars.hpp"
+#include "policies/solver/plan_policy.hpp"
+#include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/compare_parts.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kExample =
+    "compare: {policies: [[], [checkpoint_every: {period: 1}], [optimal: {}]], budgets: [40GiB]}";
+constexpr std::size_t kMaxCompared = 10'000;
+
+// 0.5 and 50% are shares, 40GiB and 512 are bytes.
+CompareSpec::Budget decode_budget(const Decoder& item) {
+  const Value& value = item.value();
+  const std::string& text = value.scalar;
+  const bool percent = value.is_scalar() && text.ends_with('%');
+  const bool fraction = value.is_scalar() && !value.quoted && text.find('.') != text.npos &&
+                        text.find_first_not_of("0123456789._") == text.npos;
+  if (!percent && !fraction) return {.bytes = item.as<Bytes>(above(0)).count, .share = {}};
+  try {
+    Value number = value;
+    if (percent) number.scalar.erase(number.scalar.find_last_not_of(" %") + 1);
+    number.quoted = false;
+    const double share = read_real(number, "a share") / (percent ? 100 : 1);
+    if (share > 0 && share <= 1) return {.bytes = 0, .share = share};
+  } catch (const std::invalid_argument&) {  // told below
+  }
+  item.fail(
+      fmt::format("expected a size such as 40GiB, or a share of the peak without policies such as "
+                  "0.5 or 50%, found {}",
+                  found(value)));
+}
+
+// An error of a list that stood in for `policies`, at its place under `compare`.
+[[noreturn]] void rethrow_for_list(const UserError& error, std::size_t list) {
+  constexpr std::string_view kPolicies = "policies";
+  std::string path = error.path();
+  if (path.starts_with(kPolicies)) {
+    path = fmt::format("compare.policies[{}]{}", list, path.substr(kPolicies.size()));
+  }
+  throw UserError(error.location(), path, error.problem());
+}
+
+const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& listed) {
+  if (const PlanPolicy* policy = find_plan_policy(listed.name)) return *policy;
+  std::vector<std::string> names;
+  for (const PlanPolicy& policy : plan_policies())
+    names.emplace_back(policy.name);
+  throw UserError(listed.location, list.path(),
+                  fmt::format("there is no policy {} for cost graphs{}; policies: {}",
+                              tidemark::quoted(listed.name), did_you_mean(listed.name, names),
+                              fmt::join(names, ", ")));
+}
+
+// Whether the list is planned for each budget.
+bool check_list(const Value& document, const Value& list, std::size_t index, bool cost_graph,
+                const Environment& environment) {
+  const Decoder decoder(list, fmt::format("compare.policies[{}]", index));
+  const std::vector<ListedPolicy> policies = listed_policies(list);
+  if (cost_graph) {
+    if (policies.size() > 1) decoder.fail("a schedule of a cost graph is one policy's");
+    if (!policies.empty()) {
+      static_cast<void>(cost_graph_planner(policies.front(), decoder.path()));
+      return policies.front().parameters.find("budget") == nullptr;
+    }
+    return false;
+  }
+  Value changed = document;
+  set_entry(changed, "policies", list.location, list);
+  try {
+    static_cast<void>(decode_scenario(changed, environment));
+  } catch (const UserError& error) {
+    rethrow_for_list(error, index);
+  }
+  return std::any_of(policies.begin(), policies.end(), [&](const ListedPolicy& listed) {
+    return listed.parameters.find("budget") == nullptr &&
+           PolicyKeys(*environment.policies.find(listed.name)).has_budget();
+  });
+}
+
+}  // namespace
+
+PolicyKeys::PolicyKeys(const PolicyEntry& entry) {
+  static_cast<void>(entry.decode(Decoder::describing(notes_)));
+}
+
+bool PolicyKeys::has(std::string_view key) const {
+  return std::any_of(notes_.begin(), notes_.end(),
+                     [&](const ParameterNote& note) { return note.name == key; });
+}
+
+bool PolicyKeys::has_budget() const {
+  return std::any_of(notes_.begin(), notes_.end(), [](const ParameterNote& note) {
+    return note.name == "budget" && note.type == ScalarRules<Bytes>::type_name();
+  });
+}
+
+std::vector<ListedPolicy> listed_policies(const Value& list) {
+  std::vector<ListedPolicy> policies;
+  for (const Value& item : list.items) {
+    if (item.is_mapping() && !item.entries.empty()) {
+      const Value::Entry& entry = item.entries.front();
+      policies.push_back({entry.key, entry.location, entry.value});
+    } else {
+      policies.push_back({item.scalar, item.location, {}});
+    }
+  }
+  return policies;
+}
+
+CostGraphPlanner cost_graph_planner(const ListedPolicy& listed, const std::string& path) {
+  const Decoder place(listed.parameters, path);
+  const PlanPolicy& policy = find_for_cost_graphs(place, listed);
+  const Decoder parameters(listed.parameters, fmt::format("{}.{}", path, listed.name));
+  CostGraphPlanner planner{.plan = policy.decode(parameters), .request = {}};
+  planner.request = decode_request(parameters, policy, {});
+  parameters.finish();
+  return planner;
+}
+
+Value comparable(const Value& document, const Environment& environment) {
+  Value bare = document;
+  std::erase_if(bare.entries, [](const Value::Entry& entry) { return entry.key == "compare"; });
+  const bool has_hardware = document.find("hardware") != nullptr;
+  const Decoder decoder(bare);
+  if (!has_hardware && decode_model(decoder).kind == ModelKind::kCostGraph) {
+    // It has costs of its own; any device will do.
+    const std::vector<std::string> names = gpu_names(environment);
+    if (!names.empty()) {
+      set_entry(bare, "hardware", document.location, text_value(names.front(), document.location));
+    }
+  }
+  set_entry(bare, "policies", document.location, {});
+  bare.find("policies")->kind = Value::Kind::kSequence;
+  return bare;
+}
+
+CompareSpec decode_compare(const Value& document, const Environment& environment) {
+  const Value* given = document.find("compare");
+  if (given == nullptr || given->is_null()) {
+    throw UserError(
+        document.location, "compare",
+        fmt::format("the scenario says nothing to compare; add for example\n  {}", kExample));
+  }
+  const Value* sweep = document.find("sweep");
+  if (sweep != nullptr && !sweep->is_null()) {
+    throw UserError(location_of_key(document, "sweep"), "sweep",
+                    "a comparison is of one graph; leave the sweep out with -s sweep=null");
+  }
+  const Decoder compare(*given, "compare");
+  CompareSpec spec;
+  if (!compare.has("policies")) {
+    compare.fail(fmt::format("required key 'policies' is missing; for example\n  {}", kExample));
+  }
+  const Value bare = comparable(document, environment);
+  const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
+  for (const Decoder& list : compare.required_child("policies").items()) {
+    if (!list.value().is_sequence()) {
+      list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
+                            found(list.value())));
+    }
+    spec.solves.push_back(
+        check_list(bare, list.value(), spec.lists.size(), cost_graph, environment));
+    spec.lists.push_back(list.value());
+  }
+  if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");
+  if (compare.has("budgets")) {
+    for (const Decoder& item : compare.required_child("budgets").items())
+      spec.budgets.push_back(decode_budget(item));
+  }
+  spec.iterations = compare.optional<std::int64_t>("iterations", spec.iterations, at_least(1));
+  spec.time_limit = compare.optional<Duration>("time_limit", spec.time_limit);
+  compare.finish();
+  if (cost_graph && spec.budgets.empty()) {
+    compare.fail("required key 'budgets' is missing; expected a list such as [50%, 40GiB]");
+  }
+  if (spec.lists.size() * spec.budgets.size() > kMaxCompared) {
+    compare.fail_at("budgets", fmt::format("{} points; at most {} can be compared",
+                                           spec.lists.size() * spec.budgets.size(), kMaxCompared));
+  }
+  return spec;
+}
+
+}  // namespace tidemark

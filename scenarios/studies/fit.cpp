@@ -1,0 +1,168 @@
+#include "scenarios/studies/fit.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/decoder.hpp"
+#include "graph/core/errors.hpp"
+#include "scenarios/read/document_json.hpp"
+
+namespace tidemark {
+namespace {
+
+// A result follows from nothing else in a scenario.
+void check_key(const std::string& key) {
+  static constexpr std::string_view kParts[] = {"model", "hardware", "training", "allocator",
+                                                "policies"};
+  if (key.empty() || key.find('=') != std::string::npos) {
+    throw UserError(fmt::format("--maximize: expected a key such as training.micro_batch, found {}",
+                                tidemark::quoted(key)));
+  }
+  const std::string first = key.substr(0, key.find('.'));
+  const std::vector<std::string> known(std::begin(kParts), std::end(kParts));
+  if (std::find(known.begin(), known.end(), first) != known.end()) return;
+  const std::string hint = did_you_mean(first, known);
+  throw UserError(fmt::format(
+      "--maximize: {} does not change whether it fits{}", tidemark::quoted(first),
+      hint.empty() ? fmt::format("; keys that can begin with {}", fmt::join(known, ", ")) : hint));
+}
+
+// That the allocator may take of the device.
+std::int64_t room(const PointResult& point) {
+  const std::int64_t device = point.capacity.count - point.context.count;
+  const bool limited = !point.failure.empty() && point.failure.front().allowed;
+  return limited ? std::min(device, *point.failure.front().allowed) : device;
+}
+
+class Search {
+ public:
+  Search(const Value& document, const Environment& environment, const FitOptions& options)
+      : document_(document), environment_(environment), options_(options) {}
+
+  Fit run() {
+    const std::int64_t step = options_.multiple_of;
+    const std::int64_t last = options_.limit / step * step;
+    std::int64_t fits = 0;
+    std::int64_t fails = first_that_fits(last).value_or(step);
+    while (at(fails).status == PointStatus::kFits) {
+      fits = fails;
+      if (fits == last) return result(fits, std::nullopt, std::nullopt);
+      fails = fits > last / 2 ? last : 2 * fits;
+    }
+    while (fails - fits > step) {
+      const std::int64_t middle = fits + (fails - fits) / step / 2 * step;
+      (at(middle).status == PointStatus::kFits ? fits : fails) = middle;
+    }
+    const std::optional<std::int64_t> excluded = first_too_large(fits, fails, last);
+    // Above, down from what is excluded.
+    const std::int64_t end = excluded.value_or(fails);
+    const std::int64_t between = (end - fits) / step - 1;
+    const std::int64_t stride = step * (between / kTriedAbove + 1);
+    for (std::int64_t value = end - step; value > fits; value -= stride) {
+      if (at(value).status == PointStatus::kFits) fits = value;
+    }
+    return result(fits, fits < last ? std::optional(fits + step) : std::nullopt, excluded);
+  }
+
+ private:
+  // Of some keys more takes less memory (checkpoint.first, te_offload.layers): then larger values
+  // are tried though the smallest does not fit, as long as each has fewer live bytes.
+  std::optional<std::int64_t> first_that_fits(std::int64_t last) {
+    const std::int64_t step = options_.multiple_of;
+    std::int64_t value = step;
+    while (at(value).status == PointStatus::kOutOfMemory && value < last) {
+      std::int64_t larger = value > last / 2 ? last : 2 * value;
+      while (at(larger).status == PointStatus::kError && larger > value + step)
+        larger = value + (larger - value) / step / 2 * step;
+      if (at(larger).status == PointStatus::kError) return std::nullopt;
+      if (at(larger).run.live.bytes >= at(value).run.live.bytes) return std::nullopt;
+      value = larger;
+    }
+    if (at(value).status != PointStatus::kFits) return std::nullopt;
+    return value;
+  }
+
+  [[nodiscard]] bool is_too_large(std::int64_t value) {
+    const PointResult& point = at(value);
+    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes > room(point);
+  }
+  // The least value above `fits` whose live bytes alone are too many; they grow with the value.
+  std::optional<std::int64_t> first_too_large(std::int64_t fits, std::int64_t fails,
+                                              std::int64_t last) {
+    const std::int64_t step = options_.multiple_of;
+    while (!is_too_large(fails)) {
+      if (fails == last || at(fails).status == PointStatus::kError) return std::nullopt;
+      fails = fails > last / 2 ? last : 2 * fails;
+    }
+    while (fails - fits > step) {
+      const std::int64_t middle = fits + (fails - fits) / step / 2 * step;
+      (is_too_large(middle) ? fails : fits) = middle;
+    }
+    return fails;
+  }
+
+  const PointResult& at(std::int64_t value) {
+    const auto found = tried_.find(value);
+    if (found != tried_.end()) return found->second;
+    Value changed = document_;
+    Override change = parse_override(fmt::format("{}={}", options_.key, value));
+    change.value.location = {.file = "--maximize"};
+    apply_override(changed, change);
+    SimulateOptions simulate = options_.simulate;
+    simulate.suggestions = simulate.suggestions && tried_.empty();
+    PointResult point;
+    try {
+      point = simulate_points(changed, environment_, 1, simulate).front();
+    } catch (const UserError& error) {
+      if (tried_.empty()) throw;  // no value can be built, or not with multiples of this one
+      point.name = tried_.begin()->second.name;
+      point.error = error.what();
+    }
+    point.overrides.emplace_back(options_.key, as_json(change.value));
+    return tried_.emplace(value, std::move(point)).first->second;
+  }
+
+  Fit result(std::int64_t fits, std::optional<std::int64_t> next,
+             std::optional<std::int64_t> excluded) {
+    Fit found;
+    found.excluded_from = excluded;
+    if (excluded) {
+      found.untried = (*excluded - fits) / options_.multiple_of - 1;
+      for (const auto& [value, point] : tried_)
+        found.untried -= value > fits && value < *excluded ? 1 : 0;
+    }
+    for (auto& [value, point] : tried_) {
+      if (value == fits) found.largest = found.tried.size();
+      if (value == next) found.next = found.tried.size();
+      found.tried.push_back({value, std::move(point)});
+    }
+    return found;
+  }
+
+  const Value& document_;
+  const Environment& environment_;
+  const FitOptions& options_;
+  std::map<std::int64_t, PointResult> tried_;
+};
+
+}  // namespace
+
+Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
+  check_key(options.key);
+  const std::vector<PointDocument> points = point_documents(document);
+  if (points.size() > 1) {
+    throw UserError(document.find("sweep")->location, "sweep",
+                    "fit looks for one value of one scenario; leave the sweep out with -s "
+                    "sweep=null");
+  }
+  if (!points.front().error.empty()) throw UserError(points.front().error);
+  // The one point of a sweep: its keys are set, and one of them may be what is maximised.
+  return Search(points.front().document, environment, options).run();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,110 @@
+#include "scenarios/studies/smaller_budget.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "graph/core/errors.hpp"
+#include "policies/solver/plan_policy.hpp"
+#include "scenarios/read/document_json.hpp"
+
+namespace tidemark {
+namespace {
+
+// The bytes of the one planned policy that has any, taken out of `document`.
+std::optional<std::int64_t> take_budget(Value& document) {
+  Value* list = document.find("policies");
+  if (list == nullptr) return std::nullopt;
+  std::optional<std::int64_t> budget;
+  for (Value& item : list->items) {
+    if (!item.is_mapping() || item.entries.size() != 1) continue;
+    Value::Entry& policy = item.entries.front();
+    Value* value = policy.value.find("budget");
+    if (value == nullptr || find_plan_policy(policy.key) == nullptr) continue;
+    if (budget || !value->is_scalar()) return std::nullopt;
+    try {
+      budget = parse_bytes(value->scalar).count;
+    } catch (const std::invalid_argument&) {  // a share, or a mistake that is told elsewhere
+      return std::nullopt;
+    }
+    *value = Value{};
+  }
+  return budget;
+}
+
+bool has_plan(const PointResult& point) {
+  const bool ran = point.status == PointStatus::kFits || point.status == PointStatus::kOutOfMemory;
+  return ran && plan_of(point).has_value();
+}
+
+}  // namespace
+
+std::optional<PlanFigures> plan_of(const PointResult& point) {
+  for (const PolicyOutcome& outcome : point.policies) {
+    if (outcome.plan) return outcome.plan;
+  }
+  return std::nullopt;
+}
+
+void set_plan(PointResult& point, const PlanFigures& plan) {
+  for (PolicyOutcome& outcome : point.policies) {
+    if (outcome.plan) outcome.plan = plan;
+  }
+}
+
+void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
+  std::optional<PlanFigures> plan = plan_of(point);
+  if (!plan || !asked) return;
+  plan->lower_bound = asked->lower_bound;
+  plan->budget = asked->budget;
+  // What costs least for less memory need not for more.
+  const bool least = plan->lower_bound && plan->cost <= *plan->lower_bound;
+  if (plan->status == name_of(PlanStatus::kOptimal) && !least) {
+    plan->status = name_of(PlanStatus::kFeasible);
+  }
+  set_plan(point, *plan);
+}
+
+std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documents) {
+  struct Member {
+    std::int64_t budget;
+    std::size_t index;
+    auto operator<=>(const Member&) const = default;
+  };
+  std::vector<std::vector<Member>> runs;
+  std::map<std::string, std::size_t> known;  // run by what its documents agree on
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    Value document = documents[i];
+    const std::optional<std::int64_t> budget = take_budget(document);
+    const auto [at, is_new] =
+        budget ? known.emplace(as_json(document), runs.size()) : std::pair(known.end(), true);
+    if (is_new) runs.emplace_back();
+    std::vector<Member>& run = budget ? runs[at->second] : runs.back();
+    run.push_back({budget.value_or(0), i});
+  }
+  std::vector<std::vector<std::size_t>> indices;
+  for (std::vector<Member>& run : runs) {
+    std::sort(run.begin(), run.end());
+    std::vector<std::size_t>& list = indices.emplace_back();
+    for (const Member& member : run)
+      list.push_back(member.index);
+  }
+  return indices;
+}
+
+PointResult BudgetRun::better(PointResult point) {
+  const std::optional<PlanFigures> plan = plan_of(point);
+  if (point.status == PointStatus::kError || !plan) return point;
+  const bool keeps = has_plan(point);
+  if (best_ && best_->run.live.bytes <= std::max(plan->budget, point.run.live.bytes) &&
+      (!keeps || best_->run.step < point.run.step)) {
+    point = *best_;
+    keep_bound(point, plan);
+  }
+  if (has_plan(point)) best_ = point;
+  return point;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,384 @@
+#include "scenarios/studies/suggestions.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "policies/rewrite/optimizer_kernels.hpp"
+#include "scenarios/read/document_json.hpp"
+
+namespace tidemark {
+namespace {
+
+struct Candidate {
+  std::string change;
+  std::vector<std::string> settings;  // "training.micro_batch=4", as on the command line
+};
+
+struct Group {
+  std::vector<Candidate> candidates;
+  bool shows_all = false;     // also those behind the first that fits
+  bool same_program = false;  // the changes leave the compiled program as it is
+};
+
+constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
+constexpr std::int64_t kLargestSearched = 1 << 20;  // micro-batch
+constexpr const char* kOffload = "offload_activations: {}";
+
+double memory_fraction_of(const Scenario& scenario) {
+  switch (scenario.allocator) {
+    case AllocatorKind::kTorch:
+      return scenario.allocator_options.torch.memory_fraction.value_or(1);
+    case AllocatorKind::kBfc:
+      return scenario.allocator_options.bfc.memory_fraction;
+    default:
+      return 1;
+  }
+}
+
+// Bytes that the allocator may reserve. PyTorch's fraction is of the whole device, TensorFlow's of
+// what the context leaves.
+std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
+  const std::int64_t left = point.capacity.count - point.context.count;
+  const bool of_device = scenario.allocator == AllocatorKind::kTorch;
+  const auto whole = static_cast<double>(of_device ? point.capacity.count : left);
+  const double allowed = memory_fraction_of(scenario) * whole;
+  return std::min(left, static_cast<std::int64_t>(allowed));
+}
+
+class Candidates {
+ public:
+  Candidates(const Value& document, const Scenario& scenario, const TrainedModel& model)
+      : document_(document), scenario_(scenario), model_(model) {}
+
+  [[nodiscard]] Group memory_fraction() const;
+  [[nodiscard]] Group allocator_options() const;
+  [[nodiscard]] Group details() const;
+  [[nodiscard]] Group policies() const;
+  // The same for the first `count` blocks only, and for a part of the bytes in percent.
+  [[nodiscard]] Candidate recompute_first(std::int64_t count) const;
+  [[nodiscard]] Candidate offload_part(std::int64_t percent) const;
+  [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
+  [[nodiscard]] Candidate micro_batch(std::int64_t size, bool recomputes) const;
+  // Policies that order the computation themselves do not take checkpointing beside them.
+  [[nodiscard]] bool may_recompute() const {
+    const bool orders = std::any_of(
+        scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
+          return std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+        });
+    return model_.training.blocks > 0 && !orders && !has_policy("checkpoint_every");
+  }
+
+ private:
+  [[nodiscard]] bool has_policy(std::string_view name) const {
+    const auto& names = scenario_.policy_names;
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+  [[nodiscard]] std::string with_policies(const std::vector<std::string>& added) const;
+
+  const Value& document_;
+  const Scenario& scenario_;
+  const TrainedModel& model_;
+};
+
+Group Candidates::memory_fraction() const {
+  Group group{.candidates = {}, .same_program = true};
+  if (memory_fraction_of(scenario_) < 1) {
+    group.candidates.push_back({"memory_fraction 1", {"allocator.memory_fraction=1.0"}});
+  }
+  return group;
+}
+
+Group Candidates::allocator_options() const {
+  if (scenario_.allocator != AllocatorKind::kTorch) return {};
+  const TorchAllocatorOptions& options = scenario_.allocator_options.torch;
+  Group group{.candidates = {}, .same_program = true};
+  const auto add = [&](const std::string& change, std::vector<std::string> settings) {
+    group.candidates.push_back({change, std::move(settings)});
+  };
+  if (!options.expandable_segments) {
+    add("expandable_segments", {"allocator.expandable_segments=true"});
+  }
+  for (const int mebibytes : {512, 128, 32}) {
+    if (options.max_split_size <= mebibytes * kMiB.count) continue;
+    add(fmt::format("max_split_size {} MiB", mebibytes),
+        {fmt::format("allocator.max_split_size={}MiB", mebibytes)});
+  }
+  if (options.roundup_power2_divisions == RoundupDivisions{}) {
+    add("roundup_power2_divisions 8", {"allocator.roundup_power2_divisions=8"});
+  }
+  if (options.garbage_collection_threshold == 0) {
+    // PyTorch collects only under a memory fraction.
+    std::vector<std::string> settings{"allocator.garbage_collection_threshold=0.8"};
+    if (!options.memory_fraction) settings.emplace_back("allocator.memory_fraction=1.0");
+    add("garbage_collection_threshold 0.8", std::move(settings));
+  }
+  return group;
+}
+
+Group Candidates::details() const {
+  Group group;
+  if (scenario_.model.kind == ModelKind::kCostGraph) return group;
+  if (scenario_.training.zero_grad == ZeroGrad::kZero) {
+    group.candidates.push_back({"zero_grad none", {"training.zero_grad=none"}});
+  }
+  const TrainingOptions& training = scenario_.training;
+  const OptimizerImplementation present = implementation_of(
+      training.optimizer, *training.framework, rules_of(training.precision).master_weights);
+  for (const auto& [word, implementation] : {std::pair("fused", OptimizerImplementation::kFused),
+                                             std::pair("loop", OptimizerImplementation::kLoop)}) {
+    if (implementation == present) continue;
+    group.candidates.push_back({fmt::format("optimizer {}", word),
+                                {fmt::format("training.optimizer.implementation={}", word)}});
+  }
+  return group;
+}
+
+std::string Candidates::with_policies(const std::vector<std::string>& added) const {
+  Value list;
+  if (const Value* listed = document_.find("policies")) list = *listed;
+  list.kind = Value::Kind::kSequence;
+  for (const std::string& policy : added)
+    list.items.push_back(parse_document(policy, "policies"));
+  return "policies=" + as_json(list);
+}
+
+Group Candidates::policies() const {
+  Group group{.candidates = {}, .shows_all = true};
+  if (scenario_.model.kind == ModelKind::kCostGraph) return group;
+  const bool may_offload = !has_policy("offload_activations");
+  if (may_recompute()) {
+    group.candidates.push_back({"checkpoint_every(period 1)", {with_policies({kRecompute})}});
+  }
+  if (may_offload) group.candidates.push_back({"offload_activations", {with_policies({kOffload})}});
+  if (may_recompute() && may_offload) {
+    group.candidates.push_back({"checkpoint_every(period 1) + offload_activations",
+                                {with_policies({kRecompute, kOffload})}});
+  }
+  return group;
+}
+
+Candidate Candidates::recompute_first(std::int64_t count) const {
+  return {fmt::format("checkpoint(first {})", count),
+          {with_policies({fmt::format("checkpoint: {{first: {}}}", count)})}};
+}
+
+Candidate Candidates::offload_part(std::int64_t percent) const {
+  const std::string fraction = fmt::format("{:g}", static_cast<double>(percent) / 100);
+  return {fmt::format("offload_activations(fraction {})", fraction),
+          {with_policies({fmt::format("offload_activations: {{fraction: {}}}", fraction)})}};
+}
+
+// Divisors of the samples that a step accumulates, below the present micro-batch; ascending.
+std::vector<std::int64_t> Candidates::smaller_micro_batches() const {
+  std::vector<std::int64_t> sizes;
+  if (scenario_.model.kind == ModelKind::kCostGraph) return sizes;
+  const std::int64_t batch = scenario_.training.model.micro_batch;
+  const std::int64_t samples = batch * scenario_.training.accumulate;
+  for (std::int64_t size = 1; size < batch && size <= kLargestSearched; ++size) {
+    if (samples % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+Candidate Candidates::micro_batch(std::int64_t size, bool recomputes) const {
+  const std::int64_t accumulate =
+      scenario_.training.accumulate * scenario_.training.model.micro_batch / size;
+  Candidate candidate{
+      fmt::format("{}micro_batch {}, accumulate {}",
+                  recomputes ? "checkpoint_every(period 1), " : "", size, accumulate),
+      {fmt::format("training.micro_batch={}", size),
+       fmt::format("training.accumulate={}", accumulate)}};
+  if (recomputes) candidate.settings.push_back(with_policies({kRecompute}));
+  return candidate;
+}
+
+// What candidates are tried on.
+struct Original {
+  const Value& document;
+  const Scenario& scenario;
+  const TrainedModel& model;
+  const Environment& environment;
+};
+
+PointResult simulate_changed(const Value& document, const Scenario& changed,
+                             const Original& original, const Compiled* compiled) {
+  const SimulateOptions options{.smallest_capacity = changed.allocator == AllocatorKind::kBfc,
+                                .largest_tensors = 0};
+  if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
+  const bool same_model =
+      training_key(document, changed) == training_key(original.document, original.scenario);
+  return same_model ? simulate(changed, original.model, options)
+                    : simulate(changed, build_training(changed), options);
+}
+
+// The point that a candidate makes; none for a change that is not legal here. `compiled`, if given,
+// is the program of both.
+std::optional<Suggestion> try_change(const Candidate& candidate, const Original& original,
+                                     const Compiled* compiled) {
+  try {
+    Suggestion result{.change = candidate.change, .overrides = {}};
+    Value document = original.document;
+    for (const std::string& setting : candidate.settings) {
+      const Override change = parse_override(setting);
+      apply_override(document, change);
+      result.overrides.emplace_back(change.key, as_json(change.value));
+    }
+    const Scenario changed = decode_scenario(document, original.environment);
+    const PointResult point = simulate_changed(document, changed, original, compiled);
+    result.fits = point.status == PointStatus::kFits;
+    result.device_used = point.context.count + point.run.reserved.bytes;
+    // Without a limit it would have taken regions that double.
+    if (!result.fits && point.smallest_capacity > 0) result.device_used = point.smallest_capacity;
+    result.peak_live = point.run.live.bytes;
+    result.peak_reserved = point.run.reserved.bytes;
+    result.step = point.run.step;
+    return result;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// The largest micro-batch that fits, by bisection; those that were tried, largest first. Where even
+// the smallest does not fit, that one alone.
+std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const Original& original,
+                                             bool recomputes) {
+  const std::vector<std::int64_t> sizes = candidates.smaller_micro_batches();
+  std::vector<std::pair<std::int64_t, Suggestion>> tried;
+  const auto fits = [&](std::size_t i) {
+    std::optional<Suggestion> suggestion =
+        try_change(candidates.micro_batch(sizes[i], recomputes), original, nullptr);
+    if (!suggestion) return false;
+    const bool result = suggestion->fits;
+    tried.emplace_back(sizes[i], std::move(*suggestion));
+    return result;
+  };
+  std::int64_t best = 0;
+  if (!sizes.empty() && fits(0)) {
+    std::size_t low = 0;
+    std::size_t high = sizes.size();
+    while (high - low > 1) {
+      const std::size_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    best = sizes[low];
+  }
+  std::sort(tried.begin(), tried.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Suggestion> result;
+  for (auto& [size, suggestion] : tried) {
+    if (size >= best) result.push_back(std::move(suggestion));
+  }
+  return result;
+}
+
+// The least of 1 .. `all` - 1 with which a change that helps as a whole still fits, by bisection:
+// more of it takes less memory. None where nothing less does.
+std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_t)>& change,
+                                       std::int64_t all, const Original& original) {
+  std::optional<Suggestion> least;
+  std::int64_t fails = 0;
+  std::int64_t fits = all;
+  while (fits - fails > 1) {
+    const std::int64_t middle = fails + (fits - fails) / 2;
+    std::optional<Suggestion> suggestion = try_change(change(middle), original, nullptr);
+    const bool helps = suggestion && suggestion->fits;
+    (helps ? fits : fails) = middle;
+    if (helps) least = std::move(suggestion);
+  }
+  return least;
+}
+
+// Where recomputing every block or offloading everything fits, less of it may do.
+void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candidates,
+                        const Original& original) {
+  constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it
+  const auto fits = [&](std::string_view change) {
+    return std::any_of(tried.begin(), tried.end(), [&](const Suggestion& suggestion) {
+      return suggestion.fits && suggestion.change == change;
+    });
+  };
+  std::vector<Suggestion> least;
+  const auto add = [&](const std::function<Candidate(std::int64_t)>& change, std::int64_t all) {
+    if (auto suggestion = search_least(change, all, original))
+      least.push_back(std::move(*suggestion));
+  };
+  if (fits("checkpoint_every(period 1)")) {
+    add([&](std::int64_t count) { return candidates.recompute_first(count); },
+        static_cast<std::int64_t>(original.model.training.blocks));
+  }
+  if (fits("offload_activations")) {
+    add([&](std::int64_t part) { return candidates.offload_part(part * kPercent); },
+        100 / kPercent);
+  }
+  std::move(least.begin(), least.end(), std::back_inserter(tried));
+}
+
+// What stays on the device in every step, whatever is done about activations.
+bool model_fits(const Scenario& scenario, const PointResult& point) {
+  // Policies may move or divide it.
+  if (!scenario.policy_names.empty()) return true;
+  const std::int64_t stays =
+      point.parameters.count + point.gradients.count + point.optimizer_state.count;
+  return stays + point.context.count <= point.capacity.count;
+}
+
+}  // namespace
+
+std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& scenario,
+                                        const TrainedModel& model, const Environment& environment,
+                                        const PointResult& point) {
+  std::vector<Suggestion> tried;
+  if (point.run.status != RunStatus::kOutOfMemory) return tried;
+  if (point.context > point.capacity || !model_fits(scenario, point)) return tried;
+  const Candidates candidates(document, scenario, model);
+  std::vector<Group> groups;
+  const Original original{document, scenario, model, environment};
+  const std::int64_t live = point.run.most_live;
+  if (live + point.context.count <= point.capacity.count)
+    groups.push_back(candidates.memory_fraction());
+  if (live <= allowed_bytes(scenario, point)) groups.push_back(candidates.allocator_options());
+  groups.push_back(candidates.details());
+  groups.push_back(candidates.policies());
+  for (const Group& group : groups) {
+    std::optional<Compiled> compiled;
+    if (group.same_program && !group.candidates.empty()) compiled = compile(scenario, model);
+    bool found = false;
+    for (const Candidate& candidate : group.candidates) {
+      std::optional<Suggestion> suggestion =
+          try_change(candidate, original, compiled ? &*compiled : nullptr);
+      if (!suggestion) continue;
+      found = found || suggestion->fits;
+      tried.push_back(std::move(*suggestion));
+      if (found && !group.shows_all) return tried;
+    }
+    if (!found) continue;
+    if (group.shows_all) add_least_policies(tried, candidates, original);
+    return tried;
+  }
+  for (const bool recomputes : {false, true}) {
+    if (recomputes && !candidates.may_recompute()) continue;
+    for (Suggestion& suggestion : search_micro_batches(candidates, original, recomputes))
+      tried.push_back(std::move(suggestion));
+    if (!tried.empty() && tried.back().fits) return tried;
+  }
+  return tried;
+}
+
+const Suggestion* cheapest_that_fits(const std::vector<Suggestion>& tried) {
+  const Suggestion* cheapest = nullptr;
+  for (const Suggestion& suggestion : tried) {
+    if (!suggestion.fits) continue;
+    if (cheapest == nullptr || suggestion.step < cheapest->step) cheapest = &suggestion;
+  }
+  return cheapest;
+}
+
+}  // namespace tidemark
