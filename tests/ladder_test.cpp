@@ -17,6 +17,8 @@
 
 #include "tests/support/paths.hpp"
 
+namespace tidemark::ladder_test {
+
 namespace {
 
 constexpr std::array<std::string_view, 7> kLadder = {"graph", "hwprofiles", "policies", "sim",
@@ -188,3 +190,5 @@ TEST_SUITE("unit") {
     CHECK(check_source("graph/a.cpp", "char c = '\"'; exit(1); c = '\"';\n").size() == 1);
   }
 }
+
+}  // namespace tidemark::ladder_test

@@ -15,6 +15,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
 
+namespace tidemark::readme_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -210,3 +212,5 @@ TEST_SUITE("unit") {
     CHECK(command_fault(work, "./bootstrap test -ts=unit") == "");
   }
 }
+
+}  // namespace tidemark::readme_test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/command_runner.hpp"
 
-namespace tidemark::testing {
+namespace tidemark::testing::commands_test {
 namespace {
 
 TEST_SUITE("golden") {
@@ -156,4 +156,4 @@ TEST_SUITE("golden") {
 }
 
 }  // namespace
-}  // namespace tidemark::testing
+}  // namespace tidemark::testing::commands_test

@@ -4,6 +4,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
 
+namespace tidemark::cli_compare_test {
+
 using namespace tidemark::testing;
 
 TEST_SUITE("unit") {
@@ -27,3 +29,5 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("compare s.yaml -s compare=null").code == 2);
   }
 }
+
+}  // namespace tidemark::cli_compare_test

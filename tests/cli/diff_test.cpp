@@ -7,7 +7,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/sim/memory/snapshot_file.hpp"
 
-using namespace tidemark;
+namespace tidemark::diff_test {
+
 using namespace tidemark::testing;
 using Json = nlohmann::json;
 
@@ -149,3 +150,5 @@ training: {micro_batch: 8192, precision: fp32, optimizer: sgd}
     CHECK(contains(changed.err, "is a snapshot"));
   }
 }
+
+}  // namespace tidemark::diff_test

@@ -3,7 +3,7 @@
 
 #include "tests/cli/command_runner.hpp"
 
-namespace tidemark::testing {
+namespace tidemark::testing::fit_search_test {
 
 TEST_SUITE("unit") {
   TEST_CASE("fit names the largest value, the reason of the next, and exits as run does") {
@@ -49,4 +49,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::testing
+}  // namespace tidemark::testing::fit_search_test

@@ -7,6 +7,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
 
+namespace tidemark::gallery_test {
+
 using namespace tidemark::testing;
 
 TEST_SUITE("unit") {
@@ -26,3 +28,5 @@ TEST_SUITE("unit") {
     }
   }
 }
+
+}  // namespace tidemark::gallery_test

@@ -10,7 +10,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/programs.hpp"
 
-namespace tidemark::testing {
+namespace tidemark::testing::html_report_test {
 namespace {
 
 constexpr const char* kOne = R"(version: 1
@@ -211,4 +211,4 @@ TEST_SUITE("slow") {
 }
 
 }  // namespace
-}  // namespace tidemark::testing
+}  // namespace tidemark::testing::html_report_test

@@ -4,6 +4,8 @@
 
 #include "tests/cli/command_runner.hpp"
 
+namespace tidemark::plan_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_SUITE("unit") {
     fails("negative.json --budget 20", "negative.json:3:");
   }
 }
+
+}  // namespace tidemark::plan_test

@@ -6,6 +6,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
 
+namespace tidemark::replay_allocator_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -109,3 +111,5 @@ TEST_SUITE("unit") {
     CHECK(outcome.err.starts_with("op,id,bytes,stream,addr,"));
   }
 }
+
+}  // namespace tidemark::replay_allocator_test

@@ -6,6 +6,8 @@
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
 
+namespace tidemark::replay_eviction_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -59,3 +61,5 @@ TEST_SUITE("unit") {
           "none.log: cannot be read");
   }
 }
+
+}  // namespace tidemark::replay_eviction_test

@@ -7,7 +7,7 @@
 #include "plots/report/html_report.hpp"
 #include "tests/cli/command_runner.hpp"
 
-namespace tidemark::testing {
+namespace tidemark::testing::run_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -246,4 +246,4 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
 }
 
 }  // namespace
-}  // namespace tidemark::testing
+}  // namespace tidemark::testing::run_test

@@ -8,6 +8,8 @@
 
 #include "tests/cli/command_runner.hpp"
 
+namespace tidemark::sweep_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -183,3 +185,5 @@ TEST_SUITE("unit") {
     fails("merge out", "is no journal of a sweep");
   }
 }
+
+}  // namespace tidemark::sweep_test

@@ -11,6 +11,8 @@
 #include "plots/table.hpp"
 #include "tests/cli/command_runner.hpp"
 
+namespace tidemark::terminal_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -119,3 +121,5 @@ TEST_SUITE("unit") {
                  "points"));
   }
 }
+
+}  // namespace tidemark::terminal_test

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-namespace tidemark {
+namespace tidemark::decoder_test {
 namespace {
 
 constexpr std::array<std::string_view, 3> kAttention{"math", "flash", "efficient"};
@@ -352,4 +352,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::decoder_test

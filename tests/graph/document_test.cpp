@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace tidemark {
+namespace tidemark::document_test {
 namespace {
 
 // What the reader says about a text that it refuses.
@@ -358,4 +358,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::document_test

@@ -7,7 +7,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::korthikanti_test {
 namespace {
 
 constexpr std::int64_t kS = 128;  // sequence length
@@ -92,4 +92,4 @@ TEST_SUITE("paper") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::korthikanti_test

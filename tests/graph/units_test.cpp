@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-namespace tidemark {
+namespace tidemark::units_test {
 namespace {
 
 // What a parser says about a text that it refuses.
@@ -195,4 +195,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::units_test

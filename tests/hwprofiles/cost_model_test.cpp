@@ -9,7 +9,7 @@
 
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::cost_model_test {
 
 namespace {
 
@@ -196,3 +196,5 @@ TEST_SUITE("golden") {
     }
   }
 }
+
+}  // namespace tidemark::cost_model_test

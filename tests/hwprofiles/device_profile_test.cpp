@@ -12,7 +12,7 @@
 #include "graph/core/errors.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::device_profile_test {
 
 namespace {
 
@@ -208,3 +208,5 @@ TEST_SUITE("unit") {
     CHECK(contains(error, "a figure names its source"));
   }
 }
+
+}  // namespace tidemark::device_profile_test

@@ -14,7 +14,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
-using namespace tidemark;
+namespace tidemark::measured_operators_test {
 
 namespace {
 
@@ -188,3 +188,5 @@ TEST_SUITE("golden") {
     CHECK(errors.median < 0.02);
   }
 }
+
+}  // namespace tidemark::measured_operators_test

@@ -14,7 +14,8 @@
 
 #include "tests/plots/traced_run.hpp"
 
-using namespace tidemark;
+namespace tidemark::chrome_trace_test {
+
 using Json = nlohmann::json;
 
 namespace {
@@ -261,3 +262,5 @@ TEST_SUITE("golden") {
     CHECK(restored > 0);
   }
 }
+
+}  // namespace tidemark::chrome_trace_test

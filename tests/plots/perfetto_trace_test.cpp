@@ -19,7 +19,7 @@
 #include "tests/plots/traced_run.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::perfetto_trace_test {
 
 namespace {
 
@@ -215,3 +215,5 @@ TEST_SUITE("golden") {
     }
   }
 }
+
+}  // namespace tidemark::perfetto_trace_test

@@ -17,7 +17,7 @@
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-using namespace tidemark;
+namespace tidemark::svg_test {
 
 namespace {
 
@@ -349,3 +349,5 @@ TEST_SUITE("golden") {
     check_no_overlap(svg_of(chart));
   }
 }
+
+}  // namespace tidemark::svg_test

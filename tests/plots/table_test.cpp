@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace tidemark {
+namespace tidemark::table_test {
 namespace {
 
 TEST_SUITE("unit") {
@@ -94,4 +94,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::table_test

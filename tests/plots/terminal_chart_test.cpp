@@ -12,7 +12,7 @@
 #include "plots/table.hpp"
 #include "plots/timeline_csv.hpp"
 
-namespace tidemark {
+namespace tidemark::terminal_chart_test {
 namespace {
 
 // A parameter that stays and an activation that comes and goes within one nanosecond of 1000:
@@ -183,4 +183,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::terminal_chart_test

@@ -16,7 +16,7 @@
 #include "sim/memory/trace/replay.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-using namespace tidemark;
+namespace tidemark::torch_snapshot_test {
 
 namespace {
 
@@ -240,3 +240,5 @@ print(total)
     std::filesystem::remove(output);
   }
 }
+
+}  // namespace tidemark::torch_snapshot_test

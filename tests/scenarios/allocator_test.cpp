@@ -5,7 +5,7 @@
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-using namespace tidemark;
+namespace tidemark::allocator_test {
 
 namespace {
 
@@ -94,3 +94,5 @@ TEST_SUITE("property") {
     CHECK(expandable.run.reserved.bytes >= expandable.run.allocated.bytes);
   }
 }
+
+}  // namespace tidemark::allocator_test

@@ -14,7 +14,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::scenarios_compare_test {
 namespace {
 
 constexpr const char* kSmallModel =
@@ -301,4 +301,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::scenarios_compare_test

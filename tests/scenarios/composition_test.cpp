@@ -10,7 +10,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/program_fingerprint.hpp"
 
-namespace tidemark {
+namespace tidemark::composition_test {
 namespace {
 
 std::uint64_t compiled_fingerprint(const std::vector<std::string>& policies,
@@ -68,4 +68,4 @@ TEST_SUITE("property") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::composition_test

@@ -8,7 +8,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::decode_scenario_test {
 namespace {
 
 // As an error lists them.
@@ -366,4 +366,4 @@ report: {dir: out, formats: [json]}
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::decode_scenario_test

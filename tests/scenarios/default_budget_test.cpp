@@ -7,7 +7,7 @@
 #include "scenarios/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::default_budget_test {
 namespace {
 
 Scenario scenario_of(const std::string& policy, const std::string& allocator, int ranks) {
@@ -58,4 +58,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::default_budget_test

@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::fit_test {
 namespace {
 
 Value document(const std::string& more) {
@@ -133,4 +133,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::fit_test

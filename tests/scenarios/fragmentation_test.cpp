@@ -12,7 +12,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::fragmentation_test {
 
 namespace {
 
@@ -469,3 +469,5 @@ TEST_SUITE("unit") {
           std::pair<std::int64_t, std::int64_t>(3 * 300 + 7 + 50'000 + 10 + 1000, 1));
   }
 }
+
+}  // namespace tidemark::fragmentation_test

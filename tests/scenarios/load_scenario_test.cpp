@@ -6,7 +6,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::load_scenario_test {
 namespace {
 
 const std::string kModels = test::source_path("scenarios/models");
@@ -185,4 +185,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::load_scenario_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace tidemark;
+namespace tidemark::located_error_test {
 
 TEST_SUITE("unit") {
   TEST_CASE("a mistake that only the model or a policy sees is told at its key") {
@@ -26,3 +26,5 @@ TEST_SUITE("unit") {
           "a.json:7:2: training.sequence: there");
   }
 }
+
+}  // namespace tidemark::located_error_test

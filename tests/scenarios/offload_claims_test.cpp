@@ -5,7 +5,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::offload_claims_test {
 namespace {
 
 std::vector<PointResult> points_of(const std::string& file) {
@@ -98,4 +98,4 @@ TEST_SUITE("paper") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::offload_claims_test

@@ -9,7 +9,7 @@
 #include "sim/result/transfers.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::scenarios_offload_policies_test {
 namespace {
 
 struct Simulated {
@@ -381,4 +381,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::scenarios_offload_policies_test

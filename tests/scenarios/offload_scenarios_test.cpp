@@ -12,7 +12,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::offload_scenarios_test {
 namespace {
 
 struct Row {
@@ -101,4 +101,4 @@ TEST_SUITE("paper") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::offload_scenarios_test

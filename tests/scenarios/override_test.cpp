@@ -4,7 +4,7 @@
 
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::override_test {
 namespace {
 
 const std::string kPolicies =
@@ -146,4 +146,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::override_test

@@ -8,7 +8,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::papers_test {
 namespace {
 
 Value paper(const std::string& name) {
@@ -145,4 +145,4 @@ TEST_SUITE("plans" * doctest::skip()) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::papers_test

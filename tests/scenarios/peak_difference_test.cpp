@@ -15,7 +15,7 @@
 #include "scenarios/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-using namespace tidemark;
+namespace tidemark::peak_difference_test {
 
 namespace {
 
@@ -149,3 +149,5 @@ TEST_SUITE("golden") {
     }
   }
 }
+
+}  // namespace tidemark::peak_difference_test

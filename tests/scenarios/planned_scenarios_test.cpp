@@ -10,7 +10,7 @@
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::planned_scenarios_test {
 namespace {
 
 // In place operators, running statistics, matrix products with their library's workspace,
@@ -424,4 +424,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::planned_scenarios_test

@@ -12,7 +12,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/program_fingerprint.hpp"
 
-namespace tidemark {
+namespace tidemark::policy_composition_test {
 namespace {
 
 // Parameters that make a policy act on models of a few megabytes; others take their defaults.
@@ -248,4 +248,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::policy_composition_test

@@ -9,7 +9,7 @@
 #include "scenarios/results/results_csv.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::read_result_test {
 namespace {
 
 // Points that fit, do not fit on the device or on the host, have no plan, thrash, cannot be built.
@@ -85,4 +85,4 @@ TEST_SUITE("property") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::read_result_test

@@ -8,7 +8,7 @@
 
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::search_test {
 namespace {
 
 double value_of(const std::string& text) {
@@ -170,4 +170,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::search_test

@@ -10,7 +10,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::shipped_scenarios_test {
 namespace {
 
 std::vector<std::string> shipped_scenarios() {
@@ -51,4 +51,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::shipped_scenarios_test

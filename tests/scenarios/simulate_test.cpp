@@ -10,7 +10,7 @@
 #include "scenarios/results/result_document.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::simulate_test {
 
 namespace {
 
@@ -276,3 +276,5 @@ TEST_SUITE("unit") {
     CHECK(saved("[checkpoint_every: {period: 1, reentrant: false}]") < all);
   }
 }
+
+}  // namespace tidemark::simulate_test

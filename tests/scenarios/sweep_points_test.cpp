@@ -5,7 +5,7 @@
 
 #include "tests/scenarios/scenario_files.hpp"
 
-namespace tidemark {
+namespace tidemark::sweep_points_test {
 namespace {
 
 // A scenario that stands on line 1 and 2, with a sweep from line 3 on.
@@ -155,4 +155,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::sweep_points_test

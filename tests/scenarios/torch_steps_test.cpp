@@ -16,7 +16,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
-namespace tidemark {
+namespace tidemark::torch_steps_test {
 namespace {
 
 // A name and a figure, as text: differences read "peak: 12 instead of 16".
@@ -128,4 +128,4 @@ TEST_SUITE("golden") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::torch_steps_test

@@ -15,7 +15,8 @@
 #include "sim/engine/content_check.hpp"
 #include "tests/support/random_program.hpp"
 
-using namespace tidemark;
+namespace tidemark::eviction_test {
+
 using tidemark::test::fixed_costs;
 using tidemark::test::Lowered;
 using tidemark::test::pick;
@@ -400,3 +401,5 @@ TEST_SUITE("unit") {
     CHECK(policy_of("heuristic: random, seed: 3")->name() == "random");
   }
 }
+
+}  // namespace tidemark::eviction_test

@@ -9,7 +9,8 @@
 #include "sim/program/verify.hpp"
 #include "tests/support/random_program.hpp"
 
-using namespace tidemark;
+namespace tidemark::program_test {
+
 using tidemark::test::fixed_costs;
 using tidemark::test::Lowered;
 using tidemark::test::pick;
@@ -232,3 +233,5 @@ TEST_SUITE("unit") {
     }
   }
 }
+
+}  // namespace tidemark::program_test

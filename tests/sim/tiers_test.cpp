@@ -7,7 +7,8 @@
 #include "sim/program/verify.hpp"
 #include "tests/support/random_training_graph.hpp"
 
-using namespace tidemark;
+namespace tidemark::tiers_test {
+
 using tidemark::test::pick;
 using tidemark::test::Rng;
 
@@ -264,3 +265,5 @@ TEST_SUITE("unit") {
     CHECK(result.exposed_transfer == Duration(400));
   }
 }
+
+}  // namespace tidemark::tiers_test

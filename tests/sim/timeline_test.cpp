@@ -11,7 +11,7 @@
 #include "sim/engine/eviction.hpp"
 #include "tests/plots/traced_run.hpp"
 
-using namespace tidemark;
+namespace tidemark::timeline_test {
 
 TEST_SUITE_BEGIN("property");
 
@@ -72,3 +72,5 @@ TEST_CASE("a step lasts until the optimizer on the host is done") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace tidemark::timeline_test

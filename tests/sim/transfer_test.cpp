@@ -7,7 +7,7 @@
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
-using namespace tidemark;
+namespace tidemark::transfer_test {
 
 namespace {
 
@@ -270,3 +270,5 @@ TEST_SUITE("unit") {
     CHECK(nvme.reached({20e9}).value == doctest::Approx(8 * 65536 / 100e-6));
   }
 }
+
+}  // namespace tidemark::transfer_test

@@ -10,7 +10,7 @@
 #include "graph/models/builder.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::dependency_graph_test {
 namespace {
 
 // y = relu(W x) + W x: node 0 is linear, 1 relu, 2 add.
@@ -99,4 +99,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::dependency_graph_test

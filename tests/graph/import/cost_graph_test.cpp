@@ -11,7 +11,7 @@
 #include "graph/core/errors.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::cost_graph_test {
 namespace {
 
 struct NodeText {
@@ -259,4 +259,4 @@ TEST_SUITE("slow") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::cost_graph_test

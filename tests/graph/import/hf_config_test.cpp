@@ -14,7 +14,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::hf_config_test {
 namespace {
 
 constexpr std::string_view kGpt2 = R"({
@@ -329,4 +329,4 @@ TEST_SUITE("golden") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::hf_config_test

@@ -16,7 +16,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark {
+namespace tidemark::layer_model_test {
 namespace {
 
 Graph build(const std::string& text, const ModelOptions& options = {},
@@ -335,4 +335,4 @@ layers:
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::layer_model_test

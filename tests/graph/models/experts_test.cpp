@@ -9,7 +9,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::experts_test {
 namespace {
 
 constexpr MixtureOfExperts kMixture{.experts = 4, .per_token = 2, .ffn = 24};
@@ -85,4 +85,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::experts_test

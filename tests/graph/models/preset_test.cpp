@@ -15,7 +15,7 @@
 #include "graph/models/model_limits.hpp"
 #include "graph/operators/family.hpp"
 
-namespace tidemark {
+namespace tidemark::preset_test {
 namespace {
 
 ModelOptions options_with(DType dtype = DType::kFloat32,
@@ -383,4 +383,4 @@ TEST_SUITE("golden") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::preset_test

@@ -2,7 +2,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::convolution_test {
 namespace {
 
 using probe::allocations;
@@ -93,4 +93,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::convolution_test

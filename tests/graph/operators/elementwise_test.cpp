@@ -2,7 +2,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::elementwise_test {
 namespace {
 
 using probe::allocations;
@@ -131,4 +131,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::elementwise_test

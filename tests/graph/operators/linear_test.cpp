@@ -2,7 +2,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::linear_test {
 namespace {
 
 using probe::allocations;
@@ -110,4 +110,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::linear_test

@@ -2,7 +2,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::loss_test {
 namespace {
 
 using probe::allocations;
@@ -74,4 +74,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::loss_test

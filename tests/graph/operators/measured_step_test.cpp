@@ -4,7 +4,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::operators_measured_step_test {
 namespace {
 
 using probe::peak_bytes;
@@ -143,4 +143,4 @@ TEST_SUITE("golden") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::operators_measured_step_test

@@ -2,7 +2,7 @@
 
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::normalization_test {
 namespace {
 
 using probe::allocations;
@@ -100,4 +100,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::normalization_test

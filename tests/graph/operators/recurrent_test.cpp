@@ -11,7 +11,7 @@
 #include "graph/operators/recurrent_steps.hpp"
 #include "tests/graph/operators/operator_figures.hpp"
 
-namespace tidemark {
+namespace tidemark::operators_recurrent_test {
 namespace {
 
 using probe::Arguments;
@@ -226,4 +226,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::operators_recurrent_test

@@ -5,7 +5,7 @@
 
 #include "graph/operators/family.hpp"
 
-using namespace tidemark;
+namespace tidemark::registry_test {
 
 TEST_SUITE("unit") {
   TEST_CASE("every operator family is complete and found by its own name") {
@@ -24,3 +24,5 @@ TEST_SUITE("unit") {
     CHECK(find_family("no_such_family") == nullptr);
   }
 }
+
+}  // namespace tidemark::registry_test

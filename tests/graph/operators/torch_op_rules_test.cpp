@@ -12,7 +12,7 @@
 #include "tests/graph/operators/operator_figures.hpp"
 #include "tests/support/shared_data.hpp"
 
-namespace tidemark::probe {
+namespace tidemark::probe::torch_op_rules_test {
 namespace {
 
 std::vector<OperatorProbe> all_probes() {
@@ -98,4 +98,4 @@ TEST_SUITE("golden") {
   }
 }
 
-}  // namespace tidemark::probe
+}  // namespace tidemark::probe::torch_op_rules_test

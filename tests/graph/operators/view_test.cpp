@@ -3,7 +3,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/graph/operators/probe.hpp"
 
-namespace tidemark {
+namespace tidemark::view_test {
 namespace {
 
 using probe::allocations;
@@ -111,4 +111,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::view_test

@@ -16,7 +16,7 @@
 #include "scenarios/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
-using namespace tidemark;
+namespace tidemark::run_columns_test {
 
 namespace {
 
@@ -337,3 +337,5 @@ TEST_SUITE("slow") {
     CHECK(least < 1);
   }
 }
+
+}  // namespace tidemark::run_columns_test

@@ -18,7 +18,8 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
-using namespace tidemark;
+namespace tidemark::online_eviction_test {
+
 using tidemark::test::NaiveEviction;
 
 namespace {
@@ -410,3 +411,5 @@ TEST_SUITE("golden") {
     CHECK(rows > 0);
   }
 }
+
+}  // namespace tidemark::online_eviction_test

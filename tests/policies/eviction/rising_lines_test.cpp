@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace tidemark::rising_lines_test {
+
 using tidemark::RisingLines;
 
 TEST_SUITE("unit") {
@@ -89,3 +91,5 @@ TEST_SUITE("property") {
     }
   }
 }
+
+}  // namespace tidemark::rising_lines_test

@@ -6,7 +6,7 @@
 
 #include "tests/policies/residency/offload_chain.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::residency_offload_policies_test {
 namespace {
 
 constexpr std::int64_t kT = OffloadChain::kSaved;
@@ -414,4 +414,4 @@ TEST_SUITE("property") {
 }
 
 }  // namespace
-}  // namespace tidemark::test
+}  // namespace tidemark::test::residency_offload_policies_test

@@ -7,7 +7,7 @@
 #include "sim/program/verify.hpp"
 #include "tests/support/hand_made_graph.hpp"
 
-using namespace tidemark;
+namespace tidemark::residency_test {
 
 namespace {
 
@@ -199,3 +199,5 @@ TEST_SUITE("golden") {
     CHECK(o.policies[1].contested > 0);
   }
 }
+
+}  // namespace tidemark::residency_test

@@ -14,7 +14,7 @@
 #include "policies/rewrite/precision.hpp"
 #include "tests/support/live_bytes.hpp"
 
-namespace tidemark {
+namespace tidemark::accumulate_test {
 namespace {
 
 // Backward: root, linear (input, weight and bias gradient).
@@ -242,4 +242,4 @@ TEST_SUITE("golden") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::accumulate_test

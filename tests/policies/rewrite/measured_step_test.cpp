@@ -19,7 +19,7 @@
 #include "sim/program/verify.hpp"
 #include "tests/support/live_bytes.hpp"
 
-namespace tidemark {
+namespace tidemark::rewrite_measured_step_test {
 namespace {
 
 Graph mlp(std::int64_t batch) {
@@ -149,4 +149,4 @@ TEST_SUITE("property") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::rewrite_measured_step_test

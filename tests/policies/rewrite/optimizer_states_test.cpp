@@ -14,7 +14,7 @@
 #include "sim/program/verify.hpp"
 #include "tests/support/live_bytes.hpp"
 
-namespace tidemark {
+namespace tidemark::optimizer_states_test {
 namespace {
 
 TrainingGraph built(const std::string& preset, const std::string& overrides, DType dtype) {
@@ -166,4 +166,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::optimizer_states_test

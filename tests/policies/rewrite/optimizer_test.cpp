@@ -13,7 +13,7 @@
 #include "graph/core/errors.hpp"
 #include "tests/support/live_bytes.hpp"
 
-namespace tidemark {
+namespace tidemark::optimizer_test {
 namespace {
 
 constexpr std::int64_t kMi = 1 << 20;
@@ -381,4 +381,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::optimizer_test

@@ -17,7 +17,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/support/live_bytes.hpp"
 
-namespace tidemark {
+namespace tidemark::precision_test {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
@@ -276,4 +276,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::precision_test

@@ -14,7 +14,8 @@
 #include "tests/support/live_bytes.hpp"
 #include "tests/support/random_training_graph.hpp"
 
-using namespace tidemark;
+namespace tidemark::planned_test {
+
 using tidemark::test::pick;
 using tidemark::test::Rng;
 
@@ -244,3 +245,5 @@ TEST_SUITE("unit") {
     CHECK(costs.graph.fixed_bytes == Bytes(11));
   }
 }
+
+}  // namespace tidemark::planned_test

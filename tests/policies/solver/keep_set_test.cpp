@@ -4,7 +4,7 @@
 
 #include "tests/policies/solver/remat_cases.hpp"
 
-namespace tidemark {
+namespace tidemark::keep_set_test {
 namespace {
 
 using testing::peak_without_repeats;
@@ -69,4 +69,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::keep_set_test

@@ -16,7 +16,8 @@
 #include "policies/solver/reachability.hpp"
 #include "tests/policies/solver/remat_cases.hpp"
 
-using namespace tidemark;
+namespace tidemark::optimal_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -379,3 +380,5 @@ TEST_SUITE("unit") {
     }
   }
 }
+
+}  // namespace tidemark::optimal_test

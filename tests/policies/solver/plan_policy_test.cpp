@@ -16,7 +16,8 @@
 #include "policies/solver/parts.hpp"
 #include "tests/policies/solver/remat_cases.hpp"
 
-using namespace tidemark;
+namespace tidemark::plan_policy_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -448,3 +449,5 @@ TEST_SUITE("unit") {
     CHECK(plan.solution->replay.cost == chain.problem.base_cost);
   }
 }
+
+}  // namespace tidemark::plan_policy_test

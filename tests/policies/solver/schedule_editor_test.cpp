@@ -4,7 +4,8 @@
 
 #include "tests/policies/solver/remat_cases.hpp"
 
-using namespace tidemark;
+namespace tidemark::schedule_editor_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -83,3 +84,5 @@ TEST_SUITE("property") {
     }
   }
 }
+
+}  // namespace tidemark::schedule_editor_test

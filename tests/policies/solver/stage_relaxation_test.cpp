@@ -15,7 +15,8 @@
 #include "tests/policies/solver/remat_cases.hpp"
 #include "tests/support/shared_data.hpp"
 
-using namespace tidemark;
+namespace tidemark::stage_relaxation_test {
+
 using namespace tidemark::testing;
 
 namespace {
@@ -258,3 +259,5 @@ TEST_SUITE("golden") {
     }
   }
 }
+
+}  // namespace tidemark::stage_relaxation_test

@@ -7,7 +7,7 @@
 
 #include "sim/memory/torch/torch_caching_allocator.hpp"
 
-using namespace tidemark;
+namespace tidemark::allocator_invariants_test {
 
 namespace {
 
@@ -125,3 +125,5 @@ TEST_SUITE("property") {
     }
   }
 }
+
+}  // namespace tidemark::allocator_invariants_test

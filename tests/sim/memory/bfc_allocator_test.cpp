@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace tidemark;
+namespace tidemark::bfc_allocator_test {
 
 namespace {
 constexpr std::int64_t kMebi = 1 << 20;
@@ -82,3 +82,5 @@ TEST_SUITE("unit") {
     CHECK(bfc.active() == 0);
   }
 }
+
+}  // namespace tidemark::bfc_allocator_test

@@ -17,7 +17,7 @@
 #include "sim/memory/packing/time_sections.hpp"
 #include "tests/support/shared_data.hpp"
 
-using namespace tidemark;
+namespace tidemark::packing_test {
 
 namespace {
 
@@ -353,3 +353,5 @@ TEST_SUITE("slow") {
     }
   }
 }
+
+}  // namespace tidemark::packing_test

@@ -10,7 +10,7 @@
 
 #include "tests/sim/memory/snapshot_file.hpp"
 
-using namespace tidemark;
+namespace tidemark::peak_allocations_test {
 
 namespace {
 
@@ -208,3 +208,5 @@ TEST_SUITE("unit") {
     CHECK(peak.out_of_memory);
   }
 }
+
+}  // namespace tidemark::peak_allocations_test

@@ -11,7 +11,7 @@
 
 #include "graph/core/errors.hpp"
 
-using namespace tidemark;
+namespace tidemark::pickle_reader_test {
 
 namespace {
 
@@ -164,3 +164,5 @@ TEST_SUITE("property") {
     }
   }
 }
+
+}  // namespace tidemark::pickle_reader_test

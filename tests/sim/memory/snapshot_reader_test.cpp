@@ -16,7 +16,7 @@
 #include "sim/memory/trace/replay.hpp"
 #include "tests/sim/memory/snapshot_file.hpp"
 
-using namespace tidemark;
+namespace tidemark::snapshot_reader_test {
 
 namespace {
 
@@ -385,3 +385,5 @@ TEST_SUITE("unit") {
     }
   }
 }
+
+}  // namespace tidemark::snapshot_reader_test

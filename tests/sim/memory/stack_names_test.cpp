@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace tidemark;
+namespace tidemark::stack_names_test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_SUITE("unit") {
     CHECK(names_of({{"load", "/home/me/loader.py"}, {"std::thread::run()"}}) == AllocationNames{});
   }
 }
+
+}  // namespace tidemark::stack_names_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace tidemark;
+namespace tidemark::torch_caching_allocator_test {
 
 namespace {
 
@@ -372,3 +372,5 @@ TEST_SUITE("unit") {
                     "unallocated.") != std::string::npos);
   }
 }
+
+}  // namespace tidemark::torch_caching_allocator_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace tidemark;
+namespace tidemark::torch_options_test {
 
 namespace {
 
@@ -129,3 +129,5 @@ TEST_SUITE("unit") {
     CHECK(error_of("{memory_fraction: 0}").find("allocator.memory_fraction") != std::string::npos);
   }
 }
+
+}  // namespace tidemark::torch_options_test

@@ -8,7 +8,8 @@
 #include "sim/memory/trace/replay.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::torch_traces_test {
+
 using Json = nlohmann::json;
 
 namespace {
@@ -159,3 +160,5 @@ TEST_SUITE("golden") {
     }
   }
 }
+
+}  // namespace tidemark::torch_traces_test

@@ -10,7 +10,7 @@
 #include "sim/memory/trace/replay.hpp"
 #include "tests/support/paths.hpp"
 
-using namespace tidemark;
+namespace tidemark::trace_errors_test {
 
 namespace {
 
@@ -160,3 +160,5 @@ TEST_SUITE("property") {
       REQUIRE(*map.find(key) == value);
   }
 }
+
+}  // namespace tidemark::trace_errors_test

@@ -7,7 +7,7 @@
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_blocks_test {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
@@ -217,5 +217,5 @@ TEST_SUITE("paper") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_blocks_test
 #endif

@@ -4,7 +4,7 @@
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_einsum_test {
 namespace {
 
 struct Result {
@@ -126,5 +126,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_einsum_test
 #endif

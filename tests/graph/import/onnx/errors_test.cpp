@@ -7,7 +7,7 @@
 #include "graph/core/document.hpp"
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_errors_test {
 namespace {
 
 std::string problem_of_bytes(const std::string& bytes) {
@@ -343,5 +343,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_errors_test
 #endif

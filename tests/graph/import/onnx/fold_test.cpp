@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace tidemark {
+namespace tidemark::fold_test {
 namespace {
 
 using Dims = std::vector<std::int64_t>;
@@ -125,4 +125,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark
+}  // namespace tidemark::fold_test

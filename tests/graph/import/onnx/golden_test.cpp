@@ -13,7 +13,7 @@
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/shared_data.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -159,5 +159,5 @@ TEST_SUITE("golden") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_golden_test
 #endif

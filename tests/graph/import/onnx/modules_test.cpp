@@ -6,7 +6,7 @@
 
 #include "graph/import/onnx/onnx_modules.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::modules_test {
 namespace {
 
 OnnxModel named(const std::vector<std::string>& names) {
@@ -58,4 +58,4 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::modules_test

@@ -5,7 +5,7 @@
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_operators_test {
 namespace {
 
 const OnnxDims kImage = {2, 8, 6, 6};
@@ -164,5 +164,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_operators_test
 #endif

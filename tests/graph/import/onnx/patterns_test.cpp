@@ -7,7 +7,7 @@
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_patterns_test {
 namespace {
 
 constexpr std::int64_t kRows = 2 * 8;
@@ -276,5 +276,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_patterns_test
 #endif

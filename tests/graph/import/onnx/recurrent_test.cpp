@@ -5,7 +5,7 @@
 #include "graph/operators/family.hpp"
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_recurrent_test {
 namespace {
 
 constexpr std::int64_t kSteps = 4;
@@ -79,5 +79,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_recurrent_test
 #endif

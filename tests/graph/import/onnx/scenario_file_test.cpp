@@ -10,7 +10,7 @@
 #include "tests/support/onnx_models.hpp"
 #include "tests/support/paths.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_scenario_file_test {
 
 TEST_SUITE("unit") {
   TEST_CASE("the ONNX model of the scenario is the one that this test writes") {
@@ -25,5 +25,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_scenario_file_test
 #endif

@@ -4,7 +4,7 @@
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
 
-namespace tidemark::test {
+namespace tidemark::test::onnx_strides_test {
 namespace {
 
 // Bytes that forward creates after the first tensor.
@@ -93,5 +93,5 @@ TEST_SUITE("unit") {
   }
 }
 
-}  // namespace tidemark::test
+}  // namespace tidemark::test::onnx_strides_test
 #endif
