@@ -6,26 +6,11 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/eviction/eviction.hpp"
-#include "policies/residency/belady.hpp"
-#include "policies/residency/capuchin.hpp"
-#include "policies/residency/checkpoint.hpp"
-#include "policies/residency/flashneuron.hpp"
-#include "policies/residency/hybrid.hpp"
-#include "policies/residency/karma.hpp"
-#include "policies/residency/megatron_offload.hpp"
-#include "policies/residency/offload_activations.hpp"
-#include "policies/residency/offload_checkpoints.hpp"
-#include "policies/residency/selective.hpp"
-#include "policies/residency/stronghold.hpp"
-#include "policies/residency/superneurons.hpp"
-#include "policies/residency/te_offload.hpp"
-#include "policies/residency/torchtune_offload.hpp"
-#include "policies/residency/vdnn.hpp"
-#include "policies/rewrite/offload_optimizer.hpp"
-#include "policies/rewrite/offload_parameters.hpp"
+#include "policies/eviction/entries.hpp"
+#include "policies/residency/entries.hpp"
+#include "policies/rewrite/entries.hpp"
+#include "policies/sequence/entries.hpp"
 #include "policies/sequence/planned.hpp"
-#include "policies/sequence/revolve.hpp"
 
 namespace tidemark {
 

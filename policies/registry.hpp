@@ -1,35 +1,14 @@
 // All policies by the names of the scenario file.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "graph/core/decoder.hpp"
-#include "policies/plan/eviction.hpp"
-#include "policies/plan/policy.hpp"
-#include "policies/plan/rewrite.hpp"
+#include "policies/plan/entry.hpp"
 
 namespace tidemark {
-
-// The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 7;
-
-using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
-                               std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
-                               std::unique_ptr<EvictionPolicy>>;
-
-// One policy: adding one is a file that defines its entry and a line in registry.cpp.
-struct PolicyEntry {
-  std::string_view name;     // as in `policies: - NAME: {...}`
-  std::string_view seam;     // "residency", "sequence", "eviction", "forward rewrite", ...
-  std::string_view summary;  // one sentence
-  std::string_view source;   // paper or program that defines it
-  AnyPolicy (*decode)(const Decoder& parameters);
-};
 
 class PolicyRegistry {
  public:

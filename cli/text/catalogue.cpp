@@ -126,7 +126,7 @@ std::string describe_policy(const PolicyEntry& policy, const Console& console) {
                            note.default_value.empty() ? "..." : note.default_value);
     separator = ", ";
   }
-  return heading(std::string(policy.name), fmt::format("{} policy", policy.seam), policy.summary,
+  return heading(std::string(policy.name), fmt::format("{} policy", policy.kind), policy.summary,
                  console) +
          parameter_table(notes, console.colour) +
          fmt::format("\n  source: {}\n\n  policies:\n    - {}}}\n", policy.source, example);
@@ -137,7 +137,7 @@ Catalogue policies(const Environment& environment) {
   for (const PolicyEntry& entry : environment.policies.entries()) {
     catalogue.entries.push_back(
         {.name = std::string(entry.name),
-         .group = std::string(entry.seam),
+         .group = std::string(entry.kind),
          .summary = std::string(entry.summary),
          .describe = [entry](const Console& console) { return describe_policy(entry, console); }});
   }

@@ -1,11 +1,10 @@
-#include "policies/eviction/eviction.hpp"
-
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
 #include "policies/eviction/coop.hpp"
+#include "policies/eviction/entries.hpp"
 #include "policies/eviction/online/heuristic.hpp"
 
 namespace tidemark {
@@ -114,7 +113,7 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
 const PolicyEntry& eviction_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "eviction",
-      .seam = "eviction",
+      .kind = "eviction",
       .summary =
           "when an allocation fails, drop blocks and compute them again when they are needed",
       .source =

@@ -1,9 +1,8 @@
-#include "policies/residency/belady.hpp"
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/within_budget.hpp"
 
@@ -63,7 +62,7 @@ class Belady final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& belady_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "belady",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "while live bytes pass the `budget`, copy out the saved tensor with the farthest next "
           "use; fetch it as soon as there is room",

@@ -1,10 +1,9 @@
-#include "policies/residency/capuchin.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <optional>
 
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
@@ -161,7 +160,7 @@ void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duratio
 const PolicyEntry& capuchin_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "capuchin",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "while live bytes pass the `budget`, swap what has the most free time, or recompute what "
           "saves most memory per second; without `recompute` only swap",

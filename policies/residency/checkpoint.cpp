@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/sequence/planned.hpp"
 
 namespace tidemark {
@@ -206,7 +207,7 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
 const PolicyEntry& checkpoint_every_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "checkpoint_every",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "recompute every `period` consecutive blocks from the input of the first; "
           "reentrant as torch.utils.checkpoint's use_reentrant (default true); or, over: "
@@ -230,7 +231,7 @@ const PolicyEntry& checkpoint_every_entry() {
 const PolicyEntry& checkpoint_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "checkpoint",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "recompute single blocks: `layers: [0, 5]`, the `first` k, or `every_other: k` for "
           "blocks 0, k, 2k; reentrant as torch.utils.checkpoint's use_reentrant",
@@ -253,7 +254,7 @@ const PolicyEntry& checkpoint_entry() {
 const PolicyEntry& checkpoint_sequential_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "checkpoint_sequential",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "recompute `segments` - 1 equal segments of blocks; the last segment is kept, as "
           "torch.utils.checkpoint.checkpoint_sequential does",

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "policies/plan/policy.hpp"
-#include "policies/registry.hpp"
 
 namespace tidemark {
 
@@ -24,9 +23,5 @@ enum class CheckpointCode : std::uint8_t {
 // again before its first use in backward.
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                        ResidencyPlan& plan, CheckpointCode code = CheckpointCode::kReentrant);
-
-[[nodiscard]] const PolicyEntry& checkpoint_every_entry();
-[[nodiscard]] const PolicyEntry& checkpoint_entry();
-[[nodiscard]] const PolicyEntry& checkpoint_sequential_entry();
 
 }  // namespace tidemark

@@ -1,5 +1,3 @@
-#include "policies/residency/flashneuron.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
 
@@ -174,7 +173,7 @@ Compression decode_compression(const Decoder& d) {
 const PolicyEntry& flashneuron_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "flashneuron",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy the first saved tensors to NVMe, or only to the host, until the `budget` is met, "
           "but "

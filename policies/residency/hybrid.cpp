@@ -1,5 +1,3 @@
-#include "policies/residency/hybrid.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/hybrid_sites.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
@@ -442,7 +441,7 @@ constexpr std::array<std::string_view, 2> kSearches{"greedy", "exhaustive"};
 const PolicyEntry& hybrid_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "hybrid",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "for each saved tensor keep, recompute or offload, whichever costs the step least under "
           "the `budget`; choices are improved by `tries` replays, or all are tried (search: "

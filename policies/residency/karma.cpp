@@ -1,8 +1,7 @@
-#include "policies/residency/karma.hpp"
-
 #include <algorithm>
 
 #include "policies/residency/checkpoint.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/within_budget.hpp"
 
@@ -117,7 +116,7 @@ class Karma final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& karma_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "karma",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "move the saved tensors of the first blocks, as many as the `budget` demands, and "
           "recompute those blocks whose copy back would take longer",

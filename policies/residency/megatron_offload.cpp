@@ -1,5 +1,3 @@
-#include "policies/residency/megatron_offload.hpp"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -160,7 +159,7 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& megatron_offload_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "megatron_offload",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy what single modules of the blocks save, group by group; the last `margin` groups "
           "of each module stay, compute waits beyond `in_flight` copies",

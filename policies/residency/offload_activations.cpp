@@ -1,7 +1,6 @@
-#include "policies/residency/offload_activations.hpp"
-
 #include <algorithm>
 
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -54,7 +53,7 @@ void OffloadActivations::plan_movement(const PolicyContext& context, ResidencyPl
 const PolicyEntry& offload_activations_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "offload_activations",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy saved activations of the blocks to pinned host memory and fetch them back "
           "`prefetch` blocks ahead, or as its other rules say (on_demand, 8 operators, "

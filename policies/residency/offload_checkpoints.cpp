@@ -1,8 +1,7 @@
-#include "policies/residency/offload_checkpoints.hpp"
-
 #include <algorithm>
 #include <array>
 
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -62,7 +61,7 @@ constexpr std::array<std::string_view, 2> kVariants{"smart", "simple"};
 const PolicyEntry& offload_checkpoints_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "offload_checkpoints",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy the inputs of checkpointed blocks to pinned host memory; use it beside a policy "
           "that recomputes, such as checkpoint_every",

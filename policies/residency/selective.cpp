@@ -1,5 +1,3 @@
-#include "policies/residency/selective.hpp"
-
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 
 namespace tidemark {
 namespace {
@@ -74,6 +73,10 @@ void recompute_chosen(const PolicyContext& context, const BlockRegion& block, Re
     plan.decide(gap, Recompute{.group = id});
 }
 
+// Of every block all that backward reads is recomputed from the block's input, but for the results
+// of the kinds listed (`saves`; torch.utils.checkpoint's selective policy, MUST_SAVE), or only the
+// kinds listed are. Kinds are the names of forward operators as `tidemark graph` shows them:
+// linear, bmm, softmax, dropout, ...
 class Selective final : public ResidencyPolicy {
  public:
   Selective(std::vector<std::string> kinds, bool saves) : kinds_(std::move(kinds)), saves_(saves) {}
@@ -177,7 +180,7 @@ class MegatronSelective final : public ResidencyPolicy {
 const PolicyEntry& selective_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "selective",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "in every block, compute again all but the results of the operators in `save: [linear, "
           "attention]`, or only those in `recompute: [gelu, dropout]`",
@@ -198,7 +201,7 @@ const PolicyEntry& selective_entry() {
 const PolicyEntry& megatron_selective_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "megatron_selective",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "compute the core of attention again, from the scores to the product with the values",
       .source = "Korthikanti et al. 2022 (arXiv 2205.05198), section 5",

@@ -1,10 +1,9 @@
-#include "policies/residency/stronghold.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -89,7 +88,7 @@ class Stronghold final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& stronghold_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "stronghold",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "keep the saved tensors of `window` consecutive blocks on the device; 0 is the smallest "
           "window whose compute hides the next copy",

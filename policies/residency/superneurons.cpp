@@ -1,8 +1,7 @@
-#include "policies/residency/superneurons.hpp"
-
 #include <algorithm>
 
 #include "graph/ir/convolutions.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/recipe.hpp"
 #include "policies/residency/swap_window.hpp"
@@ -210,7 +209,7 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& superneurons_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "superneurons",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "recompute what cheap layers between convolutions leave, together where it fits beside "
           "the "

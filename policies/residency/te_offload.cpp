@@ -1,8 +1,7 @@
-#include "policies/residency/te_offload.hpp"
-
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -67,7 +66,7 @@ class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& te_offload_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "te_offload",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy the saved tensors of the first `layers` blocks to pinned host memory; of L blocks "
           "at most L - `layers` are on the device",

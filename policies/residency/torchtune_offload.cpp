@@ -1,7 +1,6 @@
-#include "policies/residency/torchtune_offload.hpp"
-
 #include <algorithm>
 
+#include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
@@ -88,7 +87,7 @@ class TorchtuneOffload final : public ResidencyPolicy, public Budgeted {
 const PolicyEntry& torchtune_offload_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "torchtune_offload",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy every saved tensor of at least `min_bytes` to pinned host memory, `in_flight` at a "
           "time; without `streams` compute waits for each copy",

@@ -1,10 +1,9 @@
-#include "policies/residency/vdnn.hpp"
-
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "graph/ir/convolutions.hpp"
+#include "policies/residency/entries.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/prefetch.hpp"
 
@@ -178,7 +177,7 @@ constexpr std::array<std::string_view, 3> kLayers{"all", "conv", "dyn"};
 const PolicyEntry& vdnn_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "vdnn",
-      .seam = "residency",
+      .kind = "residency",
       .summary =
           "copy the inputs of all `layers`, or of convolutions (conv), to pinned host memory layer "
           "by layer; dyn moves as little as fits the budget",

@@ -406,7 +406,7 @@ constexpr std::size_t kEntries = 12;
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
   return {PolicyEntry{.name = plan_policies()[I].name,
-                      .seam = "sequence",
+                      .kind = "sequence",
                       .summary = plan_policies()[I].summary,
                       .source = plan_policies()[I].source,
                       .decode = [](const Decoder& d) -> AnyPolicy {

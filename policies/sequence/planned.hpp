@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "policies/registry.hpp"
+#include "policies/plan/entry.hpp"
 #include "policies/solver/plan_cache.hpp"
 
 namespace tidemark {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/sequence/revolve.hpp"
+#include "policies/solver/reversal.hpp"
 
 namespace tidemark {
 

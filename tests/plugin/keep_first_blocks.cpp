@@ -29,7 +29,7 @@ class KeepFirstBlocks final : public ResidencyPolicy {
 
 constexpr PolicyEntry kEntries[] = {
     {.name = "keep_first_blocks",
-     .seam = "residency",
+     .kind = "residency",
      .summary = "recompute every block but the first `keep`; an example of a plugin",
      .source = "Tidemark's tests/plugin",
      .decode = [](const Decoder& d) -> AnyPolicy {

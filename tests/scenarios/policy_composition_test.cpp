@@ -107,9 +107,9 @@ Composed compose(const std::string& model, const std::string& training,
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
               std::string_view model) {
   if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
-  const bool single = entry.seam == "sequence" || entry.seam == "eviction";
+  const bool single = entry.kind == "sequence" || entry.kind == "eviction";
   return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
-    return other == &entry || (single && other->seam == entry.seam);
+    return other == &entry || (single && other->kind == entry.kind);
   });
 }
 
@@ -168,7 +168,7 @@ TEST_SUITE("property") {
   TEST_CASE("residency policies compose in any order: same gradients, verified, no higher peak") {
     std::vector<std::string> residency;
     for (const PolicyEntry& entry : environment().policies.entries()) {
-      if (entry.seam == "residency") residency.emplace_back(entry.name);
+      if (entry.kind == "residency") residency.emplace_back(entry.name);
     }
     REQUIRE(residency.size() >= 16);
     std::mt19937 rng(7);

@@ -7,7 +7,7 @@
 
 #include "policies/plan/policy.hpp"
 #include "policies/residency/checkpoint.hpp"
-#include "policies/sequence/revolve.hpp"
+#include "policies/sequence/entries.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "tests/support/random_training_graph.hpp"

@@ -35,7 +35,7 @@ class ParametersWithin final : public TrainingRewrite {
 
 constexpr PolicyEntry kEntries[] = {
     {.name = "parameters_within",
-     .seam = "training rewrite",
+     .kind = "training rewrite",
      .summary = "keep parameters of at most `budget` on the device, the others on the host",
      .source = "Tidemark's tests/plugin",
      .decode = [](const Decoder& d) -> AnyPolicy {

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "policies/registry.hpp"
-
 namespace tidemark {
 
 // Which blocks run forward again before the backward of each block, for `blocks` equal steps when
@@ -13,7 +11,5 @@ namespace tidemark {
 // checkpoints + 1 and the smallest r such that binomial(c + r, c) >= l, the repeats number
 // r * l - binomial(c + r, c + 1)  (Griewank and Walther 2000, algorithm 799, eq. 2).
 [[nodiscard]] std::vector<std::vector<int>> revolve_repeats(int blocks, int checkpoints);
-
-[[nodiscard]] const PolicyEntry& revolve_entry();
 
 }  // namespace tidemark

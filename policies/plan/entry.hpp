@@ -1,0 +1,33 @@
+// The entry of one policy: what the registry knows of it, and how its parameters are read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <variant>
+
+#include "graph/core/decoder.hpp"
+#include "policies/plan/eviction.hpp"
+#include "policies/plan/policy.hpp"
+#include "policies/plan/rewrite.hpp"
+
+namespace tidemark {
+
+// The number of the interface of policies/plan; a plugin built for another is refused.
+inline constexpr std::uint32_t kPolicyAbi = 7;
+
+using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
+                               std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
+                               std::unique_ptr<EvictionPolicy>>;
+
+// Adding a policy is a file that defines its entry, its line in the folder's entries.hpp and one in
+// registry.cpp.
+struct PolicyEntry {
+  std::string_view name;     // as in `policies: - NAME: {...}`
+  std::string_view kind;     // "residency", "sequence", "eviction", "training rewrite", ...
+  std::string_view summary;  // one sentence
+  std::string_view source;   // paper or program that defines it
+  AnyPolicy (*decode)(const Decoder& parameters);
+};
+
+}  // namespace tidemark

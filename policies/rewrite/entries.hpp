@@ -1,0 +1,11 @@
+// The entries of the policies that change what a step computes.
+#pragma once
+
+#include "policies/plan/entry.hpp"
+
+namespace tidemark {
+
+[[nodiscard]] const PolicyEntry& offload_optimizer_entry();
+[[nodiscard]] const PolicyEntry& offload_parameters_entry();
+
+}  // namespace tidemark
