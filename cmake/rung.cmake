@@ -26,11 +26,6 @@ function(tidemark_own_code target)
   else()
     target_compile_options(${target} PRIVATE -Wnull-dereference)
   endif()
-  # Folders (graph, sim ...) whose files CMAKE_UNITY_BUILD does not join, a list.
-  string(REPLACE "tidemark_" "" name ${target})
-  if(name IN_LIST TIDEMARK_APART)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
-  endif()
 endfunction()
 
 # Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
@@ -38,8 +33,6 @@ endfunction()
 #   PRIVATE  what only its .cpp files need
 #   ALONE    files (globs) that are compiled one by one where CMAKE_UNITY_BUILD joins the others:
 #            files of one family whose entry functions have the same names
-# Helpers in unnamed namespaces have names of their own within a rung, so that any files can be
-# joined; where two names meet all the same, ./bootstrap names the rung in TIDEMARK_APART.
 # A folder without a .cpp yet becomes an INTERFACE library, so that the ladder above it configures.
 function(tidemark_rung name)
   cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE;ALONE")
