@@ -19,7 +19,7 @@
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
-#include "sim/memory/torch_allocator.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {

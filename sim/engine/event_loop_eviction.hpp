@@ -137,20 +137,6 @@ bool Engine<A>::banish(BlockId block) {
   return true;
 }
 
-inline bool is_free(const TorchBlock& block) {
-  return block.mapped && block.is_idle();
-}
-inline bool is_free(const BfcChunk& chunk) {
-  return !chunk.in_use && !chunk.deferred;
-}
-// The caching allocator serves requests up to 1 MiB from a pool of their own (kSmallSize).
-inline bool serves(const TorchBlock& block, std::int64_t requested) {
-  return block.large == (requested > kMiB.count);
-}
-inline bool serves(const BfcChunk& /*chunk*/, std::int64_t /*requested*/) {
-  return true;
-}
-
 template <class A>
 void Engine<A>::list_evictable() {
   Evictor& e = evictor_;
@@ -158,10 +144,10 @@ void Engine<A>::list_evictable() {
   for (std::uint32_t b = e.first; b != kNone; b = e.next[b]) {
     const BlockId block(b);
     std::int64_t beside = 0;
-    if constexpr (requires { allocator_.given(block); }) {
+    if constexpr (SegmentAllocator<A>) {
       const auto* piece = allocator_.given(block);
       for (const auto* other : {piece->previous, piece->next}) {
-        if (other != nullptr && is_free(*other)) beside += other->size;
+        if (other != nullptr && other->is_free()) beside += other->size;
       }
     }
     e.view.push_back({.block = block,
@@ -178,16 +164,16 @@ void Engine<A>::list_evictable() {
 template <class A>
 void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
   evictor_.pieces.clear();
-  if constexpr (requires { allocator_.given(BlockId()); }) {
+  if constexpr (SegmentAllocator<A>) {
     using Piece = std::remove_pointer_t<decltype(allocator_.given(BlockId()))>;
     std::vector<std::pair<const Piece*, std::uint32_t>> found;
     for (std::uint32_t i = 0; i < evictor_.view.size(); ++i) {
       const Piece* piece = allocator_.given(evictor_.view[i].block);
-      if (!serves(*piece, requested)) continue;
+      if (!piece->serves(requested)) continue;
       found.emplace_back(piece, i);
       for (const Piece* other : {piece->previous, piece->next}) {
         if (other == nullptr) continue;
-        found.emplace_back(other, is_free(*other) ? MemoryPiece::kFree : MemoryPiece::kHeld);
+        found.emplace_back(other, other->is_free() ? MemoryPiece::kFree : MemoryPiece::kHeld);
       }
     }
     // A neighbour that can be dropped itself is listed twice: as what it is first.

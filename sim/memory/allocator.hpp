@@ -5,7 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <type_traits>
 
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
@@ -41,6 +41,28 @@ concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, 
   { c.reserved() } -> std::same_as<std::int64_t>;
   { c.inactive_split() } -> std::same_as<std::int64_t>;
   { c.address(block) } -> std::same_as<std::int64_t>;
+};
+
+// A piece of a segment, as an eviction policy that looks at addresses walks over it.
+// is_free(): nothing is in it, and no stream still uses it.
+// serves(bytes): a request of this size may be met from the piece's part of the memory.
+// previous, next: its neighbours in the segment; null at the segment's ends.
+template <class P>
+concept SegmentPiece = requires(const P piece, std::int64_t bytes) {
+  { piece.is_free() } -> std::same_as<bool>;
+  { piece.serves(bytes) } -> std::same_as<bool>;
+  { piece.address } -> std::convertible_to<std::int64_t>;
+  { piece.size } -> std::convertible_to<std::int64_t>;
+  { piece.previous } -> std::convertible_to<const P*>;
+  { piece.next } -> std::convertible_to<const P*>;
+};
+
+// An allocator that cuts segments into pieces. given(block): the piece that a block was given, null
+// while it has none.
+template <class A>
+concept SegmentAllocator = Allocator<A> && requires(const A c, BlockId block) {
+  {c.given(block)};
+  requires SegmentPiece<std::remove_cvref_t<decltype(*c.given(block))>>;
 };
 
 }  // namespace tidemark

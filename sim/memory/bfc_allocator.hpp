@@ -40,6 +40,8 @@ struct BfcChunk
   bool in_use = false;
   bool deferred = false;  // freed by the program, but a stream may still use it
   [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
+  [[nodiscard]] bool is_free() const { return !in_use && !deferred; }
+  [[nodiscard]] bool serves(std::int64_t /*bytes*/) const { return true; }
 
   friend bool operator<(const BfcChunk& a, const BfcChunk& b) {
     return a.size != b.size ? a.size < b.size : a.address < b.address;
@@ -124,6 +126,6 @@ class BfcAllocator {
   std::vector<BfcChunk*> chunk_of_;  // by block
 };
 
-static_assert(Allocator<BfcAllocator>);
+static_assert(SegmentAllocator<BfcAllocator>);
 
 }  // namespace tidemark

@@ -10,7 +10,7 @@
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
-#include "sim/memory/torch_allocator.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 
 namespace tidemark {
 

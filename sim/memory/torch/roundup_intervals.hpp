@@ -2,13 +2,17 @@
 // std::invalid_argument.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-#include "sim/memory/torch/torch_options.hpp"
-
 namespace tidemark {
+
+// roundup_power2_divisions has one entry per power of two: 1 MiB and less, 2 MiB, ..., 32 GiB and
+// more.
+inline constexpr std::size_t kRoundupIntervals = 16;
+using RoundupDivisions = std::array<std::int64_t, kRoundupIntervals>;
 
 // CUDAAllocatorConfig of PyTorch 2.4: max_split_size must be larger than kLargeBuffer.
 inline constexpr std::int64_t kSmallestSplitLimitMb = 20;

@@ -5,6 +5,8 @@
 
 #include <boost/intrusive/set.hpp>
 
+#include "graph/core/units.hpp"
+
 namespace tidemark {
 
 using TorchStream = std::uint32_t;  // dense index of a stream; TorchCachingAllocator::stream()
@@ -34,6 +36,9 @@ struct TorchBlock
   [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
   [[nodiscard]] bool is_expandable() const { return range >= 0; }
   [[nodiscard]] bool is_idle() const { return !allocated && pending_events == 0 && uses == 0; }
+  [[nodiscard]] bool is_free() const { return mapped && is_idle(); }
+  // Requests up to 1 MiB (kSmallSize) are served from a pool of their own.
+  [[nodiscard]] bool serves(std::int64_t bytes) const { return large == (bytes > kMiB.count); }
   [[nodiscard]] std::int64_t end() const { return address + size; }
 };
 

@@ -2,8 +2,6 @@
 // caching allocator, as PyTorch 2.4 understands them.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -12,16 +10,13 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/units.hpp"
+#include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
 
 // The rules that are modelled; a newer PyTorch would be another name.
 inline constexpr std::string_view kTorchAllocatorVersion = "torch-2.4";
 
-// roundup_power2_divisions has one entry per power of two: 1 MiB and less, 2 MiB, ..., 32 GiB and
-// more.
-inline constexpr std::size_t kRoundupIntervals = 16;
-using RoundupDivisions = std::array<std::int64_t, kRoundupIntervals>;
 inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>::max();
 
 struct TorchAllocatorOptions {

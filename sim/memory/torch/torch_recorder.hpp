@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/memory/torch_allocator.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 
 namespace tidemark {
 
@@ -91,6 +91,6 @@ class TorchRecorder {
   std::size_t seen_ = 0;  // segment events that have become entries
 };
 
-static_assert(Allocator<TorchRecorder>);
+static_assert(SegmentAllocator<TorchRecorder>);
 
 }  // namespace tidemark

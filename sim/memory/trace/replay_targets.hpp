@@ -6,9 +6,14 @@
 //   state(), finish(result)
 #pragma once
 
+#include <cstdint>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "sim/memory/trace/replay.hpp"
+#include "sim/memory/bfc_allocator.hpp"
+#include "sim/memory/torch/torch_caching_allocator.hpp"
+#include "sim/memory/trace/replay_result.hpp"
 
 namespace tidemark {
 

@@ -97,6 +97,6 @@ class TorchAllocator {
   std::vector<char> deferred_;       // by id: freed, but a stream may still use it
 };
 
-static_assert(Allocator<TorchAllocator>);
+static_assert(SegmentAllocator<TorchAllocator>);
 
 }  // namespace tidemark
