@@ -1,123 +1,11 @@
 #include "sim/memory/trace/pickle_reader.hpp"
 
-#include <algorithm>
-#include <array>
-#include <filesystem>
-#include <memory>
-#include <system_error>
-
 #include <fmt/format.h>
-#include <zlib.h>
 
-#include "graph/core/errors.hpp"
+#include "sim/memory/trace/pickle_file.hpp"
+#include "sim/memory/trace/pickle_opcodes.hpp"
 
 namespace tidemark {
-namespace {
-
-// Opcodes of Python's Lib/pickletools.py.
-enum PickleOpcode : std::uint8_t {
-  kMark = '(',
-  kStop = '.',
-  kPop = '0',
-  kPopMark = '1',
-  kDup = '2',
-  kBinInt = 'J',
-  kBinInt1 = 'K',
-  kBinInt2 = 'M',
-  kPushNone = 'N',
-  kBinUnicode = 'X',
-  kBinFloat = 'G',
-  kShortBinString = 'U',
-  kBinString = 'T',
-  kBinBytes = 'B',
-  kShortBinBytes = 'C',
-  kAppend = 'a',
-  kAppends = 'e',
-  kBinGet = 'h',
-  kLongBinGet = 'j',
-  kBinPut = 'q',
-  kLongBinPut = 'r',
-  kSetItem = 's',
-  kSetItems = 'u',
-  kTuple = 't',
-  kEmptyTuple = ')',
-  kEmptyList = ']',
-  kList = 'l',
-  kEmptyDict = '}',
-  kDict = 'd',
-  kProto = 0x80,
-  kTuple1 = 0x85,
-  kTuple2 = 0x86,
-  kTuple3 = 0x87,
-  kNewTrue = 0x88,
-  kNewFalse = 0x89,
-  kLong1 = 0x8a,
-  kLong4 = 0x8b,
-  kShortBinUnicode = 0x8c,
-  kBinUnicode8 = 0x8d,
-  kBinBytes8 = 0x8e,
-  kMemoize = 0x94,
-  kFrame = 0x95,
-};
-
-struct Refused {
-  std::uint8_t opcode;
-  std::string_view name;
-};
-// Those that import or call, first; then those that a snapshot has no use for.
-constexpr std::array kExecutes{
-    Refused{'c', "GLOBAL"},     Refused{'R', "REDUCE"},        Refused{'b', "BUILD"},
-    Refused{'i', "INST"},       Refused{'o', "OBJ"},           Refused{0x81, "NEWOBJ"},
-    Refused{0x92, "NEWOBJ_EX"}, Refused{0x93, "STACK_GLOBAL"}, Refused{'P', "PERSID"},
-    Refused{'Q', "BINPERSID"},  Refused{0x82, "EXT1"},         Refused{0x83, "EXT2"},
-    Refused{0x84, "EXT4"}};
-constexpr std::array kUnused{Refused{'F', "FLOAT"},
-                             Refused{'I', "INT"},
-                             Refused{'L', "LONG"},
-                             Refused{'S', "STRING"},
-                             Refused{'V', "UNICODE"},
-                             Refused{'g', "GET"},
-                             Refused{'p', "PUT"},
-                             Refused{0x8f, "EMPTY_SET"},
-                             Refused{0x90, "ADDITEMS"},
-                             Refused{0x91, "FROZENSET"},
-                             Refused{0x96, "BYTEARRAY8"},
-                             Refused{0x97, "NEXT_BUFFER"},
-                             Refused{0x98, "READONLY_BUFFER"}};
-
-std::string unpacked(const std::string& path, std::size_t limit) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (file == nullptr) throw UserError({.file = path}, {}, "cannot be read");
-  std::error_code unknown;
-  const std::uintmax_t packed = std::filesystem::file_size(path, unknown);
-  const bool is_packed = gzdirect(file.get()) == 0 && !unknown;
-  if (is_packed && packed < limit / Pickle::kMostUnpacked) {
-    limit = std::min(limit, Pickle::kFreeBytes + Pickle::kMostUnpacked * packed);
-  }
-  std::string bytes;
-  std::array<char, 1U << 16U> piece;
-  while (true) {
-    const int count = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()));
-    int code = Z_OK;
-    const char* text = gzerror(file.get(), &code);
-    if (count < 0 || (count == 0 && code != Z_OK)) {
-      throw UserError({.file = path}, {}, fmt::format("cannot be read: {}", text));
-    }
-    if (count == 0) return bytes;
-    bytes.append(piece.data(), static_cast<std::size_t>(count));
-    if (bytes.size() > limit) {
-      const std::string hint =
-          limit < Pickle::kLargestFile
-              ? fmt::format(
-                    " unpacked, much for the {} that it has; if it is meant, unpack it first",
-                    packed)
-              : std::string();
-      throw UserError({.file = path}, {}, fmt::format("is larger than {} bytes{}", limit, hint));
-    }
-  }
-}
-
-}  // namespace
 
 // A stack machine without recursion: depth costs nothing.
 class PickleParser {
@@ -127,14 +15,13 @@ class PickleParser {
 
  private:
   bool step();  // false at the end
-  void read_container(std::uint8_t opcode);
-  void read_number(std::uint8_t opcode);
+  void read_container(PickleOpcode opcode);
+  void read_number(PickleOpcode opcode);
   void read_text(PickleKind kind, std::size_t length_bytes);
   void memoize(std::uint64_t index);
   void recall(std::uint64_t index);
   void add_to_list(std::size_t first);
   void add_to_dict(std::size_t first);
-  [[noreturn]] void refuse(std::uint8_t opcode);
   [[noreturn]] void fail(const std::string& problem) const { pickle_.fail(at_, problem); }
 
   std::uint64_t little_endian(std::size_t count);
@@ -267,7 +154,8 @@ void PickleParser::read_text(PickleKind kind, std::size_t length_bytes) {
   push(kind, static_cast<std::int64_t>(begin << 32U | length));
 }
 
-void PickleParser::read_number(std::uint8_t opcode) {
+void PickleParser::read_number(PickleOpcode opcode) {
+  using enum PickleOpcode;
   switch (opcode) {
     case kBinInt:
       return push(PickleKind::kInteger, static_cast<std::int32_t>(little_endian(4)));
@@ -303,7 +191,8 @@ void PickleParser::read_number(std::uint8_t opcode) {
   }
 }
 
-void PickleParser::read_container(std::uint8_t opcode) {
+void PickleParser::read_container(PickleOpcode opcode) {
+  using enum PickleOpcode;
   switch (opcode) {
     case kEmptyTuple:
     case kEmptyList:
@@ -317,7 +206,7 @@ void PickleParser::read_container(std::uint8_t opcode) {
       if (opcode == kTuple || opcode == kList) {
         first = pop_mark();
       } else {
-        const auto count = static_cast<std::size_t>(opcode - kTuple1) + 1;
+        const std::size_t count = opcode == kTuple1 ? 1U : opcode == kTuple2 ? 2U : 3U;
         need(count);
         first = stack_.size() - count;
       }
@@ -352,26 +241,11 @@ void PickleParser::read_container(std::uint8_t opcode) {
   }
 }
 
-void PickleParser::refuse(std::uint8_t opcode) {
-  for (const Refused& refused : kExecutes) {
-    if (refused.opcode != opcode) continue;
-    fail(
-        fmt::format("opcode {} imports or calls something; a snapshot has only plain containers, "
-                    "and a pickle is never executed here",
-                    refused.name));
-  }
-  for (const Refused& refused : kUnused) {
-    if (refused.opcode == opcode) {
-      fail(fmt::format("opcode {} does not occur in a snapshot", refused.name));
-    }
-  }
-  fail(fmt::format("0x{:02x} is no opcode of a pickle", opcode));
-}
-
 bool PickleParser::step() {
+  using enum PickleOpcode;
   at_ = next_;
   if (next_ == bytes_.size()) fail("the file ends without the opcode STOP");
-  const auto opcode = static_cast<std::uint8_t>(bytes_[next_++]);
+  const auto opcode = static_cast<PickleOpcode>(bytes_[next_++]);
   switch (opcode) {
     case kStop:
       return false;
@@ -462,14 +336,14 @@ bool PickleParser::step() {
       read_container(opcode);
       return true;
     default:
-      refuse(opcode);
+      fail(refusal_of(opcode));
   }
 }
 
 void PickleParser::run() {
   constexpr int kOldest = 2;
   constexpr int kNewest = 5;
-  if (bytes_.empty() || static_cast<std::uint8_t>(bytes_[0]) != kProto) {
+  if (bytes_.empty() || static_cast<PickleOpcode>(bytes_[0]) != PickleOpcode::kProto) {
     fail("is no pickle of protocol 2 or newer: it does not begin with the opcode PROTO");
   }
   ++next_;
@@ -485,7 +359,10 @@ void PickleParser::run() {
   pickle_.top_ = stack_.back();
 }
 
-Pickle::Pickle(const std::string& path) : path_(path), bytes_(unpacked(path, kLargestFile)) {
+Pickle::Pickle(const std::string& path)
+    : path_(path),
+      bytes_(unpacked_file(
+          path, {.most = kLargestFile, .free = kFreeBytes, .for_each_packed = kMostUnpacked})) {
   PickleParser(*this).run();
 }
 

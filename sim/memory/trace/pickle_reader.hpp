@@ -65,6 +65,7 @@ class Pickle {
   // be read and why.
   explicit Pickle(const std::string& path);
 
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const PickleValue& top() const { return top_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }  // unpacked
   // Each throws a UserError with the byte of the value when it is of another kind.

@@ -10,6 +10,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
 #include "sim/memory/trace/id_map.hpp"
+#include "sim/memory/trace/snapshot_fields.hpp"
 
 namespace tidemark {
 
@@ -47,10 +48,6 @@ class SnapshotRows {
     std::uint32_t label = 0;
   };
 
-  [[nodiscard]] const PickleValue& field(const PickleValue& dict, std::string_view key,
-                                         PickleKind kind) const;
-  [[nodiscard]] std::int64_t number(const PickleValue& dict, std::string_view key) const;
-  [[nodiscard]] int choose_device(const PickleValue& traces, std::optional<int> device) const;
   void read_entries(const PickleValue& trace);
   void allocate(const PickleValue& entry);
   void request_free(const PickleValue& entry);
@@ -60,8 +57,6 @@ class SnapshotRows {
   [[nodiscard]] std::int64_t changed_reserved(const PickleValue& entry, std::string_view action,
                                               std::int64_t before) const;
   void end_segment_frees(const PickleValue& entry, std::string_view action);
-  void refuse_private_pool(const PickleValue& dict, std::string_view key,
-                           std::string_view what) const;
   void read_segments(const PickleValue& segments, int device);
   Initial& add_initial(std::int64_t address, std::int64_t bytes, std::int64_t stream,
                        std::size_t offset);
@@ -89,75 +84,16 @@ class SnapshotRows {
   std::int64_t reserved_before_frees_ = 0;
 };
 
-const PickleValue& SnapshotRows::field(const PickleValue& dict, std::string_view key,
-                                       PickleKind kind) const {
-  if (dict.kind() != PickleKind::kDict) {
-    pickle_.fail(dict.offset(),
-                 fmt::format("expected a dict with '{}', found {}", key, name_of(dict.kind())));
-  }
-  const PickleValue* value = pickle_.find(dict, key);
-  if (value == nullptr) pickle_.fail(dict.offset(), fmt::format("the dict has no '{}'", key));
-  if (value->kind() != kind) {
-    pickle_.fail(value->offset(), fmt::format("'{}' is {} instead of {}", key,
-                                              name_of(value->kind()), name_of(kind)));
-  }
-  return *value;
-}
-
-std::int64_t SnapshotRows::number(const PickleValue& dict, std::string_view key) const {
-  const PickleValue* huge = dict.kind() == PickleKind::kDict ? pickle_.find(dict, key) : nullptr;
-  if (huge != nullptr && huge->kind() == PickleKind::kHugeInteger) {
-    pickle_.fail(huge->offset(), fmt::format("'{}' does not fit into 63 bits", key));
-  }
-  const PickleValue& value = field(dict, key, PickleKind::kInteger);
-  if (value.integer() < 0) {
-    pickle_.fail(value.offset(), fmt::format("'{}' is negative: {}", key, value.integer()));
-  }
-  return value.integer();
-}
-
-int SnapshotRows::choose_device(const PickleValue& traces, std::optional<int> device) const {
-  const std::span<const PickleValue> list = pickle_.items(traces);
-  std::vector<int> recorded;
-  for (std::size_t d = 0; d < list.size(); ++d) {
-    if (list[d].kind() != PickleKind::kList) {
-      pickle_.fail(list[d].offset(), fmt::format("device_traces[{}] is {} instead of a list", d,
-                                                 name_of(list[d].kind())));
-    }
-    if (!pickle_.items(list[d]).empty()) recorded.push_back(static_cast<int>(d));
-  }
-  const auto fail = [&](const std::string& problem) {
-    throw UserError({.file = reader_.path_}, "device_traces", problem);
-  };
-  if (recorded.empty()) {
-    fail(
-        "is empty: nothing was recorded before the snapshot; call "
-        "torch.cuda.memory._record_memory_history() before the steps to replay");
-  }
-  const std::string devices = fmt::format("{}", fmt::join(recorded, ", "));
-  if (device) {
-    if (std::find(recorded.begin(), recorded.end(), *device) == recorded.end()) {
-      fail(fmt::format("device {} has no entries; those with entries: {}", *device, devices));
-    }
-    return *device;
-  }
-  if (recorded.size() > 1) {
-    fail(
-        fmt::format("there are entries of several devices; choose one with --device: {}", devices));
-  }
-  return recorded.front();
-}
-
 void SnapshotRows::read(std::optional<int> device) {
   const PickleValue& top = pickle_.top();
   if (top.kind() != PickleKind::kDict) {
     pickle_.fail(top.offset(), fmt::format("a snapshot is a dict, found {}", name_of(top.kind())));
   }
-  const PickleValue& traces = field(top, "device_traces", PickleKind::kList);
-  const int chosen = choose_device(traces, device);
+  const PickleValue& traces = field_of(pickle_, top, "device_traces", PickleKind::kList);
+  const int chosen = choose_device(pickle_, traces, device);
   reader_.summary_.device = chosen;
   read_entries(pickle_.items(traces)[static_cast<std::size_t>(chosen)]);
-  read_segments(field(top, "segments", PickleKind::kList), chosen);
+  read_segments(field_of(pickle_, top, "segments", PickleKind::kList), chosen);
   put_initial_first();
   reader_.labels_ = stacks_.take_labels();
 }
@@ -167,7 +103,7 @@ std::int64_t SnapshotRows::changed_reserved(const PickleValue& entry, std::strin
   const bool takes = action == "segment_alloc" || action == "segment_map";
   const bool returns = action == "segment_free" || action == "segment_unmap";
   if (!takes && !returns) return before;
-  const std::int64_t size = number(entry, "size");
+  const std::int64_t size = number_of(pickle_, entry, "size");
   std::int64_t after = 0;
   if (!checked_add(before, takes ? size : -size, after)) {
     pickle_.fail(entry.offset(), "the segments are more than 2^63 bytes together");
@@ -178,13 +114,14 @@ std::int64_t SnapshotRows::changed_reserved(const PickleValue& entry, std::strin
 void SnapshotRows::read_reserved(const PickleValue& trace) {
   std::int64_t reserved = 0;
   for (const PickleValue& entry : pickle_.items(trace)) {
-    const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
+    const std::string_view action =
+        pickle_.text(field_of(pickle_, entry, "action", PickleKind::kText));
     reserved = changed_reserved(entry, action, reserved);
     most_reserved_ = std::max(most_reserved_, reserved);
     const PickleValue* free = pickle_.find(entry, "device_free");
     if (action != "oom" || free == nullptr) continue;
     std::int64_t whole = 0;
-    if (!checked_add(reserved, number(entry, "device_free"), whole)) {
+    if (!checked_add(reserved, number_of(pickle_, entry, "device_free"), whole)) {
       pickle_.fail(free->offset(), "the device has more than 2^63 bytes");
     }
     device_ = std::max(device_.value_or(whole), whole);
@@ -194,9 +131,10 @@ void SnapshotRows::read_reserved(const PickleValue& trace) {
 void SnapshotRows::read_entries(const PickleValue& trace) {
   read_reserved(trace);
   for (const PickleValue& entry : pickle_.items(trace)) {
-    const std::string_view action = pickle_.text(field(entry, "action", PickleKind::kText));
+    const std::string_view action =
+        pickle_.text(field_of(pickle_, entry, "action", PickleKind::kText));
     ++reader_.summary_.entries;
-    refuse_private_pool(entry, "pool_id", "the entry is one");
+    refuse_private_pool(pickle_, entry, "pool_id", "the entry is one");
     const std::int64_t before = reserved_;
     reserved_ = changed_reserved(entry, action, before);
     if (action == "segment_free" || action == "segment_unmap") {
@@ -233,7 +171,7 @@ void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view 
   const bool takes = action == "segment_alloc" || action == "segment_map";
   bool retry = action == "oom" || (takes && release_ == SegmentRelease::kAllocation);
   if (takes && release_ == SegmentRelease::kUnknown) {
-    const std::int64_t size = number(entry, "size");
+    const std::int64_t size = number_of(pickle_, entry, "size");
     const bool seen = size <= most_reserved_ - reserved_before_frees_;
     retry = !seen && device_ && size > *device_ - reserved_before_frees_;
     if (!seen && !device_) ++reader_.summary_.unclear_releases;
@@ -247,8 +185,8 @@ void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view 
 }
 
 void SnapshotRows::allocate(const PickleValue& entry) {
-  const std::int64_t address = number(entry, "addr");
-  const std::int64_t bytes = number(entry, "size");
+  const std::int64_t address = number_of(pickle_, entry, "addr");
+  const std::int64_t bytes = number_of(pickle_, entry, "size");
   Place& place = places_[address];
   if (place.live || place.waits) {
     pickle_.fail(
@@ -256,16 +194,17 @@ void SnapshotRows::allocate(const PickleValue& entry) {
         fmt::format("address {:#x} is allocated a second time before it is freed", address));
   }
   place = {.id = next_id_++, .live = true};
-  add(TraceOp::kAllocate, place.id, bytes, number(entry, "stream"), entry.offset());
+  add(TraceOp::kAllocate, place.id, bytes, number_of(pickle_, entry, "stream"), entry.offset());
   reader_.rows_.back().label = stacks_.label_of(entry);
 }
 
 // An address that the trace has not seen yet was live before it.
 void SnapshotRows::request_free(const PickleValue& entry) {
-  const std::int64_t address = number(entry, "addr");
+  const std::int64_t address = number_of(pickle_, entry, "addr");
   Place* place = places_.find(address);
   if (place == nullptr) {
-    add_initial(address, number(entry, "size"), number(entry, "stream"), entry.offset());
+    add_initial(address, number_of(pickle_, entry, "size"), number_of(pickle_, entry, "stream"),
+                entry.offset());
     place = places_.find(address);
   }
   if (!place->live) {
@@ -277,11 +216,11 @@ void SnapshotRows::request_free(const PickleValue& entry) {
 }
 
 void SnapshotRows::complete_free(const PickleValue& entry) {
-  const std::int64_t address = number(entry, "addr");
+  const std::int64_t address = number_of(pickle_, entry, "addr");
   Place* place = places_.find(address);
   if (place == nullptr) {
-    Initial& initial =
-        add_initial(address, number(entry, "size"), number(entry, "stream"), entry.offset());
+    Initial& initial = add_initial(address, number_of(pickle_, entry, "size"),
+                                   number_of(pickle_, entry, "stream"), entry.offset());
     initial.waits = true;
     place = places_.find(address);
     place->live = false;
@@ -306,7 +245,8 @@ void SnapshotRows::complete_free(const PickleValue& entry) {
 // Should it succeed in the replay, nobody would use or free it: it goes at once.
 void SnapshotRows::fail_to_allocate(const PickleValue& entry) {
   const std::int64_t id = next_id_++;
-  add(TraceOp::kFailed, id, number(entry, "size"), number(entry, "stream"), entry.offset());
+  add(TraceOp::kFailed, id, number_of(pickle_, entry, "size"), number_of(pickle_, entry, "stream"),
+      entry.offset());
   add(TraceOp::kFree, id, 0, 0, entry.offset());
 }
 
@@ -325,49 +265,32 @@ SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int6
   return initial_.back();
 }
 
-// CUDA graphs and torch.cuda.MemPool take memory from pools of their own, which do not share blocks
-// with the others.
-void SnapshotRows::refuse_private_pool(const PickleValue& dict, std::string_view key,
-                                       std::string_view what) const {
-  const PickleValue* pool = pickle_.find(dict, key);
-  if (pool == nullptr) return;
-  if (pool->kind() != PickleKind::kList) return;
-  std::vector<std::int64_t> id;
-  for (const PickleValue& part : pickle_.items(*pool)) {
-    if (part.kind() != PickleKind::kInteger) return;
-    id.push_back(part.integer());
-  }
-  if (std::all_of(id.begin(), id.end(), [](std::int64_t part) { return part == 0; })) return;
-  pickle_.fail(
-      pool->offset(),
-      fmt::format("{} of the private pool ({}), of a CUDA graph or a MemPool, which is not "
-                  "replayed; record the steps without graphs and pools of their own",
-                  what, fmt::join(id, ", ")));
-}
-
 void SnapshotRows::read_segments(const PickleValue& segments, int device) {
   std::int64_t final_reserved = 0;
   for (const PickleValue& segment : pickle_.items(segments)) {
-    if (number(segment, "device") != device) continue;
-    refuse_private_pool(segment, "segment_pool_id", "the segment is one");
-    std::int64_t address = number(segment, "address");
-    const std::int64_t stream = number(segment, "stream");
-    for (const PickleValue& block : pickle_.items(field(segment, "blocks", PickleKind::kList))) {
+    if (number_of(pickle_, segment, "device") != device) continue;
+    refuse_private_pool(pickle_, segment, "segment_pool_id", "the segment is one");
+    std::int64_t address = number_of(pickle_, segment, "address");
+    const std::int64_t stream = number_of(pickle_, segment, "stream");
+    for (const PickleValue& block :
+         pickle_.items(field_of(pickle_, segment, "blocks", PickleKind::kList))) {
       if (++blocks_ > kFreeBlocks + pickle_.bytes() / kBlockBytes) {
         pickle_.fail(block.offset(),
                      fmt::format("the segments have more than {} blocks; a file of {} bytes has so "
                                  "many only if they are the same again and again",
                                  blocks_ - 1, pickle_.bytes()));
       }
-      const std::int64_t size = number(block, "size");
-      const std::string_view state = pickle_.text(field(block, "state", PickleKind::kText));
+      const std::int64_t size = number_of(pickle_, block, "size");
+      const std::string_view state =
+          pickle_.text(field_of(pickle_, block, "state", PickleKind::kText));
       const bool waits = state == "active_pending_free" || state == "active_awaiting_free";
       if (state == "active_allocated" || waits) {
         const Place* place = places_.find(address);
         if (place == nullptr) {
           const bool knows = pickle_.find(block, "requested_size") != nullptr;
-          Initial& initial = add_initial(address, knows ? number(block, "requested_size") : size,
-                                         stream, block.offset());
+          Initial& initial =
+              add_initial(address, knows ? number_of(pickle_, block, "requested_size") : size,
+                          stream, block.offset());
           initial.waits = waits;
           initial.label = stacks_.label_of(block);
         } else if (!place->live && !place->waits) {
