@@ -70,6 +70,7 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
                                 "with weights, such as a linear one",
                                 graph.name));
   }
+  const RewriteContext context = rewrite_context(scenario);
   std::vector<const ForwardRewrite*> forward = policies_of<ForwardRewrite>(scenario);
   const PrecisionRules& precision = rules_of(training.precision);
   std::optional<Autocast> autocast;
@@ -78,7 +79,7 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
     forward.push_back(&*autocast);
   }
   for (const ForwardRewrite* rewrite : by_stage(std::move(forward))) {
-    graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph); });
+    graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph, context); });
   }
 
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
@@ -94,7 +95,7 @@ TrainingGraph train_model(const Scenario& scenario, std::vector<PassTime>& passe
   rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
   if (precision.tf32) rewrites.push_back(&tf32);
   for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
-    run_pass(passes, rewrite->name(), [&] { rewrite->apply(result); });
+    run_pass(passes, rewrite->name(), [&] { rewrite->apply(result, context); });
   }
   check_invariants(result);
   return result;

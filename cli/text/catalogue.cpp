@@ -117,7 +117,7 @@ Catalogue gpus(const Environment& environment) {
 
 std::string describe_policy(const PolicyEntry& policy, const Console& console) {
   std::vector<ParameterNote> notes;
-  static_cast<void>(policy.decode(Decoder::describing(notes)));
+  static_cast<void>(policy.decode(Decoder::describing(notes), {}));
   std::string example = fmt::format("{}: {{", policy.name);
   std::string separator;
   for (const ParameterNote& note : notes) {

@@ -119,7 +119,9 @@ const PolicyEntry& eviction_entry() {
       .source =
           "Kirisame et al. 2021, Dynamic Tensor Rematerialization (arXiv 2006.09616); "
           "MegEngine; Zhang et al. 2023, Coop",
-      .decode = [](const Decoder& d) -> AnyPolicy { return decode_eviction(d); }};
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        return decode_eviction(d);
+      }};
   return kEntry;
 }
 

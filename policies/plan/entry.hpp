@@ -10,11 +10,12 @@
 #include "policies/plan/eviction.hpp"
 #include "policies/plan/policy.hpp"
 #include "policies/plan/rewrite.hpp"
+#include "policies/plan/rewrite_context.hpp"
 
 namespace tidemark {
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 7;
+inline constexpr std::uint32_t kPolicyAbi = 8;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
@@ -27,7 +28,8 @@ struct PolicyEntry {
   std::string_view kind;     // "residency", "sequence", "eviction", "training rewrite", ...
   std::string_view summary;  // one sentence
   std::string_view source;   // paper or program that defines it
-  AnyPolicy (*decode)(const Decoder& parameters);
+  // What it gives may not refer to the context.
+  AnyPolicy (*decode)(const Decoder& parameters, const RewriteContext& context);
 };
 
 }  // namespace tidemark

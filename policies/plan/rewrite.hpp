@@ -8,6 +8,7 @@
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/policy.hpp"
+#include "policies/plan/rewrite_context.hpp"
 
 namespace tidemark {
 
@@ -20,7 +21,7 @@ class ForwardRewrite {
   virtual ~ForwardRewrite() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual ForwardStage stage() const = 0;
-  [[nodiscard]] virtual Graph apply(const Graph& graph) const = 0;
+  [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
 };
 
 class TrainingRewrite {
@@ -29,7 +30,7 @@ class TrainingRewrite {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
-  virtual void apply(TrainingGraph& graph) const = 0;
+  virtual void apply(TrainingGraph& graph, const RewriteContext& context) const = 0;
   // What a rewrite has given another home it may also fetch ahead of time and throttle: asked with
   // the residency policies, see ResidencyPolicy::plan_movement.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;

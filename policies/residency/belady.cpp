@@ -67,7 +67,7 @@ const PolicyEntry& belady_entry() {
           "while live bytes pass the `budget`, copy out the saved tensor with the farthest next "
           "use; fetch it as soon as there is room",
       .source = "Belady 1966; as the swap planner of SwapAdvisor (Huang et al. 2020)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();

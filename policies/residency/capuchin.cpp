@@ -165,7 +165,7 @@ const PolicyEntry& capuchin_entry() {
           "while live bytes pass the `budget`, swap what has the most free time, or recompute what "
           "saves most memory per second; without `recompute` only swap",
       .source = "Peng et al. 2020, Capuchin (ASPLOS'20)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d);
         const bool recompute = d.optional<bool>("recompute", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);

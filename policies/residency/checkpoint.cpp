@@ -215,7 +215,7 @@ const PolicyEntry& checkpoint_every_entry() {
           "or nodes, from every `period`-th of those. It takes no budget: chen_greedy and optimal "
           "do",
       .source = kSource,
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         static constexpr std::string_view kOver[] = {"layers", "articulation", "nodes"};
         const int period = d.optional<int>("period", 1, at_least(1));
         if (d.optional_word("over", kOver, "layers") != "layers") {
@@ -236,7 +236,7 @@ const PolicyEntry& checkpoint_entry() {
           "recompute single blocks: `layers: [0, 5]`, the `first` k, or `every_other: k` for "
           "blocks 0, k, 2k; reentrant as torch.utils.checkpoint's use_reentrant",
       .source = kSource,
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         Checkpoint::Choice choice;
         choice.layers = d.list<std::int64_t>("layers", at_least(0));
         choice.first = d.optional<int>("first", 0, at_least(0));
@@ -259,7 +259,7 @@ const PolicyEntry& checkpoint_sequential_entry() {
           "recompute `segments` - 1 equal segments of blocks; the last segment is kept, as "
           "torch.utils.checkpoint.checkpoint_sequential does",
       .source = kSource,
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int segments = d.required<int>("segments", at_least(1));
         const CheckpointCode code = decode_code(d);
         d.finish();

@@ -179,7 +179,7 @@ const PolicyEntry& flashneuron_entry() {
           "but "
           "no more than forward can hide",
       .source = "Bae et al. 2021, FlashNeuron (FAST'21)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         static constexpr std::array<std::string_view, 2> kTierWords{"nvme", "host"};
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const bool nvme = d.optional_word("tier", kTierWords, "nvme") == "nvme";

@@ -447,7 +447,7 @@ const PolicyEntry& hybrid_entry() {
           "the `budget`; choices are improved by `tries` replays, or all are tried (search: "
           "exhaustive, small graphs)",
       .source = "Beaumont et al. 2021, Efficient Combination of Rematerialization and Offloading",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         Hybrid::Options options;
         options.exhaustive = d.optional_word("search", kSearches, "greedy") == "exhaustive";

@@ -121,7 +121,7 @@ const PolicyEntry& karma_entry() {
           "move the saved tensors of the first blocks, as many as the `budget` demands, and "
           "recompute those blocks whose copy back would take longer",
       .source = "Wahib et al. 2020, KARMA (arXiv 2008.11421)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();

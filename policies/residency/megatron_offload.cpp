@@ -164,7 +164,7 @@ const PolicyEntry& megatron_offload_entry() {
           "copy what single modules of the blocks save, group by group; the last `margin` groups "
           "of each module stay, compute waits beyond `in_flight` copies",
       .source = "NVIDIA/Megatron-LM core/pipeline_parallel/fine_grained_activation_offload.py",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         MegatronOffload::Options options;
         options.modules = d.list<std::string>("modules");
         options.margin = d.optional<int>("margin", 1, at_least(0));

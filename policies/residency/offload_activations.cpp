@@ -59,7 +59,7 @@ const PolicyEntry& offload_activations_entry() {
           "`prefetch` blocks ahead, or as its other rules say (on_demand, 8 operators, "
           "just_in_time, earliest within `budget`)",
       .source = "NVIDIA TransformerEngine cpu_offload; prefetch distance as in Megatron-Core",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d, "1");
         const double fraction = d.optional<double>("fraction", 1.0, between(0, 1));
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB);

@@ -66,7 +66,7 @@ const PolicyEntry& offload_checkpoints_entry() {
           "copy the inputs of checkpointed blocks to pinned host memory; use it beside a policy "
           "that recomputes, such as checkpoint_every",
       .source = "unslothai/unsloth-zoo gradient_checkpointing.py",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const bool smart = d.optional_word("variant", kVariants, "smart") == "smart";
         const int buffers = d.optional<int>("buffers", 2, between(1, 2));
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB * 2);

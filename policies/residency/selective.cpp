@@ -185,7 +185,7 @@ const PolicyEntry& selective_entry() {
           "in every block, compute again all but the results of the operators in `save: [linear, "
           "attention]`, or only those in `recompute: [gelu, dropout]`",
       .source = "torch.utils.checkpoint, create_selective_checkpoint_contexts",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const bool saves = d.has("save");
         const bool recomputes = d.has("recompute");
         std::vector<std::string> saved = d.list<std::string>("save");
@@ -205,7 +205,7 @@ const PolicyEntry& megatron_selective_entry() {
       .summary =
           "compute the core of attention again, from the scores to the product with the values",
       .source = "Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         d.finish();
         return std::make_unique<MegatronSelective>();
       }};

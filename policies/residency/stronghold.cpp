@@ -93,7 +93,7 @@ const PolicyEntry& stronghold_entry() {
           "keep the saved tensors of `window` consecutive blocks on the device; 0 is the smallest "
           "window whose compute hides the next copy",
       .source = "Sun et al. 2022, STRONGHOLD (SC'22): the window rule, applied to activations",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int window = d.optional<int>("window", 0, at_least(0));
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB);
         const Prefetch prefetch = decode_prefetch(d);

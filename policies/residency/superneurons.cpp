@@ -216,7 +216,7 @@ const PolicyEntry& superneurons_entry() {
           "largest layer, and copy the outputs of convolutions to pinned host memory: what a "
           "`tensor_cache` of the `budget`, or of the device, cannot hold, or all without it",
       .source = "Wang et al. 2018, SuperNeurons (arXiv 1801.04380)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d);
         const bool tensor_cache = d.optional<bool>("tensor_cache", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);

@@ -71,7 +71,7 @@ const PolicyEntry& te_offload_entry() {
           "copy the saved tensors of the first `layers` blocks to pinned host memory; of L blocks "
           "at most L - `layers` are on the device",
       .source = "NVIDIA/TransformerEngine pytorch/cpu_offload.py, version 2",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int layers = d.required<int>("layers", at_least(1));
         const Prefetch prefetch = decode_prefetch(d);
         const SmallestMoved smallest = decode_smallest(d, 256 * 1024);

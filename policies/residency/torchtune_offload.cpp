@@ -92,7 +92,7 @@ const PolicyEntry& torchtune_offload_entry() {
           "copy every saved tensor of at least `min_bytes` to pinned host memory, `in_flight` at a "
           "time; without `streams` compute waits for each copy",
       .source = "pytorch/torchtune training/_activation_offloading.py, OffloadActivations",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d);
         const int in_flight = d.optional<int>("in_flight", 5, at_least(1));
         const bool streams = d.optional<bool>("streams", true);

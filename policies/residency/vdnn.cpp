@@ -182,7 +182,7 @@ const PolicyEntry& vdnn_entry() {
           "copy the inputs of all `layers`, or of convolutions (conv), to pinned host memory layer "
           "by layer; dyn moves as little as fits the budget",
       .source = "Rhu et al. 2016, vDNN (arXiv 1602.08124)",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const std::string layers = d.optional_word("layers", kLayers, "all");
         const Prefetch prefetch = decode_prefetch(d);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);

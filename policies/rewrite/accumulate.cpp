@@ -249,7 +249,7 @@ ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules) 
   return word == kWords[0] ? ZeroGrad::kNone : ZeroGrad::kZero;
 }
 
-void Accumulate::apply(TrainingGraph& graph) const {
+void Accumulate::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   graph.micro_batches = micro_batches_;
   if (graph.trained.empty()) return;
   if (micro_batches_ > 1) divide_loss(graph);

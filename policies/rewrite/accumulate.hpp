@@ -32,7 +32,7 @@ class Accumulate final : public TrainingRewrite {
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kAccumulate; }
   // Fills graph.backward_accumulate; operators that touch no gradient keep their ids there. Leaves
   // the graph as it is for one micro-batch whose gradients are dropped.
-  void apply(TrainingGraph& graph) const override;
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
 
  private:
   int micro_batches_;

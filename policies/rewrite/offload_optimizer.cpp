@@ -56,7 +56,7 @@ class OffloadOptimizer final : public TrainingRewrite {
   }
   [[nodiscard]] std::string_view name() const override { return "offload_optimizer"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
-  void apply(TrainingGraph& graph) const override;
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
@@ -99,7 +99,7 @@ std::vector<std::size_t> OffloadOptimizer::first_parameters(const TrainingGraph&
   return first;
 }
 
-void OffloadOptimizer::apply(TrainingGraph& graph) const {
+void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   int group = 0;
   for (const TrainedParameter& trained : graph.trained) {
     if (trained.updated_by == Executor::kHost) group = std::max(group, trained.update_group + 1);
@@ -222,7 +222,9 @@ const PolicyEntry& offload_optimizer_entry() {
       .source =
           "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
           "Megatron-Core HybridDeviceOptimizer",
-      .decode = [](const Decoder& d) -> AnyPolicy { return OffloadOptimizer::decode(d); }};
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        return OffloadOptimizer::decode(d);
+      }};
   return kEntry;
 }
 

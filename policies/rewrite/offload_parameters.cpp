@@ -68,7 +68,7 @@ class OffloadParameters final : public TrainingRewrite {
   }
   [[nodiscard]] std::string_view name() const override { return "offload_parameters"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
-  void apply(TrainingGraph& graph) const override;
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
@@ -82,7 +82,7 @@ class OffloadParameters final : public TrainingRewrite {
 };
 
 // By name: a policy that updates elsewhere may have put another storage in a parameter's place.
-void OffloadParameters::apply(TrainingGraph& graph) const {
+void OffloadParameters::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   std::set<std::string_view> small;
   for (const TrainedParameter& trained : graph.trained) {
     if (trained.elements < min_elements_) small.insert(trained.name);
@@ -317,7 +317,9 @@ const PolicyEntry& offload_parameters_entry() {
           "keep parameters in host memory or on NVMe and fetch them `prefetch` layers before "
           "they are used, or by DeepSpeed's limits in elements",
       .source = "DeepSpeed ZeRO-3 offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
-      .decode = [](const Decoder& d) -> AnyPolicy { return OffloadParameters::decode(d); }};
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        return OffloadParameters::decode(d);
+      }};
   return kEntry;
 }
 

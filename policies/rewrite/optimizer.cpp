@@ -390,7 +390,7 @@ std::vector<const TrainedParameter*> in_order(const TrainingGraph& graph) {
 
 }  // namespace
 
-void Optimizer::apply(TrainingGraph& graph) const {
+void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   std::vector<const TrainedParameter*> order = in_order(graph);
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(

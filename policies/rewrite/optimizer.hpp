@@ -23,7 +23,7 @@ class Optimizer final : public TrainingRewrite {
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kOptimizer; }
   // Adds master weights (present from the start), moments and counters (created in optimizer_first,
   // as torch.optim does before its first update) and the operators of graph.optimizer.
-  void apply(TrainingGraph& graph) const override;
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
 
  private:
   OptimizerSpec spec_;

@@ -277,11 +277,11 @@ std::optional<DType> decode_gradient_dtype(const Decoder& training) {
   return std::nullopt;
 }
 
-Graph Autocast::apply(const Graph& graph) const {
+Graph Autocast::apply(const Graph& graph, const RewriteContext& /*context*/) const {
   return AutocastGraph(graph, low_, cache_, rules_).run();
 }
 
-void Tf32::apply(TrainingGraph& graph) const {
+void Tf32::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   for (Operator& op : graph.operators) {
     if (op.work.dtype != DType::kFloat32) continue;
     switch (op.work.op_class) {

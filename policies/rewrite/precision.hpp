@@ -59,7 +59,7 @@ class Autocast final : public ForwardRewrite {
       : low_(low), cache_(cache), rules_(rules) {}
   [[nodiscard]] std::string_view name() const override { return "autocast"; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kPrecision; }
-  [[nodiscard]] Graph apply(const Graph& graph) const override;
+  [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override;
 
  private:
   DType low_;
@@ -73,7 +73,7 @@ class Tf32 final : public TrainingRewrite {
  public:
   [[nodiscard]] std::string_view name() const override { return "tf32"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kAccumulate; }
-  void apply(TrainingGraph& graph) const override;
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
 };
 
 }  // namespace tidemark

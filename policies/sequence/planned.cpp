@@ -405,13 +405,14 @@ constexpr std::size_t kEntries = 12;
 
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
-  return {PolicyEntry{.name = plan_policies()[I].name,
-                      .kind = "sequence",
-                      .summary = plan_policies()[I].summary,
-                      .source = plan_policies()[I].source,
-                      .decode = [](const Decoder& d) -> AnyPolicy {
-                        return decode_planned(plan_policies()[I], d);
-                      }}...};
+  return {
+      PolicyEntry{.name = plan_policies()[I].name,
+                  .kind = "sequence",
+                  .summary = plan_policies()[I].summary,
+                  .source = plan_policies()[I].source,
+                  .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+                    return decode_planned(plan_policies()[I], d);
+                  }}...};
 }
 
 }  // namespace

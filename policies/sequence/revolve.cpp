@@ -148,7 +148,7 @@ const PolicyEntry& revolve_entry() {
           "keep the inputs of `checkpoints` blocks beside the first, or of as many as `budget` has "
           "room for, and reverse the chain with the fewest repeated block forwards",
       .source = "Griewank and Walther 2000, algorithm 799",
-      .decode = [](const Decoder& d) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         // 0: the square root of the number of blocks.
         const int checkpoints = d.optional<int>("checkpoints", 0, at_least(0));
         const std::optional<Bytes> budget = d.maybe<Bytes>("budget", above(0));

@@ -98,10 +98,11 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
                                              "policy with '- '",
                                              found(*list)));
   }
+  const RewriteContext context = rewrite_context(result);
   for (const Decoder& item : scenario.optional_child("policies").items()) {
     const Listed listed = decode_item(item);
     const PolicyEntry& entry = find_policy(listed, item.path(), environment.policies);
-    AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name));
+    AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     check_single(listed, policy, result);
     share_plans(policy, *environment.plans);
     result.policies.push_back(std::move(policy));

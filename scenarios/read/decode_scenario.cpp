@@ -102,6 +102,7 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
   const Decoder hardware(mapping, "hardware");
   result.device = load_profile(hardware, is_word ? "hardware" : "hardware.gpu", environment);
   result.count = hardware.optional<int>("count", 1, between(1, kMaxCount));
+  result.mesh = data_mesh(result.count, result.device);
 }
 
 void decode_allocator(const Decoder& scenario, Scenario& result) {
@@ -169,6 +170,13 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
 }
 
 }  // namespace
+
+RewriteContext rewrite_context(const Scenario& scenario) {
+  return {.mesh = scenario.mesh,
+          .device = &scenario.device,
+          .framework = scenario.training.framework,
+          .precision = &rules_of(scenario.training.precision)};
+}
 
 Scenario decode_scenario(const Value& document, const Environment& environment) {
   const Decoder scenario(document);

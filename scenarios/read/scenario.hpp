@@ -12,6 +12,8 @@
 #include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/model_options.hpp"
 #include "hwprofiles/device_profile.hpp"
+#include "hwprofiles/mesh.hpp"
+#include "policies/plan/rewrite_context.hpp"
 #include "policies/registry.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
@@ -71,6 +73,7 @@ struct Scenario {
   ModelReference model;
   DeviceProfile device;
   int count = 1;  // data-parallel ranks; each is equal, so one is simulated
+  Mesh mesh;      // of those ranks
   TrainingOptions training;
   AllocatorKind allocator = AllocatorKind::kTorch;
   AllocatorOptions allocator_options;
@@ -79,6 +82,9 @@ struct Scenario {
   std::vector<std::string> policy_names;
   ReportOptions report;
 };
+
+// What policies may look at; refers to the scenario.
+[[nodiscard]] RewriteContext rewrite_context(const Scenario& scenario);
 
 // Where names are looked up.
 struct Environment {

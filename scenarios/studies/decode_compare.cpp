@@ -94,7 +94,7 @@ bool check_list(const Value& document, const Value& list, std::size_t index, boo
 }  // namespace
 
 PolicyKeys::PolicyKeys(const PolicyEntry& entry) {
-  static_cast<void>(entry.decode(Decoder::describing(notes_)));
+  static_cast<void>(entry.decode(Decoder::describing(notes_), {}));
 }
 
 bool PolicyKeys::has(std::string_view key) const {

@@ -80,12 +80,19 @@ std::string training_key(const Value& document, const Scenario& scenario) {
     if (value != nullptr) key += as_json(*value);
     key += '\n';
   }
+  key += scenario.mesh.text() + '\n';
+  bool rewrites = false;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
     const AnyPolicy& policy = scenario.policies[i];
     if (std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
         std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
       key += as_json(document.find("policies")->items[i]) + '\n';
+      rewrites = true;
     }
+  }
+  // A rewrite may look at the device.
+  if (const Value* hardware = document.find("hardware"); rewrites && hardware != nullptr) {
+    key += as_json(*hardware);
   }
   return key;
 }

@@ -6,136 +6,17 @@
 // may start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <string_view>
-#include <vector>
-
-#include "graph/core/units.hpp"
-#include "policies/plan/eviction.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/engine/run_result.hpp"
+#include "sim/engine/scratch.hpp"
 #include "sim/memory/bfc_allocator.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
-#include "sim/memory/pinned_memory.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/torch/torch_allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
-
-enum class RunStatus : std::uint8_t {
-  kCompleted,
-  kOutOfMemory,
-  kOutOfHostMemory,
-  kOutOfNvme,
-  kDeadlock,
-  kThrash,  // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
-};
-
-// The largest value of one figure of the last step, and the instruction that reached it first.
-struct Peak {
-  std::int64_t bytes = 0;
-  std::uint32_t instruction = kNoInstruction;
-  std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
-};
-
-// Why more is reserved than is live: reserved = live + the four terms below.
-struct Fragmentation {
-  std::int64_t reserved = 0;
-  std::int64_t live = 0;
-  std::int64_t rounding = 0;         // blocks are larger than what was asked for
-  std::int64_t pending_events = 0;   // freed, but a stream may still use it
-  std::int64_t inactive_splits = 0;  // free inside a segment that something else keeps
-  std::int64_t free_segments = 0;    // cached: free as a whole
-  std::uint32_t instruction = kNoInstruction;
-};
-
-// One change of memory. Events of one instruction follow each other. A block that the program frees
-// while streams may still use it stops being live at once and being active at its second event.
-struct MemoryEvent {
-  std::uint32_t instruction = 0;  // issued at that moment
-  BlockId block;
-  std::int32_t sign = 0;      // +1 allocated, -1 freed, 0 returned after its stream events
-  std::int64_t active = 0;    // of the block's tier, afterwards; rounded as the allocator rounds
-  std::int64_t reserved = 0;  // of the device, afterwards
-};
-
-struct RunResult {
-  RunStatus status = RunStatus::kCompleted;
-  std::uint32_t failed_instruction = kNoInstruction;
-  BlockId failed_block;        // whose allocation failed
-  std::int64_t requested = 0;  // by the allocation that failed
-
-  // Of the last step. live: bytes of blocks as requested; allocated: the same as the allocator
-  // rounds; active: with blocks that wait for events; reserved: taken from the device.
-  Peak live;
-  Peak live_without_workspace;
-  Peak allocated;
-  Peak active;
-  Peak reserved;
-  // At the peak of `reserved`; of all moments with as much, that with the most live bytes.
-  Fragmentation fragmentation;
-  std::array<Peak, kPhases> phase_live;
-  std::array<Peak, kPhases> phase_live_without_workspace;
-  Peak host;        // pinned memory, bytes of buffers as requested
-  Peak host_taken;  // from the system: with rounding and what the pool keeps
-  Peak nvme;
-  std::int64_t most_live = 0;  // of all steps
-  std::int64_t most_reserved = 0;
-  std::int64_t most_host = 0;  // taken from the system
-  std::int64_t most_nvme = 0;
-  std::int64_t live_at_failure = 0;
-  std::int64_t reserved_at_failure = 0;
-
-  Duration total{};  // of all steps
-  Duration step{};   // the last step on the compute stream; the sum of `phase`
-  std::array<Duration, kPhases> phase{};
-  Duration recompute{};              // compute time of repeated operators
-  Duration exposed_transfer{};       // compute waits for copies
-  Duration exposed_communication{};  // compute waits for collectives
-  Duration host_bound{};             // compute waits for the host
-  // Compute waits for work on these streams: exposed_transfer is the sum of the four links.
-  std::array<Duration, kStreams> exposed{};
-  std::array<Duration, kStreams> busy{};
-
-  std::int64_t retries = 0;  // allocations tried again after everything cached was given back
-  std::int64_t ooms = 0;
-  std::int64_t evictions = 0;
-  std::int64_t restores = 0;  // operators run again for evicted blocks
-  std::size_t segments = 0;
-};
-
-struct RunOptions {
-  Bytes host_capacity;
-  Bytes nvme_capacity;
-  PinnedMemory pinned = PinnedMemory::kExact;
-  EvictionPolicy* eviction = nullptr;
-  bool check_contents = false;  // with eviction: proves what comes back, see content_check.hpp
-  bool record_events = false;   // fills Scratch::events
-};
-
-// Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction
-// policy it may).
-struct Scratch {
-  std::vector<std::int64_t> started;   // by instruction, ns; of launches, copies and waits
-  std::vector<std::int64_t> finished;  // -1 while it has not ended
-  std::vector<std::int64_t> enqueued;
-  std::vector<std::int64_t>
-      restored;                     // with eviction: compute time of operators run again before it
-  std::vector<std::uint32_t> next;  // queue of the instruction's stream
-  std::vector<std::uint32_t> previous;    // the instruction before it on its stream
-  std::vector<std::uint32_t> size_class;  // by block, of a pool of pinned memory
-  std::vector<std::int64_t> class_bytes;  // by size class
-  std::vector<std::uint32_t> pooled;      // by size class: free buffers
-  std::vector<MemoryEvent> events;
-  std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
-  std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
-
-  void prepare(const StepProgram& program, bool record_events,
-               PinnedMemory pinned = PinnedMemory::kExact);
-  [[nodiscard]] std::size_t memory_bytes() const;
-};
 
 // Runs one rank. Out of memory is a status, not an exception.
 template <class A>

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "sim/engine/content_check.hpp"
-#include "sim/engine/engine.hpp"
+#include "sim/engine/cost_table.hpp"
 #include "sim/engine/eviction.hpp"
+#include "sim/engine/run_result.hpp"
+#include "sim/engine/scratch.hpp"
 
 namespace tidemark {
 namespace {

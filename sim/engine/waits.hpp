@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "sim/engine/engine.hpp"
+#include "sim/engine/scratch.hpp"
 
 namespace tidemark {
 

@@ -32,7 +32,7 @@ constexpr PolicyEntry kEntries[] = {
      .kind = "residency",
      .summary = "recompute every block but the first `keep`; an example of a plugin",
      .source = "Tidemark's tests/plugin",
-     .decode = [](const Decoder& d) -> AnyPolicy {
+     .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
        const int keep = d.optional<int>("keep", 1, at_least(0));
        d.finish();
        return std::make_unique<KeepFirstBlocks>(keep);

@@ -33,7 +33,7 @@ const std::vector<std::string> kModes{"eager", "ignore", "banish"};
 std::unique_ptr<EvictionPolicy> policy_of(const std::string& text) {
   const PolicyRegistry registry;
   const Value document = parse_document("{" + text + "}", "test.yaml");
-  AnyPolicy policy = registry.find("eviction")->decode(Decoder(document));
+  AnyPolicy policy = registry.find("eviction")->decode(Decoder(document), {});
   return std::move(std::get<std::unique_ptr<EvictionPolicy>>(policy));
 }
 

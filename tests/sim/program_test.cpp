@@ -90,7 +90,7 @@ TEST_SUITE("property") {
       const std::int64_t peak = run_ideal(l, kGiB.count).live.bytes;
       const AnyPolicy lru = [] {
         const PolicyRegistry registry;
-        return registry.find("eviction")->decode(Decoder());
+        return registry.find("eviction")->decode(Decoder(), {});
       }();
       const std::int64_t capacity = peak * pick(rng, 85, 99) / 100;
       const RunResult result =

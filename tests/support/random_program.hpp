@@ -66,7 +66,7 @@ inline Lowered random_program(Rng& rng) {
   l.order = l.plain;
   const int kind = pick(rng, 0, 2);
   if (kind == 1) {
-    const AnyPolicy revolve = revolve_entry().decode(Decoder());
+    const AnyPolicy revolve = revolve_entry().decode(Decoder(), {});
     PolicyOutcome ignored;
     l.order = std::get<std::unique_ptr<SequencePolicy>>(revolve)->order(
         {l.graph, l.plain, live, costs.device, device}, ignored);

@@ -17,7 +17,7 @@ class ParametersWithin final : public TrainingRewrite {
   [[nodiscard]] std::string_view name() const override { return "parameters_within"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
 
-  void apply(TrainingGraph& graph) const override {
+  void apply(TrainingGraph& graph, const RewriteContext& /*context*/) const override {
     if (!budget_) return;
     Bytes left;
     for (const Storage& storage : graph.storages)
@@ -38,7 +38,7 @@ constexpr PolicyEntry kEntries[] = {
      .kind = "training rewrite",
      .summary = "keep parameters of at most `budget` on the device, the others on the host",
      .source = "Tidemark's tests/plugin",
-     .decode = [](const Decoder& d) -> AnyPolicy {
+     .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
        const auto budget = d.maybe<Bytes>("budget");
        d.finish();
        return std::make_unique<ParametersWithin>(budget);

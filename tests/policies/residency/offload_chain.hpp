@@ -135,7 +135,7 @@ inline Played play(const TrainingGraph& graph,
   std::vector<AnyPolicy> policies;
   for (const auto& [name, parameters] : listed) {
     documents.push_back(parse_document(parameters, "test.yaml"));
-    policies.push_back(registry.find(name)->decode(Decoder(documents.back())));
+    policies.push_back(registry.find(name)->decode(Decoder(documents.back()), {}));
   }
   const auto ask = [&](const ProgramOrder& order, const Liveness& live, ResidencyPlan& plan,
                        auto question) {

@@ -297,7 +297,7 @@ TEST_SUITE("golden") {
     }
     const PolicyRegistry registry;
     const Value both = parse_document("{layers: 1, min_bytes: 1B, min_elements: 1}", "t.yaml");
-    CHECK_THROWS_WITH_AS(static_cast<void>(registry.find("te_offload")->decode(Decoder(both))),
+    CHECK_THROWS_WITH_AS(static_cast<void>(registry.find("te_offload")->decode(Decoder(both), {})),
                          doctest::Contains("give one of them"), UserError);
   }
 
@@ -374,7 +374,7 @@ TEST_SUITE("golden") {
     for (const char* bad : {"soon", "-1", "2 layers", "1.5"}) {
       const Value document = parse_document(std::string("{prefetch: ") + bad + "}", "t.yaml");
       CHECK_THROWS_WITH_AS(
-          static_cast<void>(registry.find("stronghold")->decode(Decoder(document))),
+          static_cast<void>(registry.find("stronghold")->decode(Decoder(document), {})),
           doctest::Contains("just_in_time"), UserError);
     }
   }

@@ -84,7 +84,7 @@ Outcome play(const Chain& chain, const std::vector<std::pair<std::string, std::s
   documents.reserve(listed.size());
   for (const auto& [name, parameters] : listed) {
     documents.push_back(parse_document(parameters, "test.yaml"));
-    policies.push_back(registry.find(name)->decode(Decoder(documents.back())));
+    policies.push_back(registry.find(name)->decode(Decoder(documents.back()), {}));
   }
   for (const AnyPolicy& p : policies) {
     if (const auto* s = std::get_if<std::unique_ptr<SequencePolicy>>(&p)) {

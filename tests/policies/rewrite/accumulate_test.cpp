@@ -79,7 +79,7 @@ TEST_SUITE("unit") {
     const std::size_t operators = graph.operators.size();
     const std::size_t storages = graph.storages.size();
     const std::size_t holds = graph.holds.size();
-    Accumulate(1, ZeroGrad::kNone).apply(graph);
+    Accumulate(1, ZeroGrad::kNone).apply(graph, {});
     CHECK(graph.operators.size() == operators);
     CHECK(graph.storages.size() == storages);
     CHECK(graph.holds.size() == holds);
@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("operators that make a gradient are cloned and the gradient is added behind the node") {
     TrainingGraph graph = linear_graph("torch-2.4-cuda");
-    Accumulate(2, ZeroGrad::kNone).apply(graph);
+    Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     check_invariants(graph);
     CHECK(names_of(graph, graph.backward_accumulate) ==
           std::vector<std::string>{"root_gradient", "linear.input_gradient",
@@ -105,7 +105,7 @@ TEST_SUITE("unit") {
     for (std::string_view framework : {"torch-2.4-cuda", "torch-1.13-cpu", "ideal"}) {
       TrainingGraph graph = tied_graph(framework);
       const std::size_t backward = graph.backward.size();
-      Accumulate(4, ZeroGrad::kNone).apply(graph);
+      Accumulate(4, ZeroGrad::kNone).apply(graph, {});
       check_invariants(graph);
       // Where the loss is a variable it is divided first.
       CHECK(graph.backward.size() == backward + 1);  // the division of the loss
@@ -117,7 +117,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("several micro-batches divide their losses: quotient and gradient are scalars") {
     TrainingGraph graph = tied_graph("torch-1.13-cpu");
-    Accumulate(4, ZeroGrad::kNone).apply(graph);
+    Accumulate(4, ZeroGrad::kNone).apply(graph, {});
     const Operator& divide = graph.operators[graph.forward.back()];
     CHECK(divide.name == "divide_loss");
     CHECK(names_of(graph, graph.backward)[1] == "divide_loss.backward");
@@ -140,7 +140,7 @@ TEST_SUITE("unit") {
     // One micro-batch divides nothing.
     TrainingGraph whole = tied_graph("torch-1.13-cpu");
     const std::size_t forward = whole.forward.size();
-    Accumulate(1, ZeroGrad::kZero).apply(whole);
+    Accumulate(1, ZeroGrad::kZero).apply(whole, {});
     CHECK(whole.forward.size() == forward);
   }
 
@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
     const std::size_t backward = graph.backward.size();
     const std::vector<std::string> before = names_of(graph, graph.backward);
     REQUIRE(std::count(before.begin(), before.end(), "copy_gradient") == 3);
-    Accumulate(2, ZeroGrad::kNone).apply(graph);
+    Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     check_invariants(graph);
     const std::vector<std::string> after = names_of(graph, graph.backward_accumulate);
     CHECK(after.size() == backward + 1);  // the division of the loss
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
                            [&](const Hold& hold) { return hold.until == id; });
     };
     REQUIRE(ending(last) > 0);
-    Accumulate(2, ZeroGrad::kNone).apply(graph);
+    Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     CHECK(ending(graph.backward_accumulate[3]) == ending(last));
     for (const Hold& hold : graph.holds) {
       if (hold.until == graph.zero_grad[0]) CHECK(graph.storages[hold.storage].persistent);
@@ -176,7 +176,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("gradients filled with zeros persist and are overwritten once per parameter") {
     TrainingGraph graph = tied_graph("torch-1.13-cpu");
-    Accumulate(1, ZeroGrad::kZero).apply(graph);
+    Accumulate(1, ZeroGrad::kZero).apply(graph, {});
     check_invariants(graph);
     CHECK(graph.gradients_persist);
     CHECK(graph.micro_batches == 1);
@@ -209,7 +209,7 @@ TEST_SUITE("golden") {
   // The probes "grad None" and "grad exists": a new gradient is made, added and freed.
   TEST_CASE("a gradient that exists costs a second one for the length of its backward node") {
     TrainingGraph graph = linear_graph("torch-2.4-cuda");
-    Accumulate(2, ZeroGrad::kNone).apply(graph);
+    Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     const ProgramOrder order = program_order(graph, 2);
     const test::LiveBytes live = test::live_bytes(graph, order);
     // x 64 * 256 * 4 = 65,536; weight 1,048,576 and bias 4,096: gradients of 1,118,208 bytes.
@@ -231,7 +231,7 @@ TEST_SUITE("golden") {
 
   TEST_CASE("persistent gradients make every step but the first accumulate") {
     TrainingGraph graph = linear_graph("torch-1.13-cpu");
-    Accumulate(1, ZeroGrad::kZero).apply(graph);
+    Accumulate(1, ZeroGrad::kZero).apply(graph, {});
     const ProgramOrder order = program_order(graph, 3);
     CHECK(test::peak_above_start(graph, order, Phase::kBackward, 0) == 1'118'208 + 262'144);
     CHECK(test::peak_above_start(graph, order, Phase::kBackward, 1) == 1'118'208 + 262'144);

@@ -78,12 +78,12 @@ constexpr std::array kCases = {
 TrainingGraph step_of(const Case& c, int micro_batches) {
   const FrameworkRules& rules = *find_framework("torch-1.13-cpu");
   TrainingGraph graph = differentiate(mlp(c.batch), rules, {});
-  Accumulate(micro_batches, c.zero_grad).apply(graph);
+  Accumulate(micro_batches, c.zero_grad).apply(graph, {});
   Optimizer({.kind = c.kind,
              .implementation = c.implementation,
              .weight_decay = c.kind == OptimizerKind::kAdamW ? 0.01 : 0},
             rules_of(Precision::kFp32), rules)
-      .apply(graph);
+      .apply(graph, {});
   check_invariants(graph);
   return graph;
 }

@@ -27,7 +27,7 @@ TrainingGraph built(const std::string& preset, const std::string& overrides, DTy
 TrainingGraph optimized(TrainingGraph graph, OptimizerKind kind,
                         Precision precision = Precision::kFp32) {
   const OptimizerSpec spec{.kind = kind, .implementation = {}, .weight_decay = 0};
-  Optimizer(spec, rules_of(precision), *find_framework("torch-1.13-cpu")).apply(graph);
+  Optimizer(spec, rules_of(precision), *find_framework("torch-1.13-cpu")).apply(graph, {});
   check_invariants(graph);
   return graph;
 }

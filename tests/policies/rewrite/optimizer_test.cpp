@@ -79,7 +79,7 @@ TrainingGraph optimized(const Setting& setting) {
                              .momentum = setting.momentum,
                              .amsgrad = setting.amsgrad},
                             rules_of(setting.precision), *find_framework(setting.framework));
-  optimizer.apply(graph);
+  optimizer.apply(graph, {});
   check_invariants(graph);
   return graph;
 }
@@ -324,7 +324,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("an optimizer without trained parameters does nothing") {
     TrainingGraph graph;
-    Optimizer({}, rules_of(Precision::kFp32), *find_framework("torch-2.4-cuda")).apply(graph);
+    Optimizer({}, rules_of(Precision::kFp32), *find_framework("torch-2.4-cuda")).apply(graph, {});
     CHECK(graph.operators.empty());
   }
 

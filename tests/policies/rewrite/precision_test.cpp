@@ -61,7 +61,7 @@ Graph gpt(int layers) {
 
 Graph autocast(const Graph& graph, std::string_view framework, DType low = DType::kBFloat16,
                bool cache = true) {
-  return Autocast(low, cache, *find_framework(framework)).apply(graph);
+  return Autocast(low, cache, *find_framework(framework)).apply(graph, {});
 }
 
 std::vector<NodeId> nodes_of(const Graph& graph, std::string_view family) {
@@ -232,7 +232,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("tf32 changes the arithmetic of products only") {
     TrainingGraph graph = differentiate(gpt(1), *find_framework("torch-2.4-cuda"), {});
-    Tf32().apply(graph);
+    Tf32().apply(graph, {});
     for (const Operator& op : graph.operators) {
       const bool product = op.work.op_class == OperatorClass::kMatmul;
       CHECK((op.work.dtype == DType::kTf32) == product);

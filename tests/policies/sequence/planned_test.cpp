@@ -50,7 +50,7 @@ struct LaidOut {
 LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std::string& parameters,
                 int steps) {
   const Value document = parse_document(parameters, "test.yaml");
-  const AnyPolicy policy = entry.decode(Decoder(document));
+  const AnyPolicy policy = entry.decode(Decoder(document), {});
   const ProgramOrder plain = program_order(graph, steps);
   const Liveness live = analyze_liveness(graph, plain);
   const DeviceProfile device{};

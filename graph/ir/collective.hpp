@@ -1,0 +1,56 @@
+// Communication between ranks, as an operator of the graph names it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "graph/core/units.hpp"
+
+namespace tidemark {
+
+// The dimensions along which the ranks of a run differ. Ranks that differ in one of them only are a
+// group of that dimension: they communicate with each other.
+enum class MeshDimension : std::uint8_t {
+  kData,      // samples
+  kShard,     // parts of parameters, gradients or optimizer state; within the data ranks
+  kTensor,    // parts of matrix products
+  kContext,   // parts of a sequence
+  kExpert,    // experts of a mixture; within the data ranks
+  kPipeline,  // layers
+};
+inline constexpr std::size_t kMeshDimensions = 6;
+[[nodiscard]] constexpr std::string_view name_of(MeshDimension dimension) {
+  constexpr std::string_view kNames[] = {"data",    "shard",  "tensor",
+                                         "context", "expert", "pipeline"};
+  return kNames[static_cast<int>(dimension)];
+}
+
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kSend,
+  kReceive,
+};
+inline constexpr std::size_t kCollectiveKinds = 7;
+[[nodiscard]] constexpr std::string_view name_of(CollectiveKind kind) {
+  constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                         "broadcast",  "send",       "receive"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// What an operator of class kCollective communicates.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  MeshDimension group = MeshDimension::kData;
+  Bytes bytes;  // of the whole tensor: what an all-gather ends with, a reduce-scatter begins with
+  // Of kSend and kReceive: the other rank's index in the group, and what tells several messages
+  // between the same two ranks apart. Equal ones match in the order in which they are issued.
+  int peer = -1;
+  int tag = 0;
+};
+
+}  // namespace tidemark

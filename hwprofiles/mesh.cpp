@@ -1,0 +1,69 @@
+#include "hwprofiles/mesh.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+
+Mesh::Mesh(const Sizes& sizes, int node, LinkKind inside)
+    : sizes_(sizes), node_(std::max(node, 1)), inside_(inside) {
+  for (std::size_t d = 0; d < kMeshDimensions; ++d) {
+    if (sizes_[d] >= 1) continue;
+    throw InternalError(fmt::format("a mesh with {} ranks along '{}'", sizes_[d],
+                                    name_of(static_cast<MeshDimension>(d))));
+  }
+  for (const MeshDimension within : {MeshDimension::kShard, MeshDimension::kExpert}) {
+    if (size(MeshDimension::kData) % size(within) == 0) continue;
+    throw InternalError(fmt::format("{} data ranks cannot be divided into '{}' groups of {}",
+                                    size(MeshDimension::kData), name_of(within), size(within)));
+  }
+}
+
+int Mesh::ranks() const {
+  return size(MeshDimension::kData) * size(MeshDimension::kTensor) * size(MeshDimension::kContext) *
+         size(MeshDimension::kPipeline);
+}
+
+int Mesh::stride(MeshDimension dimension) const {
+  const int tensor = size(MeshDimension::kTensor);
+  const int inner = tensor * size(MeshDimension::kContext);
+  switch (dimension) {
+    case MeshDimension::kTensor:
+      return 1;
+    case MeshDimension::kContext:
+      return tensor;
+    case MeshDimension::kData:
+    case MeshDimension::kShard:
+    case MeshDimension::kExpert:
+      return inner;
+    case MeshDimension::kPipeline:
+      return inner * size(MeshDimension::kData);
+  }
+  throw InternalError("a dimension that the mesh does not know");
+}
+
+MeshGroup Mesh::group(MeshDimension dimension) const {
+  const int ranks = size(dimension);
+  if (ranks == 1) return {.size = 1, .nodes = 1, .link = inside_};
+  // Neighbours further apart than a node leave one rank of the group on each.
+  const int on_one_node = std::clamp(node_ / stride(dimension), 1, ranks);
+  const int nodes = (ranks + on_one_node - 1) / on_one_node;
+  return {.size = ranks, .nodes = nodes, .link = nodes > 1 ? LinkKind::kNetwork : inside_};
+}
+
+std::string Mesh::text() const {
+  std::string text;
+  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+    text += fmt::format("{} {}, ", name_of(static_cast<MeshDimension>(d)), sizes_[d]);
+  return text + fmt::format("on nodes of {}, {}", node_, name_of(inside_));
+}
+
+Mesh data_mesh(int count, const DeviceProfile& device) {
+  const LinkKind inside = device.links.nvlink.value > 0 ? LinkKind::kNvlink : LinkKind::kPcie;
+  return {{count, 1, 1, 1, 1, 1}, device.host.gpus, inside};
+}
+
+}  // namespace tidemark

@@ -1,0 +1,69 @@
+// How the ranks of a run are laid out: the size of each dimension, and what lies under it.
+//
+// Consecutive ranks differ in the dimension that communicates most, as Megatron lays them out:
+//
+//   rank = tensor + T (context + C (data + D pipeline))
+//
+//   T = 2, D = 4, nodes of 4 GPUs        tensor groups   {0,1} {2,3} {4,5} {6,7}    one node each
+//                                        data groups     {0,2,4,6} {1,3,5,7}        two nodes
+//
+// Groups of `shard` and `expert` are consecutive data ranks, so they add no ranks of their own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/ir/collective.hpp"
+#include "hwprofiles/device_profile.hpp"
+
+namespace tidemark {
+
+// The slowest link between two ranks of a group.
+enum class LinkKind : std::uint8_t { kNvlink, kPcie, kNetwork };
+[[nodiscard]] constexpr std::string_view name_of(LinkKind link) {
+  constexpr std::string_view kNames[] = {"nvlink", "pcie", "network"};
+  return kNames[static_cast<int>(link)];
+}
+
+// One group of a dimension; all groups of it are alike.
+struct MeshGroup {
+  int size = 1;   // ranks
+  int nodes = 1;  // that they lie on
+  LinkKind link = LinkKind::kNvlink;
+};
+
+class Mesh {
+ public:
+  using Sizes = std::array<int, kMeshDimensions>;  // by MeshDimension
+
+  Mesh() : Mesh({1, 1, 1, 1, 1, 1}, 1, LinkKind::kNvlink) {}
+  // `node`: GPUs of one host, which `inside` connects. Throws InternalError unless all sizes are
+  // positive and those of shard and expert divide that of data.
+  Mesh(const Sizes& sizes, int node, LinkKind inside);
+
+  [[nodiscard]] int size(MeshDimension dimension) const { return sizes_[index_of(dimension)]; }
+  [[nodiscard]] const Sizes& sizes() const { return sizes_; }
+  [[nodiscard]] int ranks() const;
+  [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
+  // "data 8, shard 1, ... on nodes of 8, nvlink": equal meshes have equal texts.
+  [[nodiscard]] std::string text() const;
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+
+ private:
+  static constexpr std::size_t index_of(MeshDimension dimension) {
+    return static_cast<std::size_t>(dimension);
+  }
+  // Ranks between two neighbours of a group.
+  [[nodiscard]] int stride(MeshDimension dimension) const;
+
+  Sizes sizes_;
+  int node_;
+  LinkKind inside_;
+};
+
+// `count` equal data ranks on hosts with as many GPUs as the profile says.
+[[nodiscard]] Mesh data_mesh(int count, const DeviceProfile& device);
+
+}  // namespace tidemark

@@ -1,0 +1,48 @@
+// What a run needs beside its program: options, and memory that runs reuse.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "graph/core/units.hpp"
+#include "policies/plan/eviction.hpp"
+#include "sim/engine/run_result.hpp"
+#include "sim/memory/pinned_memory.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+struct RunOptions {
+  Bytes host_capacity;
+  Bytes nvme_capacity;
+  PinnedMemory pinned = PinnedMemory::kExact;
+  EvictionPolicy* eviction = nullptr;
+  bool check_contents = false;  // with eviction: proves what comes back, see content_check.hpp
+  bool record_events = false;   // fills Scratch::events
+};
+
+// Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction
+// policy it may).
+struct Scratch {
+  std::vector<std::int64_t> started;   // by instruction, ns; of launches, copies and waits
+  std::vector<std::int64_t> finished;  // -1 while it has not ended
+  std::vector<std::int64_t> enqueued;
+  std::vector<std::int64_t>
+      restored;                     // with eviction: compute time of operators run again before it
+  std::vector<std::uint32_t> next;  // queue of the instruction's stream
+  std::vector<std::uint32_t> previous;    // the instruction before it on its stream
+  std::vector<std::uint32_t> size_class;  // by block, of a pool of pinned memory
+  std::vector<std::int64_t> class_bytes;  // by size class
+  std::vector<std::uint32_t> pooled;      // by size class: free buffers
+  std::vector<MemoryEvent> events;
+  std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
+  std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
+
+  void prepare(const StepProgram& program, bool record_events,
+               PinnedMemory pinned = PinnedMemory::kExact);
+  [[nodiscard]] std::size_t memory_bytes() const;
+};
+
+}  // namespace tidemark
