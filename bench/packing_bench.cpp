@@ -6,10 +6,11 @@
 
 #include "bench/figures.hpp"
 #include "graph/core/document.hpp"
-#include "scenarios/compile.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "sim/memory/packing/pack.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark::bench {
 namespace {

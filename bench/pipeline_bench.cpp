@@ -7,7 +7,8 @@
 #include "bench/figures.hpp"
 #include "plots/chrome_trace.hpp"
 #include "scenarios/read/environment.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark::bench {
 namespace {

@@ -11,11 +11,11 @@
 #include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/optimal.hpp"
 #include "policies/solver/step_costs.hpp"
-#include "scenarios/compile.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
-#include "scenarios/simulate.hpp"
 #include "scenarios/studies/compare.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark::bench {
 namespace {

@@ -11,8 +11,10 @@
 #include "plots/report/html_report.hpp"
 #include "plots/report/run_columns.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/simulate.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/support/programs.hpp"
 
 namespace tidemark::bench {

@@ -5,8 +5,9 @@
 
 #include "cli/commands/command.hpp"
 #include "graph/core/errors.hpp"
-#include "scenarios/compile.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/compare.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark {
 namespace {

@@ -14,6 +14,7 @@
 #include "plots/table.hpp"
 #include "scenarios/results/recorded_peak.hpp"
 #include "sim/memory/trace/snapshot_reader.hpp"
+#include "sim/step/run_compiled.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {

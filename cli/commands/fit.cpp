@@ -36,7 +36,7 @@ std::vector<PointResult> shown_points(const Fit& found, std::int64_t step) {
 
 std::string reason_of(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
-  return point.failure.empty() ? std::string(name_of(point.status)) : point.failure.front().reason;
+  return !point.failure ? std::string(name_of(point.status)) : point.failure->reason;
 }
 
 std::string verdict(const Fit& found, const FitOptions& options, const Console& console) {

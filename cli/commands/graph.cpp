@@ -10,8 +10,9 @@
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
-#include "scenarios/compile.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark {
 namespace {

@@ -20,7 +20,8 @@
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/plan_policy.hpp"
-#include "scenarios/compile.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/compile.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {

@@ -16,6 +16,7 @@
 #include "plots/table.hpp"
 #include "plots/terminal_chart.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 namespace {

@@ -16,6 +16,7 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "scenarios/studies/sweep_journal.hpp"
 
 namespace tidemark {

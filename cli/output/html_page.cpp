@@ -15,6 +15,7 @@
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/results/compare_document.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
 namespace {

@@ -16,6 +16,7 @@
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"
 #include "scenarios/studies/suggestions.hpp"
+#include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
 namespace {
@@ -85,8 +86,8 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
     throw located(error, point);
   }
   const bool runs = result.result.run.status == RunStatus::kCompleted;
-  if (options.suggestions && !runs && !result.result.failure.empty()) {
-    result.result.failure.front().tried =
+  if (options.suggestions && !runs && result.result.failure) {
+    result.result.failure->tried =
         suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);
   }
   return result;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scenarios/results/peak_terms.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 

@@ -34,7 +34,7 @@ std::string pins_of(const PartlyFreeSegment& segment) {
 
 // What the device's allocator had when it refused, and which tensors keep what is free from it.
 std::string memory_at_failure(const PointResult& point, bool colour, std::size_t width) {
-  const Failure& failure = point.failure.front();
+  const Failure& failure = *point.failure;
   std::string text;
   const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
   if (point.allocator == AllocatorKind::kIdeal || point.allocator == AllocatorKind::kPacked) {
@@ -103,12 +103,12 @@ std::string explain_failure(const PointResult& point, const Environment& environ
     for (const std::string& line : wrap(sentence, width - 2))
       text += "  " + line + '\n';
   };
-  if (!point.failure.empty()) {
-    paragraph(point.failure.front().reason + ".");
+  if (point.failure) {
+    paragraph(point.failure->reason + ".");
     if (point.run.status == RunStatus::kOutOfMemory && point.context <= point.capacity) {
       text += memory_at_failure(point, colour, width);
-      if (point.failure.front().message != point.failure.front().reason)
-        paragraph("PyTorch says: " + point.failure.front().message);
+      if (point.failure->message != point.failure->reason)
+        paragraph("PyTorch says: " + point.failure->message);
     }
   }
   // The budget is too small, whatever the device.
@@ -144,7 +144,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
           dim(" (changes simulated; GPUs by the memory that this step needs)", colour) + '\n';
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
   const std::vector<Suggestion> tried =
-      point.failure.empty() ? std::vector<Suggestion>() : point.failure.front().tried;
+      !point.failure ? std::vector<Suggestion>() : point.failure->tried;
   for (const Suggestion& remedy : tried) {
     table.add_row({{remedy.change},
                    {format_bytes(Bytes(remedy.device_used))},

@@ -52,8 +52,8 @@ std::string override_text(const PointResult& point, const std::string& key) {
 // What a row says at its end.
 std::string remark(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
-  if (!point.failure.empty()) {
-    const Failure& failure = point.failure.front();
+  if (point.failure) {
+    const Failure& failure = *point.failure;
     if (point.status != PointStatus::kOutOfMemory) return failure.reason;
     const bool host = point.run.status == RunStatus::kOutOfHostMemory;
     const bool nvme = point.run.status == RunStatus::kOutOfNvme;
@@ -223,8 +223,8 @@ std::string PointsTable::advice() const {
   std::string text;
   int told = 0;
   for (const PointResult& point : points_) {
-    if (point.failure.empty() || told == kTold) continue;
-    const Suggestion* helps = cheapest_that_fits(point.failure.front().tried);
+    if (!point.failure || told == kTold) continue;
+    const Suggestion* helps = cheapest_that_fits(point.failure->tried);
     if (helps == nullptr) continue;
     text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
     ++told;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "scenarios/simulate.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 
@@ -50,15 +50,12 @@ class BytesColumn {
 
 // Bytes of the device that the whole step takes, the framework's context included.
 [[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
-  return point.context.count + point.run.reserved.bytes;
+  return point.device_used().count;
 }
 
-// What a point needs of the device. Of one that does not fit, run without a limit: bfc takes
-// regions that double then, which says nothing of the device that would do.
+// Device memory that a point needs.
 [[nodiscard]] inline std::int64_t device_needed(const PointResult& point) {
-  const bool doubles = point.allocator == AllocatorKind::kBfc &&
-                       point.status == PointStatus::kOutOfMemory && point.smallest_capacity > 0;
-  return doubles ? point.smallest_capacity : device_used(point);
+  return point.device_needed().count;
 }
 
 }  // namespace tidemark

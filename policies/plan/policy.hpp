@@ -18,7 +18,7 @@ namespace tidemark {
 class TrainingRewrite;
 
 // What a step costs under a plan, as a run of it without a memory limit says.
-struct ReplayFigures {
+struct TrialFigures {
   std::int64_t peak_live = 0;  // of the last step, copies in flight included
   std::int64_t peak_reserved = 0;
   Duration step{};
@@ -26,10 +26,10 @@ struct ReplayFigures {
 
 // Tries a plan of the context that it comes with: recomputation is inserted, the step lowered and
 // run. For policies that must try; implemented above them.
-class PlanReplay {
+class TrialRun {
  public:
-  virtual ~PlanReplay() = default;
-  [[nodiscard]] virtual ReplayFigures run(const ResidencyPlan& plan) const = 0;
+  virtual ~TrialRun() = default;
+  [[nodiscard]] virtual TrialFigures run(const ResidencyPlan& plan) const = 0;
 };
 
 // What a policy may look at.
@@ -39,12 +39,12 @@ struct PolicyContext {
   const Liveness& live;
   const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
   const DeviceProfile& device;
-  const PlanReplay* replay = nullptr;  // none where a plan is made without a scenario
-  // What the policy that is asked decided for the same graph with less memory; null where nobody
-  // has asked. With more memory a plan is never worse.
+  const TrialRun* trial = nullptr;  // none where a plan is made without a step to run
+  // The outcome of the policy that is asked for the same graph with less memory; null where there
+  // is none. With more memory a plan is never worse.
   const PolicyOutcome* smaller_budget = nullptr;
-  // What a process has on the device beside its allocator: the CUDA context, NCCL's buffers.
-  Bytes beside_allocator{};
+  // Device memory that a process takes outside its allocator: the CUDA context, NCCL's buffers.
+  Bytes process_overhead{};
   // Who will be asked when what lives elsewhere is fetched, in this order.
   std::span<const TrainingRewrite* const> rewrites = {};
 
@@ -60,12 +60,12 @@ class ResidencyPolicy {
  public:
   virtual ~ResidencyPolicy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Round 1: which gaps are closed by computing again. `plan` takes Recompute and Pin, and Offload
-  // from policies that choose between both: those move to round 2 as they are, before its
-  // decisions.
+  // The recomputation pass: which gaps are closed by recomputing. `plan` takes Recompute and Pin,
+  // and Offload from policies that choose between both: those come first in the movement pass, as
+  // they are.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
-  // Round 2, over the order with its repeats: which gaps are closed by moving. `plan` takes Offload
-  // and Pin.
+  // The movement pass, over the order with its repeats: which gaps are closed by moving. `plan`
+  // takes Offload and Pin.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
 };
 

@@ -83,12 +83,12 @@ class Chooser {
 };
 
 Score Chooser::score(const ResidencyPlan& plan) {
-  if (context_.replay == nullptr) {
+  if (context_.trial == nullptr) {
     return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
   }
   const auto [replayed, is_new] = replayed_.emplace(additions(plan), Score{});
   if (is_new) {
-    const ReplayFigures figures = context_.replay->run(plan);
+    const TrialFigures figures = context_.trial->run(plan);
     const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
     replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
   }
@@ -130,7 +130,7 @@ std::vector<std::uint32_t> Chooser::additions(const ResidencyPlan& plan) const {
 
 // The compute of a step takes its time whatever hides behind it.
 bool Chooser::cannot_beat(const Score& best, const ResidencyPlan& plan) const {
-  if (best.over > 0 || context_.replay == nullptr) return false;
+  if (best.over > 0 || context_.trial == nullptr) return false;
   Duration again{};
   for (GroupId id : ids_of(plan.groups())) {
     if (plan_.groups().contains(id)) continue;
@@ -327,7 +327,7 @@ void Chooser::choose_best() {
 
 // Changes one choice at a time, largest values first, and keeps what replays better.
 void Chooser::improve(int tries) {
-  if (context_.replay == nullptr || tries == 0) return;
+  if (context_.trial == nullptr || tries == 0) return;
   std::vector<std::size_t> order(sites_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

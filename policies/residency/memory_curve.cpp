@@ -128,15 +128,15 @@ Position MemoryCurve::earliest_fit(Position first, Position end, std::int64_t by
 }
 
 Bytes device_budget(const PolicyContext& context) {
-  const std::int64_t left = context.device.hbm.capacity.count - context.beside_allocator.count;
+  const std::int64_t left = context.device.hbm.capacity.count - context.process_overhead.count;
   return Bytes(std::max<std::int64_t>(left, 0));
 }
 
 Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
                    const std::optional<Bytes>& budget) {
   const Bytes whole = budget.value_or(device_budget(context));
-  if (context.replay == nullptr) return whole;
-  const ReplayFigures figures = context.replay->run(plan);
+  if (context.trial == nullptr) return whole;
+  const TrialFigures figures = context.trial->run(plan);
   const std::int64_t beyond =
       (budget ? figures.peak_live : figures.peak_reserved) - MemoryCurve(context, plan).peak();
   return Bytes(std::max<std::int64_t>(whole.count - std::max<std::int64_t>(beyond, 0), 0));

@@ -55,8 +55,8 @@ class Vdnn final : public ResidencyPolicy, public Budgeted {
   // Live bytes where a budget is given, what the allocator reserves where the device is the limit.
   [[nodiscard]] std::int64_t peak_of(const PolicyContext& context,
                                      const ResidencyPlan& plan) const {
-    if (context.replay == nullptr) return MemoryCurve(context, plan).peak();
-    const ReplayFigures figures = context.replay->run(plan);
+    if (context.trial == nullptr) return MemoryCurve(context, plan).peak();
+    const TrialFigures figures = context.trial->run(plan);
     return prefetch_.budget ? figures.peak_live : figures.peak_reserved;
   }
 

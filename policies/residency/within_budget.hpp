@@ -17,10 +17,10 @@ void arrange_within(const PolicyContext& context, const std::optional<Bytes>& bu
   constexpr int kAttempts = 3;
   const std::int64_t limit = budget.value_or(device_budget(context)).count;
   Bytes target = curve_budget(context, plan, budget);
-  for (int attempt = 0; attempt < kAttempts && context.replay != nullptr; ++attempt) {
+  for (int attempt = 0; attempt < kAttempts && context.trial != nullptr; ++attempt) {
     ResidencyPlan tried = plan;
     arrange(target, tried);
-    const ReplayFigures figures = context.replay->run(tried);
+    const TrialFigures figures = context.trial->run(tried);
     const std::int64_t over = (budget ? figures.peak_live : figures.peak_reserved) - limit;
     if (over <= 0) break;
     target = Bytes(std::max<std::int64_t>(target.count - over, 0));

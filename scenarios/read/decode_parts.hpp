@@ -24,9 +24,14 @@ inline constexpr std::string_view kLater = "comes with a later version of Tidema
 [[nodiscard]] ModelReference decode_model(const Decoder& scenario);
 // "llama-3-8b", also for llama-3-8b/config.json.
 [[nodiscard]] std::string model_title(const ModelReference& model);
+// How the model is built, later; the reference is copied.
+[[nodiscard]] ModelSource model_source(const ModelReference& model);
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
+// What the model, its training and its rewrites follow from, as a text: equal for equal models.
+// `scenario` is `document` decoded.
+[[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);
 
 // The keys of `training`, those of later versions included.
 [[nodiscard]] std::vector<std::string> training_keys();

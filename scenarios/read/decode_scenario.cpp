@@ -171,18 +171,12 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
 
 }  // namespace
 
-RewriteContext rewrite_context(const Scenario& scenario) {
-  return {.mesh = scenario.mesh,
-          .device = &scenario.device,
-          .framework = scenario.training.framework,
-          .precision = &rules_of(scenario.training.precision)};
-}
-
 Scenario decode_scenario(const Value& document, const Environment& environment) {
   const Decoder scenario(document);
   check_keys(scenario);
   Scenario result;
   result.model = decode_model(scenario);
+  result.source = model_source(result.model);
   result.name = decode_name(scenario, result.model);
   decode_hardware(scenario, environment, result);
   static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
@@ -190,6 +184,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_allocator(scenario, result);
   decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
+  result.training_key = training_key(document, result);
   result.report = decode_report(scenario, result.allocator);
   // Shown as it is.
   static_cast<void>(scenario.list<std::string>("published"));

@@ -7,20 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/autodiff/framework.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/import/onnx/import_onnx.hpp"
-#include "graph/models/model_options.hpp"
-#include "hwprofiles/device_profile.hpp"
-#include "hwprofiles/mesh.hpp"
-#include "policies/plan/rewrite_context.hpp"
 #include "policies/registry.hpp"
-#include "policies/rewrite/accumulate.hpp"
-#include "policies/rewrite/optimizer.hpp"
-#include "policies/rewrite/precision.hpp"
-#include "sim/memory/bfc_allocator.hpp"
-#include "sim/memory/pinned_memory.hpp"
-#include "sim/memory/torch/torch_options.hpp"
+#include "sim/step/step_spec.hpp"
 
 namespace tidemark {
 
@@ -37,54 +27,16 @@ struct ModelReference {
   Location location;
 };
 
-struct TrainingOptions {
-  ModelOptions model;  // micro_batch, sequence, image, dtype, attention, dropout, loss
-  std::int64_t accumulate = 1;
-  int steps = 2;
-  Precision precision = Precision::kBf16Mixed;
-  OptimizerSpec optimizer;
-  const FrameworkRules* framework = nullptr;
-  std::optional<DType> gradient_dtype;
-  ZeroGrad zero_grad = ZeroGrad::kNone;
-  bool hold_output = false;
-  bool autocast_cache = true;
-};
-
-enum class AllocatorKind { kIdeal, kTorch, kBfc, kPacked };
-inline constexpr int kAllocatorKinds = 4;
-[[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
-  constexpr std::string_view kNames[] = {"ideal", "torch", "bfc", "packed"};
-  return kNames[static_cast<int>(kind)];
-}
-// Keys beside `kind`; those of other kinds keep their defaults.
-struct AllocatorOptions {
-  TorchAllocatorOptions torch;
-  BfcOptions bfc;
-};
-
 struct ReportOptions {
   std::string directory;  // empty: nothing is written
   std::vector<std::string> formats;
 };
 
-// Everything of one point; policies are in the order of the file.
-struct Scenario {
-  std::string name;
+// Everything of one point: the step to simulate, and what the file says beside it.
+struct Scenario : StepSpec {
   ModelReference model;
-  DeviceProfile device;
-  int count = 1;  // data-parallel ranks; each is equal, so one is simulated
-  Mesh mesh;      // of those ranks
-  TrainingOptions training;
-  AllocatorKind allocator = AllocatorKind::kTorch;
-  AllocatorOptions allocator_options;
-  PinnedMemory pinned = PinnedMemory::kExact;  // key host_allocator
-  std::vector<AnyPolicy> policies;
-  std::vector<std::string> policy_names;
   ReportOptions report;
 };
-
-// What policies may look at; refers to the scenario.
-[[nodiscard]] RewriteContext rewrite_context(const Scenario& scenario);
 
 // Where names are looked up.
 struct Environment {

@@ -44,7 +44,7 @@ std::optional<double> least_overhead(const ComparePoint& point) {
 std::string reason_of(const ComparePoint& point) {
   if (point.result.status == PointStatus::kError) return point.result.error;
   if (point.plan && !point.plan->infeasible.empty()) return point.plan->infeasible;
-  return point.result.failure.empty() ? std::string() : point.result.failure.front().reason;
+  return !point.result.failure ? std::string() : point.result.failure->reason;
 }
 
 Json compare_document(const Comparison& comparison) {
@@ -81,7 +81,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
       out << ",,,,,";
     } else {
       out << fmt::format(",{},{},{},{},{}", result.run.live.bytes, result.run.reserved.bytes,
-                         result.context.count + result.run.reserved.bytes, seconds(result.run.step),
+                         result.device_used().count, seconds(result.run.step),
                          seconds(result.run.recompute));
     }
     out << ',' << or_empty(point.overhead) << ',';

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

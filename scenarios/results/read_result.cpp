@@ -255,7 +255,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   read_policies(entry.at("policies"), point);
   const Json& failure = entry.at("failure");
   if (!failure.is_null()) {
-    point.failure.push_back(read_failure(failure));
+    point.failure = read_failure(failure);
     point.run.status =
         static_cast<RunStatus>(index_in(kRunStatuses, failure.at("kind").get<std::string>()));
   }

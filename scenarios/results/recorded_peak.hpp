@@ -1,9 +1,9 @@
 // The peak of a simulated run as its allocator saw it, to be compared with a snapshot.
 #pragma once
 
-#include "scenarios/compile.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/trace/peak_allocations.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark {
 

@@ -115,7 +115,7 @@ Json memory_of(const PointResult& point) {
           {"peak_allocated", run.allocated.bytes},
           {"peak_active", run.active.bytes},
           {"peak_reserved", run.reserved.bytes},
-          {"device_used", point.context.count + run.reserved.bytes},
+          {"device_used", point.device_used().count},
           {"smallest_capacity", point.smallest_capacity},
           {"peak_without_workspace", run.live_without_workspace.bytes},
           {"peak", peak_of(point.peak)},
@@ -233,8 +233,8 @@ Json suggestions_of(const Failure& failure, bool fit) {
 }
 
 Json failure_of(const PointResult& point) {
-  if (point.failure.empty()) return nullptr;
-  const Failure& failure = point.failure.front();
+  if (!point.failure) return nullptr;
+  const Failure& failure = *point.failure;
   return {{"kind", name_of(point.run.status)},
           {"step", failure.step},
           {"phase", name_of(failure.phase)},

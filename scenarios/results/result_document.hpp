@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "scenarios/simulate.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

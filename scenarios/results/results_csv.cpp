@@ -24,8 +24,7 @@ std::string seconds_of(Duration duration) {
 // The columns after the overrides; empty for a point that could not be built.
 constexpr Field kFields[] = {
     {"capacity", [](const PointResult& p) { return fmt::to_string(p.capacity.count); }},
-    {"device_used",
-     [](const PointResult& p) { return fmt::to_string(p.context.count + p.run.reserved.bytes); }},
+    {"device_used", [](const PointResult& p) { return fmt::to_string(p.device_used().count); }},
     {"peak_live", [](const PointResult& p) { return fmt::to_string(p.run.live.bytes); }},
     {"peak_allocated", [](const PointResult& p) { return fmt::to_string(p.run.allocated.bytes); }},
     {"peak_active", [](const PointResult& p) { return fmt::to_string(p.run.active.bytes); }},
@@ -76,7 +75,7 @@ std::string override_text(const PointResult& point, const std::string& key) {
 
 std::string reason_of(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
-  return point.failure.empty() ? std::string() : point.failure.front().reason;
+  return !point.failure ? std::string() : point.failure->reason;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <ostream>
 #include <span>
 
-#include "scenarios/simulate.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

@@ -18,6 +18,7 @@
 #include "scenarios/studies/compare_parts.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
+#include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
 namespace {
@@ -80,7 +81,7 @@ class DeviceEvaluator final : public Evaluator {
                                     std::optional<std::int64_t> budget) const override {
     const Value document = changed(with_budget(spec_.lists[list], budget, 0));
     try {
-      return training_key(document, decode_scenario(document, environment_));
+      return decode_scenario(document, environment_).training_key;
     } catch (const UserError& error) {  // of this budget; its row says so
       return error.what();
     }
@@ -131,7 +132,7 @@ class DeviceEvaluator final : public Evaluator {
   void model_of(const Value& list) {
     const Value document = changed(list);
     const Scenario scenario = decode_scenario(document, environment_);
-    auto& model = models_[training_key(document, scenario)];
+    auto& model = models_[scenario.training_key];
     try {
       if (model == nullptr) model = std::make_shared<const TrainedModel>(build_training(scenario));
     } catch (const UserError& error) {
@@ -149,13 +150,13 @@ class DeviceEvaluator final : public Evaluator {
       decoded.emplace(decode_scenario(document, environment_));
       const Scenario& scenario = *decoded;
       // That of a rewrite with a budget is nobody else's.
-      const auto known = models_.find(training_key(document, scenario));
+      const auto known = models_.find(scenario.training_key);
       const std::shared_ptr<const TrainedModel> model =
           known != models_.end() ? known->second
                                  : std::make_shared<const TrainedModel>(build_training(scenario));
       detail.model = model;
       found.point =
-          simulate(scenario, *model, compile(scenario, *model, std::nullopt, smaller_budget),
+          simulate(scenario, *model, compile(scenario, *model, {.smaller_budget = smaller_budget}),
                    {.smallest_capacity = false}, detailed_ ? &detail : nullptr);
     } catch (const UserError& error) {
       found.point.name = decoded ? decoded->name : std::string();
@@ -327,7 +328,7 @@ class CostGraphEvaluator final : public Evaluator {
       point.status = PointStatus::kInfeasible;
       Failure failure;
       failure.reason = failure.message = plan.infeasible;
-      point.failure.push_back(std::move(failure));
+      point.failure = std::move(failure);
     }
     return point;
   }
@@ -350,7 +351,7 @@ void judge(ComparePoint& compared, const PointResult& base) {
         "{} live at the peak{}{}, {} more than the budget", format_bytes(Bytes(peak)),
         point.peak.op.empty() ? "" : " in ", point.peak.op.empty() ? "" : name_of(point.peak.phase),
         format_bytes(Bytes(peak - *compared.budget)));
-    point.failure.assign(1, std::move(failure));
+    point.failure = std::move(failure);
     point.status = PointStatus::kInfeasible;
   }
   if (planned_over) return;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "scenarios/results/peak_terms.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 

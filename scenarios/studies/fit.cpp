@@ -11,6 +11,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/document_json.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 namespace {
@@ -35,8 +36,8 @@ void check_key(const std::string& key) {
 // That the allocator may take of the device.
 std::int64_t room(const PointResult& point) {
   const std::int64_t device = point.capacity.count - point.context.count;
-  const bool limited = !point.failure.empty() && point.failure.front().allowed;
-  return limited ? std::min(device, *point.failure.front().allowed) : device;
+  const bool limited = point.failure && point.failure->allowed;
+  return limited ? std::min(device, *point.failure->allowed) : device;
 }
 
 class Search {

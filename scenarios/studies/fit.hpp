@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

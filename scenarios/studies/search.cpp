@@ -11,6 +11,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
 #include "scenarios/studies/goal.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 

@@ -1,3 +1,5 @@
+#include "scenarios/studies/simulate_points.hpp"
+
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
@@ -7,7 +9,6 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/read/located_error.hpp"
-#include "scenarios/simulate.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 #include "scenarios/studies/suggestions.hpp"
@@ -56,11 +57,11 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
     row = error_row(document, shared.error);
   } else {
     try {
-      row =
-          simulate(*point.scenario, *shared.model,
-                   compile(*point.scenario, *shared.model, std::nullopt, smaller_budget), options);
-      if (options.suggestions && !row.failure.empty()) {
-        row.failure.front().tried =
+      row = simulate(*point.scenario, *shared.model,
+                     compile(*point.scenario, *shared.model, {.smaller_budget = smaller_budget}),
+                     options);
+      if (options.suggestions && row.failure) {
+        row.failure->tried =
             suggest_changes(document, *point.scenario, *shared.model, environment, row);
       }
     } catch (const UserError& error) {
@@ -72,30 +73,6 @@ PointResult run_point(Point& point, const Value& document, const Environment& en
 }
 
 }  // namespace
-
-std::string training_key(const Value& document, const Scenario& scenario) {
-  std::string key;
-  for (const char* part : {"model", "training"}) {
-    const Value* value = document.find(part);
-    if (value != nullptr) key += as_json(*value);
-    key += '\n';
-  }
-  key += scenario.mesh.text() + '\n';
-  bool rewrites = false;
-  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-    const AnyPolicy& policy = scenario.policies[i];
-    if (std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
-        std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
-      key += as_json(document.find("policies")->items[i]) + '\n';
-      rewrites = true;
-    }
-  }
-  // A rewrite may look at the device.
-  if (const Value* hardware = document.find("hardware"); rewrites && hardware != nullptr) {
-    key += as_json(*hardware);
-  }
-  return key;
-}
 
 std::vector<PointDocument> point_documents(const Value& document) {
   Value base = document;
@@ -145,7 +122,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
         point.error = error.what();
         continue;
       }
-      std::unique_ptr<SharedModel>& model = models[training_key(documents[i], *point.scenario)];
+      std::unique_ptr<SharedModel>& model = models[point.scenario->training_key];
       if (model == nullptr) model = std::make_unique<SharedModel>();
       ++model->users;
       point.shared = model.get();

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

@@ -213,8 +213,7 @@ PointResult simulate_changed(const Value& document, const Scenario& changed,
   const SimulateOptions options{.smallest_capacity = changed.allocator == AllocatorKind::kBfc,
                                 .largest_tensors = 0};
   if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
-  const bool same_model =
-      training_key(document, changed) == training_key(original.document, original.scenario);
+  const bool same_model = changed.training_key == original.scenario.training_key;
   return same_model ? simulate(changed, original.model, options)
                     : simulate(changed, build_training(changed), options);
 }
@@ -234,7 +233,7 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
     const Scenario changed = decode_scenario(document, original.environment);
     const PointResult point = simulate_changed(document, changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
-    result.device_used = point.context.count + point.run.reserved.bytes;
+    result.device_used = point.device_used().count;
     // Without a limit it would have taken regions that double.
     if (!result.fits && point.smallest_capacity > 0) result.device_used = point.smallest_capacity;
     result.peak_live = point.run.live.bytes;

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

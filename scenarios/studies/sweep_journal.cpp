@@ -19,6 +19,7 @@
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 #include "tidemark/version.hpp"
 

@@ -18,7 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 
 namespace tidemark {
 

@@ -14,7 +14,8 @@
 
 #include "plots/comparison_charts.hpp"
 #include "plots/memory_figure.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::svg_test {

@@ -12,8 +12,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "scenarios/run_compiled.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "sim/memory/trace/replay.hpp"
+#include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::torch_snapshot_test {

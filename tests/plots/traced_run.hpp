@@ -4,7 +4,8 @@
 #include <string>
 
 #include "plots/chrome_trace.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark {

@@ -2,7 +2,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::allocator_test {

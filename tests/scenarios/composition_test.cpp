@@ -6,7 +6,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/compile.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/compile.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/program_fingerprint.hpp"
 

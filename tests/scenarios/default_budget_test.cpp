@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include "policies/residency/memory_curve.hpp"
-#include "scenarios/compile.hpp"
-#include "scenarios/run_compiled.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/compile.hpp"
+#include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::default_budget_test {
@@ -51,9 +52,9 @@ TEST_SUITE("unit") {
     device.hbm.capacity = Bytes(1000);
     PolicyContext context{graph, order, live, durations, device};
     CHECK(device_budget(context) == Bytes(1000));
-    context.beside_allocator = Bytes(300);
+    context.process_overhead = Bytes(300);
     CHECK(device_budget(context) == Bytes(700));
-    context.beside_allocator = Bytes(1300);  // a context larger than the device leaves nothing
+    context.process_overhead = Bytes(1300);  // a context larger than the device leaves nothing
     CHECK(device_budget(context) == Bytes(0));
   }
 }

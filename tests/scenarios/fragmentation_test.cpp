@@ -5,10 +5,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/run_compiled.hpp"
-#include "scenarios/simulate.hpp"
 #include "scenarios/studies/suggestions.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
@@ -171,7 +172,7 @@ TEST_SUITE("unit") {
     const std::int64_t capacity = roomy.smallest_capacity - 4 * kMiB.count;
     const Failed failed(scenario_with("torch", std::to_string(capacity)));
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-    const Failure& f = failed.point.failure.front();
+    const Failure& f = *failed.point.failure;
     CHECK(f.requested > 0);
     CHECK(f.rounded == (f.requested + 511) / 512 * 512);
     CHECK(f.segment >= f.rounded);
@@ -323,7 +324,7 @@ TEST_SUITE("unit") {
     const Scenario two = decode_scenario(document, environment());
     const PointResult failing = simulate(two, build_training(two), {});
     REQUIRE(failing.status == PointStatus::kOutOfMemory);
-    CHECK(failing.failure.front().step == 1);
+    CHECK(failing.failure->step == 1);
     apply_override(document, parse_override("training.steps=1"));
     const Scenario one = decode_scenario(document, environment());
     const PointResult point = simulate(one, build_training(one), {.convergence_limit = 8});
@@ -394,7 +395,7 @@ TEST_SUITE("unit") {
       CAPTURE(kind);
       const Failed failed(scenario_with(fmt::format("{{kind: {}, memory_fraction: 0.001}}", kind)));
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-      const Failure& f = failed.point.failure.front();
+      const Failure& f = *failed.point.failure;
       REQUIRE(f.allowed);
       CHECK(*f.allowed <= failed.point.capacity.count / 1000);
       CHECK(f.device_free > 78 * kGiB.count);
@@ -411,7 +412,7 @@ TEST_SUITE("unit") {
       CAPTURE(allocator);
       const Failed failed(scenario_with(allocator, "32MiB"));
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-      const Failure& f = failed.point.failure.front();
+      const Failure& f = *failed.point.failure;
       CHECK(f.reason.find("the context of the framework alone") != std::string::npos);
       CHECK(f.device_free == 0);
       CHECK(failed.suggestions().empty());

@@ -1,7 +1,7 @@
 // scenarios/offload: published claims of offload systems beside what comes out here.
 #include <doctest/doctest.h>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 

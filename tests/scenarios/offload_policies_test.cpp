@@ -4,9 +4,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/simulate.hpp"
 #include "sim/result/transfers.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::scenarios_offload_policies_test {
@@ -225,8 +226,8 @@ TEST_SUITE("unit") {
     const Simulated host = simulate_with("offload_optimizer: {}", ", host: {memory: 40MiB}");
     CHECK(host.point.status == PointStatus::kOutOfMemory);
     CHECK(host.point.run.status == RunStatus::kOutOfHostMemory);
-    REQUIRE(host.point.failure.size() == 1);
-    const Failure& failure = host.point.failure.front();
+    REQUIRE(host.point.failure.has_value());
+    const Failure& failure = *host.point.failure;
     CHECK(failure.short_of == host.point.run.most_host - 40 * kMiB.count);
     CHECK(failure.reason.find("out of host memory") != std::string::npos);
     CHECK(failure.reason.find("optimizer_state") != std::string::npos);
@@ -238,8 +239,7 @@ TEST_SUITE("unit") {
     const Simulated nvme =
         simulate_with("offload_optimizer: {tier: nvme}", ", nvme: {capacity: 20MiB}");
     CHECK(nvme.point.run.status == RunStatus::kOutOfNvme);
-    CHECK(nvme.point.failure.front().short_of ==
-          nvme.bytes_of(Role::kOptimizerState) - 20 * kMiB.count);
+    CHECK(nvme.point.failure->short_of == nvme.bytes_of(Role::kOptimizerState) - 20 * kMiB.count);
   }
 
   TEST_CASE("ranks behind one host slow each other down") {
@@ -315,8 +315,8 @@ TEST_SUITE("unit") {
       const PointResult missed = simulate_with(fmt::format("{}: {{budget: 1MiB}}", policy)).point;
       CHECK(missed.status == PointStatus::kInfeasible);
       CHECK(missed.run.status == RunStatus::kCompleted);
-      REQUIRE(missed.failure.size() == 1);
-      const std::string& reason = missed.failure.front().reason;
+      REQUIRE(missed.failure.has_value());
+      const std::string& reason = missed.failure->reason;
       CHECK(reason.find(fmt::format("{}: the budget of 1 MiB is missed by", policy)) == 0);
       CHECK(reason.find(format_bytes(Bytes(missed.run.live.bytes))) != std::string::npos);
     }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "scenarios/studies/compare.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 

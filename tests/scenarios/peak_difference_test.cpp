@@ -12,7 +12,7 @@
 
 #include "plots/torch_snapshot.hpp"
 #include "scenarios/results/recorded_peak.hpp"
-#include "scenarios/run_compiled.hpp"
+#include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::peak_difference_test {

@@ -6,8 +6,10 @@
 
 #include "policies/solver/plan_cache.hpp"
 #include "policies/solver/plan_policy.hpp"
-#include "scenarios/compile.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "sim/step/compile.hpp"
+#include "sim/step/step_device.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::planned_scenarios_test {
@@ -241,7 +243,7 @@ TEST_SUITE("unit") {
     CHECK(all.policies.front().recomputed_operators == 0);
     const PointResult none = point_of(model, fmt::format("revolve: {{budget: {}}}", least - 1));
     CHECK(none.status == PointStatus::kInfeasible);
-    CHECK(none.failure.front().reason.find(fmt::format("({} bytes)", least)) != std::string::npos);
+    CHECK(none.failure->reason.find(fmt::format("({} bytes)", least)) != std::string::npos);
     CHECK(error_of([&] {
             point_of(model, "revolve: {budget: 1GiB, checkpoints: 2}");
           }).find("give one of checkpoints and budget") != std::string::npos);
@@ -393,7 +395,7 @@ TEST_SUITE("unit") {
     CHECK(plan.infeasible.find(" alone takes ") != std::string::npos);
     CHECK(plan.infeasible.find(" bytes ") != std::string::npos);
     CHECK(plan.infeasible.find("node ") == std::string::npos);
-    CHECK(point.failure.front().reason.find("no plan fits within the budget of 1 MiB") !=
+    CHECK(point.failure->reason.find("no plan fits within the budget of 1 MiB") !=
           std::string::npos);
   }
 
@@ -403,7 +405,7 @@ TEST_SUITE("unit") {
         kModels[2], fmt::format("keep_all: {{budget: {}}}", all.policies.front().plan->peak - 1));
     REQUIRE(point.status == PointStatus::kInfeasible);
     CHECK(point.policies.front().plan->status == "unknown");
-    CHECK(point.failure.front().reason.find("found no plan that fits") != std::string::npos);
+    CHECK(point.failure->reason.find("found no plan that fits") != std::string::npos);
   }
 
   TEST_CASE("a policy that a model is not fit for says which one and where") {

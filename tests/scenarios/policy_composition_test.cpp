@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "graph/autodiff/differentiate.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/program_fingerprint.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::read_result_test {

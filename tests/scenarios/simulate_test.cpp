@@ -1,6 +1,4 @@
 // Whole scenarios, from text to figures.
-#include "scenarios/simulate.hpp"
-
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -8,6 +6,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::simulate_test {
@@ -129,7 +128,7 @@ TEST_SUITE("golden") {
             .result;
     CHECK(r.status == PointStatus::kOutOfMemory);
     CHECK(r.smallest_capacity == 0);
-    CHECK(r.failure.front().message.find("out of host memory") == 0);
+    CHECK(r.failure->message.find("out of host memory") == 0);
   }
 
   TEST_CASE("every step after the first repeats it: two, three and four steps peak alike") {

@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/decoder.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"

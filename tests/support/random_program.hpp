@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "policies/plan/policy.hpp"
 #include "policies/residency/checkpoint.hpp"
 #include "policies/sequence/entries.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
+#include "sim/step/planned_step.hpp"
 #include "tests/support/random_training_graph.hpp"
 
 namespace tidemark::test {
@@ -78,7 +80,8 @@ inline Lowered random_program(Rng& rng) {
     for (const BlockRegion& segment : block_segments(context, pick(rng, 1, 3))) {
       if (pick(rng, 0, 3) > 0) recompute_segment(context, segment, plan);
     }
-    l.order = insert_recomputation(l.graph, l.plain, live, plan);
+    std::vector<PassTime> untimed;
+    l.order = insert_and_carry({l.graph, l.plain, live, plan}, untimed)->step.order;
   }
   l.live = analyze_liveness(l.graph, l.order);
   ResidencyPlan plan(l.live);

@@ -13,7 +13,9 @@
 
 #include "plots/report/column_file.hpp"
 #include "plots/report/html_report.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::run_columns_test {

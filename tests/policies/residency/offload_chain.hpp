@@ -2,6 +2,7 @@
 // played on it over a link of a chosen rate.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +10,10 @@
 #include <doctest/doctest.h>
 
 #include "policies/registry.hpp"
-#include "scenarios/replay.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
+#include "sim/step/planned_step.hpp"
 #include "tests/support/hand_made_graph.hpp"
 
 namespace tidemark::test {
@@ -67,20 +68,20 @@ struct Played {
   std::vector<PolicyOutcome> policies;
 };
 
-// Lowers, verifies and runs a plan of round 1 and one of round 2 on the ideal allocator.
-class ChainReplay final : public PlanReplay {
+// Lowers, verifies and runs plans on the ideal allocator.
+class ChainTrial final : public TrialRun {
  public:
-  ChainReplay(const TrainingGraph& graph, const CostTable& costs, const ProgramOrder& order,
-              const Liveness& live)
+  ChainTrial(const TrainingGraph& graph, const CostTable& costs, const ProgramOrder& order,
+             const Liveness& live)
       : graph_(graph), costs_(costs), order_(order), live_(live) {}
 
-  [[nodiscard]] ReplayFigures run(const ResidencyPlan& plan) const override {
+  [[nodiscard]] TrialFigures run(const ResidencyPlan& plan) const override {
     ResidencyPlan tried = plan;
-    const ProgramOrder order = insert_recomputation(graph_, order_, live_, tried);
-    const Liveness live = analyze_liveness(graph_, order);
-    ResidencyPlan movement(live);
-    carry_offloads({graph_, order_, live_, tried}, {order, live}, movement);
-    const RunResult result = execute(graph_, order, live, movement, costs_);
+    std::vector<PassTime> untimed;
+    const std::unique_ptr<PlannedStep> planned =
+        insert_and_carry({graph_, order_, live_, tried}, untimed);
+    const RunResult result =
+        execute(graph_, planned->step.order, planned->step.live, planned->movement, costs_);
     return {.peak_live = result.live.bytes,
             .peak_reserved = result.reserved.bytes,
             .step = result.total};
@@ -112,8 +113,8 @@ class ChainReplay final : public PlanReplay {
   const Liveness& live_;
 };
 
-// Both rounds of the listed policies, as compile() asks them. A byte takes `ns_per_byte` on the
-// link in each direction.
+// Recomputation and movement of the listed policies, as compile() asks them. A byte takes
+// `ns_per_byte` on the link in each direction.
 inline Played play(const TrainingGraph& graph,
                    const std::vector<std::pair<std::string, std::string>>& listed,
                    double ns_per_byte) {
@@ -139,21 +140,23 @@ inline Played play(const TrainingGraph& graph,
   }
   const auto ask = [&](const ProgramOrder& order, const Liveness& live, ResidencyPlan& plan,
                        auto question) {
-    const ChainReplay replay(graph, costs, order, live);
+    const ChainTrial trial(graph, costs, order, live);
     for (std::size_t i = 0; i < policies.size(); ++i) {
       plan.begin_policy(i, listed[i].first);
       const auto& policy = std::get<std::unique_ptr<ResidencyPolicy>>(policies[i]);
-      ((*policy).*question)({graph, order, live, costs.device, device, &replay}, plan);
+      ((*policy).*question)({graph, order, live, costs.device, device, &trial}, plan);
     }
   };
   const ProgramOrder plain = program_order(graph, 1);
   const Liveness plain_live = analyze_liveness(graph, plain);
   ResidencyPlan recompute(plain_live);
   ask(plain, plain_live, recompute, &ResidencyPolicy::plan_recompute);
-  const ProgramOrder order = insert_recomputation(graph, plain, plain_live, recompute);
-  const Liveness live = analyze_liveness(graph, order);
-  ResidencyPlan movement(live);
-  carry_offloads({graph, plain, plain_live, recompute}, {order, live}, movement);
+  std::vector<PassTime> untimed;
+  const std::unique_ptr<PlannedStep> planned =
+      insert_and_carry({graph, plain, plain_live, recompute}, untimed);
+  const ProgramOrder& order = planned->step.order;
+  const Liveness& live = planned->step.live;
+  ResidencyPlan& movement = planned->movement;
   ask(order, live, movement, &ResidencyPolicy::plan_movement);
 
   Played played;
@@ -163,7 +166,7 @@ inline Played play(const TrainingGraph& graph,
     played.policies[i].contested += movement.outcomes()[i].contested;
     played.policies[i].decided += movement.outcomes()[i].decided;
   }
-  played.run = ChainReplay::execute(graph, order, live, movement, costs);
+  played.run = ChainTrial::execute(graph, order, live, movement, costs);
   return played;
 }
 

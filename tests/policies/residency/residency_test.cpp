@@ -1,10 +1,14 @@
 // Policies of the seams on a chain small enough to count by hand.
+#include <memory>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "policies/registry.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
+#include "sim/step/planned_step.hpp"
 #include "tests/support/hand_made_graph.hpp"
 
 namespace tidemark::residency_test {
@@ -100,18 +104,21 @@ Outcome play(const Chain& chain, const std::vector<std::pair<std::string, std::s
       (*r)->plan_recompute({chain.graph, order, live, costs.device, device}, recompute);
     }
   }
-  order = insert_recomputation(chain.graph, order, live, recompute);
+  std::vector<PassTime> untimed;
+  const std::unique_ptr<PlannedStep> planned =
+      insert_and_carry({chain.graph, order, live, recompute}, untimed);
   outcome.policies = recompute.outcomes();
-  live = analyze_liveness(chain.graph, order);
-  ResidencyPlan movement(live);
+  order = planned->step.order;
+  const Liveness& after = planned->step.live;
+  ResidencyPlan& movement = planned->movement;
   for (std::size_t i = 0; i < policies.size(); ++i) {
     movement.begin_policy(i, listed[i].first);
     if (const auto* r = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policies[i])) {
-      (*r)->plan_movement({chain.graph, order, live, costs.device, device}, movement);
+      (*r)->plan_movement({chain.graph, order, after, costs.device, device}, movement);
     }
     outcome.policies[i].offloaded += movement.outcomes()[i].offloaded;
   }
-  const StepProgram program = lower(chain.graph, order, live, movement.decisions());
+  const StepProgram program = lower(chain.graph, order, after, movement.decisions());
   const std::vector<std::string> problems = verify(chain.graph, plain, order, program);
   REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? "" : problems.front()));
   IdealAllocator allocator{kGiB};

@@ -9,12 +9,13 @@
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "sim/memory/packing/greedy.hpp"
 #include "sim/memory/packing/pack.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/memory/packing/time_sections.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/support/shared_data.hpp"
 
 namespace tidemark::packing_test {

@@ -9,7 +9,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/simulate.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/shared_data.hpp"
 

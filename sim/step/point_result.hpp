@@ -1,15 +1,22 @@
-// One point of a scenario, simulated: everything that reports and the result document show.
+// One step, simulated: everything that reports and the result document show.
 #pragma once
 
-#include <functional>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "scenarios/compile.hpp"
-#include "scenarios/run_compiled.hpp"
+#include "graph/core/units.hpp"
+#include "graph/ir/tensor.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/residency_plan.hpp"
+#include "sim/engine/engine.hpp"
 #include "sim/result/timeline.hpp"
+#include "sim/step/convergence.hpp"
+#include "sim/step/run_pass.hpp"
+#include "sim/step/step_spec.hpp"
 
 namespace tidemark {
 
@@ -54,7 +61,7 @@ struct PartlyFreeSegment {
 };
 inline constexpr std::size_t kShownPins = 16;
 
-// A change to the scenario, simulated.
+// A change to the step, simulated.
 struct Suggestion {
   std::string change;                                          // in words
   std::vector<std::pair<std::string, std::string>> overrides;  // key, value as JSON
@@ -120,65 +127,31 @@ struct PointResult {
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
-  // By policy: live bytes that the scenario gives it to stay within; see Budgeted.
+  // By policy: live bytes that it was given to stay within; see Budgeted.
   std::vector<std::optional<Bytes>> budgets;
-  std::vector<Failure> failure;  // none or one
+  std::optional<Failure> failure;  // of a point that does not fit
   double samples_per_second = 0;
   double tokens_per_second = 0;
   double model_flops_utilization = 0;  // model flops of a step / (time * peak of the precision)
   std::vector<PassTime> passes;
+
+  // Device memory that the whole step takes, the framework's context included.
+  [[nodiscard]] Bytes device_used() const { return context + Bytes(run.reserved.bytes); }
+  // Device memory that the step needs. Of one that does not fit, run without a limit: bfc takes
+  // regions that double then, which says nothing of the device that would do.
+  [[nodiscard]] Bytes device_needed() const {
+    const bool doubles = allocator == AllocatorKind::kBfc && status == PointStatus::kOutOfMemory &&
+                         smallest_capacity > 0;
+    return doubles ? Bytes(smallest_capacity) : device_used();
+  }
+  // The least device that does, where it is known; else what the step used.
+  [[nodiscard]] Bytes device_that_does() const {
+    return smallest_capacity > 0 ? Bytes(smallest_capacity) : device_used();
+  }
+  // Of the device, for the allocator.
+  [[nodiscard]] Bytes usable() const { return capacity - context; }
+  // Parameters, gradients and optimizer state, as one rank holds them.
+  [[nodiscard]] Bytes model_bytes() const { return parameters + gradients + optimizer_state; }
 };
-
-// What charts and `explain` need beside the figures. The timeline covers the last step.
-struct PointDetail {
-  std::shared_ptr<const TrainedModel> model;
-  Compiled compiled;
-  Scratch scratch;
-  MemoryTimeline timeline;
-};
-
-struct SimulateOptions {
-  bool smallest_capacity = true;
-  // Steps to run at most until what is reserved repeats; 0: the scenario's own must show it.
-  int convergence_limit = 0;
-  bool suggestions = false;  // of changes; for callers that have the document
-  std::size_t largest_tensors = 10;
-};
-// Long enough for most: the first step creates the optimizer's state, the next ones reuse its
-// holes.
-inline constexpr int kConvergenceLimit = 8;
-
-// Runs one point. `detail`, if given, is filled for charts.
-[[nodiscard]] PointResult simulate(const Scenario& scenario, const TrainedModel& model,
-                                   const SimulateOptions& options, PointDetail* detail = nullptr);
-// The same with a program that is compiled already, for this scenario or for one that differs in
-// its allocator only.
-[[nodiscard]] PointResult simulate(const Scenario& scenario, const TrainedModel& model,
-                                   Compiled compiled, const SimulateOptions& options,
-                                   PointDetail* detail = nullptr);
-
-// The document as a point of its sweep has it, without `sweep`.
-struct PointDocument {
-  Value document;
-  std::vector<Override> overrides;
-  std::string error;  // why an override cannot be applied; empty if all are
-};
-[[nodiscard]] std::vector<PointDocument> point_documents(const Value& document);
-
-// What a caller hears of while points are simulated, from their threads, one call at a time.
-struct PointsListener {
-  std::function<void(std::size_t done, std::size_t total)> progress;
-  std::function<void(std::size_t index, const PointResult&)> finished;
-};
-
-// Points of a document, on `threads` threads over shared models; a point that fails is a row with
-// its reason. The order of the result does not depend on the threads. `wanted`: by point of the
-// sweep; empty: all. What is not wanted has no name and no figures, but may be simulated for the
-// sake of another (see smaller_budget.hpp).
-[[nodiscard]] std::vector<PointResult> simulate_points(const Value& document,
-                                                       const Environment& environment, int threads,
-                                                       const SimulateOptions& options,
-                                                       const PointsListener& listener = {},
-                                                       const std::vector<bool>& wanted = {});
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// How long the passes of compiling a scenario take.
+// One way to run a pass of a step: time it, run it, check what it has made.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,16 @@ struct PassTime {
   std::chrono::nanoseconds wall{};
 };
 
-// Runs a pass and notes how long it took.
-template <class F>
-auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass) {
+// The check of passes whose result has no invariant of its own.
+struct Unchecked {
+  template <class... Result>
+  void operator()(const Result&...) const {}
+};
+
+// Runs `pass`, notes how long it took, and lets `check` look at its result (at nothing where the
+// pass changes something in place). A check throws InternalError; its time is not the pass's.
+template <class F, class Check = Unchecked>
+auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass, Check&& check = {}) {
   const auto begin = std::chrono::steady_clock::now();
   const auto note = [&] {
     passes.push_back({std::string(name), std::chrono::steady_clock::now() - begin});
@@ -25,9 +32,11 @@ auto run_pass(std::vector<PassTime>& passes, std::string_view name, F&& pass) {
   if constexpr (std::is_void_v<decltype(pass())>) {
     pass();
     note();
+    check();
   } else {
     auto result = pass();
     note();
+    check(result);
     return result;
   }
 }

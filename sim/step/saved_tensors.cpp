@@ -1,4 +1,4 @@
-#include "scenarios/saved_tensors.hpp"
+#include "sim/step/saved_tensors.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,70 @@
+// Models of scenarios: where each kind comes from, and when two are the same.
+#include <string>
+#include <utility>
+
+#include "graph/core/decoder.hpp"
+#include "graph/import/cost_graph.hpp"
+#include "graph/import/hf_config.hpp"
+#include "graph/import/layer_model.hpp"
+#include "graph/import/onnx/import_onnx.hpp"
+#include "graph/models/preset.hpp"
+#include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/document_json.hpp"
+
+namespace tidemark {
+namespace {
+
+Graph build_layers(const ModelReference& model, const ModelOptions& options) {
+  const bool is_file = !model.name.empty();
+  const Value document = is_file ? read_document(model.name) : model.inline_layers;
+  return build_layer_model(Decoder(document, is_file ? "" : "model.layers"),
+                           Decoder(model.overrides, "model.sizes"), model_title(model), options);
+}
+
+Graph build_forward_graph(const ModelReference& model, const ModelOptions& options) {
+  if (model.kind == ModelKind::kHuggingFace) {
+    const Value document = read_document(model.name);
+    return import_hf_config(Decoder(document), model.name, options);
+  }
+  if (model.kind == ModelKind::kOnnx) return import_onnx(model.name, model.onnx, options);
+  if (model.kind == ModelKind::kLayers) return build_layers(model, options);
+  const ModelPreset preset = find_preset(model.name, model.location, "model");
+  return preset.build(Decoder(model.overrides, "model"), options);
+}
+
+}  // namespace
+
+ModelSource model_source(const ModelReference& model) {
+  if (model.kind == ModelKind::kCostGraph) {
+    return {.step = [path = model.name] { return training_graph(read_cost_graph(path)); }};
+  }
+  return {.forward = [model](const ModelOptions& options) {
+    return build_forward_graph(model, options);
+  }};
+}
+
+std::string training_key(const Value& document, const Scenario& scenario) {
+  std::string key;
+  for (const char* part : {"model", "training"}) {
+    const Value* value = document.find(part);
+    if (value != nullptr) key += as_json(*value);
+    key += '\n';
+  }
+  key += scenario.mesh.text() + '\n';
+  bool rewrites = false;
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    const AnyPolicy& policy = scenario.policies[i];
+    if (std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
+        std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
+      key += as_json(document.find("policies")->items[i]) + '\n';
+      rewrites = true;
+    }
+  }
+  // A rewrite may look at the device.
+  if (const Value* hardware = document.find("hardware"); rewrites && hardware != nullptr) {
+    key += as_json(*hardware);
+  }
+  return key;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,125 @@
+#include "sim/step/build_training.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/autodiff/differentiate.hpp"
+#include "graph/core/errors.hpp"
+#include "policies/rewrite/accumulate.hpp"
+#include "policies/solver/step_costs.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/step/step_device.hpp"
+
+namespace tidemark {
+namespace {
+
+Graph build_forward(const StepSpec& spec) {
+  ModelOptions options = spec.training.model;
+  options.dtype = rules_of(spec.training.precision).model;
+  Graph graph = spec.source.forward(options);
+  if (graph.trainable_parameter_count() == 0) {
+    throw UserError({}, "model",
+                    fmt::format("'{}' has no parameters, so there is nothing to train; add a layer "
+                                "with weights, such as a linear one",
+                                graph.name));
+  }
+  return graph;
+}
+
+// Rewrites apply by stage, whatever order they are listed in.
+template <class Rewrite>
+std::vector<const Rewrite*> by_stage(std::vector<const Rewrite*> rewrites) {
+  std::stable_sort(rewrites.begin(), rewrites.end(),
+                   [](const Rewrite* a, const Rewrite* b) { return a->stage() < b->stage(); });
+  return rewrites;
+}
+
+Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& passes) {
+  const TrainingOptions& training = spec.training;
+  std::vector<const ForwardRewrite*> rewrites = policies_of<ForwardRewrite>(spec);
+  std::optional<Autocast> autocast;
+  if (const std::optional<DType> low = rules_of(training.precision).autocast) {
+    autocast.emplace(*low, training.autocast_cache, *training.framework);
+    rewrites.push_back(&*autocast);
+  }
+  const RewriteContext context = rewrite_context(spec);
+  for (const ForwardRewrite* rewrite : by_stage(std::move(rewrites))) {
+    graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph, context); });
+  }
+  return graph;
+}
+
+void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<PassTime>& passes) {
+  const TrainingOptions& training = spec.training;
+  const PrecisionRules& precision = rules_of(training.precision);
+  std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
+  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
+  const Optimizer optimizer(training.optimizer, precision, *training.framework);
+  const Tf32 tf32;
+  rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+  if (precision.tf32) rewrites.push_back(&tf32);
+  const RewriteContext context = rewrite_context(spec);
+  for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
+    run_pass(passes, rewrite->name(), [&] { rewrite->apply(graph, context); });
+  }
+  check_invariants(graph);
+}
+
+TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
+  const TrainingOptions& training = spec.training;
+  Graph graph = run_pass(passes, "model", [&] { return build_forward(spec); });
+  graph = rewrite_forward(spec, std::move(graph), passes);
+  TrainingGraph result = run_pass(passes, "differentiate", [&] {
+    return differentiate(
+        graph, *training.framework,
+        {.hold_output = training.hold_output, .gradient_dtype = training.gradient_dtype});
+  });
+  rewrite_training(spec, result, passes);
+  return result;
+}
+
+void sum_roles(TrainedModel& model) {
+  for (const Storage& storage : model.training.storages) {
+    if (!storage.persistent && !storage.initial) continue;
+    if (storage.role == Role::kParameter) model.parameters += storage.bytes;
+    if (storage.role == Role::kBuffer) model.buffers += storage.bytes;
+    if (storage.role == Role::kInput) model.inputs += storage.bytes;
+    if (storage.role == Role::kGradient) model.gradients += storage.bytes;
+    if (storage.role == Role::kOptimizerState) model.optimizer_state += storage.bytes;
+  }
+}
+
+}  // namespace
+
+RewriteContext rewrite_context(const StepSpec& spec) {
+  return {.mesh = spec.mesh,
+          .device = &spec.device,
+          .framework = spec.training.framework,
+          .precision = &rules_of(spec.training.precision)};
+}
+
+TrainedModel build_training(const StepSpec& spec) {
+  TrainedModel model;
+  if (spec.source.step) {
+    model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });
+  } else {
+    model.training = train_model(spec, model.passes);
+  }
+  sum_roles(model);
+  const TrainingGraph& t = model.training;
+  model.forward_flops = t.flops_of(t.forward);
+  model.step_flops =
+      (model.forward_flops + t.flops_of(t.backward)) * static_cast<double>(t.micro_batches);
+  return model;
+}
+
+CostGraph cost_graph_of(const StepSpec& spec, const TrainingGraph& graph) {
+  const CostTable costs = price(graph, CostModel(spec.device));
+  return step_costs(graph, micro_batch_of(graph), costs.device, false, device_of(spec).framework)
+      .graph;
+}
+
+}  // namespace tidemark

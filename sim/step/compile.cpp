@@ -1,0 +1,104 @@
+#include "sim/step/compile.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/core/errors.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/program/verify.hpp"
+#include "sim/step/policy_passes.hpp"
+#include "sim/step/step_device.hpp"
+#include "sim/step/trial_run.hpp"
+
+namespace tidemark {
+namespace {
+
+// The policy that decides while the program runs, or null. Throws UserError when the allocator
+// leaves it nothing to decide with.
+EvictionPolicy* eviction_of(const StepSpec& spec) {
+  EvictionPolicy* eviction = nullptr;
+  for (const AnyPolicy& policy : spec.policies) {
+    if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) eviction = p->get();
+  }
+  if (eviction == nullptr) return nullptr;
+  if (eviction->looks_at_addresses() && spec.allocator == AllocatorKind::kIdeal) {
+    throw UserError({}, "allocator",
+                    fmt::format("the eviction heuristic '{}' looks at addresses, and 'ideal' has "
+                                "none; use torch or bfc",
+                                eviction->name()));
+  }
+  if (spec.allocator == AllocatorKind::kPacked) {
+    throw UserError({}, "allocator",
+                    "'packed' plans all addresses ahead of the run, but the eviction policy "
+                    "decides during it; use torch or ideal");
+  }
+  return eviction;
+}
+
+// The plain order, without any policy.
+OrderedStep plain_step(const TrainingGraph& graph, int steps, std::vector<PassTime>& passes) {
+  OrderedStep step;
+  step.order = run_pass(passes, "order", [&] { return program_order(graph, steps); });
+  step.live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, step.order); });
+  return step;
+}
+
+std::vector<PolicyOutcome> named_outcomes(const StepSpec& spec) {
+  std::vector<PolicyOutcome> outcomes(spec.policies.size());
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    outcomes[i].name = spec.policy_names[i];
+  return outcomes;
+}
+
+// Lowers the step with what was decided about its gaps. The program is verified against `plain`,
+// the order without policies.
+StepProgram lower_step(const StepSpec& spec, const TrainingGraph& graph, const ProgramOrder& plain,
+                       const PlannedStep& planned, std::vector<PassTime>& passes) {
+  const auto check = [&](const StepProgram& program) {
+    const std::vector<std::string> problems = run_pass(
+        passes, "verify", [&] { return verify(graph, plain, planned.step.order, program); });
+    if (problems.empty()) return;
+    throw InternalError(
+        fmt::format("the program of '{}' is wrong: {}", spec.name, fmt::join(problems, "; ")));
+  };
+  return run_pass(
+      passes, "lower",
+      [&] {
+        return lower(graph, planned.step.order, planned.step.live, planned.movement.decisions(),
+                     libraries_of(spec), planned.movement.throttles());
+      },
+      check);
+}
+
+}  // namespace
+
+Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileOptions& options) {
+  const TrainingGraph& graph = model.training;
+  Compiled result{.policies = named_outcomes(spec), .eviction = eviction_of(spec)};
+  if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
+  result.costs = run_pass(result.passes, "price",
+                          [&] { return price(graph, CostModel(spec.device), spec.count); });
+  const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
+    return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
+  });
+
+  OrderedStep step = plain_step(graph, options.steps.value_or(spec.training.steps), result.passes);
+  const ProgramOrder plain = step.order;
+  policies.order(step, options.smaller_budget, result.policies);
+  const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);
+  result.program = lower_step(spec, graph, plain, *planned, result.passes);
+
+  result.saved =
+      saved_tensors(graph, planned->step.order, planned->step.live, planned->movement.decisions());
+  result.order = std::move(planned->step.order);
+  if (spec.allocator == AllocatorKind::kPacked) {
+    result.placement =
+        run_pass(result.passes, "pack", [&] { return place_program(result.program); });
+  }
+  return result;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,25 @@
+// From a step and its training graph to a verified program: the way data flows, once through.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "policies/plan/residency_plan.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/compiled.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+struct CompileOptions {
+  std::optional<int> steps;  // instead of those of the spec
+  // Decisions that the same policies made for the same model with less memory, or null.
+  const std::vector<PolicyOutcome>* smaller_budget = nullptr;
+};
+
+// Orders, plans, lowers and verifies. Throws InternalError when verification fails, UserError where
+// policies and allocator do not go together.
+[[nodiscard]] Compiled compile(const StepSpec& spec, const TrainedModel& model,
+                               const CompileOptions& options = {});
+
+}  // namespace tidemark

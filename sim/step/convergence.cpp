@@ -1,0 +1,55 @@
+#include "sim/step/convergence.hpp"
+
+#include <algorithm>
+
+#include "sim/step/compile.hpp"
+#include "sim/step/run_compiled.hpp"
+
+namespace tidemark {
+namespace {
+
+// Instructions of a run that only looks for convergence: about a second to build.
+constexpr std::size_t kMaxInstructions = 1'000'000;
+
+// The step that was running when the run failed.
+int failing_step(const Compiled& compiled, const RunResult& run) {
+  const std::size_t last = compiled.program.size() - 1;
+  const auto at = std::min<std::size_t>(run.failed_instruction, last);
+  return static_cast<int>(compiled.order.at[compiled.program.position[at]].step);
+}
+
+}  // namespace
+
+Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
+                             const Compiled& compiled, const Scratch& scratch, Bytes capacity,
+                             int limit) {
+  Convergence found;
+  found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
+  found.step = converged_step(found.steps);
+  if (spec.allocator == AllocatorKind::kTorch && spec.allocator_options.torch.cuda_graph) {
+    // Replays of the graph that the last step captures allocate nothing.
+    found.step = spec.training.steps - 1;
+  }
+  const auto size = [&](int steps) {
+    return compiled.program.size() * static_cast<std::size_t>(steps) /
+           static_cast<std::size_t>(spec.training.steps);
+  };
+  for (int steps = 2 * spec.training.steps;
+       !found.step && steps <= limit && size(steps) <= kMaxInstructions; steps *= 2) {
+    const bool smaller = !compiled.smaller_budget.empty();
+    const Compiled longer =
+        compile(spec, model,
+                {.steps = steps, .smaller_budget = smaller ? &compiled.smaller_budget : nullptr});
+    Scratch other;
+    const RunResult run = run_compiled(spec, longer, other, capacity, true);
+    found.steps = reserved_by_step(longer.program, longer.order, other);
+    if (run.status != RunStatus::kCompleted) {
+      found.fails_in = failing_step(longer, run);
+      return found;
+    }
+    found.step = converged_step(found.steps);
+  }
+  return found;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,28 @@
+// From which step on a step reserves what the one before it did.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/engine/engine.hpp"
+#include "sim/result/timeline.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/compiled.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// How much the steps reserve, one by one.
+struct Convergence {
+  std::vector<StepReserved> steps;  // as many as were run
+  std::optional<int> step;          // from which on nothing changes; none: not within `steps`
+  std::optional<int> fails_in;      // a later step that runs out of memory where earlier ones fit
+};
+// From the configured steps where they show it (`scratch` is that of their run, with events), else
+// from runs of more and more steps, up to `limit`, of the same model. Long programs, and orders
+// that a policy has computed, are not repeated.
+[[nodiscard]] Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
+                                           const Compiled& compiled, const Scratch& scratch,
+                                           Bytes capacity, int limit);
+
+}  // namespace tidemark

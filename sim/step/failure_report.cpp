@@ -1,0 +1,139 @@
+#include "sim/step/failure_report.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/result/transfers.hpp"
+#include "sim/step/block_names.hpp"
+
+namespace tidemark {
+namespace {
+
+// The tensors of segments that are neither full nor free, by name.
+std::vector<PartlyFreeSegment> named_segments(const BlockNames& names, const StepProgram& program,
+                                              const std::vector<PinnedSegment>& segments) {
+  const auto larger = [&](BlockId a, BlockId b) {
+    return program.blocks[a].bytes > program.blocks[b].bytes;
+  };
+  std::vector<PartlyFreeSegment> list;
+  for (const PinnedSegment& segment : segments) {
+    PartlyFreeSegment& named =
+        list.emplace_back(PartlyFreeSegment{.size = segment.size,
+                                            .free = segment.free,
+                                            .largest_free = segment.largest_free,
+                                            .pin_count = segment.pins.size(),
+                                            .pins = {}});
+    std::vector<BlockId> pins = segment.pins;
+    std::stable_sort(pins.begin(), pins.end(), larger);
+    pins.resize(std::min(pins.size(), kShownPins));
+    for (BlockId pin : pins) {
+      named.pins.push_back({.tensor = names.tensor_of(pin),
+                            .bytes = program.blocks[pin].bytes.count,
+                            .role = program.blocks[pin].role,
+                            .layer = names.layer_of(pin)});
+    }
+  }
+  return list;
+}
+
+// Host memory or NVMe has run out: what holds it.
+std::string off_device_reason(Tier tier, const Compiled& compiled, const Scratch& scratch,
+                              const Failure& failure, const std::string& requested_for) {
+  const BytesByRole held = held_by_role(compiled.program, scratch, tier, scratch.events.size());
+  std::int64_t sum = 0;
+  std::string holders;
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    sum += held[r];
+    if (held[r] <= 0) continue;
+    holders += fmt::format("{}{} {}", holders.empty() ? "" : ", ", name_of(static_cast<Role>(r)),
+                           format_bytes(Bytes(held[r])));
+  }
+  const std::string place =
+      failure.op.empty() ? "before the first step"
+                         : fmt::format("in step {}, {}", failure.step, name_of(failure.phase));
+  return fmt::format("out of {} {}: {} for {}; {} are live{}{}",
+                     tier == Tier::kHost ? "host memory" : "NVMe", place,
+                     format_bytes(Bytes(failure.requested)), requested_for,
+                     format_bytes(Bytes(sum)), holders.empty() ? "" : ": ", holders);
+}
+
+// Device memory has run out: for what, and how much is in use.
+std::string device_reason(const RunResult& run, const Failure& failure, Role role,
+                          const std::string& requested_for) {
+  const std::string limit =
+      failure.allowed && run.status == RunStatus::kOutOfMemory
+          ? fmt::format(", {} allowed by memory_fraction", format_bytes(Bytes(*failure.allowed)))
+          : std::string();
+  if (failure.op.empty()) {
+    return fmt::format(
+        "out of device memory before the first step: {} for {} ({}); {} are placed{}",
+        format_bytes(Bytes(run.requested)), requested_for, name_of(role),
+        format_bytes(Bytes(run.live_at_failure)), limit);
+  }
+  return fmt::format(
+      "out of device memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved{}",
+      failure.step, name_of(failure.phase), format_bytes(Bytes(run.requested)), requested_for,
+      failure.layer, failure.layer.empty() ? "" : ": ", failure.op,
+      format_bytes(Bytes(run.live_at_failure)), format_bytes(Bytes(run.reserved_at_failure)),
+      limit);
+}
+
+// Where the run was when it ended.
+void fill_place(Failure& failure, const BlockNames& names, const RunResult& run) {
+  const BlockNames::Place at = names.place(run.failed_instruction);
+  failure.step = at.step;
+  failure.phase = at.phase;
+  failure.op = names.operator_name(at.op);
+  failure.layer = names.layer_name(at.op);
+  failure.requested = run.requested;
+  if (run.status != RunStatus::kThrash) return;
+  failure.reason = failure.message = fmt::format(
+      "thrashing in step {}, {}: computing evicted values again takes more than the policy's "
+      "thrash_factor allows; give it more memory or another heuristic",
+      failure.step, name_of(failure.phase));
+}
+
+}  // namespace
+
+Failure failure_of(std::string reason) {
+  Failure failure;
+  failure.message = reason;
+  failure.reason = std::move(reason);
+  return failure;
+}
+
+Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, const Scratch& scratch,
+                       const RunResult& run, const OutOfMemory& memory) {
+  const StepProgram& program = compiled.program;
+  if (run.failed_instruction == kNoInstruction || run.failed_instruction >= program.size()) {
+    return failure_of("the streams wait for each other");
+  }
+  const BlockNames names(graph, compiled);
+  Failure failure;
+  fill_place(failure, names, run);
+  if (!run.failed_block.valid()) return failure;
+  // Parameters, inputs and buffers are there before the first operator runs.
+  if (names.is_initial(run.failed_block)) failure.op.clear();
+  const Block& block = program.blocks[run.failed_block];
+  const std::string tensor = names.tensor_of(run.failed_block);
+  const std::string requested_for =
+      block.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
+  failure.allowed = memory.allowed;
+  failure.reason = block.tier == Tier::kDevice
+                       ? device_reason(run, failure, block.role, requested_for)
+                       : off_device_reason(block.tier, compiled, scratch, failure, requested_for);
+  failure.message = memory.message.empty() ? failure.reason : memory.message;
+  failure.rounded = memory.rounded;
+  failure.segment = memory.segment;
+  failure.device_free = memory.device_free;
+  failure.largest_free = memory.largest_free;
+  failure.free_in_segments = memory.free_in_segments;
+  failure.partly_free = named_segments(names, program, memory.partly_free);
+  return failure;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,67 @@
+#include "sim/step/peak_report.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "sim/result/timeline.hpp"
+#include "sim/step/block_names.hpp"
+
+namespace tidemark {
+namespace {
+
+// When the compute stream reaches an instruction: the start of the first kernel from there on.
+Duration time_of(const StepProgram& program, const Scratch& scratch, std::uint32_t instruction,
+                 Duration begin) {
+  for (std::size_t i = instruction; i < program.size(); ++i) {
+    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+    if (program.opcode[i] != Opcode::kLaunch || !compute) continue;
+    return std::max(Duration(scratch.started[i]) - begin, Duration(0));
+  }
+  return {};
+}
+
+// Layers by what they hold, largest first.
+std::vector<std::pair<std::string, std::int64_t>> by_bytes(
+    const std::map<std::string, std::int64_t>& layers) {
+  std::vector<std::pair<std::string, std::int64_t>> sorted(layers.begin(), layers.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return sorted;
+}
+
+}  // namespace
+
+PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, const Scratch& scratch,
+                       const Peak& peak, std::size_t largest, Duration begin) {
+  PeakReport report;
+  if (peak.instruction == kNoInstruction) return report;
+  const StepProgram& program = compiled.program;
+  const BlockNames names(graph, compiled);
+  const BlockNames::Place at = names.place(peak.instruction);
+  report.step = at.step;
+  report.phase = at.phase;
+  report.op = names.operator_name(at.op);
+  report.layer = names.layer_name(at.op);
+  report.time = time_of(program, scratch, peak.instruction, begin);
+
+  const std::vector<BlockId> live = live_blocks(program, scratch, peak);
+  report.by_role = bytes_by_role(program, live);
+  std::map<std::string, std::int64_t> layers;
+  for (BlockId block : live) {
+    const std::string layer = names.layer_of(block);
+    layers[layer] += program.blocks[block].bytes.count;
+    if (report.largest.size() == largest) continue;
+    const bool initial = names.is_initial(block);
+    report.largest.push_back(
+        {.tensor = names.tensor_of(block),
+         .bytes = program.blocks[block].bytes.count,
+         .role = program.blocks[block].role,
+         .op = initial ? std::string() : names.operator_name(names.made_by(block)),
+         .layer = layer});
+  }
+  report.by_layer = by_bytes(layers);
+  return report;
+}
+
+}  // namespace tidemark

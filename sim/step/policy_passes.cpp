@@ -1,0 +1,149 @@
+#include "sim/step/policy_passes.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "sim/step/step_device.hpp"
+
+namespace tidemark {
+namespace {
+
+// The policy as one of the given kind, or null when it is of another.
+template <class Kind>
+const Kind* as_kind(const AnyPolicy& policy) {
+  const auto* found = std::get_if<std::unique_ptr<Kind>>(&policy);
+  return found == nullptr ? nullptr : found->get();
+}
+
+std::int64_t repeats_in_last_step(const ProgramOrder& order) {
+  return std::count_if(order.at.begin(), order.at.end(), [&](const Occurrence& o) {
+    return o.recompute && o.step + 1 == order.steps;
+  });
+}
+
+void add_outcomes(const ResidencyPlan& plan, std::vector<PolicyOutcome>& sums) {
+  for (std::size_t i = 0; i < plan.outcomes().size(); ++i) {
+    PolicyOutcome& sum = sums[i];
+    const PolicyOutcome& outcome = plan.outcomes()[i];
+    sum.decided += outcome.decided;
+    sum.contested += outcome.contested;
+    sum.refused += outcome.refused;
+    sum.recomputed_operators += outcome.recomputed_operators;
+    sum.offloaded += outcome.offloaded;
+  }
+}
+
+}  // namespace
+
+PolicyPasses::PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, const CostTable& costs,
+                           std::vector<PassTime>& times, TrialsOf trials)
+    : spec_(spec),
+      graph_(graph),
+      costs_(costs),
+      times_(times),
+      trials_(std::move(trials)),
+      device_(device_of(spec)),
+      rewrites_(policies_of<TrainingRewrite>(spec)) {}
+
+PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
+  return {.graph = graph_,
+          .order = step.order,
+          .live = step.live,
+          .durations = costs_.device,
+          .device = device_,
+          .process_overhead = process_overhead(spec_),
+          .rewrites = rewrites_};
+}
+
+void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
+                         std::vector<PolicyOutcome>& outcomes) const {
+  for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
+    const auto* sequence = as_kind<SequencePolicy>(spec_.policies[i]);
+    if (sequence == nullptr) continue;
+    order_by(*sequence, step, smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i],
+             outcomes[i]);
+  }
+}
+
+void PolicyPasses::order_by(const SequencePolicy& sequence, OrderedStep& step,
+                            const PolicyOutcome* smaller_budget, PolicyOutcome& outcome) const {
+  const std::int64_t before = repeats_in_last_step(step.order);
+  step.order = run_pass(times_, sequence.name(), [&] {
+    PolicyContext context = context_for(step);
+    context.smaller_budget = smaller_budget;
+    return sequence.order(context, outcome);
+  });
+  outcome.recomputed_operators = repeats_in_last_step(step.order) - before;
+  step.live = analyze_liveness(graph_, step.order);
+}
+
+// Asks the policies one after another: ask(index, context).
+template <class Ask>
+void PolicyPasses::ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask ask) const {
+  const std::unique_ptr<const TrialRun> trial = trials_(step);
+  PolicyContext context = context_for(step);
+  context.trial = trial.get();
+  for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
+    plan.begin_policy(i, spec_.policy_names[i]);
+    ask(i, context);
+  }
+}
+
+PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step,
+                                                         ResidencyPlan& plan) const {
+  DecidedBy decided_by(plan.decisions().size());
+  ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
+    const auto* residency = as_kind<ResidencyPolicy>(spec_.policies[i]);
+    if (residency == nullptr) return;
+    residency->plan_recompute(context, plan);
+    for (GapId gap : ids_of(decided_by)) {
+      if (plan.decided(gap) && !decided_by[gap]) decided_by[gap] = i;
+    }
+  });
+  return decided_by;
+}
+
+void PolicyPasses::plan_movement(PlannedStep& planned) const {
+  ask_each(planned.step, planned.movement, [&](std::size_t i, const PolicyContext& context) {
+    const AnyPolicy& policy = spec_.policies[i];
+    if (const auto* p = as_kind<ResidencyPolicy>(policy))
+      p->plan_movement(context, planned.movement);
+    if (const auto* p = as_kind<TrainingRewrite>(policy))
+      p->plan_movement(context, planned.movement);
+  });
+}
+
+std::unique_ptr<PlannedStep> PolicyPasses::plan(OrderedStep step,
+                                                std::vector<PolicyOutcome>& outcomes) const {
+  auto before = std::make_unique<PlannedStep>(std::move(step));
+  ResidencyPlan recomputation(before->step.live);
+  const DecidedBy decided_by = run_pass(times_, "plan recomputation", [&] {
+    return plan_recomputation(before->step, recomputation);
+  });
+
+  // Offloads that were decided together with recomputation come first in the movement.
+  const PlanOnOrder planned{graph_, before->step.order, before->step.live, recomputation};
+  std::unique_ptr<PlannedStep> after;
+  std::vector<GapId> lost;
+  if (recomputation.groups().empty()) {
+    lost = carry_offloads(planned, before->step, before->movement);
+  } else {
+    after = insert_and_carry(planned, times_, &lost);
+  }
+  for (GapId gap : lost) {
+    PolicyOutcome& outcome = recomputation.outcomes()[decided_by[gap].value()];
+    ++outcome.refused;
+    --outcome.decided;
+  }
+  add_outcomes(recomputation, outcomes);
+
+  std::unique_ptr<PlannedStep>& result = after == nullptr ? before : after;
+  run_pass(times_, "plan movement", [&] { plan_movement(*result); });
+  add_outcomes(result->movement, outcomes);
+  return std::move(result);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,63 @@
+// The passes in which a step's policies decide, each on what the one before it has left:
+//
+//   sequence       the whole order, with its repeats
+//   recomputation  gaps that are closed by recomputing; the repeats are then inserted
+//   movement       what is still kept moves, over the order with all repeats
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/policy.hpp"
+#include "policies/plan/residency_plan.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/step/planned_step.hpp"
+#include "sim/step/run_pass.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// How plans of an order are tried; the order outlives the trial.
+using TrialsOf = std::function<std::unique_ptr<const TrialRun>(const OrderedStep&)>;
+
+class PolicyPasses {
+ public:
+  // Everything outlives the passes; `times` receives how long each takes.
+  PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, const CostTable& costs,
+               std::vector<PassTime>& times, TrialsOf trials);
+
+  // Each sequence policy orders what the one before it returned. `smaller_budget`: outcomes of the
+  // same policies with less memory, or null. `outcomes`: one for each policy, as listed.
+  void order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
+             std::vector<PolicyOutcome>& outcomes) const;
+  // Recomputation and movement.
+  [[nodiscard]] std::unique_ptr<PlannedStep> plan(OrderedStep step,
+                                                  std::vector<PolicyOutcome>& outcomes) const;
+
+ private:
+  // The policy that decided each gap; nobody decided those without one.
+  using DecidedBy = IdVector<GapId, std::optional<std::size_t>>;
+
+  [[nodiscard]] PolicyContext context_for(const OrderedStep& step) const;
+  void order_by(const SequencePolicy& sequence, OrderedStep& step,
+                const PolicyOutcome* smaller_budget, PolicyOutcome& outcome) const;
+  template <class Ask>
+  void ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask ask) const;
+  [[nodiscard]] DecidedBy plan_recomputation(const OrderedStep& step, ResidencyPlan& plan) const;
+  void plan_movement(PlannedStep& planned) const;
+
+  const StepSpec& spec_;
+  const TrainingGraph& graph_;
+  const CostTable& costs_;
+  std::vector<PassTime>& times_;
+  TrialsOf trials_;
+  DeviceProfile device_;                          // with the libraries of the spec's framework
+  std::vector<const TrainingRewrite*> rewrites_;  // as listed
+};
+
+}  // namespace tidemark

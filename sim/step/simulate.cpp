@@ -1,0 +1,280 @@
+#include "sim/step/simulate.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "policies/residency/budgeted.hpp"
+#include "sim/result/out_of_memory.hpp"
+#include "sim/result/transfers.hpp"
+#include "sim/step/convergence.hpp"
+#include "sim/step/failure_report.hpp"
+#include "sim/step/peak_report.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/smallest_capacity.hpp"
+#include "sim/step/step_device.hpp"
+
+namespace tidemark {
+namespace {
+
+std::optional<Bytes> budget_of(const AnyPolicy& policy) {
+  const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+  if (residency == nullptr) return std::nullopt;
+  const auto* budgeted = dynamic_cast<const Budgeted*>(residency->get());
+  return budgeted != nullptr ? budgeted->budget() : std::nullopt;
+}
+
+PointStatus point_status(RunStatus status) {
+  switch (status) {
+    case RunStatus::kCompleted:
+      return PointStatus::kFits;
+    case RunStatus::kOutOfMemory:
+    case RunStatus::kOutOfHostMemory:
+    case RunStatus::kOutOfNvme:
+      return PointStatus::kOutOfMemory;
+    case RunStatus::kDeadlock:
+    case RunStatus::kThrash:
+      return PointStatus::kInfeasible;
+  }
+  return PointStatus::kError;
+}
+
+std::string overhead_words(const PointResult& point) {
+  return point.ranks > 1 ? "the context of the framework with NCCL's buffers"
+                         : "the context of the framework";
+}
+
+// The type of the matrix products, whose peak the model's operations are measured against.
+DType compute_type(Precision precision) {
+  const PrecisionRules& rules = rules_of(precision);
+  if (rules.tf32) return DType::kTf32;
+  return rules.autocast.value_or(rules.model);
+}
+
+// The figures of a run without a limit, with what a limit caused in the run that failed.
+RunResult with_failure(RunResult unlimited, const RunResult& failed) {
+  unlimited.status = failed.status;
+  unlimited.failed_instruction = failed.failed_instruction;
+  unlimited.failed_block = failed.failed_block;
+  unlimited.requested = failed.requested;
+  unlimited.retries = failed.retries;
+  unlimited.ooms = failed.ooms;
+  unlimited.evictions = failed.evictions;
+  unlimited.live_at_failure = failed.live_at_failure;
+  unlimited.reserved_at_failure = failed.reserved_at_failure;
+  return unlimited;
+}
+
+// One step on its way from a compiled program to its figures.
+class PointSimulation {
+ public:
+  PointSimulation(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
+                  const SimulateOptions& options)
+      : spec_(spec), model_(model), compiled_(std::move(compiled)), options_(options) {}
+
+  PointResult run(PointDetail* detail) {
+    fill_model();
+    fill_policies();
+    run_on_device();
+    judge_plans();
+    judge_budgets();
+    examine_run();
+    if (options_.smallest_capacity) find_smallest_capacity();
+    if (detail != nullptr) {
+      detail->timeline = std::move(timeline_);
+      detail->compiled = std::move(compiled_);
+      detail->scratch = std::move(scratch_);
+    }
+    return std::move(point_);
+  }
+
+ private:
+  void fill_model();
+  void fill_policies();
+  void fill_throughput();
+  void run_on_device();
+  void run_without_limit(const OutOfMemory& memory);
+  void add_shortage();
+  void judge_plans();
+  void judge_budgets();
+  void examine_run();
+  void find_smallest_capacity();
+
+  const StepSpec& spec_;
+  const TrainedModel& model_;
+  Compiled compiled_;
+  const SimulateOptions& options_;
+  Scratch scratch_;  // of the run whose figures are reported
+  MemoryTimeline timeline_;
+  PointResult point_;
+};
+
+void PointSimulation::fill_model() {
+  const TrainingGraph& t = model_.training;
+  point_.name = spec_.name;
+  point_.parameter_count = t.parameters;
+  point_.trainable_parameter_count = t.trainable_parameters;
+  point_.operators = t.operators.size();
+  point_.tensors = t.tensors;
+  point_.forward_flops = model_.forward_flops;
+  point_.step_flops = model_.step_flops;
+  point_.capacity = spec_.device.hbm.capacity;
+  point_.context = process_overhead(spec_);
+  point_.ranks = spec_.count;
+  point_.parameters = model_.parameters;
+  point_.gradients = model_.gradients;
+  point_.optimizer_state = model_.optimizer_state;
+  point_.buffers = model_.buffers;
+  point_.inputs = model_.inputs;
+  point_.allocator = spec_.allocator;
+  point_.host_capacity = spec_.device.host.memory;
+  point_.nvme_capacity = spec_.device.nvme.capacity;
+}
+
+void PointSimulation::fill_policies() {
+  point_.policies = compiled_.policies;
+  for (const AnyPolicy& policy : spec_.policies)
+    point_.budgets.push_back(budget_of(policy));
+  point_.saved_activations = sum_of(model_.training, compiled_.saved);
+  point_.passes = model_.passes;
+  point_.passes.insert(point_.passes.end(), compiled_.passes.begin(), compiled_.passes.end());
+}
+
+void PointSimulation::fill_throughput() {
+  const double seconds = static_cast<double>(point_.run.step.count()) * 1e-9;
+  if (seconds <= 0) return;
+  const TrainingGraph& t = model_.training;
+  const double micro_batches = t.micro_batches * static_cast<double>(spec_.count);
+  point_.samples_per_second = static_cast<double>(t.samples) * micro_batches / seconds;
+  point_.tokens_per_second = static_cast<double>(t.tokens) * micro_batches / seconds;
+  const DType type = matrix_type(spec_.device, compute_type(spec_.training.precision));
+  const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
+  if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
+}
+
+void PointSimulation::run_on_device() {
+  OutOfMemory memory;
+  point_.run = run_compiled(spec_, compiled_, scratch_, point_.usable(), true, &memory);
+  point_.status = point_status(point_.run.status);
+  for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
+    if (!std::holds_alternative<std::unique_ptr<EvictionPolicy>>(spec_.policies[i])) continue;
+    point_.policies[i].decided = point_.run.evictions;
+    point_.policies[i].recomputed_operators = point_.run.restores;
+  }
+  if (point_.status == PointStatus::kFits) {
+    fill_throughput();
+  } else {
+    run_without_limit(memory);
+  }
+}
+
+// Tells why the run failed, and what the same program would need: its figures with unlimited
+// memory. Of the run that failed only what a limit causes stays: see with_failure().
+void PointSimulation::run_without_limit(const OutOfMemory& memory) {
+  point_.failure = report_failure(model_.training, compiled_, scratch_, point_.run, memory);
+  if (point_.context > point_.capacity) {
+    point_.failure->reason = point_.failure->message =
+        fmt::format("{} alone, {}, does not fit into the {} of the device", overhead_words(point_),
+                    format_bytes(point_.context), format_bytes(point_.capacity));
+  }
+  const RunResult failed = point_.run;
+  point_.run = with_failure(run_compiled(spec_, compiled_, scratch_, kUnlimited, true), failed);
+  add_shortage();
+}
+
+// By how much the host or its disks are too small for the run as it goes with room for all. A host
+// that is waited for may do with less.
+void PointSimulation::add_shortage() {
+  Failure& failure = *point_.failure;
+  const bool host = point_.run.status == RunStatus::kOutOfHostMemory;
+  if (!host && point_.run.status != RunStatus::kOutOfNvme) return;
+  const std::int64_t needed = host ? point_.run.most_host : point_.run.most_nvme;
+  const Bytes there = host ? point_.host_capacity : point_.nvme_capacity;
+  failure.short_of = std::max<std::int64_t>(needed - there.count, 0);
+  failure.reason += fmt::format(
+      "; with room for all the run takes {} and there are {}: at most {} are missing",
+      format_bytes(Bytes(needed)), format_bytes(there), format_bytes(Bytes(failure.short_of)));
+  failure.message = failure.reason;
+}
+
+// A plan that does not keep to its budget is infeasible; the figures are those of the plan that
+// comes nearest.
+void PointSimulation::judge_plans() {
+  for (const PolicyOutcome& outcome : point_.policies) {
+    if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
+    const bool proven = outcome.plan->status == "infeasible";
+    point_.status = PointStatus::kInfeasible;
+    point_.failure = failure_of(fmt::format("{}: {} within the budget of {}: {}", outcome.name,
+                                            proven ? "no plan fits" : "found no plan that fits",
+                                            format_bytes(Bytes(outcome.plan->budget)),
+                                            outcome.plan->infeasible));
+  }
+}
+
+// Policies may be given live bytes to stay within: the first whose step takes more misses them.
+void PointSimulation::judge_budgets() {
+  if (point_.status != PointStatus::kFits) return;
+  const Bytes live(point_.run.live.bytes);
+  for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
+    const std::optional<Bytes>& budget = point_.budgets[i];
+    if (!budget || live <= *budget) continue;
+    point_.status = PointStatus::kInfeasible;
+    point_.failure = failure_of(fmt::format(
+        "{}: the budget of {} is missed by {}: {} live is the least that its plan comes to",
+        spec_.policy_names[i], format_bytes(*budget), format_bytes(live - *budget),
+        format_bytes(live)));
+    return;
+  }
+}
+
+// What the reported run shows: its peak, its host memory, how soon its steps repeat.
+void PointSimulation::examine_run() {
+  const StepProgram& program = compiled_.program;
+  point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
+  const bool fits = point_.status == PointStatus::kFits;
+  point_.convergence =
+      find_convergence(spec_, model_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
+                       options_.convergence_limit);
+  timeline_ = memory_timeline(program, scratch_);
+  point_.peak = report_peak(model_.training, compiled_, scratch_, point_.run.live,
+                            options_.largest_tensors, timeline_.last_step_begin);
+  const std::uint32_t without_workspace = point_.run.live_without_workspace.instruction;
+  if (without_workspace != kNoInstruction) {
+    const Position at = program.position[without_workspace];
+    point_.phase_without_workspace = program.slot[at.index()].phase;
+  }
+}
+
+void PointSimulation::find_smallest_capacity() {
+  const RunStatus status = point_.run.status;
+  // What the host lacks no device makes up for.
+  if (status == RunStatus::kOutOfHostMemory || status == RunStatus::kOutOfNvme) return;
+  // A plan that misses its budget may run on this device all the same.
+  const bool ran = status == RunStatus::kCompleted;
+  RunResult unlimited = point_.run;
+  // A run that has retried or evicted says less than it would have liked to take.
+  if (ran && (point_.run.retries > 0 || point_.run.evictions > 0)) {
+    Scratch other;
+    unlimited = run_compiled(spec_, compiled_, other, kUnlimited, false);
+  }
+  point_.smallest_capacity = smallest_capacity(spec_, compiled_, point_.context, unlimited,
+                                               ran ? Bytes(0) : point_.usable())
+                                 .count;
+  if (ran) point_.smallest_capacity = std::min(point_.smallest_capacity, point_.capacity.count);
+}
+
+}  // namespace
+
+PointResult simulate(const StepSpec& spec, const TrainedModel& model,
+                     const SimulateOptions& options, PointDetail* detail) {
+  return simulate(spec, model, compile(spec, model), options, detail);
+}
+
+PointResult simulate(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
+                     const SimulateOptions& options, PointDetail* detail) {
+  return PointSimulation(spec, model, std::move(compiled), options).run(detail);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,43 @@
+// One step, simulated: compiled, run on its device, and what came of it told.
+#pragma once
+
+#include <memory>
+
+#include "sim/engine/engine.hpp"
+#include "sim/result/timeline.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/compile.hpp"
+#include "sim/step/point_result.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// The run behind the figures, for charts and explanations. The timeline covers the last step.
+struct PointDetail {
+  std::shared_ptr<const TrainedModel> model;
+  Compiled compiled;
+  Scratch scratch;
+  MemoryTimeline timeline;
+};
+
+struct SimulateOptions {
+  bool smallest_capacity = true;
+  // Steps to run at most until what is reserved repeats; 0: the configured ones must show it.
+  int convergence_limit = 0;
+  bool suggestions = false;  // of changes; for callers that have the document
+  std::size_t largest_tensors = 10;
+};
+// Long enough for most: the first step creates the optimizer's state, the next ones reuse its
+// holes.
+inline constexpr int kConvergenceLimit = 8;
+
+// Runs one point. `detail`, if given, is filled for charts.
+[[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
+                                   const SimulateOptions& options, PointDetail* detail = nullptr);
+// The same with a program that is compiled already, for this spec or for one that differs in
+// its allocator only.
+[[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
+                                   Compiled compiled, const SimulateOptions& options,
+                                   PointDetail* detail = nullptr);
+
+}  // namespace tidemark

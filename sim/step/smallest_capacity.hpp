@@ -1,0 +1,19 @@
+// The least device memory with which a compiled step runs.
+#pragma once
+
+#include "graph/core/units.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/step/compiled.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// The least device capacity with which the program runs, retries and evictions allowed: between the
+// live bytes that cannot be evicted and what a run without a limit reserves. Bisected to 1 MiB; the
+// ideal allocator without eviction needs exactly its peak, a packed program its height.
+// `unlimited`: the figures of a run without a limit; `too_small`: a capacity, `overhead` left out,
+// that is known not to do, or 0. 0 when none was found.
+[[nodiscard]] Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled,
+                                      Bytes overhead, const RunResult& unlimited, Bytes too_small);
+
+}  // namespace tidemark

@@ -1,0 +1,25 @@
+#include "sim/step/step_device.hpp"
+
+namespace tidemark {
+
+LibraryWorkspaces libraries_of(const StepSpec& spec) {
+  if (!spec.training.framework->library_workspaces) return {};
+  const FrameworkProfile& figures = spec.device.framework;
+  return {figures.cublas_workspace, figures.cudnn_filter_copies};
+}
+
+DeviceProfile device_of(const StepSpec& spec) {
+  DeviceProfile device = spec.device;
+  const LibraryWorkspaces libraries = libraries_of(spec);
+  device.framework.cublas_workspace = libraries.matmul;
+  device.framework.cudnn_filter_copies = libraries.convolution;
+  return device;
+}
+
+Bytes process_overhead(const StepSpec& spec) {
+  if (spec.allocator == AllocatorKind::kIdeal) return Bytes(0);
+  const FrameworkProfile& framework = spec.device.framework;
+  return framework.context + (spec.count > 1 ? framework.communication_buffers : Bytes(0));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,20 @@
+// The device as one process of a step finds it.
+#pragma once
+
+#include "graph/core/units.hpp"
+#include "hwprofiles/device_profile.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// What the device's libraries allocate for themselves under the step's framework.
+[[nodiscard]] LibraryWorkspaces libraries_of(const StepSpec& spec);
+// The step's device, its framework's figures those of libraries_of().
+[[nodiscard]] DeviceProfile device_of(const StepSpec& spec);
+
+// Device memory that a process takes outside its allocator: the CUDA context and, with several
+// ranks, NCCL's buffers. None for the ideal allocator.
+[[nodiscard]] Bytes process_overhead(const StepSpec& spec);
+
+}  // namespace tidemark

@@ -1,0 +1,91 @@
+// One training step to simulate: the model, how it is trained, on which device, under which
+// allocator and policies.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/autodiff/framework.hpp"
+#include "graph/ir/graph.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "graph/models/model_options.hpp"
+#include "hwprofiles/device_profile.hpp"
+#include "hwprofiles/mesh.hpp"
+#include "policies/plan/entry.hpp"
+#include "policies/plan/rewrite_context.hpp"
+#include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/optimizer.hpp"
+#include "policies/rewrite/precision.hpp"
+#include "sim/memory/bfc_allocator.hpp"
+#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/torch/torch_options.hpp"
+
+namespace tidemark {
+
+// Builds the model: one of the two is set.
+struct ModelSource {
+  // The forward graph, which is then rewritten and differentiated.
+  std::function<Graph(const ModelOptions&)> forward;
+  // A whole step that is trained already, such as a cost graph.
+  std::function<TrainingGraph()> step;
+};
+
+struct TrainingOptions {
+  ModelOptions model;  // micro_batch, sequence, image, dtype, attention, dropout, loss
+  std::int64_t accumulate = 1;
+  int steps = 2;
+  Precision precision = Precision::kBf16Mixed;
+  OptimizerSpec optimizer;
+  const FrameworkRules* framework = nullptr;
+  std::optional<DType> gradient_dtype;
+  ZeroGrad zero_grad = ZeroGrad::kNone;
+  bool hold_output = false;
+  bool autocast_cache = true;
+};
+
+enum class AllocatorKind { kIdeal, kTorch, kBfc, kPacked };
+inline constexpr int kAllocatorKinds = 4;
+[[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
+  constexpr std::string_view kNames[] = {"ideal", "torch", "bfc", "packed"};
+  return kNames[static_cast<int>(kind)];
+}
+// Keys beside `kind`; those of other kinds keep their defaults.
+struct AllocatorOptions {
+  TorchAllocatorOptions torch;
+  BfcOptions bfc;
+};
+
+// Everything of one point; policies are in the order in which they are listed.
+struct StepSpec {
+  std::string name;
+  ModelSource source;
+  // Specs with equal keys build equal models, which may then be shared.
+  std::string training_key;
+  DeviceProfile device;
+  int count = 1;  // data-parallel ranks; each is equal, so one is simulated
+  Mesh mesh;      // of those ranks
+  TrainingOptions training;
+  AllocatorKind allocator = AllocatorKind::kTorch;
+  AllocatorOptions allocator_options;
+  PinnedMemory pinned = PinnedMemory::kExact;  // key host_allocator
+  std::vector<AnyPolicy> policies;
+  std::vector<std::string> policy_names;
+};
+
+// What rewrites may look at; refers to the spec.
+[[nodiscard]] RewriteContext rewrite_context(const StepSpec& spec);
+
+// The policies of one kind, in the order in which they are listed.
+template <class Policy>
+[[nodiscard]] std::vector<const Policy*> policies_of(const StepSpec& spec) {
+  std::vector<const Policy*> found;
+  for (const AnyPolicy& policy : spec.policies) {
+    if (const auto* p = std::get_if<std::unique_ptr<Policy>>(&policy)) found.push_back(p->get());
+  }
+  return found;
+}
+
+}  // namespace tidemark

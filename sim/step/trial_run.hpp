@@ -1,0 +1,30 @@
+// Plans tried out for policies that must try.
+#pragma once
+
+#include "graph/analysis/liveness.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/policy.hpp"
+#include "sim/engine/cost_table.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/step/step_spec.hpp"
+
+namespace tidemark {
+
+// Runs plans of one order on the spec's allocator without a memory limit.
+class StepTrial final : public TrialRun {
+ public:
+  StepTrial(const StepSpec& spec, const TrainingGraph& graph, const CostTable& costs,
+            const ProgramOrder& order, const Liveness& live)
+      : spec_(spec), graph_(graph), costs_(costs), order_(order), live_(live) {}
+  [[nodiscard]] TrialFigures run(const ResidencyPlan& plan) const override;
+
+ private:
+  const StepSpec& spec_;
+  const TrainingGraph& graph_;
+  const CostTable& costs_;
+  const ProgramOrder& order_;
+  const Liveness& live_;
+  mutable Scratch scratch_;  // kept, so that each run finds its memory
+};
+
+}  // namespace tidemark
