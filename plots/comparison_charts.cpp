@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include <fmt/format.h>
 
-#include "plots/csv.hpp"
+#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace {
@@ -24,25 +23,6 @@ void fit_axis(SvgAxis& axis, double low, double high) {
 }
 
 }  // namespace
-
-std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs) {
-  std::vector<std::size_t> order(runs.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::erase_if(order, [&](std::size_t i) { return !runs[i].fits || runs[i].seconds <= 0; });
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return runs[a].memory != runs[b].memory ? runs[a].memory < runs[b].memory
-                                            : runs[a].seconds < runs[b].seconds;
-  });
-  std::vector<std::size_t> front;
-  for (const std::size_t i : order) {
-    if (front.empty() || runs[i].seconds < runs[front.back()].seconds ||
-        (runs[i].seconds == runs[front.back()].seconds &&
-         runs[i].memory == runs[front.back()].memory)) {
-      front.push_back(i);
-    }
-  }
-  return front;
-}
 
 SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& runs, Bytes capacity,
                       const std::string& time_title) {

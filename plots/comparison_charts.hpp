@@ -8,21 +8,10 @@
 #include <vector>
 
 #include "graph/core/units.hpp"
-#include "plots/svg.hpp"
+#include "plots/svg_chart.hpp"
+#include "sim/result/pareto.hpp"
 
 namespace tidemark {
-
-// A run as a point of memory and time.
-struct TradeOff {
-  std::string name;
-  std::int64_t memory = 0;  // bytes of the device
-  double seconds = 0;       // of a step; 0: unknown, as of a run that does not fit
-  bool fits = true;
-};
-
-// Indices of the runs that fit and that no other one beats in one of memory and time without being
-// worse in the other; by memory. Equal runs are all there, or none.
-[[nodiscard]] std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs);
 
 // Time over memory with the front as a line, runs behind it hollow, runs that do not fit crossed
 // out. `capacity` 0: no line. Runs without a time are left to the table.

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/units.hpp"
-#include "plots/csv.hpp"
 #include "plots/role_style.hpp"
+#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plots/memory_samples.hpp"
-#include "plots/svg.hpp"
+#include "plots/svg_chart.hpp"
 
 namespace tidemark {
 

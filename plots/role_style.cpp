@@ -1,5 +1,7 @@
 #include "plots/role_style.hpp"
 
+#include <array>
+
 #include <fmt/format.h>
 
 namespace tidemark {
@@ -7,15 +9,15 @@ namespace tidemark {
 const RoleStyle& style_of(Role role) {
   // By Role. Hues after Okabe and Ito's palette for colour-blind readers.
   static constexpr std::array<RoleStyle, kRoles> kStyles{{
-      {.label = "parameters", .colour = 25, .letter = "█"},
-      {.label = "gradients", .colour = 74, .letter = "▒"},
-      {.label = "optimizer state", .colour = 67, .letter = "▓"},
-      {.label = "buffers", .colour = 145, .letter = "b"},
-      {.label = "inputs", .colour = 109, .letter = "i"},
-      {.label = "saved activations", .colour = 172, .letter = "░"},
-      {.label = "activation gradients", .colour = 185, .letter = "+"},
-      {.label = "temporaries", .colour = 71, .letter = "t"},
-      {.label = "workspace", .colour = 99, .letter = "w"},
+      {.label = label_of(Role::kParameter), .colour = 25, .letter = "█"},
+      {.label = label_of(Role::kGradient), .colour = 74, .letter = "▒"},
+      {.label = label_of(Role::kOptimizerState), .colour = 67, .letter = "▓"},
+      {.label = label_of(Role::kBuffer), .colour = 145, .letter = "b"},
+      {.label = label_of(Role::kInput), .colour = 109, .letter = "i"},
+      {.label = label_of(Role::kSavedActivation), .colour = 172, .letter = "░"},
+      {.label = label_of(Role::kActivationGradient), .colour = 185, .letter = "+"},
+      {.label = label_of(Role::kTemporary), .colour = 71, .letter = "t"},
+      {.label = label_of(Role::kWorkspace), .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];
 }

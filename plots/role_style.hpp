@@ -1,26 +1,20 @@
 // How the roles of memory look: one place, so that every chart and table agrees.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
 #include "graph/ir/tensor.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "sim/result/role_labels.hpp"
 
 namespace tidemark {
 
 struct RoleStyle {
-  std::string_view label;   // "saved activations"
+  std::string_view label;   // as label_of() says it
   int colour = 0;           // of the 256-colour palette; told apart also by the colour-blind
   std::string_view letter;  // for output without colour
 };
-
-// Bottom of a stacked chart first: what stays, then what comes and goes.
-inline constexpr std::array<Role, kRoles> kStackOrder = {
-    Role::kParameter, Role::kOptimizerState,  Role::kGradient,           Role::kBuffer,
-    Role::kInput,     Role::kSavedActivation, Role::kActivationGradient, Role::kTemporary,
-    Role::kWorkspace};
 
 [[nodiscard]] const RoleStyle& style_of(Role role);
 // What the device holds beside tensors.

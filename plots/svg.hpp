@@ -1,4 +1,4 @@
-// Charts as SVG, for papers: stacked areas, lines, steps and labelled points over two axes.
+// Charts as SVG, for papers.
 //
 //   title
 //     GiB          | forward  | backward      | opt |          phases of bands
@@ -11,111 +11,14 @@
 // text covers another: labels of points look for a free place around them.
 #pragma once
 
-#include <cstdint>
 #include <ostream>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "plots/axis_scale.hpp"
+#include "plots/svg_chart.hpp"
 
 namespace tidemark {
-
-enum class Hatch : std::uint8_t { kNone, kRising, kFalling, kCross, kHorizontal, kVertical, kDots };
-enum class Dash : std::uint8_t { kSolid, kLong, kShort, kDotted, kDashDot };
-enum class MarkShape : std::uint8_t { kNone, kCircle, kSquare, kTriangle, kDiamond, kCross };
-
-struct SvgPoint {
-  double x = 0;
-  double y = 0;
-};
-
-struct SvgAxis {
-  std::string title;  // the unit is added
-  AxisUnit unit = AxisUnit::kNumber;
-  double begin = 0;
-  double end = 1;
-  double ticks_until = 0;  // 0: the end; what lies beyond is no quantity
-};
-
-// A layer of the stack: heights, one per column of SvgChart::column_edges.
-struct SvgArea {
-  std::string label;
-  std::uint32_t rgb = 0;
-  Hatch hatch = Hatch::kNone;
-  std::vector<double> heights;
-};
-
-struct SvgLine {
-  std::string label;             // in the legend; empty: not there
-  std::vector<SvgPoint> points;  // ascending in x
-  bool steps = false;            // the value holds until the next point
-  std::uint32_t rgb = 0;
-  Dash dash = Dash::kSolid;
-  MarkShape mark = MarkShape::kNone;  // at each point
-};
-
-struct SvgMark {
-  SvgPoint at;
-  std::string label;        // beside it; empty: none
-  std::string short_label;  // where the label has no room
-  std::string legend;       // empty: not there
-  MarkShape shape = MarkShape::kCircle;
-  bool hollow = false;
-  std::uint32_t rgb = 0;
-};
-
-// A horizontal line across the whole plot.
-struct SvgGuide {
-  double y = 0;
-  std::string label;
-  std::uint32_t rgb = 0;
-  Dash dash = Dash::kLong;
-};
-
-// An interval of x, named above the plot. Every other one is shaded.
-struct SvgBand {
-  double begin = 0;
-  double end = 0;
-  std::string label;
-  std::string short_label;  // where the label has no room; where this has none, nothing is said
-};
-
-struct SvgChart {
-  std::string title;
-  std::string subtitle;
-  SvgAxis x;
-  SvgAxis y;
-  std::vector<SvgBand> bands;
-  std::vector<double> column_edges;  // one more than columns, ascending
-  std::vector<SvgArea> areas;        // bottom first
-  std::vector<SvgLine> lines;
-  std::vector<SvgGuide> guides;
-  std::vector<SvgMark> marks;
-  std::vector<std::string> notes;  // under the legend
-  double plot_width = 600;         // pixels of the plotting area
-  double plot_height = 300;
-};
-
-// Leaves out what a pixel cannot show: of each of `pixels` parts of [begin, end] the lowest and the
-// highest point stay, in their order; of a line of steps only the highest, since a step is two
-// points. The first and the last point stay.
-[[nodiscard]] std::vector<SvgPoint> thin_line(const std::vector<SvgPoint>& points, bool steps,
-                                              double begin, double end, std::size_t pixels);
 
 // One file of its own; nothing is fetched by whoever shows it. Throws InternalError when the
 // columns of areas differ in number or an axis is empty.
 void write_svg(std::ostream& out, const SvgChart& chart);
-
-// Inks for the lines of a comparison, one after the other: lightness, dash and mark all differ.
-struct LineInk {
-  std::uint32_t rgb = 0;
-  Dash dash = Dash::kSolid;
-  MarkShape mark = MarkShape::kNone;
-};
-[[nodiscard]] LineInk line_ink(std::size_t index);
-
-// <, >, & and quotes as entities; control characters, which XML has not, as '?'.
-[[nodiscard]] std::string xml_text(std::string_view text);
 
 }  // namespace tidemark

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plots/svg.hpp"
+#include "plots/svg_chart.hpp"
 
 namespace tidemark {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "plots/csv.hpp"
+#include "sim/result/csv.hpp"
 
 namespace tidemark {
 

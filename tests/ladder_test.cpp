@@ -1,11 +1,6 @@
 // The folders are a ladder: a file includes only its own folder and those before it. Read from the
 // sources, so that it holds also for code that nobody calls.
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -16,13 +11,13 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/paths.hpp"
+#include "tests/support/sources.hpp"
 
 namespace tidemark::ladder_test {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kLadder = {"graph", "hwprofiles", "policies", "sim",
-                                                     "plots", "scenarios",  "cli"};
+using test::kLadder;
 
 // The place in kLadder of the folder that a path from the repository root begins with.
 std::optional<std::size_t> rung_of(std::string_view path) {
@@ -31,54 +26,15 @@ std::optional<std::size_t> rung_of(std::string_view path) {
   return static_cast<std::size_t>(rung - kLadder.begin());
 }
 
-// The position just past the token that begins at `start`: a comment, a literal or one character.
-std::size_t token_end(std::string_view text, std::size_t start) {
-  const auto past = [&](std::string_view end, std::size_t from) {
-    const std::size_t found = text.find(end, from);
-    return found == std::string_view::npos ? text.size() : found + end.size();
-  };
-  const std::string_view rest = text.substr(start);
-  if (rest.starts_with("//")) return std::min(text.find('\n', start), text.size());
-  if (rest.starts_with("/*")) return past("*/", start + 2);
-  if (rest.starts_with("R\"")) {  // R"name( ... )name"
-    const std::size_t open = std::min(text.find('(', start), text.size());
-    const std::string name(text.substr(start + 2, open - start - 2));
-    return past(")" + name + "\"", open);
-  }
-  // 1'000'000 is a number, not a character literal.
-  const bool grouped = start > 0 && std::isalnum(static_cast<unsigned char>(text[start - 1])) != 0;
-  if (text[start] != '"' && (text[start] != '\'' || grouped)) return start + 1;
-  for (std::size_t i = start + 1; i < text.size(); ++i) {
-    if (text[i] == '\\') {
-      ++i;
-    } else if (text[i] == text[start] || text[i] == '\n') {
-      return i + 1;
-    }
-  }
-  return text.size();
-}
-
-// The text with comments and the inside of literals blanked; lines keep their places.
-std::string code_only(std::string_view text) {
-  std::string code(text);
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = token_end(text, start);
-    const bool literal = text[start] == '"' || text[start] == '\'' || text[start] == 'R';
-    const std::size_t kept = literal ? 1 : 0;  // the quotes stay
-    for (std::size_t i = start + kept; end > start + 1 && i < end - kept; ++i) {
-      if (code[i] != '\n') code[i] = ' ';
-    }
-    start = end;
-  }
-  return code;
-}
-
 // What is wrong with `included` in `file`, both from the repository root; empty when nothing is.
 std::string include_fault(std::string_view file, std::string_view included, bool quoted) {
   if (included.starts_with("tidemark/")) return {};  // generated: version.hpp, paths.hpp
   const std::optional<std::size_t> target = rung_of(included);
   if (!target) return quoted ? "is not written from the repository root" : "";
   if (*target > rung_of(file)) return "goes up the ladder";
+  if (file.starts_with("scenarios/") && included.starts_with("plots/")) {
+    return "couples scenarios/ to plots/, which do not know each other";
+  }
   if (file.starts_with("sim/engine/") && included.starts_with("policies/") &&
       !included.starts_with("policies/plan/")) {
     return "couples the engine to a policy; only policies/plan is shared";
@@ -88,7 +44,6 @@ std::string include_fault(std::string_view file, std::string_view included, bool
 
 // All faults of one source file as `path:line: text`.
 std::vector<std::string> check_source(const std::string& path, const std::string& text) {
-  static const std::regex kInclude(R"re(^\s*#\s*include\s*(["<])([^">]+)[">])re");
   // Printing and ending the program. A member such as queue.exit() and snprintf are neither.
   static const std::regex kPrints(
       R"re(\bstd::(cout|cerr|clog)\b|(^|[^\w.>])(printf|puts|putchar)\s*\(|fmt::print\s*\(\s*")re");
@@ -96,33 +51,21 @@ std::vector<std::string> check_source(const std::string& path, const std::string
       R"re(\bstd::(quick_|_)?(exit|abort|terminate)\b|(^|[^\w.>:])(_|quick_)?(exit|abort)\s*\()re");
 
   std::vector<std::string> faults;
-  std::istringstream raw_lines(text);
-  std::istringstream code_lines(code_only(text));
-  std::string raw;
+  const auto report = [&](int line, const std::string& problem) {
+    faults.push_back(path + ":" + std::to_string(line) + ": " + problem);
+  };
+  for (const test::Include& include : test::includes_of(text)) {
+    const std::string fault = include_fault(path, include.path, include.quoted);
+    if (!fault.empty()) report(include.line, include.path + " " + fault);
+  }
+  if (path.starts_with("cli/")) return faults;
+  std::istringstream code_lines(test::code_only(text));
   std::string code;
-  for (int line = 1; std::getline(raw_lines, raw) && std::getline(code_lines, code); ++line) {
-    const auto report = [&](const std::string& problem) {
-      faults.push_back(path + ":" + std::to_string(line) + ": " + problem);
-    };
-    const std::size_t first = code.find_first_not_of(' ');
-    std::smatch match;
-    // `raw` still has the name that code_only() blanked; `code` tells whether the line is code.
-    if (first != std::string::npos && code[first] == '#' &&
-        std::regex_search(raw, match, kInclude)) {
-      const std::string included = match[2];
-      const std::string fault = include_fault(path, included, match[1] == "\"");
-      if (!fault.empty()) report(included + " " + fault);
-    }
-    if (path.starts_with("cli/")) continue;
-    if (std::regex_search(code, kPrints)) report("only cli/ prints");
-    if (std::regex_search(code, kExits)) report("only cli/ ends the program");
+  for (int line = 1; std::getline(code_lines, code); ++line) {
+    if (std::regex_search(code, kPrints)) report(line, "only cli/ prints");
+    if (std::regex_search(code, kExits)) report(line, "only cli/ ends the program");
   }
   return faults;
-}
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 using Faults = std::vector<std::string>;
@@ -131,20 +74,12 @@ using Faults = std::vector<std::string>;
 
 TEST_SUITE("unit") {
   TEST_CASE("sources include only down the ladder and leave printing and exiting to cli") {
-    const std::filesystem::path root(tidemark::test::source_path());
-    int sources = 0;
-    for (const std::string_view rung : kLadder) {
-      for (const auto& entry : std::filesystem::recursive_directory_iterator(root / rung)) {
-        const std::filesystem::path extension = entry.path().extension();
-        if (extension != ".hpp" && extension != ".cpp") continue;
-        ++sources;
-        const std::string path = entry.path().lexically_relative(root).generic_string();
-        for (const std::string& fault : check_source(path, read_text(entry.path()))) {
-          FAIL_CHECK(fault);
-        }
-      }
+    const test::SourceTree tree = test::read_sources(test::source_path());
+    CHECK_FALSE(tree.empty());
+    for (const auto& [path, text] : tree) {
+      for (const std::string& fault : check_source(path, text))
+        FAIL_CHECK(fault);
     }
-    CHECK(sources > 0);
   }
 
   TEST_CASE("the ladder check reports an include that goes up") {
@@ -166,6 +101,14 @@ TEST_SUITE("unit") {
           1);
     CHECK(check_source("sim/engine/run.cpp", "#include \"policies/registry.hpp\"\n").size() == 1);
     CHECK(check_source("sim/program/lower.cpp", "#include \"policies/registry.hpp\"\n").empty());
+  }
+
+  TEST_CASE("the ladder check keeps plots and scenarios apart") {
+    CHECK(check_source("scenarios/results/a.cpp", "#include \"plots/csv.hpp\"\n").size() == 1);
+    CHECK(check_source("plots/a.cpp", "#include \"scenarios/simulate.hpp\"\n").size() == 1);
+    CHECK(check_source("cli/output/a.cpp",
+                       "#include \"plots/csv.hpp\"\n#include \"scenarios/simulate.hpp\"\n")
+              .empty());
   }
 
   TEST_CASE("the ladder check reports printing and exiting outside of cli") {

@@ -1,6 +1,7 @@
 // tidemark check: errors of scenario files without simulating them.
 #include <algorithm>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
 #include <span>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "cli/commands/command.hpp"
 #include "cli/output/html_page.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/output/reports.hpp"
+#include "cli/text/compare_table.hpp"
 #include "cli/text/published.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
+#include "plots/svg.hpp"
 #include "plots/table.hpp"
 #include "scenarios/results/compare_document.hpp"
 
@@ -136,20 +140,6 @@ bool wants_html(const Value& document) {
 }
 
 }  // namespace
-
-LeastOverheads least_overheads(const Comparison& comparison) {
-  LeastOverheads least;
-  std::set<std::string_view> classes;
-  for (const ComparePoint& point : comparison.points) {
-    const std::optional<double> overhead = least_overhead(point);
-    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
-    least.by_budget.emplace(*point.budget, *overhead);
-    classes.insert(point.plan->schedule_class);
-  }
-  if (classes.size() != 1) return {};
-  least.schedule_class = *classes.begin();
-  return least;
-}
 
 void CompareCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "policies against memory budgets on one graph");

@@ -1,233 +1,25 @@
 #include "cli/commands/diff.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <functional>
+#include <optional>
+#include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/output/reports.hpp"
+#include "cli/text/difference_text.hpp"
 #include "cli/text/point_summary.hpp"
-#include "cli/text/wording.hpp"
+#include "cli/text/recorded_difference.hpp"
 #include "graph/core/errors.hpp"
-#include "plots/role_style.hpp"
-#include "plots/table.hpp"
 #include "scenarios/results/recorded_peak.hpp"
 #include "sim/memory/trace/snapshot_reader.hpp"
 #include "sim/step/run_compiled.hpp"
-#include "tidemark/version.hpp"
 
 namespace tidemark {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t kReasons = 3;  // named in the first sentence
-
-// How a column puts a number into words.
-using Wording = std::function<std::string(std::int64_t)>;
-
-std::string with_sign(std::int64_t value, const Wording& words) {
-  if (value == 0) return "=";
-  return (value > 0 ? "+" : "-") + words(std::abs(value));
-}
-
-class Difference {
- public:
-  Difference(const DetailedPoint& a, const DetailedPoint& b, const DiffView& view)
-      : a_(a),
-        b_(b),
-        top_(view.top),
-        colour_(view.colour),
-        width_(view.width),
-        terms_(peak_difference(a, b)) {}
-  [[nodiscard]] std::string text() const;
-
- private:
-  [[nodiscard]] std::string heading() const;
-  [[nodiscard]] std::string table(const std::string& title, const std::vector<TermPair>& terms,
-                                  const Wording& words, const TermPair* sum) const;
-  [[nodiscard]] std::string tensors(const Wording& words) const;
-
-  const DetailedPoint& a_;
-  const DetailedPoint& b_;
-  std::size_t top_;
-  bool colour_;
-  std::size_t width_;
-  PeakDifference terms_;
-};
-
-std::string Difference::heading() const {
-  const auto side = [&](const char* name, const DetailedPoint& point) {
-    const std::string setting =
-        setting_line(point.result, point.scenario, *point.detail.model) +
-        (point.result.status == PointStatus::kFits
-             ? ""
-             : paint(" (does not fit; as if there were enough)", kBad, colour_));
-    std::string lines;
-    for (const std::string& words : wrap(setting, width_ > 3 ? width_ - 3 : setting.size()))
-      lines += (lines.empty() ? bold(name, colour_) + "  " : "   ") + words + '\n';
-    return lines;
-  };
-  std::string text = side("A", a_) + side("B", b_) + '\n';
-  const std::int64_t more = terms_.live.difference();
-  if (more == 0) {
-    text += fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
-  } else {
-    std::string sentence =
-        fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
-                    more > 0 ? "more" : "less");
-    std::vector<TermPair> roles = terms_.roles;
-    std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
-      return std::abs(x.difference()) > std::abs(y.difference());
-    });
-    for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
-      if (roles[i].difference() == 0) break;
-      sentence += fmt::format(
-          "{} {} {}", i == 0 ? ":" : ",",
-          with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
-          roles[i].name);
-    }
-    sentence += '.';
-    for (const std::string& line : wrap(sentence, width_ > 0 ? width_ : sentence.size()))
-      text += line + '\n';
-  }
-  const auto peak = [](const PointResult& point) {
-    return fmt::format("step {}, {}", point.peak.step,
-                       place(point.peak.phase, point.peak.layer, point.peak.op));
-  };
-  text += fmt::format("A peaks in {}\nB peaks in {}\n", peak(a_.result), peak(b_.result));
-  return text;
-}
-
-std::string Difference::table(const std::string& title, const std::vector<TermPair>& terms,
-                              const Wording& words, const TermPair* sum) const {
-  const bool bytes = sum == nullptr || sum != &terms_.step;
-  Table table({{""},
-               {"A", Align::kRight},
-               {"B", Align::kRight},
-               {"B - A", Align::kRight},
-               {bytes ? "bytes" : "ns", Align::kRight, 1}},
-              kIndent);
-  const auto row = [&](const TermPair& term, bool strong) {
-    const std::int64_t d = term.difference();
-    table.add_row({{term.name, -1, strong},
-                   {words(term.a), -1, strong},
-                   {words(term.b), -1, strong},
-                   {with_sign(d, words),
-                    d > 0   ? kNote
-                    : d < 0 ? kGood
-                            : -1,
-                    strong},
-                   {d == 0 ? "" : with_sign(d, grouped), -1, strong}});
-  };
-  TermPair rest;
-  std::size_t others = 0;
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    if (i < top_) {
-      row(terms[i], false);
-      continue;
-    }
-    rest.a += terms[i].a;
-    rest.b += terms[i].b;
-    ++others;
-  }
-  if (others > 0) {
-    rest.name = fmt::format("{} others", others);
-    row(rest, false);
-  }
-  if (sum != nullptr) row(*sum, true);
-  return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
-}
-
-std::string Difference::tensors(const Wording& words) const {
-  Table table({{"B - A", Align::kRight},
-               {"A", Align::kRight},
-               {"B", Align::kRight},
-               {"role", Align::kLeft, 1},
-               {"tensor"},
-               {"layer"},
-               {"made by", Align::kLeft, 2}},
-              kIndent);
-  const auto amount = [](std::int64_t count, std::int64_t bytes) -> std::string {
-    if (count == 0) return "-";
-    const std::string size = format_bytes(Bytes(bytes / count));
-    return count == 1 ? size : fmt::format("{} x {}", count, size);
-  };
-  std::int64_t rest = terms_.live.difference();
-  std::size_t shown = 0;
-  for (const TensorPair& pair : terms_.tensors) {
-    const std::int64_t d = pair.difference();
-    if (shown == top_ || d == 0) break;
-    ++shown;
-    rest -= d;
-    table.add_row(
-        {{with_sign(d, words), d > 0 ? kNote : kGood},
-         {amount(pair.count_a, pair.a)},
-         {amount(pair.count_b, pair.b)},
-         {std::string(style_of(pair.tensor.role).label), style_of(pair.tensor.role).colour},
-         {pair.tensor.tensor},
-         {pair.tensor.layer},
-         {pair.tensor.op.empty() ? "there from the start" : pair.tensor.op}});
-  }
-  if (shown == 0) return {};
-  if (rest != 0) table.add_row({{with_sign(rest, words)}, {""}, {""}, {"all others"}});
-  table.add_row({{with_sign(terms_.live.difference(), words), -1, true},
-                 {words(terms_.live.a), -1, true},
-                 {words(terms_.live.b), -1, true},
-                 {"sum", -1, true}});
-  return '\n' + bold("Tensors that differ, those alike together", colour_) + '\n' +
-         table.text(colour_, width_);
-}
-
-std::string Difference::text() const {
-  const BytesColumn unit(std::max(terms_.device_used.a, terms_.device_used.b));
-  const Wording bytes = [&](std::int64_t n) { return unit.text(n); };
-  const Duration longest(std::max(terms_.step.a, terms_.step.b));
-  const Wording time = [&](std::int64_t n) { return in_seconds(Duration(n), longest); };
-  std::string text = heading();
-  text += table("At the peak, by role", terms_.roles, bytes, &terms_.live);
-  text += table("At the peak, by layer", terms_.layers, bytes, &terms_.live);
-  text += tensors(bytes);
-  text += table("Peak of each phase, live bytes", terms_.phase_peaks, bytes, nullptr);
-  text += table("On the device", terms_.device, bytes, &terms_.device_used);
-  text += table("Time of a step", terms_.phase_times, time, &terms_.step);
-  const auto parts = [&](const std::string& title, const std::vector<TermPair>& terms) {
-    if (terms.empty()) return std::string();
-    Table table({{""}, {"A", Align::kRight}, {"B", Align::kRight}, {"B - A", Align::kRight}},
-                kIndent);
-    for (const TermPair& term : terms) {
-      table.add_row(
-          {{term.name}, {time(term.a)}, {time(term.b)}, {with_sign(term.difference(), time)}});
-    }
-    return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
-  };
-  text += parts("Of that", terms_.waits);
-  text += parts("Busy time of the streams", terms_.streams);
-  return text;
-}
-
-Json terms_json(const std::vector<TermPair>& terms) {
-  Json list = Json::array();
-  for (const TermPair& term : terms) {
-    list.push_back(
-        {{"name", term.name}, {"a", term.a}, {"b", term.b}, {"difference", term.difference()}});
-  }
-  return list;
-}
-
-// Times in seconds, as everywhere in result documents.
-Json times_json(const std::vector<TermPair>& terms) {
-  Json list = Json::array();
-  const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
-  for (const TermPair& term : terms) {
-    list.push_back({{"name", term.name},
-                    {"a", seconds(term.a)},
-                    {"b", seconds(term.b)},
-                    {"difference", seconds(term.difference())}});
-  }
-  return list;
-}
-
 // A side of the comparison.
 struct Side {
   std::optional<DetailedPoint> point;
@@ -268,46 +60,6 @@ std::string printed(const Json& document) {
 }
 
 }  // namespace
-
-std::string difference_text(const DetailedPoint& a, const DetailedPoint& b, const DiffView& view) {
-  return Difference(a, b, view).text();
-}
-
-Json difference_json(const DetailedPoint& a, const DetailedPoint& b) {
-  const PeakDifference d = peak_difference(a, b);
-  Json document{{"tidemark", kVersion}};
-  const auto side = [](const DetailedPoint& point) {
-    return Json{{"name", point.result.name},
-                {"setting", setting_line(point.result, point.scenario, *point.detail.model)},
-                {"status", name_of(point.result.status)}};
-  };
-  document["a"] = side(a);
-  document["b"] = side(b);
-  document["peak"] = terms_json({d.live}).front();
-  document["by_role"] = terms_json(d.roles);
-  document["by_layer"] = terms_json(d.layers);
-  Json tensors = Json::array();
-  for (const TensorPair& pair : d.tensors) {
-    tensors.push_back({{"tensor", pair.tensor.tensor},
-                       {"layer", pair.tensor.layer},
-                       {"role", name_of(pair.tensor.role)},
-                       {"operator", pair.tensor.op},
-                       {"count_a", pair.count_a},
-                       {"count_b", pair.count_b},
-                       {"a", pair.a},
-                       {"b", pair.b},
-                       {"difference", pair.difference()}});
-  }
-  document["by_tensor"] = std::move(tensors);
-  document["phase_peaks"] = terms_json(d.phase_peaks);
-  document["device"] = terms_json(d.device);
-  document["device_used"] = terms_json({d.device_used}).front();
-  document["step"] = times_json({d.step}).front();
-  document["phases"] = times_json(d.phase_times);
-  document["waits"] = times_json(d.waits);
-  document["streams"] = times_json(d.streams);
-  return document;
-}
 
 void DiffCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "why one peak is larger than another, term by term");

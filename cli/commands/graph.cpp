@@ -1,6 +1,7 @@
 // tidemark graph: the training graph as a table, for Graphviz or for scripts.
 #include <sstream>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"

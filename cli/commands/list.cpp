@@ -1,4 +1,5 @@
 // tidemark list and tidemark describe.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"

@@ -2,11 +2,10 @@
 // compute again.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
-#include "cli/commands/command.hpp"
+#include "cli/commands/scenario_input.hpp"
 #include "cli/text/console.hpp"
 
 namespace tidemark {

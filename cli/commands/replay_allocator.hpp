@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/text/console.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace tidemark {
 

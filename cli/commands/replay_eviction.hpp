@@ -3,9 +3,11 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/text/console.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace tidemark {
 

@@ -2,6 +2,7 @@
 #include <span>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"

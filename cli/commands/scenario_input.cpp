@@ -1,14 +1,16 @@
-// Scenario files or models from the command line.
+#include "cli/commands/scenario_input.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <thread>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/commands/command.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
+#include "plots/report/html_report.hpp"
 #include "scenarios/read/environment.hpp"
 
 namespace tidemark {
@@ -113,6 +115,7 @@ Scenario ScenarioInput::first_point(const Environment& environment) const {
 
 Environment ScenarioInput::environment(const Console& console) const {
   Environment environment = default_environment(console.program);
+  if (!has_html_report()) environment.no_html_report = kNoHtmlReport;
   for (const std::string& plugin : plugins)
     environment.policies.load_plugin(plugin);
   return environment;

@@ -5,7 +5,9 @@
 #include <span>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands/command.hpp"
 #include "cli/output/reports.hpp"

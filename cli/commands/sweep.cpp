@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"

@@ -9,6 +9,7 @@
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
+#include "plots/svg.hpp"
 
 namespace tidemark {
 namespace {

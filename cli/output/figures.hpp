@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/output/output_folder.hpp"
-#include "cli/output/reports.hpp"
 #include "plots/memory_figure.hpp"
+#include "scenarios/results/peak_terms.hpp"
 
 namespace tidemark {
 

@@ -6,8 +6,9 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "cli/commands/compare.hpp"
+#include "cli/text/compare_table.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/report/run_columns.hpp"

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "cli/output/reports.hpp"
 #include "plots/report/html_report.hpp"
+#include "scenarios/results/peak_terms.hpp"
 #include "scenarios/studies/compare.hpp"
 
 namespace tidemark {

@@ -1,10 +1,10 @@
-// The table of a comparison.
+#include "cli/text/compare_table.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "cli/commands/compare.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"

@@ -4,6 +4,7 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "plots/report/column_file.hpp"
-#include "plots/report/run_columns.hpp"
+#include "plots/report/reported_run.hpp"
 
 namespace tidemark {
 

@@ -3,35 +3,9 @@
 
 #include <string>
 
-#include "graph/analysis/program_order.hpp"
-#include "graph/ir/training_graph.hpp"
-#include "sim/engine/cost_table.hpp"
-#include "sim/memory/bfc_allocator.hpp"
-#include "sim/memory/packing/packed_allocator.hpp"
-#include "sim/memory/torch/torch_recorder.hpp"
-#include "sim/result/timeline.hpp"
+#include "plots/report/reported_run.hpp"
 
 namespace tidemark {
-
-// What the BFC allocator of a run was made with.
-struct BfcLimits {
-  Bytes capacity;
-  BfcOptions options;
-};
-
-// A run with its events; everything is of one and the same run and outlives the call.
-struct ReportedRun {
-  const TrainingGraph& graph;
-  const ProgramOrder& order;
-  const StepProgram& program;
-  const CostTable& costs;
-  const Scratch& scratch;
-  const MemoryTimeline& timeline;
-  // Where blocks lay: one of these, or none with allocators that have no addresses.
-  const TorchRecorder* recorder = nullptr;
-  const BfcLimits* bfc = nullptr;
-  const PackedPlacement* placement = nullptr;
-};
 
 // Columns, in bytes and nanoseconds since the run began. A reference to a table is its index plus
 // one, 0 for none. "names" is a list of distinct texts.

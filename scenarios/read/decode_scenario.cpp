@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
-#include "plots/report/html_report.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
@@ -138,7 +137,8 @@ void decode_host_allocator(const Decoder& scenario, Scenario& result) {
                                    : PinnedMemory::kExact;
 }
 
-ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
+ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator,
+                            const Environment& environment) {
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
   const Decoder report = scenario.optional_child("report");
@@ -154,9 +154,9 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator) {
                                   "{}; use torch, or leave the format out",
                                   name_of(allocator)));
     }
-    if (format == "html" && !has_html_report()) {
+    if (format == "html" && !environment.no_html_report.empty()) {
       throw UserError(report.value().find("formats")->items[i].location,
-                      fmt::format("report.formats[{}]", i), std::string(kNoHtmlReport));
+                      fmt::format("report.formats[{}]", i), environment.no_html_report);
     }
     if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
     throw UserError(report.value().find("formats")->items[i].location,
@@ -185,7 +185,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
   result.training_key = training_key(document, result);
-  result.report = decode_report(scenario, result.allocator);
+  result.report = decode_report(scenario, result.allocator, environment);
   // Shown as it is.
   static_cast<void>(scenario.list<std::string>("published"));
   return result;

@@ -47,6 +47,8 @@ struct Environment {
 
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
+  // Why this build cannot write HTML reports; empty where it can.
+  std::string no_html_report;
   // Of all scenarios that are read here.
   std::unique_ptr<PlanCache> plans;
 };

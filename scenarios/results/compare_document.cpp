@@ -1,9 +1,13 @@
 #include "scenarios/results/compare_document.hpp"
 
-#include <fmt/format.h>
+#include <set>
+#include <string_view>
 
-#include "plots/csv.hpp"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "scenarios/results/result_document.hpp"
+#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace {
@@ -39,6 +43,20 @@ std::optional<double> least_overhead(const ComparePoint& point) {
   if (!point.plan || !point.plan->lower_bound || point.plan->base_cost <= 0) return std::nullopt;
   return static_cast<double>(*point.plan->lower_bound - point.plan->base_cost) /
          static_cast<double>(point.plan->base_cost);
+}
+
+LeastOverheads least_overheads(const Comparison& comparison) {
+  LeastOverheads least;
+  std::set<std::string_view> classes;
+  for (const ComparePoint& point : comparison.points) {
+    const std::optional<double> overhead = least_overhead(point);
+    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
+    least.by_budget.emplace(*point.budget, *overhead);
+    classes.insert(point.plan->schedule_class);
+  }
+  if (classes.size() != 1) return {};
+  least.schedule_class = *classes.begin();
+  return least;
 }
 
 std::string reason_of(const ComparePoint& point) {

@@ -1,9 +1,13 @@
 // A comparison for scripts and spreadsheets.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <ostream>
+#include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "scenarios/studies/compare.hpp"
 
@@ -24,6 +28,13 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison);
 [[nodiscard]] std::optional<double> planned_overhead(const ComparePoint& point);
 // The overhead that the best proven bound leaves as the least, if there is one.
 [[nodiscard]] std::optional<double> least_overhead(const ComparePoint& point);
+// What is proven to be the least overhead of each budget, where all plans are of one class: by
+// budget in bytes.
+struct LeastOverheads {
+  std::string schedule_class;  // empty: there is nothing to say
+  std::map<std::int64_t, double> by_budget;
+};
+[[nodiscard]] LeastOverheads least_overheads(const Comparison& comparison);
 // Why the point is not as asked for; empty if it is.
 [[nodiscard]] std::string reason_of(const ComparePoint& point);
 

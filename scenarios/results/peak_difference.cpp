@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "plots/role_style.hpp"
+#include "sim/result/role_labels.hpp"
 
 namespace tidemark {
 namespace {
@@ -24,7 +24,7 @@ std::vector<TermPair> role_terms(const PointResult& a, const PointResult& b) {
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
     if (a.peak.by_role[r] == 0 && b.peak.by_role[r] == 0) continue;
-    terms.push_back({std::string(style_of(role).label), a.peak.by_role[r], b.peak.by_role[r]});
+    terms.push_back({std::string(label_of(role)), a.peak.by_role[r], b.peak.by_role[r]});
   }
   return terms;
 }

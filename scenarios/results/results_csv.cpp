@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "plots/csv.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace {

@@ -11,13 +11,13 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "plots/comparison_charts.hpp"
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_parts.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
+#include "sim/result/pareto.hpp"
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {

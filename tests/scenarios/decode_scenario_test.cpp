@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "plots/report/html_report.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
@@ -319,10 +318,13 @@ report: {dir: out, formats: [json]}
   }
 
   TEST_CASE("an HTML report takes a tidemark that was built with npm") {
-    const std::string said = refusal_with("report: {formats: [csv, html]}\n");
-    CHECK(said == (has_html_report()
-                       ? "accepted"
-                       : "s.yaml:3:25: report.formats[1]: " + std::string(kNoHtmlReport)));
+    const std::string listed = scenario_text("report: {formats: [csv, html]}\n");
+    CHECK(refusal(listed) == "accepted");
+    Environment without = default_environment();
+    without.no_html_report = "built without npm";
+    const std::string said = error_of(
+        [&] { static_cast<void>(decode_scenario(parse_document(listed, "s.yaml"), without)); });
+    CHECK(said == "s.yaml:3:25: report.formats[1]: built without npm");
   }
 
   TEST_CASE("allocators and formats that do not exist are errors") {

@@ -1,8 +1,7 @@
-// What charts are made of and what needs no page: points, inks, texts.
+#include "plots/svg_chart.hpp"
+
 #include <algorithm>
 #include <array>
-
-#include "plots/svg.hpp"
 
 namespace tidemark {
 

@@ -1,0 +1,38 @@
+// Scenario files or models from the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/text/console.hpp"
+#include "scenarios/read/scenario.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace tidemark {
+
+// Whether a file is a scenario by its ending and not a model described by its layers.
+[[nodiscard]] bool is_scenario_file(const std::string& name);
+
+// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
+struct ScenarioInput {
+  std::vector<std::string> names;  // scenario files; with a GPU, models
+  std::string gpu;
+  std::vector<std::string> overrides;  // KEY=VALUE
+  std::vector<std::string> plugins;
+
+  void add_options(CLI::App& command, bool many);
+  // The documents, overrides applied. Throws UserError.
+  [[nodiscard]] std::vector<Value> load() const;
+  // The first of them, of a sweep the first point. Throws UserError.
+  [[nodiscard]] Scenario first_point(const Environment& environment) const;
+  // With the plugins loaded. Throws UserError.
+  [[nodiscard]] Environment environment(const Console& console) const;
+};
+
+// `threads` as given, or as many as the machine has.
+[[nodiscard]] int thread_count(int threads);
+
+}  // namespace tidemark

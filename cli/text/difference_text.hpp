@@ -1,0 +1,24 @@
+// Two peaks side by side, for people and for scripts.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "scenarios/results/peak_difference.hpp"
+
+namespace tidemark {
+
+struct DiffView {
+  std::size_t top = 20;  // rows of a table at most
+  bool colour = false;
+  std::size_t width = 0;  // of the terminal; 0: none
+};
+// Two simulated points, term by term.
+[[nodiscard]] std::string difference_text(const DetailedPoint& a, const DetailedPoint& b,
+                                          const DiffView& view);
+[[nodiscard]] nlohmann::ordered_json difference_json(const DetailedPoint& a,
+                                                     const DetailedPoint& b);
+
+}  // namespace tidemark

@@ -1,0 +1,25 @@
+// Every term of a point's peak.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "scenarios/results/peak_terms.hpp"
+
+namespace tidemark {
+
+struct ExplanationView {
+  std::size_t top = 20;  // tensors and layers to list
+  bool all = false;      // every one of them, on its own
+  bool colour = false;
+  std::size_t width = 0;  // of the terminal; 0: none
+};
+
+// The peak by role, layer, tensor and phase, what is saved and moved, and the way from there to
+// what the device holds. Lines end with '\n'.
+[[nodiscard]] std::string explanation(const DetailedPoint& point, const ExplanationView& view);
+
+// The result document with every layer and every saved tensor, for scripts.
+[[nodiscard]] std::string explanation_json(const DetailedPoint& point);
+
+}  // namespace tidemark

@@ -1,0 +1,26 @@
+// Two recordings of an allocator at their peaks: what the simulation says against what a GPU did.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/text/difference_text.hpp"
+#include "sim/memory/trace/peak_allocations.hpp"
+
+namespace tidemark {
+
+// A recording: a snapshot, or a run as its allocator saw it.
+struct RecordedSide {
+  std::string name;
+  bool simulated = false;
+  std::int64_t context = 0;  // of the framework, which no snapshot shows
+  RecordedPeak peak;
+};
+[[nodiscard]] std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,
+                                                   const DiffView& view);
+[[nodiscard]] nlohmann::ordered_json recorded_difference_json(const RecordedSide& a,
+                                                              const RecordedSide& b);
+
+}  // namespace tidemark

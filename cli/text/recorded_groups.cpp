@@ -1,0 +1,98 @@
+#include "cli/text/recorded_groups.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+namespace {
+
+// "h.*.attn" of "h.3.attn": numbers between dots, by which repeated layers differ.
+std::string without_numbers(std::string_view label) {
+  std::string text;
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      return at < label.size() && std::isdigit(static_cast<unsigned char>(label[at])) != 0;
+    };
+    std::size_t end = i;
+    while (digit(end))
+      ++end;
+    const bool between = end > i && end < label.size() && label[end] == '.' &&
+                         (i == 0 || label[i - 1] == '.' || label[i - 1] == ' ');
+    text += between ? '*' : label[i];
+    if (between) i = end - 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Multiple::ratio() const {
+  const std::int64_t more = std::max(a.bytes, b.bytes) / std::min(a.bytes, b.bytes);
+  return b.bytes > a.bytes ? fmt::format("{} times", more) : fmt::format("1/{}", more);
+}
+
+std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
+  for (const std::size_t i : which)
+    ++counts[{without_numbers(peak.live[i].label), peak.live[i].bytes}];
+  std::vector<Alike> groups;
+  for (const auto& [key, count] : counts)
+    groups.push_back({key.first, key.second, count});
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Alike& x, const Alike& y) { return x.sum() > y.sum(); });
+  return groups;
+}
+
+std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPeak& b,
+                                        const AllocationMatch& match) {
+  std::map<std::tuple<MatchedBy, std::string, std::string, std::int64_t, std::int64_t>,
+           std::int64_t>
+      counts;
+  for (const AllocationPair& pair : match.pairs) {
+    const LiveAllocation& of_a = a.live[pair.a];
+    const LiveAllocation& of_b = b.live[pair.b];
+    ++counts[{pair.how, without_numbers(of_a.label), without_numbers(of_b.label), of_a.bytes,
+              of_b.bytes}];
+  }
+  std::vector<MatchedAlike> groups;
+  for (const auto& [key, count] : counts) {
+    const auto& [how, label_a, label_b, bytes_a, bytes_b] = key;
+    groups.push_back({how, label_a, label_b, bytes_a, bytes_b, count});
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const MatchedAlike& x, const MatchedAlike& y) {
+    const std::int64_t by = std::abs(x.difference());
+    const std::int64_t than = std::abs(y.difference());
+    return by != than ? by > than : x.bytes_a * x.count > y.bytes_a * y.count;
+  });
+  return groups;
+}
+
+std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a, const std::vector<Alike>& of_b,
+                                   std::int64_t peak) {
+  constexpr std::int64_t kMostTimes = 8;
+  constexpr std::int64_t kSmall = 200;  // part of the peak
+  std::vector<Multiple> found;
+  std::vector<char> taken(of_b.size(), 0);
+  for (const Alike& a : of_a) {
+    if (a.bytes == 0 || (a.count == 1 && a.bytes < peak / kSmall)) continue;
+    for (std::size_t j = 0; j < of_b.size(); ++j) {
+      const Alike& b = of_b[j];
+      if (taken[j] != 0 || b.count != a.count || b.bytes == 0) continue;
+      const std::int64_t large = std::max(a.bytes, b.bytes);
+      const std::int64_t small = std::min(a.bytes, b.bytes);
+      if (large % small != 0 || large / small > kMostTimes) continue;
+      found.push_back({a, b});
+      taken[j] = 1;
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,53 @@
+// Allocations of recorded peaks that are alike, put together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/memory/trace/peak_allocations.hpp"
+
+namespace tidemark {
+
+// Allocations of one label and one size.
+struct Alike {
+  std::string label;
+  std::int64_t bytes = 0;  // each
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t sum() const { return bytes * count; }
+};
+
+// Groups the live allocations `which` of a peak, repeated layers together; the largest first.
+[[nodiscard]] std::vector<Alike> group_alike(const RecordedPeak& peak,
+                                             const std::vector<std::size_t>& which);
+
+// Pairs of the same labels, sizes and rule.
+struct MatchedAlike {
+  MatchedBy how = MatchedBy::kSize;
+  std::string label_a;
+  std::string label_b;
+  std::int64_t bytes_a = 0;  // each
+  std::int64_t bytes_b = 0;
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t difference() const { return (bytes_b - bytes_a) * count; }
+};
+
+// Groups the pairs of a match; the largest difference first, then the largest.
+[[nodiscard]] std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPeak& b,
+                                                      const AllocationMatch& match);
+
+// Groups left on both sides that come equally often, the one a whole multiple of the other's size:
+// perhaps the same tensors in another type or shape.
+struct Multiple {
+  Alike a;
+  Alike b;
+  [[nodiscard]] std::string ratio() const;  // "4 times", "1/2"
+};
+
+// Pairs groups from the largest on, each once. Small single allocations are left out: they are
+// multiples by chance. `peak`: the live bytes of the larger side.
+[[nodiscard]] std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a,
+                                                 const std::vector<Alike>& of_b, std::int64_t peak);
+
+}  // namespace tidemark

@@ -1,0 +1,23 @@
+// Runs as points of memory and time, and those that no other one beats.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tidemark {
+
+// A run as a point of memory and time.
+struct TradeOff {
+  std::string name;
+  std::int64_t memory = 0;  // bytes of the device
+  double seconds = 0;       // of a step; 0: unknown, as of a run that does not fit
+  bool fits = true;
+};
+
+// Indices of the runs that fit and that no other one beats in one of memory and time without being
+// worse in the other; by memory. Equal runs are all there, or none.
+[[nodiscard]] std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs);
+
+}  // namespace tidemark

@@ -1,0 +1,26 @@
+// The roles of memory as people call them, in the order in which they are stacked.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "graph/ir/tensor.hpp"
+
+namespace tidemark {
+
+// Bottom of a stacked chart first: what stays, then what comes and goes.
+inline constexpr std::array<Role, kRoles> kStackOrder = {
+    Role::kParameter, Role::kOptimizerState,  Role::kGradient,           Role::kBuffer,
+    Role::kInput,     Role::kSavedActivation, Role::kActivationGradient, Role::kTemporary,
+    Role::kWorkspace};
+
+// "saved activations"
+[[nodiscard]] constexpr std::string_view label_of(Role role) {
+  constexpr std::array<std::string_view, kRoles> kLabels{
+      "parameters", "gradients",         "optimizer state",      "buffers",
+      "inputs",     "saved activations", "activation gradients", "temporaries",
+      "workspace"};
+  return kLabels[static_cast<std::size_t>(role)];
+}
+
+}  // namespace tidemark
