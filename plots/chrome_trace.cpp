@@ -12,7 +12,7 @@
 namespace tidemark {
 namespace {
 
-// As in Kineto, the processes of a device have its number and the host its process'.
+// The processes of a device have its number and the host its own, as in Kineto.
 constexpr int kDevice = 0;
 constexpr int kDeviceSortIndex = 1 << 24;  // Kineto's: devices below the host
 constexpr int kHostProcess = 1000;

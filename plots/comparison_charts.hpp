@@ -21,7 +21,7 @@ namespace tidemark {
 // Columns: name, memory, seconds (empty where unknown), fits, on_front.
 void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs);
 
-// One policy under one budget.
+// The outcome of one policy under one budget.
 struct BudgetPoint {
   std::string policy;
   std::int64_t budget = 0;         // bytes

@@ -12,7 +12,7 @@
 namespace tidemark {
 namespace {
 
-constexpr double kFarCapacity = 2.5;   // times the peak: a line that far away wastes the picture
+constexpr double kFarCapacity = 2.5;   // times the peak: a line farther up wastes the picture
 constexpr std::size_t kTellApart = 4;  // lines; of more each has a letter, at its peak
 constexpr double kHeadroom = 1.12;     // over the highest value, for labels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
@@ -45,7 +45,7 @@ Duration end_of(const MemoryFigure& figure) {
   return figure.options.end - figure.options.begin;
 }
 
-// What the device holds in a column: never less than what is live.
+// Returns the bytes that the device holds in a column, never less than what is live.
 std::int64_t device_bytes(const MemoryFigure& figure, const MemorySample& sample) {
   return figure.options.context.count + std::max(sample.reserved, sample.live);
 }
@@ -89,7 +89,7 @@ void add_phases(SvgChart& chart, const MemoryFigure& figure) {
   }
 }
 
-// What is in use, or with `reserved` what the device holds.
+// Draws the bytes in use over time, or with `reserved` those that the device holds.
 SvgLine step_line(const MemoryFigure& figure, bool reserved) {
   SvgLine line{.steps = true};
   for (std::size_t c = 0; c < figure.samples.size(); ++c) {

@@ -23,7 +23,8 @@ struct MemoryFigureOptions {
   std::size_t columns = 600;  // samples: pixels of the plot's width
 };
 
-// What is drawn: of each column the state with the most live bytes, so that the peak is among them.
+// The states to draw: in each column the one with the most live bytes, so that the peak is among
+// them.
 struct MemoryFigure {
   MemoryFigureOptions options;
   std::vector<MemorySample> samples;
@@ -40,12 +41,12 @@ struct MemoryFigure {
 // reserved, device (reserved and the context), then live bytes by role.
 void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure);
 
-// A run beside others.
+// A run among others, with its name.
 struct NamedFigure {
   std::string name;
   MemoryFigure figure;
 };
-// What the subtitles of all runs have in common, of their parts between "; ".
+// Returns the parts between "; " that the subtitles of all runs have in common.
 [[nodiscard]] std::string common_setting(const std::vector<NamedFigure>& runs);
 // Live bytes and the context of several runs over each other, as lines from the beginning of each
 // one's step; the subtitle is their common setting.

@@ -28,7 +28,7 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
   };
   for (const TimelinePoint& point : timeline.points) {
     if (point.time > end) break;
-    // What the step before still had to free at the same instant belongs to it.
+    // Memory that the step before still had to free at the same instant belongs to that step.
     const std::size_t at = std::min<std::size_t>(point.instruction, program.size() - 1);
     const bool before =
         point.time < begin ||

@@ -7,7 +7,7 @@
 
 namespace tidemark {
 
-// What one column shows.
+// The state that one column of a chart shows.
 struct MemorySample {
   Duration time{};  // at which `live` was reached
   std::uint32_t instruction = kNoInstruction;

@@ -254,7 +254,7 @@ void PerfettoWriter::stream(Stream stream) {
     if (at.stream != stream) continue;
     const std::int64_t first = at.begin - at.restored;
     if (stream == Stream::kCompute) {
-      // What takes no time stays inside the span that ends with it.
+      // A slice that takes no time stays inside the span that ends with it.
       if (next < model_.spans.size() && model_.spans[next].begin <= first) close_until(first);
       for (; next < model_.spans.size() && model_.spans[next].begin <= first; ++next) {
         const TraceSpan& span = model_.spans[next];

@@ -21,7 +21,7 @@ class PickleWriter {
   void integer(std::int64_t value);
   void real(double value);
   void text(std::string_view value);  // UTF-8
-  // A text that comes again and again is written once and then named.
+  // A text that is repeated is written once and then named.
   void word(std::string_view value);
   void begin_list();
   void begin_item() { begin_in_batch(); }  // before each item of a list

@@ -1,4 +1,4 @@
-// How the roles of memory look: one place, so that every chart and table agrees.
+// Colours and letters of the roles of memory: one place, so that every chart and table agrees.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct RoleStyle {
 };
 
 [[nodiscard]] const RoleStyle& style_of(Role role);
-// What the device holds beside tensors.
+// Styles of what the device holds besides tensors.
 [[nodiscard]] const RoleStyle& context_style();  // CUDA context
 [[nodiscard]] const RoleStyle& cached_style();   // reserved by the allocator, not in use
 
-// Of the phases, where there is little room.
+// Names of the phases where there is little room.
 inline constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 
 // ANSI escapes; `text` itself when `colour` is false.

@@ -1,4 +1,4 @@
-// What an SVG chart shows: stacked areas, lines, steps and labelled points over two axes.
+// The content of an SVG chart: stacked areas, lines, steps and labelled points over two axes.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct SvgLine {
 
 struct SvgMark {
   SvgPoint at;
-  std::string label;        // beside it; empty: none
+  std::string label;        // next to it; empty: none
   std::string short_label;  // where the label has no room
   std::string legend;       // empty: not there
   MarkShape shape = MarkShape::kCircle;

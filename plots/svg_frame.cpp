@@ -1,4 +1,4 @@
-// What stands around the plot of an SVG chart: titles, phases, axes, legend.
+// The frame around the plot of an SVG chart: titles, phases, axes, legend.
 #include <algorithm>
 
 #include "plots/svg_writer.hpp"

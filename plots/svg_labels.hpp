@@ -28,13 +28,13 @@ class SvgLabels {
   void take(const SvgBox& box) { taken_.push_back(box); }
   // A straight stroke: labels keep off it where there is another place.
   void keep_off(double x0, double y0, double x1, double y1);
-  // The same of a filled box.
+  // Labels keep off a filled box in the same way.
   void keep_off(const SvgBox& box) { strokes_.push_back(box); }
   [[nodiscard]] bool is_free(const SvgBox& box, bool off_strokes) const;
   // Whether a line meets a text or a mark, but for the one at its beginning.
   [[nodiscard]] bool crosses(double x0, double y0, double x1, double y1) const;
-  // The nearest free place for a text of this size beside a point, at least `least` pixels away.
-  // From kLeader on a line leads to it, which crosses no text and no mark.
+  // Returns the nearest free place for a text of this size next to a point, at least `least` pixels
+  // away. From kLeader on a line leads to it, which crosses no text and no mark.
   static constexpr double kLeader = 12;
   [[nodiscard]] std::optional<Place> find(double x, double y, double width, double height,
                                           double least, bool off_strokes) const;

@@ -1,4 +1,4 @@
-// What stands inside the plot of an SVG chart: areas, lines, guides and marks with their labels.
+// The inside of the plot of an SVG chart: areas, lines, guides and marks with their labels.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -124,7 +124,7 @@ void SvgWriter::lines() {
   }
 }
 
-// Beside a point, or further away with a line to it; false where there is no place.
+// Writes a label next to a point, or farther off with a line to it; false where there is no place.
 bool SvgWriter::place(double x, double y, std::string_view words, bool off_strokes) {
   const double length = text_width(words, kSmallFont);
   const auto found = labels_.find(x, y, length, kSmallFont * 1.15, kMarkRadius + 2, off_strokes);
@@ -179,7 +179,7 @@ void SvgWriter::marks() {
   }
 }
 
-// A label without a free place is left to the table beside the picture.
+// A label without a free place is left to the CSV of the picture.
 void SvgWriter::mark_labels() {
   std::vector<SvgPoint> at;
   for (const SvgMark& point : chart_.marks)

@@ -1,4 +1,4 @@
-// One chart on its way to a page: what of it lies where, and the ink so far.
+// A chart that is being written: the places of its parts, and the ink so far.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ class SvgWriter {
   static constexpr double kFont = 12;  // pixels
   static constexpr double kSmallFont = 11;
   static constexpr double kTitleFont = 15;
-  // Of a character over the font's size, for the widest of the fonts named below (DejaVu Sans).
+  // Width of a character over the font's size, in the widest of the fonts below (DejaVu Sans).
   static constexpr double kAdvance = 0.62;
   static constexpr double kLine = 1.35;  // distance of lines over the font's size
   static constexpr double kLeft = 64;    // of the plot, for the axis' numbers
   static constexpr double kBelow = 46;
   static constexpr double kGap = 18;     // between plot and legend
   static constexpr double kSwatch = 22;  // width of a sample of ink
-  // Where marks share a label or have none.
+  // Said where marks share a label or have none.
   static constexpr std::string_view kUnnamed = "all names: in the CSV of this chart";
   static constexpr double kMargin = 10;
   static constexpr std::string_view kFonts =

@@ -63,7 +63,7 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 
 namespace {
 
-// Of a line "  --name VALUE      what it means" where the meaning begins; of others 0.
+// Returns where the meaning of a line "  --name VALUE      what it means" begins; 0 for others.
 std::size_t meaning_of(std::string_view line, std::size_t lead) {
   const std::size_t gap = line.find("  ", lead);
   if (gap == std::string_view::npos) return 0;
@@ -140,8 +140,8 @@ Table::Layout Table::layout(std::size_t width) const {
       sum += widths[c] + kGutter;
     return sum;
   };
-  // What a column of words is made narrower by, down to its longest word and no further than to
-  // `least`, until the table fits.
+  // Makes a column of words narrower, down to its longest word and no further than to `least`,
+  // until the table fits.
   const auto narrow = [&](std::size_t c, std::size_t least) {
     if (columns_[c].align != Align::kLeft || total() <= width) return;
     const std::size_t over = total() - width;

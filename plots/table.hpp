@@ -30,7 +30,7 @@ struct Column {
 // Every line of a text that is longer than `width` (0: none is), broken as wrap() does; the rest of
 // it stands two characters further in.
 [[nodiscard]] std::string wrap_lines(std::string_view text, std::size_t width);
-// The same where lines are a word and what it means, two blanks or more apart, as in a help text:
+// Wraps lines that are a word and what it means, two blanks or more apart, as in a help text:
 // the rest of a line stands below where its meaning begins.
 [[nodiscard]] std::string wrap_meanings(std::string_view text, std::size_t width);
 
@@ -51,11 +51,11 @@ class Table {
  private:
   struct Layout {
     std::vector<std::size_t> widths;   // of all columns, in characters
-    std::vector<std::size_t> shown;    // columns beside each other
+    std::vector<std::size_t> shown;    // columns next to each other
     std::optional<std::size_t> below;  // the column that stands below its rows
   };
   [[nodiscard]] Layout layout(std::size_t width) const;
-  // Of a column that is wrapped to `width`, longer words whole.
+  // Returns the width of a column that is wrapped to `width`, longer words whole.
   [[nodiscard]] std::size_t wrapped_width(std::size_t column, std::size_t width) const;
 
   std::vector<Column> columns_;

@@ -16,10 +16,10 @@ namespace {
 constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
 constexpr std::size_t kLevels = 8;     // parts of one character that block elements can show
 constexpr double kFarCapacityOnTerminal =
-    1.6;  // times the peak: a line that far away wastes the chart
+    1.6;  // times the peak: a line farther up wastes the chart
 constexpr int kPhaseColours[kPhases] = {110, 180, 139};
 
-// What a stack is made of, bottom first: context, the roles, reserved.
+// The bands of a stack, bottom first: context, the roles, reserved.
 constexpr std::size_t kBands = kRoles + 2;
 constexpr std::size_t kCachedBand = kBands - 1;
 constexpr int kAir = -1;
@@ -232,7 +232,7 @@ std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
 }
 
 std::string Chart::row(std::size_t from_bottom) const {
-  // A value is written beside the row whose upper edge it is; zero beside the axis.
+  // A value is written next to the row whose upper edge it is; zero next to the axis.
   const bool ticked = (from_bottom + 1) % scale_.rows_per_interval == 0;
   const double value =
       scale_.step * static_cast<double>((from_bottom + 1) / scale_.rows_per_interval);
@@ -304,7 +304,7 @@ std::string Chart::phase_line() const {
   return line + '\n';
 }
 
-// What each colour or letter stands for, with its size at the peak.
+// Explains each colour or letter, with its size at the peak.
 std::string Chart::legend() const {
   const MemorySample& peak = samples_[peak_column_];
   std::vector<std::string> items;
@@ -315,7 +315,7 @@ std::string Chart::legend() const {
   };
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
-    // What is too thin to see anywhere is not explained.
+    // A band that is too thin to see anywhere is not explained.
     const bool seen = std::any_of(samples_.begin(), samples_.end(), [&](const MemorySample& s) {
       return static_cast<double>(s.by_role[r]) >
              height_ / static_cast<double>(scale_.rows() * kLevels);

@@ -27,7 +27,7 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
     const Operator& op = graph.operators[occurrence.op];
     const std::string_view tensor =
         block.storage.valid() ? std::string_view(graph.storages[block.storage].name) : "workspace";
-    // What is there from the start was made by no operator.
+    // A storage that is there from the start was made by no operator.
     const bool made = !block.storage.valid() || !graph.storages[block.storage].initial;
     line.clear();
     fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),

@@ -9,7 +9,7 @@
 namespace tidemark {
 namespace {
 
-// Where simulated addresses begin: readers take 0 for none.
+// The first simulated address: readers take 0 for none.
 constexpr std::int64_t kFirstAddress = std::int64_t{0x7f} << 40;
 
 // The viewer's name for the rest. It fails on a trace with categories but without this one.
@@ -176,7 +176,8 @@ void SnapshotWriter::entry(const TorchTraceEntry& entry, std::int64_t microsecon
   integer_entry("time_us", microseconds);
   text_entry("category",
              entry.block.valid() ? category_of(program_.blocks[entry.block].role) : kUnknown);
-  // As with _record_memory_history(context="state"): the viewer shows the stack of the allocation.
+  // _record_memory_history(context="state") does the same: the viewer shows the stack of the
+  // allocation.
   if (entry.action == TorchTraceAction::kAlloc) frames(entry.block);
   pickle_.end_dict();
 }

@@ -18,7 +18,7 @@
 
 namespace tidemark {
 
-// One kernel or copy.
+// The interval in which one kernel or copy ran.
 struct TraceSlice {
   std::uint32_t instruction = 0;
   Stream stream = Stream::kCompute;
@@ -30,14 +30,14 @@ struct TraceSlice {
   BlockId block;  // of a copy: on the device
   std::int64_t begin = 0;
   std::int64_t end = 0;  // after `begin`, or equal where the device charges nothing
-  // Compute time right before `begin` that went into operators run again for evicted blocks.
+  // Compute time right before `begin` that went into operators recomputed for evicted blocks.
   std::int64_t restored = 0;
   std::int64_t host_begin = 0;  // its dispatch
   std::int64_t host_end = 0;
 };
 
 enum class FlowKind : std::uint8_t {
-  kRecompute,  // from the forward operator to where it runs again
+  kRecompute,  // from the forward operator to its recomputation
   kFetch,      // from the copy out to the copy back in
   kUse,        // from the copy in to the first operator that touches what it brought
 };

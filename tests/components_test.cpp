@@ -1,5 +1,5 @@
-// How files and folders hang together: a component (a header and a source of one name) and a folder
-// can each be understood without going round in a circle. Read from the sources.
+// Circles and sizes of files and folders: a component (a header and a source of one name) and a
+// folder can each be understood without going round in a circle. Read from the sources.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -21,7 +21,7 @@ namespace {
 
 using test::SourceTree;
 using Faults = std::vector<std::string>;
-// What each name includes, by name.
+// The names that each name includes.
 using Graph = std::map<std::string, std::set<std::string>>;
 
 // Files that part one thing between them may name each other; more than these are a tangle.
@@ -155,8 +155,8 @@ Faults size_faults(const SourceTree& tree) {
   return faults;
 }
 
-// What turns a description of a step into its result knows nothing of the documents that a person
-// writes: it could be driven by another program.
+// sim/step turns a description of a step into its result and knows nothing of the documents that a
+// person writes: it could be driven by another program.
 Faults step_faults(const SourceTree& tree) {
   Faults faults;
   for (const auto& [path, text] : tree) {

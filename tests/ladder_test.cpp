@@ -26,7 +26,8 @@ std::optional<std::size_t> rung_of(std::string_view path) {
   return static_cast<std::size_t>(rung - kLadder.begin());
 }
 
-// What is wrong with `included` in `file`, both from the repository root; empty when nothing is.
+// Says what is wrong with `included` in `file`, both from the repository root; empty when nothing
+// is.
 std::string include_fault(std::string_view file, std::string_view included, bool quoted) {
   if (included.starts_with("tidemark/")) return {};  // generated: version.hpp, paths.hpp
   const std::optional<std::size_t> target = rung_of(included);
@@ -42,7 +43,7 @@ std::string include_fault(std::string_view file, std::string_view included, bool
   return {};
 }
 
-// All faults of one source file as `path:line: text`.
+// Returns all faults of one source file as `path:line: text`.
 std::vector<std::string> check_source(const std::string& path, const std::string& text) {
   // Printing and ending the program. A member such as queue.exit() and snprintf are neither.
   static const std::regex kPrints(

@@ -31,7 +31,7 @@ std::size_t check_points_of_sweep(const Value& document, const Environment& envi
   return points.size();
 }
 
-// The same for what the document compares, if it does.
+// Reads what the document compares too, if it does.
 std::size_t check_points(const Value& document, const Environment& environment) {
   if (document.find("compare") != nullptr) {
     const CompareSpec spec = decode_compare(document, environment);
@@ -55,7 +55,7 @@ int CheckCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   int code = kExitFits;
   std::string text;
-  // Each file on its own, so that one call shows the first error of every file.
+  // Files are read one by one, so that one call shows the first error of every file.
   for (const std::string& name : input.names) {
     ScenarioInput one = input;
     one.names = {name};

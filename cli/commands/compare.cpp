@@ -39,7 +39,7 @@ Examples:
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
 
-// As a line of its own.
+// Adds the proven bounds as a line of their own.
 void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& comparison) {
   const LeastOverheads least = least_overheads(comparison);
   for (const auto& [budget, overhead] : least.by_budget) {
@@ -78,7 +78,7 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
     if (point.budget && point.plan) {
       name += fmt::format(", {}", format_bytes(Bytes(*point.budget)));
     }
-    // What breaks a budget may still keep a larger one.
+    // A run that breaks a budget may still keep a larger one.
     runs.push_back({.name = std::move(name),
                     .memory = point.result.run.live.bytes,
                     .seconds = comparison.cost_graph ? steps : steps * 1e-9,
@@ -130,7 +130,7 @@ std::string folder_of(const Value& document, const std::string& option) {
   return dir == nullptr ? std::string() : dir->scalar;
 }
 
-// Where the scenario lists it, and with no formats wherever it can be made.
+// Says whether the scenario lists the report; with no formats it is written wherever it can be.
 bool wants_html(const Value& document) {
   const Value* report = document.find("report");
   const Value* formats = report == nullptr ? nullptr : report->find("formats");

@@ -13,15 +13,16 @@ namespace tidemark {
 
 // Throws UserError: "--OPTION: PROBLEM".
 [[noreturn]] void refuse_option(std::string_view option, const std::string& problem);
-// The same with the problem "expected EXPECTED, found 'TEXT'".
+// Throws the same with the problem "expected EXPECTED, found 'TEXT'".
 [[noreturn]] void refuse_value(std::string_view option, std::string_view expected,
                                const std::string& text);
 
-// Where `name` stands among `names`. Throws UserError that names the nearest of them, or all.
+// Returns the place of `name` among `names`. Throws UserError that names the nearest of them, or
+// all.
 [[nodiscard]] std::size_t place_of_name(std::string_view option, const std::string& name,
                                         std::span<const std::string_view> names);
 
-// What `parse` makes of `text`. What it refuses (std::invalid_argument) is said of the option.
+// Returns parse(text). Its std::invalid_argument becomes a UserError that names the option.
 template <class Parse>
 [[nodiscard]] auto parse_option(std::string_view option, const std::string& text, Parse&& parse) {
   try {
@@ -31,7 +32,7 @@ template <class Parse>
   }
 }
 
-// All of `text` as a number that `accepts` takes. Throws UserError with what was expected.
+// Reads all of `text` as a number that `accepts` takes. Throws UserError with what was expected.
 template <class T, class Accepts>
 [[nodiscard]] T number_option(std::string_view option, const std::string& text,
                               std::string_view expected, Accepts&& accepts) {

@@ -28,7 +28,7 @@
 namespace tidemark {
 namespace {
 
-// What is wrong with a number that may be 0; empty: nothing.
+// Says what is wrong with a number that may be 0; empty where nothing is.
 std::string count_fault(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (!digits) return fmt::format("expected an integer of at least 0, found {}", text);
@@ -87,7 +87,7 @@ CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
   const bool file = std::filesystem::is_regular_file(name, error);
   if (file && input.gpu.empty() && name.ends_with(".json")) {
     const Value document = read_document(name);
-    // With the place of what a graph lacks; what is another kind of file is said to be that.
+    // The decoder names the place of what a graph lacks; another kind of file is said to be one.
     if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
       return decode_cost_graph(Decoder(document));
     }
@@ -191,7 +191,7 @@ std::string summary(const Answer& a, const std::string& name) {
 }  // namespace
 
 void PlanCommand::attach(CLI::App& parent) {
-  app = parent.add_subcommand(kName, "which values of a step to keep, which to compute again");
+  app = parent.add_subcommand(kName, "which values of a step to keep, which to recompute");
   app->footer(policy_lines() + R"(
 SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
 "workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph

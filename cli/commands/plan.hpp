@@ -1,5 +1,5 @@
 // tidemark plan: which values of a cost graph, or of a model's step as one, to keep and which to
-// compute again.
+// recompute.
 #pragma once
 
 #include <cstdint>

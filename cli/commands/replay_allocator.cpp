@@ -61,7 +61,7 @@ ReplayOptions options_of(const ReplayAllocatorCommand& command) {
   return options;
 }
 
-// Under the names of the recorded cases' index.json.
+// Returns the figures under the names of the recorded cases' index.json.
 Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& command,
                  const ReplayOptions& options) {
   const TorchStatistics& s = result.statistics;

@@ -80,7 +80,7 @@ std::string table_of(const EvictionResult& result, const EvictionOptions& option
   row("peak", format_bytes(Bytes(result.peak)));
   row("time of the program", fmt::format("{}", result.model_compute));
   row("time of recomputation", fmt::format("{}", result.remat_compute));
-  row("operators executed again", fmt::format("{}", result.remat_operators));
+  row("operators recomputed", fmt::format("{}", result.remat_operators));
   row("evicted to make room", fmt::format("{}", result.policy_evictions));
   row("freed after the last use", fmt::format("{}", result.deallocations));
   std::string text = table.text();
@@ -96,7 +96,8 @@ std::string table_of(const EvictionResult& result, const EvictionOptions& option
       break;
     case EvictionStatus::kOutOfMemory:
       text +=
-          "out of memory: what is pinned and what one operator reads and writes exceeds the "
+          "out of memory: what must stay resident and what one operator reads and writes exceeds "
+          "the "
           "budget\n";
       break;
     case EvictionStatus::kThrash:
@@ -111,13 +112,13 @@ std::string table_of(const EvictionResult& result, const EvictionOptions& option
 
 void ReplayEvictionCommand::attach(CLI::App& parent) {
   app = replay_command(parent).add_subcommand(
-      kName, "a log of operators within a budget: what is evicted and computed again");
+      kName, "a log of operators within a budget: what is evicted and recomputed");
   app->footer(
       R"(The log has one JSON object per line, as DTR's simulator simrd reads them: CONSTANT, MEMORY,
 CALL, ALIAS, MUTATE, COPY, COPY_FROM, RELEASE, ANNOTATE. The tensor of least score is evicted:
   lru   size   dtr_local   msps   dtr   dtr_eq   dtr_full   random
 When the program drops its last reference to a tensor, `eager` frees it, `ignore` leaves it to the
-heuristic, `banish` frees it for ever once nothing evicted depends on it.
+heuristic, `banish` frees it permanently once nothing evicted depends on it.
 A budget that is too small is told in the result; the exit code is 0 all the same.
 
 Example:

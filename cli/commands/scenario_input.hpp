@@ -16,7 +16,7 @@ namespace tidemark {
 // Whether a file is a scenario by its ending and not a model described by its layers.
 [[nodiscard]] bool is_scenario_file(const std::string& name);
 
-// What `run`, `explain`, `check`, `graph` and `sweep` understand as the thing to work on.
+// The scenarios or models that a command works on, with their changes and plugins.
 struct ScenarioInput {
   std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;
@@ -28,7 +28,7 @@ struct ScenarioInput {
   [[nodiscard]] std::vector<Value> load() const;
   // The first of them, of a sweep the first point. Throws UserError.
   [[nodiscard]] Scenario first_point(const Environment& environment) const;
-  // With the plugins loaded. Throws UserError.
+  // Loads the plugins, too. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
 };
 

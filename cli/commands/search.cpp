@@ -30,7 +30,7 @@ std::string setting_of(const PointResult& point) {
   return text.empty() ? point.name : text;
 }
 
-// What keeps points that the objective prefers from being the answer.
+// Says why points that the objective prefers are not the answer.
 std::string better_but(const SearchResult& found, std::size_t best) {
   const double answer = found.points[best].objective;
   std::size_t do_not_fit = 0;

@@ -15,7 +15,7 @@ namespace tidemark {
 [[nodiscard]] MemoryFigure figure_of(const DetailedPoint& point);
 void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point);
 
-// What a point of several is called: what it changes, else its scenario.
+// Names a point among several by what it changes, else by its scenario.
 [[nodiscard]] std::string point_label(const PointResult& point, std::size_t number);
 // timelines.svg: over each other. At most this many stay legible.
 inline constexpr std::size_t kOverlaid = 8;

@@ -117,8 +117,8 @@ Json resolved(const Scenario& scenario) {
   return json;
 }
 
-// Paths as they stand in the scenario, beside its file: a report may be passed on, and where its
-// author keeps files is nobody's business.
+// Writes paths relative to the scenario's file: a report may be passed on, and where its author
+// keeps files is nobody's business.
 void shorten_paths(Value& value) {
   namespace fs = std::filesystem;
   const fs::path path = value.scalar;
@@ -226,7 +226,8 @@ PointCharts charts_of(const DetailedPoint& point) {
                   .timeline = detail.timeline};
   std::unique_ptr<const TorchRecorder> recorder;
   Scratch recorded;
-  // What does not fit is drawn as it would be with memory without end, and so are its addresses.
+  // A point that does not fit is drawn as it would be with unlimited memory, and so are its
+  // addresses.
   const Bytes limit = fits ? point.result.capacity - point.result.context : kUnlimited;
   const BfcLimits bfc{limit, bfc_options(point.scenario, limit)};
   if (point.scenario.allocator == AllocatorKind::kTorch) {

@@ -14,7 +14,7 @@ namespace tidemark {
 // Points with charts of their own in one report; further ones are in its tables and comparisons.
 inline constexpr std::size_t kChartedPoints = 12;
 
-// What the charts of one point show.
+// The run behind the charts of one point, and facts about it.
 struct PointCharts {
   std::string columns;                                              // run_columns()
   nlohmann::ordered_json facts = nlohmann::ordered_json::object();  // for the point's entry

@@ -62,7 +62,7 @@ void add_traces(OutputFolder& output, const ReportFiles& files, const std::strin
   }
 }
 
-// What a point has for itself. `suffix`: "-2" of the second of several points.
+// Adds the files that each point has for itself. `suffix`: "-2" for the second of several points.
 void add_detail(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
                 const DetailedPoint& point) {
   if (files.torch_snapshots)

@@ -40,11 +40,11 @@ struct ReportFiles {
     return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
   }
 };
-// Of a document: -o, else its report.dir, else none. Throws UserError.
+// Chooses the folder, -o before the document's report.dir, and the formats. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,
                                        const Environment& environment);
 
-// All files or none; nothing when there is no folder. Throws UserError.
+// Writes all files or none; nothing when there is no folder. Throws UserError.
 void write_report(const ReportFiles& files, const DetailedPoint& point);
 // `documents` are those whose points these are, in order. `progress`: as in simulate_points(), of
 // the points that are simulated once more for files of their own.
@@ -52,7 +52,7 @@ void write_report(const ReportFiles& files, std::span<const PointResult> points,
                   std::span<const Value> documents, const Environment& environment,
                   const std::function<void(std::size_t, std::size_t)>& progress = {});
 
-// The result document as it is printed, with what a paper says beside it.
+// Returns the result document as it is printed, with the figures that a paper reports.
 [[nodiscard]] std::string document_text(std::span<const PointResult> points,
                                         const std::vector<std::string>& published);
 

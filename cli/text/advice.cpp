@@ -32,7 +32,8 @@ std::string pins_of(const PartlyFreeSegment& segment) {
   return text;
 }
 
-// What the device's allocator had when it refused, and which tensors keep what is free from it.
+// Says what the allocator had when it refused, and which tensors hold the segments that are partly
+// free.
 std::string memory_at_failure(const PointResult& point, bool colour, std::size_t width) {
   const Failure& failure = *point.failure;
   std::string text;

@@ -146,7 +146,7 @@ Catalogue policies(const Environment& environment) {
 
 Catalogue allocators() {
   Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
-  // What the texts among the parameters look like.
+  // Parameters that are texts, with the form that they take.
   using Forms = std::vector<std::pair<std::string_view, std::string_view>>;
   const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode,
                        const Forms& forms = {}) {
@@ -173,7 +173,7 @@ Catalogue allocators() {
       [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); },
       {{"conf",
         "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\"; a key "
-        "beside it wins over the same option in it"},
+        "given separately wins over the same option in it"},
        {"roundup_power2_divisions", kRoundupForms}});
   add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
       [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kNotesWidth = 100;  // where there is no terminal
 
-// As fine as the figure is small: "12.3 %", "0.41 %", "0.0013 %".
+// Formats a share with more digits the smaller it is: "12.3 %", "0.41 %", "0.0013 %".
 std::string fine_percent(double share) {
   const double value = 100 * share;
   const double size = std::abs(value);
@@ -112,7 +112,7 @@ std::string CompareTable::heading() const {
   return text + "\n\n";
 }
 
-// What the columns mean, and the cheapest way to keep each budget.
+// Says which list keeps each budget at the least cost, and what the columns mean.
 std::string CompareTable::verdict() const {
   std::vector<std::int64_t> budgets;
   for (const ComparePoint& point : comparison_.points) {

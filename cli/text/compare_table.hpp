@@ -8,11 +8,11 @@
 
 namespace tidemark {
 
-// One row per point, in their order. `width` 0: no limit.
+// Returns a row per point, in their order. `width` 0: no limit.
 [[nodiscard]] std::string compare_table(const Comparison& comparison, bool colour,
                                         std::size_t width);
 
-// "optimal + offload_activations"
+// Returns the policies of a point: "optimal + offload_activations".
 [[nodiscard]] std::string policies_label(const ComparePoint& point);
 
 }  // namespace tidemark

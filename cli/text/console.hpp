@@ -1,4 +1,4 @@
-// Where output goes and what it may look like.
+// The terminal: where output goes, its width and its colours.
 #pragma once
 
 #include <chrono>

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::size_t kReasons = 3;  // named in the first sentence
 
-// How a column puts a number into words.
+// A function that puts a number of one column into words.
 using Wording = std::function<std::string(std::int64_t)>;
 
 std::string with_sign(std::int64_t value, const Wording& words) {

@@ -18,10 +18,10 @@ namespace tidemark {
 namespace {
 
 constexpr std::size_t kTermBarWidth = 24;
-// Left out on narrow terminals, the highest first.
+// Columns with these numbers are left out on narrow terminals, the highest first.
 constexpr int kSpareBar = 3;
 constexpr int kSpareOperator = 2;
-constexpr int kSpareBytes = 1;  // beside the same in GiB
+constexpr int kSpareBytes = 1;  // the column of GiB says nearly the same
 
 class Explanation {
  public:
@@ -216,7 +216,7 @@ std::string Explanation::phases() const {
   return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
-// Why blocks are larger than what was asked for.
+// Says why allocations are larger than the requests.
 std::string rounding_note(AllocatorKind allocator) {
   switch (allocator) {
     case AllocatorKind::kTorch:
@@ -231,7 +231,7 @@ std::string rounding_note(AllocatorKind allocator) {
   return "";
 }
 
-// From the live bytes of the peak to what the device holds, term by term, and what is left.
+// Lists the terms from the live bytes of the peak to the device memory used, and what is left.
 std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
   const DeviceTerms terms = device_terms(point_, detail_);
@@ -245,7 +245,7 @@ std::string Explanation::device() const {
   };
   add("live at the peak", total_, "as requested by the tensors");
   add("+ rounding", terms.rounding, rounding_note(point_.allocator));
-  add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be used again");
+  add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,
       point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
@@ -263,7 +263,7 @@ std::string Explanation::device() const {
   return text;
 }
 
-// What the allocator holds when it holds most, and why it is more than what is live.
+// Lists what the allocator has reserved at its peak, and why that is more than the live bytes.
 std::string Explanation::reserved_terms() const {
   const Fragmentation& f = point_.run.fragmentation;
   const BytesColumn unit(f.reserved);

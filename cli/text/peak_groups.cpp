@@ -74,7 +74,7 @@ std::vector<SavedGroup> group_saved(const TrainingGraph& graph,
       }
     }
     const std::size_t shown = each ? readers.size() : std::min(readers.size(), kReaders);
-    group.needed_by = tensor.by_recomputation ? "computed again from it: " : "";
+    group.needed_by = tensor.by_recomputation ? "recomputed from it: " : "";
     for (std::size_t i = 0; i < shown; ++i)
       group.needed_by += (i > 0 ? ", " : "") + readers[i];
     if (shown < readers.size()) {

@@ -1,4 +1,4 @@
-// What repeated layers have alike at the peak of a point, put together.
+// Groups of layers and tensors that repeat at the peak of a point.
 #pragma once
 
 #include <cstdint>

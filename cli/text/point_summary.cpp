@@ -94,7 +94,7 @@ std::string Summary::memory() const {
   return text + roles();
 }
 
-// What is reserved beyond the live bytes, and from when on it stays the same.
+// Says what is reserved beyond the live bytes, and from which step on it stays the same.
 std::string Summary::reserved() const {
   const Fragmentation& f = point_.run.fragmentation;
   std::string parts;
@@ -170,7 +170,7 @@ std::string Summary::time() const {
     if (d * 1000 < run.step || d <= Duration(0)) return;
     parts += fmt::format("{}{} {}", parts.empty() ? "of which " : ", ", format_duration(d), what);
   };
-  add(run.recompute, "computing again");
+  add(run.recompute, "recomputing");
   add(run.exposed_transfer, "waiting for copies");
   add(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)],
       "waiting for the host's optimizer");
@@ -190,7 +190,7 @@ std::string Summary::time() const {
   return text;
 }
 
-// What the plan says of one micro-batch beside what the step takes.
+// Says what the plan promised for one micro-batch; the step itself takes more.
 std::string Summary::plan(const PlanFigures& plan) const {
   std::string text =
       line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
@@ -223,10 +223,10 @@ std::string Summary::policies() const {
       sep = ", ";
     };
     if (outcome.recomputed_operators > 0) {
-      add(grouped(outcome.recomputed_operators) + " operators run again");
+      add(grouped(outcome.recomputed_operators) + " operators recomputed");
     }
     if (outcome.offloaded.count > 0) {
-      // With two tiers beside it: the lines below say how much is where.
+      // Where the step uses two tiers, the lines below say how much is on each.
       const bool disks = point_.run.nvme.bytes > 0;
       add(format_bytes(outcome.offloaded) +
           (disks ? " kept off the device" : " moved to the host"));
@@ -242,7 +242,7 @@ std::string Summary::policies() const {
   }
   if (point_.run.evictions > 0) {
     text +=
-        line("evictions", fmt::format("{} blocks dropped, {} operators run again for them",
+        line("evictions", fmt::format("{} blocks dropped, {} operators recomputed for them",
                                       grouped(point_.run.evictions), grouped(point_.run.restores)));
   }
   if (point_.run.host.bytes > 0) {
@@ -283,7 +283,7 @@ std::string bar(double share, std::size_t width) {
   return text + std::string(kBlocks[eighths % 8]);
 }
 
-// Of a file, the name without folders and ending; of Hugging Face's config.json the folder's.
+// Returns a file's name without folders and ending; for Hugging Face's config.json its folder's.
 static std::string model_name(const std::string& name) {
   const std::filesystem::path path(name);
   const std::string ending = path.extension().string();

@@ -1,4 +1,4 @@
-// One point in a screenful: whether it fits, what makes up its peak, how long a step takes.
+// A summary of one point in a screenful: whether it fits, its peak by role, the time of a step.
 #pragma once
 
 #include <string>

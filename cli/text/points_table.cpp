@@ -49,7 +49,7 @@ std::string override_text(const PointResult& point, const std::string& key) {
   return {};
 }
 
-// What a row says at its end.
+// Returns the remark at the end of a row.
 std::string remark(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
   if (point.failure) {

@@ -1,4 +1,4 @@
-// What a paper says beside what was simulated: the scenario's `published`, a list of texts.
+// Figures that a paper reports for a scenario: its key `published`, a list of texts.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace tidemark {
 
-// Of all documents, in their order.
+// Returns the lines of all documents, in their order.
 [[nodiscard]] std::vector<std::string> published_of(std::span<const Value> documents);
-// Such lines below a table; empty where there are none.
+// Returns such lines as they stand below a table; empty where there are none.
 [[nodiscard]] std::string published_text(const std::vector<std::string>& lines, bool colour);
 
 }  // namespace tidemark

@@ -63,7 +63,7 @@ class RecordedDifference {
   [[nodiscard]] TermPair reserved() const {
     return {"reserved", a_.peak.most_reserved, b_.peak.most_reserved};
   }
-  // Of the live bytes of both, what is in pairs of one size.
+  // The share of the live bytes of both sides that is in pairs of one size.
   [[nodiscard]] double explained() const {
     const std::int64_t all = a_.peak.bytes + b_.peak.bytes;
     return all == 0 ? 1 : static_cast<double>(same_) / static_cast<double>(all);

@@ -75,7 +75,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
                    {format_duration(of(run.exposed, link.stream))}});
   }
   text += links.text(colour, width);
-  text += fmt::format("  {} out, {} in; {} were away when live bytes peaked\n",
+  text += fmt::format("  {} out, {} in; {} were off the device when live bytes peaked\n",
                       format_bytes(Bytes(report.bytes_out)), format_bytes(Bytes(report.bytes_in)),
                       format_bytes(Bytes(report.saved_at_peak)));
   if (report.tensors.empty()) return text;
@@ -96,7 +96,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
                    {format_duration(tensor.copies)},
                    {format_duration(tensor.stall), tensor.stall > Duration(0) ? kBad : -1},
                    {std::string(name_of(tensor.away))},
-                   {tensor.saves_at_peak ? "away at the peak" : ""}});
+                   {tensor.saves_at_peak ? "off the device at the peak" : ""}});
   }
   text += table.text(colour, width);
   if (shown < report.tensors.size()) {

@@ -1,4 +1,4 @@
-// What moved between tiers, for people and for scripts.
+// Copies between tiers in words, for people and for scripts.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace tidemark {
 [[nodiscard]] std::string explain_transfers(const PointResult& point, const PointDetail& detail,
                                             std::size_t top, bool colour, std::size_t width);
 
-// The same for `explain --json`: every tensor.
+// Returns the same for `explain --json`, with every tensor.
 [[nodiscard]] nlohmann::ordered_json transfers_json(const PointResult& point,
                                                     const PointDetail& detail);
 

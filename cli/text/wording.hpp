@@ -1,4 +1,4 @@
-// How commands put figures and settings into words.
+// Figures and settings in words, the same in every command.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tidemark {
 // Columns before what a report lists under a heading.
 inline constexpr std::size_t kIndent = 2;
 
-// One unit for a whole column, so that figures can be compared at a glance.
+// Formats all bytes of a column in one unit, so that figures can be compared at a glance.
 class BytesColumn {
  public:
   // `largest` decides: GiB from 1 GiB on, else MiB, else bytes.
@@ -41,11 +41,11 @@ class BytesColumn {
 // "backward, h.47.mlp: linear.weight_gradient"
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
 
-// What the points have in common: their one name, or how many they are.
+// Returns the name that all points have in common, or how many they are.
 [[nodiscard]] std::string title_of(std::span<const PointResult> points);
 
-// Where a planned policy's program takes more than the budget it was planned for; empty where it
-// does not, or where that is said already because no plan fits.
+// Says by how much the step of a planned policy passes the budget it was planned for; empty where
+// it does not, or where that is said already because no plan fits.
 [[nodiscard]] std::string over_budget(const PointResult& point);
 
 // Bytes of the device that the whole step takes, the framework's context included.

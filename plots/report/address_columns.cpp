@@ -16,14 +16,14 @@ struct Segment {
   std::size_t until = 0;
 };
 
-// What the allocator did, in points of the timeline.
+// The addresses that the allocator gave out, by points of the timeline.
 struct Layout {
   std::vector<std::int64_t> addresses;  // by point that allocates
   std::vector<Segment> segments;
 };
 
 // Takes [address, address + bytes) out of the open segments; of an expandable segment any part may
-// go.
+// be released.
 void close(std::map<std::int64_t, Segment>& open, std::vector<Segment>& closed,
            std::int64_t address, std::int64_t bytes, std::size_t until) {
   const std::int64_t end = address + bytes;
@@ -42,11 +42,11 @@ void close(std::map<std::int64_t, Segment>& open, std::vector<Segment>& closed,
       before.bytes = address - segment.address;
       open.emplace(before.address, before);
     }
-    Segment gone = segment;
-    gone.address = std::max(segment.address, address);
-    gone.bytes = std::min(segment_end, end) - gone.address;
-    gone.until = until;
-    closed.push_back(gone);
+    Segment released = segment;
+    released.address = std::max(segment.address, address);
+    released.bytes = std::min(segment_end, end) - released.address;
+    released.until = until;
+    closed.push_back(released);
     if (segment_end > end) {
       Segment after = segment;
       after.address = end;

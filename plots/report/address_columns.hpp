@@ -1,4 +1,4 @@
-// Where the allocator put blocks, and the segments that it cut them from.
+// Addresses of allocations, and the segments that they were cut from.
 #pragma once
 
 #include "plots/report/column_file.hpp"

@@ -1,4 +1,4 @@
-// Columns of integers beside a JSON description: the form in which a page holds a run.
+// Columns of integers after a JSON description: the form in which a page holds a run.
 #pragma once
 
 #include <cstdint>

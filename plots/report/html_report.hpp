@@ -19,7 +19,7 @@ inline constexpr std::string_view kNoHtmlReport =
 
 struct HtmlReport {
   std::string title;
-  // What the page says before a run is opened; see web/src/report.js.
+  // The facts that the page shows before a run is opened; see web/src/report.js.
   nlohmann::ordered_json summary;
   std::vector<std::string> runs;  // run_columns(); empty where a point has no charts
 };

@@ -11,7 +11,7 @@
 
 namespace tidemark {
 
-// What the BFC allocator of a run was made with.
+// The arguments of the BFC allocator of a run.
 struct BfcLimits {
   Bytes capacity;
   BfcOptions options;
@@ -25,7 +25,7 @@ struct ReportedRun {
   const CostTable& costs;
   const Scratch& scratch;
   const MemoryTimeline& timeline;
-  // Where blocks lay: one of these, or none with allocators that have no addresses.
+  // The source of addresses: one of these, or none with allocators that have no addresses.
   const TorchRecorder* recorder = nullptr;
   const BfcLimits* bfc = nullptr;
   const PackedPlacement* placement = nullptr;

@@ -157,7 +157,7 @@ struct WaitColumns {
   ColumnWriter cause;
   ColumnWriter position{true};
 
-  // What came before instruction `i`, since the stream was free.
+  // Adds the stretches before instruction `i`, since the stream was free.
   void add_before(const ReportedRun& run, std::uint32_t i, std::int64_t free_since) {
     const std::int64_t started = run.scratch.started[i];
     const auto add = [&](std::int64_t from, std::int64_t to, std::size_t stream) {
@@ -183,7 +183,7 @@ struct WaitColumns {
   }
 };
 
-// One row per launch or copy that has started.
+// Columns with a row per launch or copy that has started.
 struct WorkColumns {
   ColumnWriter start{true};
   ColumnWriter duration;
@@ -199,7 +199,7 @@ struct WorkColumns {
   void write(ColumnFile& file) const;
 };
 
-// Of work.kind; -1 of what is no work.
+// Returns the number of an opcode in work.kind, -1 where it is no work.
 int kind_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::kLaunch:

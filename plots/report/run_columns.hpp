@@ -1,4 +1,4 @@
-// One run as columns: memory over time, what ran on which stream, where blocks lay.
+// Columns of one run: memory over time, the work of each stream, addresses of allocations.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace tidemark {
 //   block.name, .bytes, .role, .layer, .operator
 //   point.time, .block, .sign, .active, .reserved, .position   as in TimelinePoint
 //   work.start, .duration, .stream, .kind, .position, .block, .enqueued, .dispatch,
-//     .restored (with eviction: part of the duration, computing evicted values again)
+//     .restored (with eviction: part of the duration, recomputing evicted values)
 //                                          launches and copies, in issue order
 //   wait.begin, .duration, .cause, .position
 //                                          stretches in which compute stood still, the stream that
