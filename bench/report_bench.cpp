@@ -91,7 +91,7 @@ std::vector<Figure> report_figures() {
     const auto recorder =
         run_recorded(scenario, detail.compiled, scratch, result.status == PointStatus::kFits);
     HtmlReport report{.title = "llama-2-7b",
-                      .summary = result_document(std::span(&result, 1)),
+                      .summary = result_document(std::span(&result, 1)).dump(),
                       .runs = {run_columns({.graph = detail.model->training,
                                             .order = detail.compiled.order,
                                             .program = detail.compiled.program,

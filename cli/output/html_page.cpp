@@ -151,16 +151,17 @@ std::vector<PointResult> results_of(const Comparison& comparison) {
 
 }  // namespace
 
-HtmlPage::HtmlPage(std::span<const PointResult> points) {
-  report_.title = title_of(points);
-  report_.summary = result_document(points);
-  report_.summary["title"] = report_.title;
-  report_.summary["roles"] = roles();
-  report_.summary["stack_order"] = stack_order();
-  report_.summary["context_colour"] = hex_colour(context_style().colour);
+HtmlPage::HtmlPage(std::span<const PointResult> points)
+    : report_({.title = title_of(points), .runs = std::vector<std::string>(points.size())}),
+      summary_(std::make_unique<Json>(result_document(points))) {
+  Json& summary = *summary_;
+  summary["title"] = report_.title;
+  summary["roles"] = roles();
+  summary["stack_order"] = stack_order();
+  summary["context_colour"] = hex_colour(context_style().colour);
   const std::vector<std::string> labels = labels_of(points);
   for (std::size_t i = 0; i < points.size(); ++i) {
-    Json& entry = report_.summary["points"][i];
+    Json& entry = summary["points"][i];
     entry["label"] = labels[i];
     Json& settings = entry["settings"] = Json::object();
     for (const auto& [key, value] : points[i].overrides)
@@ -170,21 +171,21 @@ HtmlPage::HtmlPage(std::span<const PointResult> points) {
     entry["memory"]["context"] = points[i].context.count;
     entry["memory"]["device_needed"] = device_needed(points[i]);
   }
-  report_.runs.resize(points.size());
 }
 
 HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts)
     : HtmlPage(results_of(comparison)) {
   report_.title = comparison.name;
+  Json& summary = *summary_;
   const Json document = compare_document(comparison);
-  report_.summary["title"] = report_.title;
-  report_.summary["compare"] = {{"base", document["base"]},
-                                {"cost_graph", comparison.cost_graph},
-                                {"least", least_of(comparison)}};
+  summary["title"] = report_.title;
+  summary["compare"] = {{"base", document["base"]},
+                        {"cost_graph", comparison.cost_graph},
+                        {"least", least_of(comparison)}};
   std::map<std::size_t, std::size_t> first;  // point of each evaluation
   for (std::size_t i = 0; i < comparison.points.size(); ++i) {
     const ComparePoint& point = comparison.points[i];
-    Json& entry = report_.summary["points"][i];
+    Json& entry = summary["points"][i];
     Json& compared = entry["compare"] = document["points"][i]["compare"];
     compared["policies"] = policies_label(point);
     compared["reason"] = reason_of(point);
@@ -208,10 +209,17 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
 
 void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
   report_.runs.at(index) = std::move(charts.columns);
-  Json& entry = report_.summary["points"][index];
+  Json& entry = (*summary_)["points"][index];
   entry["charts"] = true;
-  entry.update(charts.facts);
+  entry.update(Json::parse(charts.facts));
 }
+
+void HtmlPage::write(std::ostream& out) {
+  report_.summary = summary_->dump(-1, ' ', false, Json::error_handler_t::replace);
+  write_html_report(out, report_);
+}
+
+HtmlPage::~HtmlPage() = default;
 
 PointCharts charts_of(const DetailedPoint& point) {
   PointCharts charts;
@@ -240,7 +248,7 @@ PointCharts charts_of(const DetailedPoint& point) {
   }
   charts.columns = run_columns(run);
 
-  Json& entry = charts.facts;
+  Json entry;
   entry["setting"] = setting_line(point.result, point.scenario, *detail.model);
   if (const std::string& name = detail.model->training.name; name.find('/') != std::string::npos) {
     entry["setting"] = file_name(name) + entry["setting"].get<std::string>().substr(name.size());
@@ -253,12 +261,14 @@ PointCharts charts_of(const DetailedPoint& point) {
       shorten_paths(key.value);
     }
   }
-  entry["document"] = Json::parse(as_json(document), nullptr, false);
+  const Json as_read = Json::parse(as_json(document), nullptr, false);
+  entry["document"] = as_read.is_discarded() ? Json(nullptr) : as_read;
   const std::uint32_t failed = point.result.run.failed_instruction;
   entry["failed_position"] =
       failed < compiled.program.size()
           ? Json(static_cast<std::int64_t>(compiled.program.position[failed].value))
           : Json(nullptr);
+  charts.facts = entry.dump(-1, ' ', false, Json::error_handler_t::replace);
   return charts;
 }
 

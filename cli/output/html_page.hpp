@@ -1,9 +1,12 @@
 // The HTML report of a command: what its page says of each point, and the runs behind the charts.
 #pragma once
 
+#include <memory>
 #include <ostream>
 #include <span>
 #include <string>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "plots/report/html_report.hpp"
 #include "scenarios/results/peak_terms.hpp"
@@ -16,8 +19,8 @@ inline constexpr std::size_t kChartedPoints = 12;
 
 // The run behind the charts of one point, and facts about it.
 struct PointCharts {
-  std::string columns;                                              // run_columns()
-  nlohmann::ordered_json facts = nlohmann::ordered_json::object();  // for the point's entry
+  std::string columns;  // run_columns()
+  std::string facts;    // keys of the point's entry, as a JSON object
 };
 [[nodiscard]] PointCharts charts_of(const DetailedPoint& point);
 
@@ -28,12 +31,14 @@ class HtmlPage {
   // before others, kChartedPoints at most.
   HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts);
 
-  // The charts of point `index`.
+  // Adds the charts of point `index`.
   void add_charts(std::size_t index, PointCharts charts);
-  void write(std::ostream& out) const { write_html_report(out, report_); }
+  void write(std::ostream& out);
+  ~HtmlPage();
 
  private:
   HtmlReport report_;
+  std::unique_ptr<nlohmann::ordered_json> summary_;  // of the report
 };
 
 }  // namespace tidemark

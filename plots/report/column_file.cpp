@@ -4,6 +4,7 @@
 #include <limits>
 
 #define ZLIB_CONST  // input is declared const
+#include <nlohmann/json.hpp>
 #include <zlib.h>
 
 #include "graph/core/errors.hpp"
@@ -67,15 +68,22 @@ void ColumnWriter::add(std::int64_t value) {
 }
 
 void ColumnFile::add(std::string_view name, const ColumnWriter& column) {
-  columns_.push_back({{"name", name},
-                      {"count", column.count()},
-                      {"bytes", column.bytes().size()},
-                      {"deltas", column.deltas()}});
+  columns_.push_back({.name = std::string(name),
+                      .count = column.count(),
+                      .bytes = column.bytes().size(),
+                      .deltas = column.deltas()});
   body_ += column.bytes();
 }
 
-std::string ColumnFile::text() && {
-  description["columns"] = std::move(columns_);
+std::string ColumnFile::text(nlohmann::ordered_json description) && {
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array();
+  for (const Column& column : columns_) {
+    columns.push_back({{"name", column.name},
+                       {"count", column.count},
+                       {"bytes", column.bytes},
+                       {"deltas", column.deltas}});
+  }
+  description["columns"] = std::move(columns);
   // Names come from the user's files, which need not be UTF-8.
   const std::string head =
       description.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,12 +1,13 @@
 // Columns of integers after a JSON description: the form in which a page holds a run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace tidemark {
 
@@ -32,12 +33,18 @@ class ColumnWriter {
 // after the other. The description gains "columns": [{name, count, bytes, deltas}], in that order.
 class ColumnFile {
  public:
-  nlohmann::ordered_json description = nlohmann::ordered_json::object();
   void add(std::string_view name, const ColumnWriter& column);
-  [[nodiscard]] std::string text() &&;
+  // The whole file; `description` is an object.
+  [[nodiscard]] std::string text(nlohmann::ordered_json description) &&;
 
  private:
-  nlohmann::ordered_json columns_ = nlohmann::ordered_json::array();
+  struct Column {
+    std::string name;
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+    bool deltas = false;
+  };
+  std::vector<Column> columns_;
   std::string body_;
 };
 

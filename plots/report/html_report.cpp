@@ -61,8 +61,7 @@ void write_html_report(std::ostream& out, const HtmlReport& report) {
   const std::string_view view = page;
   out << view.substr(0, title) << escaped(report.title)
       << view.substr(title + kTitle.size(), data - title - kTitle.size());
-  write_packed(out, "summary",
-               report.summary.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  write_packed(out, "summary", report.summary);
   for (std::size_t i = 0; i < report.runs.size(); ++i) {
     if (!report.runs[i].empty()) write_packed(out, fmt::format("run-{}", i), report.runs[i]);
   }

@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 namespace tidemark {
 
 inline constexpr std::string_view kNoHtmlReport =
@@ -20,7 +18,7 @@ inline constexpr std::string_view kNoHtmlReport =
 struct HtmlReport {
   std::string title;
   // The facts that the page shows before a run is opened; see web/src/report.js.
-  nlohmann::ordered_json summary;
+  std::string summary;            // one JSON object
   std::vector<std::string> runs;  // run_columns(); empty where a point has no charts
 };
 

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include <nlohmann/json.hpp>
+
 #include "graph/core/errors.hpp"
 #include "plots/report/address_columns.hpp"
 #include "plots/report/column_file.hpp"
@@ -284,14 +286,13 @@ std::string run_columns(const ReportedRun& run) {
   Json phases = Json::array();
   for (int p = 0; p < kPhases; ++p)
     phases.push_back(name_of(static_cast<Phase>(p)));
-  file.description["names"] = names.list();
-  file.description["layers"] = std::move(layers);
-  file.description["streams"] = std::move(streams);
-  file.description["phases"] = std::move(phases);
-  file.description["steps"] = run.order.steps;
-  file.description["last_step_begin"] = run.timeline.last_step_begin.count();
-  file.description["end"] = run.timeline.end.count();
-  return std::move(file).text();
+  return std::move(file).text({{"names", names.list()},
+                               {"layers", std::move(layers)},
+                               {"streams", std::move(streams)},
+                               {"phases", std::move(phases)},
+                               {"steps", run.order.steps},
+                               {"last_step_begin", run.timeline.last_step_begin.count()},
+                               {"end", run.timeline.end.count()}});
 }
 
 }  // namespace tidemark

@@ -192,8 +192,7 @@ TEST_SUITE("unit") {
     }
     file.add("plain", plain);
     file.add("deltas", deltas);
-    file.description["names"] = {"\xff not UTF-8", "</script>"};
-    const Columns read(std::move(file).text());
+    const Columns read(std::move(file).text({{"names", {"\xff not UTF-8", "</script>"}}}));
     CHECK(read["plain"] == values);
     CHECK(read["deltas"] == values);
   }
