@@ -11,6 +11,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/output/reports.hpp"
+#include "cli/text/override_words.hpp"
 #include "cli/text/points_table.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -22,12 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string setting_of(const PointResult& point) {
-  std::string text;
-  for (const auto& [key, value] : point.overrides) {
-    const std::string word = short_setting(value);
-    text += (text.empty() ? "" : ", ") + (key == "policies" ? word : key + " " + word);
-  }
-  return text.empty() ? point.name : text;
+  const std::string changes = changes_in_words(point, {.whole_keys = true, .with_name = true});
+  return changes.empty() ? point.name : changes;
 }
 
 // Says why points that the objective prefers are not the answer.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/override_words.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
@@ -43,15 +44,8 @@ void add_timeline_svg(OutputFolder& output, const std::string& stem, const Detai
 }
 
 std::string point_label(const PointResult& point, std::size_t number) {
-  std::string label;
-  for (const auto& [key, value] : point.overrides) {
-    const std::string setting = short_setting(value);
-    if (key == "name") return setting;
-    if (!label.empty()) label += ", ";
-    label += key == "policies" || key == "hardware"
-                 ? setting
-                 : fmt::format("{} {}", key.substr(key.rfind('.') + 1), setting);
-  }
+  std::string label = changed_value(point, "name");
+  if (label.empty()) label = changes_in_words(point, {.bare_hardware = true});
   if (label.empty()) label = point.name;
   return label.empty() ? fmt::format("point {}", number) : label;
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text/compare_table.hpp"
+#include "cli/text/override_words.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/report/run_columns.hpp"
@@ -54,18 +55,12 @@ Json stack_order() {
   return list;
 }
 
-// What sets a point apart: "micro_batch 4, no policy"; its name where nothing does, or where other
+// Names a point by what sets it apart: "micro_batch 4, no policy", behind its name where other
 // points have other names.
-std::string label_of(const PointResult& point, bool named) {
-  std::string label = named ? point.name : "";
-  for (const auto& [key, value] : point.overrides) {
-    if (key == "name") continue;
-    const std::string word = key.substr(key.rfind('.') + 1);
-    const std::string setting = short_setting(value);
-    label += label.empty() ? "" : label == point.name ? ": " : ", ";
-    label += word == "policies" ? setting : fmt::format("{} {}", word, setting);
-  }
-  return label.empty() ? point.name : label;
+std::string point_words(const PointResult& point, bool named) {
+  const std::string changes = changes_in_words(point, {});
+  if (changes.empty()) return point.name;
+  return named ? fmt::format("{}: {}", point.name, changes) : changes;
 }
 
 bool have_names(std::span<const PointResult> points) {
@@ -78,7 +73,7 @@ std::vector<std::string> labels_of(std::span<const PointResult> points) {
   const bool named = have_names(points);
   std::vector<std::string> labels;
   for (const PointResult& point : points)
-    labels.push_back(label_of(point, named));
+    labels.push_back(point_words(point, named));
   std::map<std::string, int> uses;
   for (const std::string& label : labels)
     ++uses[label];

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/override_words.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -154,10 +155,7 @@ std::string CompareTable::text(std::size_t width) const {
 }  // namespace
 
 std::string policies_label(const ComparePoint& point) {
-  for (const auto& [key, value] : point.result.overrides) {
-    if (key == "policies") return short_setting(value);
-  }
-  return {};
+  return changed_value(point.result, "policies");
 }
 
 std::string compare_table(const Comparison& comparison, bool colour, std::size_t width) {

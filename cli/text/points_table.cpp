@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/override_words.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -32,7 +33,6 @@ Keys keys_of(std::span<const PointResult> points) {
       }
     }
   }
-  const auto last_word = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::map<std::string, int> uses;
   for (const std::string& key : keys.paths)
     ++uses[last_word(key)];
@@ -40,13 +40,6 @@ Keys keys_of(std::span<const PointResult> points) {
     keys.titles.push_back(uses[last_word(key)] == 1 ? last_word(key) : key);
   }
   return keys;
-}
-
-std::string override_text(const PointResult& point, const std::string& key) {
-  for (const auto& [name, value] : point.overrides) {
-    if (name == key) return short_setting(value);
-  }
-  return {};
 }
 
 // Returns the remark at the end of a row.
@@ -134,7 +127,7 @@ std::vector<Column> PointsTable::columns() const {
   if (names_differ_) columns.push_back({"scenario"});
   for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
     const bool numbers = std::all_of(points_.begin(), points_.end(), [&](const PointResult& p) {
-      const std::string text = override_text(p, keys_.paths[k]);
+      const std::string text = changed_value(p, keys_.paths[k]);
       return text.find_first_not_of("0123456789.-") == std::string::npos;
     });
     columns.push_back({keys_.titles[k], numbers ? Align::kRight : Align::kLeft});
@@ -153,7 +146,7 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   std::vector<Cell> cells;
   if (names_differ_) cells.push_back({point.name});
   for (const std::string& key : keys_.paths)
-    cells.push_back({override_text(point, key)});
+    cells.push_back({changed_value(point, key)});
   const bool fits = point.status == PointStatus::kFits;
   if (point.status == PointStatus::kError) {
     cells.push_back({"error", kBad});
@@ -190,10 +183,10 @@ std::string PointsTable::heading() const {
 std::string PointsTable::setting(const PointResult& point) const {
   std::string text = names_differ_ ? point.name : "";
   for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
-    const std::string value = override_text(point, keys_.paths[k]);
+    const std::string value = changed_value(point, keys_.paths[k]);
     if (value.empty()) continue;
     if (!text.empty()) text += ", ";
-    text += keys_.paths[k] == "policies" ? value : fmt::format("{} {}", keys_.titles[k], value);
+    text += change_in_words(keys_.paths[k], keys_.titles[k], value);
   }
   return text;
 }
