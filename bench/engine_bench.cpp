@@ -4,6 +4,9 @@
 
 #include "bench/figures.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
+#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "tests/support/random_training_graph.hpp"

@@ -41,11 +41,11 @@ DetailedPoint simulate_side(const ScenarioInput& input, const Environment& envir
 }
 
 RecordedSide record(const DetailedPoint& point, const std::string& name) {
-  if (point.scenario.allocator != AllocatorKind::kTorch) {
+  if (!point.scenario.allocator->traits().keeps_torch_history) {
     throw UserError(
         fmt::format("a snapshot shows PyTorch's allocator, but `allocator` of {} is {}; "
                     "add -s allocator=torch",
-                    excerpt(name), name_of(point.scenario.allocator)));
+                    excerpt(name), point.scenario.allocator->traits().name));
   }
   Scratch scratch;
   const auto recorder = run_recorded(point.scenario, point.detail.compiled, scratch);

@@ -17,6 +17,7 @@
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/results/compare_document.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "sim/allocators/address_layout.hpp"
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
@@ -99,7 +100,7 @@ Json resolved(const Scenario& scenario) {
                {"device memory", format_bytes(device.hbm.capacity)},
                {"framework context", format_bytes(device.framework.context)},
                {"data-parallel ranks", scenario.count},
-               {"allocator", name_of(scenario.allocator)}};
+               {"allocator", scenario.allocator->traits().name}};
   if (scenario.model.kind != ModelKind::kCostGraph) {
     json["precision"] = rules_of(t.precision).name;
     json["optimizer"] = name_of(t.optimizer.kind);
@@ -227,20 +228,10 @@ PointCharts charts_of(const DetailedPoint& point) {
                   .costs = compiled.costs,
                   .scratch = detail.scratch,
                   .timeline = detail.timeline};
-  std::unique_ptr<const TorchRecorder> recorder;
-  Scratch recorded;
   // A point that does not fit is drawn as it would be with unlimited memory, and so are its
   // addresses.
-  const Bytes limit = fits ? point.result.capacity - point.result.context : kUnlimited;
-  const BfcLimits bfc{limit, bfc_options(point.scenario, limit)};
-  if (point.scenario.allocator == AllocatorKind::kTorch) {
-    recorder = run_recorded(point.scenario, compiled, recorded, fits);
-    run.recorder = recorder.get();
-  } else if (point.scenario.allocator == AllocatorKind::kPacked) {
-    run.placement = &compiled.placement;
-  } else if (point.scenario.allocator == AllocatorKind::kBfc) {
-    run.bfc = &bfc;
-  }
+  const AddressLayout layout = address_layout(point.scenario, compiled, detail.timeline, fits);
+  run.layout = &layout;
   charts.columns = run_columns(run);
 
   Json entry;

@@ -38,10 +38,10 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   const Failure& failure = *point.failure;
   std::string text;
   const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
-  if (point.allocator == AllocatorKind::kIdeal || point.allocator == AllocatorKind::kPacked) {
+  if (!point.allocator.has_segments) {
     const std::string sentence = fmt::format("Of {} that the {} allocator may use {} were left.",
                                              bytes(point.capacity.count - point.context.count),
-                                             name_of(point.allocator), bytes(failure.device_free));
+                                             point.allocator.name, bytes(failure.device_free));
     for (const std::string& line : wrap(sentence, width - 2))
       text += "  " + line + '\n';
     return text;

@@ -10,7 +10,6 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
-#include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
 namespace {
@@ -144,45 +143,31 @@ Catalogue policies(const Environment& environment) {
   return catalogue;
 }
 
-Catalogue allocators() {
+// Describes an allocator by its traits and the parameters that its decoder reads.
+std::string describe_allocator(const AllocatorEntry& entry, const Console& console) {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(entry.decode(Decoder::describing(notes)));
+  for (ParameterNote& note : notes) {
+    for (const ParameterForm& form : entry.forms) {
+      if (note.name == form.parameter) note.range = form.form;
+    }
+  }
+  const std::string name(entry.traits.name);
+  std::string text = heading(name, "allocator", std::string(entry.traits.summary), console);
+  if (!notes.empty()) text += parameter_table(notes, console.colour) + '\n';
+  return text + fmt::format("  allocator: {}\n", name);
+}
+
+Catalogue allocators(const Environment& environment) {
   Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
-  // Parameters that are texts, with the form that they take.
-  using Forms = std::vector<std::pair<std::string_view, std::string_view>>;
-  const auto add = [&](AllocatorKind kind, const std::string& summary, auto&& decode,
-                       const Forms& forms = {}) {
-    const std::string name(name_of(kind));
-    catalogue.entries.push_back(
-        {.name = name,
-         .group = {},
-         .summary = summary,
-         .describe = [name, summary, decode, forms](const Console& console) {
-           std::vector<ParameterNote> notes;
-           decode(Decoder::describing(notes));
-           for (ParameterNote& note : notes) {
-             for (const auto& [parameter, form] : forms) {
-               if (note.name == parameter) note.range = form;
-             }
-           }
-           std::string text = heading(name, "allocator", summary, console);
-           if (!notes.empty()) text += parameter_table(notes, console.colour) + '\n';
-           return text + fmt::format("  allocator: {}\n", name);
-         }});
-  };
-  add(AllocatorKind::kTorch,
-      "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries (default)",
-      [](const Decoder& d) { static_cast<void>(decode_torch_options(d)); },
-      {{"conf",
-        "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\"; a key "
-        "given separately wins over the same option in it"},
-       {"roundup_power2_divisions", kRoundupForms}});
-  add(AllocatorKind::kBfc, "best fit with coalescing, as TensorFlow and XLA",
-      [](const Decoder& d) { static_cast<void>(decode_bfc_options(d)); });
-  add(AllocatorKind::kPacked,
-      "addresses planned for the whole step ahead of time; no rounding beyond 512 bytes, no cache",
-      [](const Decoder&) {});
-  add(AllocatorKind::kIdeal,
-      "live bytes only: no rounding, no fragmentation, no CUDA context; the least that any needs",
-      [](const Decoder&) {});
+  for (const AllocatorEntry& entry : environment.allocators.entries()) {
+    catalogue.entries.push_back({.name = std::string(entry.traits.name),
+                                 .group = {},
+                                 .summary = std::string(entry.traits.summary),
+                                 .describe = [entry](const Console& console) {
+                                   return describe_allocator(entry, console);
+                                 }});
+  }
   return catalogue;
 }
 
@@ -226,7 +211,8 @@ Catalogue optimizers() {
 }  // namespace
 
 std::vector<Catalogue> catalogues(const Environment& environment) {
-  return {models(), gpus(environment), policies(environment), allocators(), optimizers()};
+  return {models(), gpus(environment), policies(environment), allocators(environment),
+          optimizers()};
 }
 
 }  // namespace tidemark

@@ -216,21 +216,6 @@ std::string Explanation::phases() const {
   return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
-// Says why allocations are larger than the requests.
-std::string rounding_note(AllocatorKind allocator) {
-  switch (allocator) {
-    case AllocatorKind::kTorch:
-      return "blocks are multiples of 512 bytes, and not always split";
-    case AllocatorKind::kBfc:
-      return "blocks are multiples of 256 bytes, and not always split";
-    case AllocatorKind::kPacked:
-      return "places are multiples of 512 bytes";
-    case AllocatorKind::kIdeal:
-      break;
-  }
-  return "";
-}
-
 // Lists the terms from the live bytes of the peak to the device memory used, and what is left.
 std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
@@ -244,7 +229,7 @@ std::string Explanation::device() const {
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", terms.rounding, rounding_note(point_.allocator));
+  add("+ rounding", terms.rounding, std::string(point_.allocator.rounding));
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,

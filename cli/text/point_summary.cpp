@@ -73,7 +73,7 @@ std::string Summary::memory() const {
   if (used == device_used(point_)) {
     text += line(
         "", fmt::format("= {} reserved by the {} allocator{}",
-                        format_bytes(Bytes(point_.run.reserved.bytes)), name_of(point_.allocator),
+                        format_bytes(Bytes(point_.run.reserved.bytes)), point_.allocator.name,
                         point_.context.count > 0
                             ? " + " + format_bytes(point_.context) +
                                   (point_.ranks > 1 ? " CUDA context and NCCL" : " CUDA context")

@@ -104,28 +104,32 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
   result.mesh = data_mesh(result.count, result.device);
 }
 
-void decode_allocator(const Decoder& scenario, Scenario& result) {
-  static constexpr std::array<std::string_view, 4> kKinds{"torch", "bfc", "packed", "ideal"};
+// A word such as torch-2.4 where the name of an allocator belongs.
+void refuse_version(const Decoder& allocator, const AllocatorRegistry& allocators) {
+  const Value* kind = allocator.value().find("kind");
+  if (kind == nullptr || !kind->is_scalar()) return;
+  for (const AllocatorEntry& entry : allocators.entries()) {
+    const AllocatorTraits& known = entry.traits;
+    if (known.version.empty() || !kind->scalar.starts_with(fmt::format("{}-", known.name)))
+      continue;
+    allocator.fail_at("kind",
+                      fmt::format("{} names a version; write {{kind: {}, version: {}}}",
+                                  tidemark::quoted(kind->scalar), known.name, known.version));
+  }
+}
+
+std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
+                                                       const AllocatorRegistry& allocators) {
   const Value* given = scenario.value().find("allocator");
-  if (given == nullptr || given->is_null()) return;
+  const std::string_view standard = allocators.default_entry().traits.name;
+  if (given == nullptr || given->is_null()) return allocators.default_entry().decode(Decoder());
   const Value mapping = given->is_scalar() ? long_form("allocator", *given) : *given;
   const Decoder allocator(mapping, "allocator");
-  if (const Value* kind = mapping.find("kind");
-      kind != nullptr && kind->is_scalar() && kind->scalar.starts_with("torch-")) {
-    allocator.fail_at("kind", fmt::format("{} names a version; write {{kind: torch, version: {}}}",
-                                          tidemark::quoted(kind->scalar), kTorchAllocatorVersion));
-  }
-  const std::string word = allocator.optional_word("kind", kKinds, "torch");
-  if (word == "torch") {
-    result.allocator = AllocatorKind::kTorch;
-    result.allocator_options.torch = decode_torch_options(allocator);
-  } else if (word == "bfc") {
-    result.allocator = AllocatorKind::kBfc;
-    result.allocator_options.bfc = decode_bfc_options(allocator);
-  } else {
-    result.allocator = word == "packed" ? AllocatorKind::kPacked : AllocatorKind::kIdeal;
-  }
+  refuse_version(allocator, allocators);
+  const std::string word = allocator.optional_word("kind", allocators.names(), standard);
+  std::unique_ptr<const AllocatorModel> model = allocators.find(word)->decode(allocator);
   allocator.finish();
+  return model;
 }
 
 // Pinned memory; named beside `allocator`, which is the device's.
@@ -137,7 +141,7 @@ void decode_host_allocator(const Decoder& scenario, Scenario& result) {
                                    : PinnedMemory::kExact;
 }
 
-ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator,
+ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allocator,
                             const Environment& environment) {
   static constexpr std::array<std::string_view, 7> kFormats{
       "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
@@ -147,12 +151,12 @@ ReportOptions decode_report(const Decoder& scenario, AllocatorKind allocator,
   const std::vector<std::string> words(kFormats.begin(), kFormats.end());
   for (std::size_t i = 0; i < options.formats.size(); ++i) {
     const std::string& format = options.formats[i];
-    if (format == "torch_snapshot" && allocator != AllocatorKind::kTorch) {
+    if (format == "torch_snapshot" && !allocator.keeps_torch_history) {
       throw UserError(report.value().find("formats")->items[i].location,
                       fmt::format("report.formats[{}]", i),
                       fmt::format("a torch_snapshot shows PyTorch's allocator, but `allocator` is "
                                   "{}; use torch, or leave the format out",
-                                  name_of(allocator)));
+                                  allocator.name));
     }
     if (format == "html" && !environment.no_html_report.empty()) {
       throw UserError(report.value().find("formats")->items[i].location,
@@ -181,11 +185,11 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_hardware(scenario, environment, result);
   static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
   result.training = decode_training(scenario, result.model);
-  decode_allocator(scenario, result);
+  result.allocator = decode_allocator(scenario, environment.allocators);
   decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
   result.training_key = training_key(document, result);
-  result.report = decode_report(scenario, result.allocator, environment);
+  result.report = decode_report(scenario, result.allocator->traits(), environment);
   // Shown as it is.
   static_cast<void>(scenario.list<std::string>("published"));
   return result;

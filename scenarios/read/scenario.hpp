@@ -10,6 +10,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/import/onnx/import_onnx.hpp"
 #include "policies/registry.hpp"
+#include "sim/allocators/registry.hpp"
 #include "sim/step/step_spec.hpp"
 
 namespace tidemark {
@@ -47,6 +48,7 @@ struct Environment {
 
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
+  AllocatorRegistry allocators;
   // Why this build cannot write HTML reports; empty where it can.
   std::string no_html_report;
   // Of all scenarios that are read here.

@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "sim/allocators/registry.hpp"
 
 namespace tidemark {
 namespace {
@@ -81,7 +82,11 @@ void read_peak(const Json& json, PeakReport& peak) {
 
 void read_allocator(const Json& json, PointResult& point) {
   RunResult& run = point.run;
-  point.allocator = member<AllocatorKind>(json.at("kind").get<std::string>(), kAllocatorKinds);
+  const auto kind = json.at("kind").get<std::string>();
+  const AllocatorRegistry allocators;
+  const AllocatorEntry* allocator = allocators.find(kind);
+  if (allocator == nullptr) throw UserError(fmt::format("unknown word '{}'", kind));
+  point.allocator = allocator->traits;
   run.retries = json.at("retries");
   run.ooms = json.at("ooms");
   run.segments = json.at("segments");

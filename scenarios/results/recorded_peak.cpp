@@ -6,6 +6,7 @@
 
 #include "scenarios/results/peak_terms.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
 
 namespace tidemark {
 namespace {

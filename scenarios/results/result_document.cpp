@@ -123,7 +123,7 @@ Json memory_of(const PointResult& point) {
           {"phase_peaks", std::move(phase_peaks)},
           {"phase_peaks_live", std::move(phase_live)},
           {"allocator",
-           {{"kind", name_of(point.allocator)},
+           {{"kind", point.allocator.name},
             {"retries", run.retries},
             {"ooms", run.ooms},
             {"segments", run.segments},

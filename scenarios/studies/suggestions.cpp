@@ -32,25 +32,9 @@ constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
 constexpr std::int64_t kLargestSearched = 1 << 20;  // micro-batch
 constexpr const char* kOffload = "offload_activations: {}";
 
-double memory_fraction_of(const Scenario& scenario) {
-  switch (scenario.allocator) {
-    case AllocatorKind::kTorch:
-      return scenario.allocator_options.torch.memory_fraction.value_or(1);
-    case AllocatorKind::kBfc:
-      return scenario.allocator_options.bfc.memory_fraction;
-    default:
-      return 1;
-  }
-}
-
-// Bytes that the allocator may reserve. PyTorch's fraction is of the whole device, TensorFlow's of
-// what the context leaves.
+// Bytes that the allocator may reserve.
 std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
-  const std::int64_t left = point.capacity.count - point.context.count;
-  const bool of_device = scenario.allocator == AllocatorKind::kTorch;
-  const auto whole = static_cast<double>(of_device ? point.capacity.count : left);
-  const double allowed = memory_fraction_of(scenario) * whole;
-  return std::min(left, static_cast<std::int64_t>(allowed));
+  return scenario.allocator->allowed(point.capacity, point.context).count;
 }
 
 class Candidates {
@@ -90,35 +74,19 @@ class Candidates {
 
 Group Candidates::memory_fraction() const {
   Group group{.candidates = {}, .same_program = true};
-  if (memory_fraction_of(scenario_) < 1) {
+  if (scenario_.allocator->memory_fraction() < 1) {
     group.candidates.push_back({"memory_fraction 1", {"allocator.memory_fraction=1.0"}});
   }
   return group;
 }
 
 Group Candidates::allocator_options() const {
-  if (scenario_.allocator != AllocatorKind::kTorch) return {};
-  const TorchAllocatorOptions& options = scenario_.allocator_options.torch;
   Group group{.candidates = {}, .same_program = true};
-  const auto add = [&](const std::string& change, std::vector<std::string> settings) {
-    group.candidates.push_back({change, std::move(settings)});
-  };
-  if (!options.expandable_segments) {
-    add("expandable_segments", {"allocator.expandable_segments=true"});
-  }
-  for (const int mebibytes : {512, 128, 32}) {
-    if (options.max_split_size <= mebibytes * kMiB.count) continue;
-    add(fmt::format("max_split_size {} MiB", mebibytes),
-        {fmt::format("allocator.max_split_size={}MiB", mebibytes)});
-  }
-  if (options.roundup_power2_divisions == RoundupDivisions{}) {
-    add("roundup_power2_divisions 8", {"allocator.roundup_power2_divisions=8"});
-  }
-  if (options.garbage_collection_threshold == 0) {
-    // PyTorch collects only under a memory fraction.
-    std::vector<std::string> settings{"allocator.garbage_collection_threshold=0.8"};
-    if (!options.memory_fraction) settings.emplace_back("allocator.memory_fraction=1.0");
-    add("garbage_collection_threshold 0.8", std::move(settings));
+  for (const AllocatorChange& change : scenario_.allocator->changes()) {
+    std::vector<std::string> settings;
+    for (const AllocatorSetting& setting : change.settings)
+      settings.push_back(fmt::format("allocator.{}={}", setting.key, setting.value.scalar));
+    group.candidates.push_back({change.text, std::move(settings)});
   }
   return group;
 }
@@ -210,7 +178,7 @@ struct Original {
 
 PointResult simulate_changed(const Value& document, const Scenario& changed,
                              const Original& original, const Compiled* compiled) {
-  const SimulateOptions options{.smallest_capacity = changed.allocator == AllocatorKind::kBfc,
+  const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
                                 .largest_tensors = 0};
   if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
   const bool same_model = changed.training_key == original.scenario.training_key;

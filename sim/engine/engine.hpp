@@ -9,29 +9,15 @@
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/engine/scratch.hpp"
-#include "sim/memory/bfc_allocator.hpp"
-#include "sim/memory/ideal_allocator.hpp"
-#include "sim/memory/packing/packed_allocator.hpp"
-#include "sim/memory/torch/torch_recorder.hpp"
-#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/allocator.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
 
-// Runs one rank. Out of memory is a status, not an exception.
-template <class A>
+// Runs one rank. Out of memory is a status, not an exception. The definition stands in
+// event_loop_run.hpp; sim/allocators instantiates it for each allocator.
+template <Allocator A>
 [[nodiscard]] RunResult run(const StepProgram& program, const CostTable& costs, A& allocator,
                             Scratch& scratch, const RunOptions& options);
-
-extern template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
-                              const RunOptions&);
-extern template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
-                              const RunOptions&);
-extern template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
-                              const RunOptions&);
-extern template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
-                              const RunOptions&);
-extern template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
-                              const RunOptions&);
 
 }  // namespace tidemark

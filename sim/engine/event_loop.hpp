@@ -1,7 +1,7 @@
 // The event loop's state. Its functions stand beside it, by what they are about: the host and its
 // memory (event_loop_host.hpp), the streams (event_loop_streams.hpp), eviction
-// (event_loop_eviction.hpp). Only engine.cpp includes them; everything else calls run(). Nameless,
-// so that the compiler may fold functions with one caller into the loop.
+// (event_loop_eviction.hpp). Only event_loop_run.hpp includes them; everything else calls run().
+// Nameless, so that the compiler may fold functions with one caller into the loop.
 #pragma once
 
 #include <array>

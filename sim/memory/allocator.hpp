@@ -1,4 +1,4 @@
-// What the engine needs of an allocator. Allocators are template parameters of the event loop, so
+// The engine's needs of an allocator. Allocators are template parameters of the event loop, so
 // this is a concept rather than a base class: no virtual call on the way of an allocation.
 #pragma once
 
@@ -11,6 +11,9 @@
 #include "graph/core/units.hpp"
 
 namespace tidemark {
+
+// More than any program asks for.
+inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
 struct Allocation {
   bool ok = false;

@@ -17,6 +17,7 @@
 #include "sim/memory/allocator.hpp"
 #include "sim/memory/block_arena.hpp"
 #include "sim/memory/fake_device.hpp"
+#include "sim/memory/out_of_memory.hpp"
 
 namespace tidemark {
 
@@ -54,7 +55,7 @@ class BfcAllocator {
   BfcAllocator(const BfcAllocator&) = delete;
   BfcAllocator& operator=(const BfcAllocator&) = delete;
 
-  // By chunk: null when out of memory.
+  // The calls by chunk. Null when out of memory.
   [[nodiscard]] BfcChunk* allocate(std::int64_t bytes);
   void free(BfcChunk& chunk);
   void defer_free(BfcChunk& chunk);  // free() follows
@@ -78,7 +79,7 @@ class BfcAllocator {
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
 
-  // What a block was given; null when it has nothing.
+  // The chunk that a block was given; null when it has none.
   [[nodiscard]] const BfcChunk* given(BlockId block) const { return chunk_of_[block.index()]; }
   template <class F>
   void for_each_chunk(F&& f) const {
@@ -127,5 +128,9 @@ class BfcAllocator {
 };
 
 static_assert(SegmentAllocator<BfcAllocator>);
+
+// A report as out_of_memory.hpp describes it, region by region.
+[[nodiscard]] OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested,
+                                        std::size_t blocks);
 
 }  // namespace tidemark

@@ -1,9 +1,12 @@
 // Counts live bytes: no rounding, no fragmentation, no cache. The lower bound of all allocators.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "sim/memory/allocator.hpp"
+#include "sim/memory/out_of_memory.hpp"
 
 namespace tidemark {
 
@@ -45,5 +48,15 @@ class IdealAllocator {
   std::int64_t active_ = 0;
   std::vector<std::int64_t> size_;
 };
+
+static_assert(Allocator<IdealAllocator>);
+
+[[nodiscard]] inline OutOfMemory out_of_memory(const IdealAllocator& allocator, Bytes requested,
+                                               std::size_t /*blocks*/) {
+  return {.requested = requested,
+          .rounded = requested,
+          .segment = requested,
+          .device_free = Bytes(allocator.capacity() - allocator.reserved())};
+}
 
 }  // namespace tidemark

@@ -55,7 +55,7 @@ class RestoreTimes {
     }
   }
 
-  // Of events of one instruction; empty where it repeats nothing.
+  // The times of the events of one instruction; empty where it repeats nothing.
   std::vector<std::int64_t> of(std::span<const MemoryEvent> events) const {
     // Inputs come back before the outputs of their reader are allocated.
     const std::uint32_t at = events.front().instruction;
@@ -103,7 +103,7 @@ class RestoreTimes {
     return within ? made(next) : kNoInstruction;
   }
 
-  // Of a launch when the program ran it, without repetitions of its own.
+  // The duration of a launch when the program ran it, without repetitions of its own.
   std::int64_t duration(std::uint32_t launch) const {
     if (launch >= program_.size() || scratch_.finished[launch] < 0) return 0;
     return scratch_.finished[launch] - scratch_.started[launch] - scratch_.restored[launch];

@@ -33,21 +33,21 @@ struct MemoryTimeline {
   Duration end{};  // of the last work of any stream
 };
 
-// From the events of a run (RunOptions::record_events). Device memory only.
+// Device memory over the events of a run (RunOptions::record_events).
 [[nodiscard]] MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch);
 
 // Blocks that are live at a peak, largest first.
 [[nodiscard]] std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
                                                const Peak& peak);
 
-// What one step takes from the device.
+// Bytes that one step takes from the device.
 struct StepReserved {
   std::int64_t peak = 0;
   std::int64_t end = 0;
 
   friend bool operator==(const StepReserved&, const StepReserved&) = default;
 };
-// By step, from the events of a run; steps that the run did not reach are left out.
+// The figures of each step from the events of a run; steps that it did not reach are left out.
 [[nodiscard]] std::vector<StepReserved> reserved_by_step(const StepProgram& program,
                                                          const ProgramOrder& order,
                                                          const Scratch& scratch);

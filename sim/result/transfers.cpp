@@ -32,7 +32,7 @@ std::vector<std::int64_t> losses(const StepProgram& program, const Scratch& scra
   return lost;
 }
 
-// Puts the copies of each storage together: a tensor's stay away ends with its copy in.
+// Puts the copies of each storage together: a tensor's stay off the device ends with its copy in.
 class Stays {
  public:
   Stays(const TrainingGraph& graph, const StepProgram& program, const Scratch& scratch)
@@ -146,7 +146,7 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
   }
   stays.close_all(report.tensors);
 
-  // A value is away at the peak when some tier holds it and the device does not.
+  // A value is off the device at the peak when some tier holds it and the device does not.
   const std::size_t events = run.live.events;
   const IdVector<StorageId, char> present = on_device(graph, program, scratch, events);
   IdVector<StorageId, char> elsewhere(graph.storages.size(), 0);

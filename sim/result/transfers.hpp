@@ -1,5 +1,5 @@
-// What moved in the last step: per tensor its window, its copies, what compute lost to them and
-// what they saved.
+// The transfers of the last step: per tensor its window, its copies, the time that compute lost to
+// them and the memory that they saved.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace tidemark {
 
-// One stay of a tensor away from the device, or one visit of a tensor that lives elsewhere.
+// One stay of a tensor off the device, or one visit of a tensor that lives elsewhere.
 //
 //   compute   [made]......stay away........[used]
 //   d2h            [copy_out]
@@ -24,7 +24,7 @@ struct MovedTensor {
   Duration window{};           // from when the first copy could start until it is used again
   Duration copies{};           // on all links
   Duration stall{};            // that compute waited for these copies
-  bool saves_at_peak = false;  // away from the device when its live bytes peaked
+  bool saves_at_peak = false;  // off the device when its live bytes peaked
 };
 
 struct TransferReport {
@@ -33,13 +33,13 @@ struct TransferReport {
   Duration exposed{};                // of these, what compute waited for
   std::int64_t bytes_out = 0;        // device to host
   std::int64_t bytes_in = 0;
-  std::int64_t saved_at_peak = 0;  // bytes that were away when the live bytes peaked
+  std::int64_t saved_at_peak = 0;  // bytes off the device when the live bytes peaked
 
   // 1 when compute waited for none of the copies.
   [[nodiscard]] double hidden() const;
 };
 
-// From a run that recorded its events.
+// Needs a run that recorded its events.
 [[nodiscard]] TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
                                        const Scratch& scratch, const RunResult& run);
 

@@ -24,16 +24,17 @@ EvictionPolicy* eviction_of(const StepSpec& spec) {
     if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) eviction = p->get();
   }
   if (eviction == nullptr) return nullptr;
-  if (eviction->looks_at_addresses() && spec.allocator == AllocatorKind::kIdeal) {
+  if (eviction->looks_at_addresses() && !spec.allocator->traits().has_addresses) {
     throw UserError({}, "allocator",
-                    fmt::format("the eviction heuristic '{}' looks at addresses, and 'ideal' has "
+                    fmt::format("the eviction heuristic '{}' looks at addresses, and '{}' has "
                                 "none; use torch or bfc",
-                                eviction->name()));
+                                eviction->name(), spec.allocator->traits().name));
   }
-  if (spec.allocator == AllocatorKind::kPacked) {
+  if (spec.allocator->traits().plans_ahead) {
     throw UserError({}, "allocator",
-                    "'packed' plans all addresses ahead of the run, but the eviction policy "
-                    "decides during it; use torch or ideal");
+                    fmt::format("'{}' plans all addresses ahead of the run, but the eviction "
+                                "policy decides during it; use torch or ideal",
+                                spec.allocator->traits().name));
   }
   return eviction;
 }
@@ -94,9 +95,9 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
   result.saved =
       saved_tensors(graph, planned->step.order, planned->step.live, planned->movement.decisions());
   result.order = std::move(planned->step.order);
-  if (spec.allocator == AllocatorKind::kPacked) {
+  if (spec.allocator->traits().plans_ahead) {
     result.placement =
-        run_pass(result.passes, "pack", [&] { return place_program(result.program); });
+        run_pass(result.passes, "pack", [&] { return spec.allocator->place(result.program); });
   }
   return result;
 }

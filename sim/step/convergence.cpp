@@ -26,7 +26,7 @@ Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
   Convergence found;
   found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
   found.step = converged_step(found.steps);
-  if (spec.allocator == AllocatorKind::kTorch && spec.allocator_options.torch.cuda_graph) {
+  if (spec.allocator->captures_last_step()) {
     // Replays of the graph that the last step captures allocate nothing.
     found.step = spec.training.steps - 1;
   }

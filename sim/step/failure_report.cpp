@@ -15,19 +15,19 @@ namespace {
 
 // The tensors of segments that are neither full nor free, by name.
 std::vector<PartlyFreeSegment> named_segments(const BlockNames& names, const StepProgram& program,
-                                              const std::vector<PinnedSegment>& segments) {
+                                              const std::vector<PartlyUsedSegment>& segments) {
   const auto larger = [&](BlockId a, BlockId b) {
     return program.blocks[a].bytes > program.blocks[b].bytes;
   };
   std::vector<PartlyFreeSegment> list;
-  for (const PinnedSegment& segment : segments) {
+  for (const PartlyUsedSegment& segment : segments) {
     PartlyFreeSegment& named =
-        list.emplace_back(PartlyFreeSegment{.size = segment.size,
-                                            .free = segment.free,
-                                            .largest_free = segment.largest_free,
-                                            .pin_count = segment.pins.size(),
+        list.emplace_back(PartlyFreeSegment{.size = segment.size.count,
+                                            .free = segment.free.count,
+                                            .largest_free = segment.largest_free.count,
+                                            .pin_count = segment.in_use.size(),
                                             .pins = {}});
-    std::vector<BlockId> pins = segment.pins;
+    std::vector<BlockId> pins = segment.in_use;
     std::stable_sort(pins.begin(), pins.end(), larger);
     pins.resize(std::min(pins.size(), kShownPins));
     for (BlockId pin : pins) {
@@ -122,16 +122,16 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   const std::string tensor = names.tensor_of(run.failed_block);
   const std::string requested_for =
       block.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
-  failure.allowed = memory.allowed;
+  if (memory.allowed) failure.allowed = memory.allowed->count;
   failure.reason = block.tier == Tier::kDevice
                        ? device_reason(run, failure, block.role, requested_for)
                        : off_device_reason(block.tier, compiled, scratch, failure, requested_for);
   failure.message = memory.message.empty() ? failure.reason : memory.message;
-  failure.rounded = memory.rounded;
-  failure.segment = memory.segment;
-  failure.device_free = memory.device_free;
-  failure.largest_free = memory.largest_free;
-  failure.free_in_segments = memory.free_in_segments;
+  failure.rounded = memory.rounded.count;
+  failure.segment = memory.segment.count;
+  failure.device_free = memory.device_free.count;
+  failure.largest_free = memory.largest_free.count;
+  failure.free_in_segments = memory.free_in_segments.count;
   failure.partly_free = named_segments(names, program, memory.partly_free);
   return failure;
 }

@@ -3,7 +3,7 @@
 
 #include "graph/ir/training_graph.hpp"
 #include "sim/engine/engine.hpp"
-#include "sim/result/out_of_memory.hpp"
+#include "sim/memory/out_of_memory.hpp"
 #include "sim/step/compiled.hpp"
 #include "sim/step/point_result.hpp"
 

@@ -117,7 +117,7 @@ struct PointResult {
   Bytes saved_activations;
   std::int64_t smallest_capacity =
       0;  // of the device, with which the same program fits; 0: unknown
-  AllocatorKind allocator = AllocatorKind::kIdeal;
+  AllocatorTraits allocator = ideal_traits();
   Bytes host_capacity;
   Bytes nvme_capacity;
   BytesByRole host_by_role{};  // at the peak of pinned memory
@@ -140,8 +140,8 @@ struct PointResult {
   // Device memory that the step needs. Of one that does not fit, run without a limit: bfc takes
   // regions that double then, which says nothing of the device that would do.
   [[nodiscard]] Bytes device_needed() const {
-    const bool doubles = allocator == AllocatorKind::kBfc && status == PointStatus::kOutOfMemory &&
-                         smallest_capacity > 0;
+    const bool doubles =
+        allocator.grows_by_doubling && status == PointStatus::kOutOfMemory && smallest_capacity > 0;
     return doubles ? Bytes(smallest_capacity) : device_used();
   }
   // The least device that does, where it is known; else what the step used.

@@ -1,8 +1,5 @@
 #include "sim/step/run_compiled.hpp"
 
-#include <algorithm>
-
-#include "graph/core/errors.hpp"
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
@@ -19,52 +16,45 @@ RunOptions options_of(const StepSpec& spec, const Compiled& compiled, bool limit
           .record_events = record};
 }
 
-}  // namespace
-
-BfcOptions bfc_options(const StepSpec& spec, Bytes capacity) {
-  BfcOptions options = spec.allocator_options.bfc;
-  options.allow_growth = options.allow_growth || capacity >= kUnlimited;
-  return options;
+// Calls use(run) with what the allocator needs for a run of the step.
+template <class F>
+auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scratch, Bytes capacity,
+                  bool record, F&& use) {
+  scratch.prepare(compiled.program, record, spec.pinned);
+  const RunOptions options = options_of(spec, compiled, capacity < kUnlimited, record);
+  return use(AllocatorRun{.program = compiled.program,
+                          .costs = compiled.costs,
+                          .options = options,
+                          .scratch = scratch,
+                          .capacity = capacity,
+                          .process_overhead = process_overhead(spec),
+                          .placement = compiled.placement});
 }
+
+Bytes capacity_of(const StepSpec& spec, bool limited) {
+  return limited ? spec.device.hbm.capacity - process_overhead(spec) : kUnlimited;
+}
+
+}  // namespace
 
 RunResult run_compiled(const StepSpec& spec, const Compiled& compiled, Scratch& scratch,
                        Bytes capacity, bool record, OutOfMemory* failure) {
-  scratch.prepare(compiled.program, record, spec.pinned);
-  const bool limited = capacity < kUnlimited;
-  const RunOptions options = options_of(spec, compiled, limited, record);
-  const auto go = [&](auto&& allocator) {
-    allocator.reserve(compiled.program.blocks.size());
-    const RunResult result = run(compiled.program, compiled.costs, allocator, scratch, options);
-    if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
-      *failure = out_of_memory(allocator, result.requested, compiled.program.blocks.size());
-    }
-    return result;
-  };
-  // Where the process takes more than the device has, nothing is left.
-  const Bytes left(std::max<std::int64_t>(capacity.count, 0));
-  switch (spec.allocator) {
-    case AllocatorKind::kIdeal:
-      return go(IdealAllocator(left));
-    case AllocatorKind::kTorch:
-      return go(TorchAllocator(capacity, spec.allocator_options.torch, process_overhead(spec)));
-    case AllocatorKind::kPacked:
-      return go(PackedAllocator(compiled.placement, left));
-    case AllocatorKind::kBfc:
-      return go(BfcAllocator(left, bfc_options(spec, capacity)));
-  }
-  throw InternalError("an allocator that the engine does not know");
+  return on_allocator(spec, compiled, scratch, capacity, record,
+                      [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
+}
+
+AddressLayout address_layout(const StepSpec& spec, const Compiled& compiled,
+                             const MemoryTimeline& timeline, bool limited) {
+  Scratch scratch;
+  return on_allocator(
+      spec, compiled, scratch, capacity_of(spec, limited), true,
+      [&](const AllocatorRun& run) { return spec.allocator->layout(run, timeline); });
 }
 
 std::unique_ptr<const TorchRecorder> run_recorded(const StepSpec& spec, const Compiled& compiled,
                                                   Scratch& scratch, bool limited) {
-  const Bytes overhead = process_overhead(spec);
-  const Bytes capacity = limited ? spec.device.hbm.capacity - overhead : kUnlimited;
-  auto recorder = std::make_unique<TorchRecorder>(capacity, spec.allocator_options.torch, overhead);
-  recorder->reserve(compiled.program.blocks.size());
-  scratch.prepare(compiled.program, true, spec.pinned);
-  static_cast<void>(run(compiled.program, compiled.costs, *recorder, scratch,
-                        options_of(spec, compiled, limited, true)));
-  return recorder;
+  return on_allocator(spec, compiled, scratch, capacity_of(spec, limited), true,
+                      [&](const AllocatorRun& run) { return spec.allocator->run_recorded(run); });
 }
 
 }  // namespace tidemark

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "policies/residency/budgeted.hpp"
-#include "sim/result/out_of_memory.hpp"
+#include "sim/memory/out_of_memory.hpp"
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/failure_report.hpp"
@@ -128,7 +128,7 @@ void PointSimulation::fill_model() {
   point_.optimizer_state = model_.optimizer_state;
   point_.buffers = model_.buffers;
   point_.inputs = model_.inputs;
-  point_.allocator = spec_.allocator;
+  point_.allocator = spec_.allocator->traits();
   point_.host_capacity = spec_.device.host.memory;
   point_.nvme_capacity = spec_.device.nvme.capacity;
 }

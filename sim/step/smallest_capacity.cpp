@@ -5,24 +5,11 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
-namespace {
-
-// Whether the device needs what a run without a limit reserves, and no more. Rules that depend on
-// the capacity may ask for more.
-bool needs_what_it_reserves(const StepSpec& spec) {
-  const TorchAllocatorOptions& torch = spec.allocator_options.torch;
-  if (spec.allocator == AllocatorKind::kBfc) return false;
-  return !torch.memory_fraction && !torch.expandable_segments;
-}
-
-}  // namespace
 
 Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, Bytes overhead,
                         const RunResult& unlimited, Bytes too_small) {
   std::int64_t high = unlimited.most_reserved;
-  const bool counts_bytes =
-      spec.allocator == AllocatorKind::kIdeal || spec.allocator == AllocatorKind::kPacked;
-  const bool exact = counts_bytes && compiled.eviction == nullptr;
+  const bool exact = !spec.allocator->traits().has_segments && compiled.eviction == nullptr;
   std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
   // With rules that depend on the capacity some smaller one may do again; what counts is from where
   // on it fits.
@@ -35,7 +22,7 @@ Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, Bytes ov
     return run_compiled(spec, compiled, scratch, Bytes(capacity), false).status ==
            RunStatus::kCompleted;
   };
-  if (!needs_what_it_reserves(spec)) {
+  if (!spec.allocator->needs_what_it_reserves()) {
     constexpr int kAttempts = 64;
     int attempts = 0;
     while (!fits(high) && ++attempts < kAttempts)

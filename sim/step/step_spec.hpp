@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +20,8 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
-#include "sim/memory/bfc_allocator.hpp"
+#include "sim/allocators/allocator_model.hpp"
 #include "sim/memory/pinned_memory.hpp"
-#include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
 
@@ -46,18 +46,6 @@ struct TrainingOptions {
   bool autocast_cache = true;
 };
 
-enum class AllocatorKind { kIdeal, kTorch, kBfc, kPacked };
-inline constexpr int kAllocatorKinds = 4;
-[[nodiscard]] constexpr std::string_view name_of(AllocatorKind kind) {
-  constexpr std::string_view kNames[] = {"ideal", "torch", "bfc", "packed"};
-  return kNames[static_cast<int>(kind)];
-}
-// Keys beside `kind`; those of other kinds keep their defaults.
-struct AllocatorOptions {
-  TorchAllocatorOptions torch;
-  BfcOptions bfc;
-};
-
 // Everything of one point; policies are in the order in which they are listed.
 struct StepSpec {
   std::string name;
@@ -68,9 +56,8 @@ struct StepSpec {
   int count = 1;  // data-parallel ranks; each is equal, so one is simulated
   Mesh mesh;      // of those ranks
   TrainingOptions training;
-  AllocatorKind allocator = AllocatorKind::kTorch;
-  AllocatorOptions allocator_options;
-  PinnedMemory pinned = PinnedMemory::kExact;  // key host_allocator
+  std::unique_ptr<const AllocatorModel> allocator;  // of the device, never null
+  PinnedMemory pinned = PinnedMemory::kExact;       // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
 };

@@ -25,7 +25,7 @@ TrialFigures StepTrial::run(const ResidencyPlan& plan) const {
                           planned->movement.decisions(), libraries_of(spec_), tried.throttles());
   }
   trial.costs = costs_;
-  if (spec_.allocator == AllocatorKind::kPacked) trial.placement = place_program(trial.program);
+  trial.placement = spec_.allocator->place(trial.program);
   const RunResult result = run_compiled(spec_, trial, scratch_, kUnlimited, false);
   return {
       .peak_live = result.live.bytes, .peak_reserved = result.reserved.bytes, .step = result.step};

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "scenarios/read/scenario.hpp"
+#include "sim/memory/torch/torch_options.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/trace/replay.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -21,6 +23,12 @@ namespace tidemark::torch_snapshot_test {
 
 namespace {
 
+// The options in `kind` or `{kind: torch, ...}`.
+TorchAllocatorOptions options_in(std::string_view allocator) {
+  const Value value = parse_document(allocator, "allocator");
+  return value.is_mapping() ? decode_torch_options(Decoder(value)) : TorchAllocatorOptions();
+}
+
 // A run written as a snapshot.
 struct Snapshot {
   Scenario scenario;
@@ -28,6 +36,7 @@ struct Snapshot {
   Compiled compiled;
   Scratch scratch;
   std::unique_ptr<const TorchRecorder> recorder;
+  TorchAllocatorOptions options;
   std::string path;
 
   Snapshot(std::string_view allocator, std::string_view policies, std::string_view capacity)
@@ -39,6 +48,7 @@ struct Snapshot {
         model(build_training(scenario)),
         compiled(compile(scenario, model)),
         recorder(run_recorded(scenario, compiled, scratch)),
+        options(options_in(allocator)),
         path((std::filesystem::temp_directory_path() /
               fmt::format("tidemark-torch-snapshot-{}.pickle", getpid()))
                  .string()) {
@@ -190,7 +200,7 @@ TEST_SUITE("golden") {
               replay_snapshot(snapshot.path, std::nullopt,
                               {.capacity = snapshot.scenario.device.hbm.capacity -
                                            snapshot.scenario.device.framework.context,
-                               .torch = snapshot.scenario.allocator_options.torch});
+                               .torch = snapshot.options});
           CHECK(replayed.statistics.num_ooms == s.num_ooms);
           CHECK(replayed.statistics.allocated_bytes.all.peak == s.allocated_bytes.all.peak);
           CHECK(replayed.statistics.active_bytes.all.peak == s.active_bytes.all.peak);

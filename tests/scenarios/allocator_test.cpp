@@ -22,6 +22,13 @@ PointResult simulate_with(std::string_view allocator, std::string_view capacity 
   return simulate(scenario, model, {.smallest_capacity = true});
 }
 
+std::vector<std::string> changes_of(const AllocatorModel& allocator) {
+  std::vector<std::string> changes;
+  for (const AllocatorChange& change : allocator.changes())
+    changes.push_back(change.text);
+  return changes;
+}
+
 }  // namespace
 
 TEST_SUITE("unit") {
@@ -29,14 +36,16 @@ TEST_SUITE("unit") {
     const Scenario scenario = decode(
         scenario_text("allocator: {kind: torch, expandable_segments: true, max_split_size: 128MiB, "
                       "roundup_power2_divisions: {256MiB: 1, '>': 4}, memory_fraction: 0.9}\n"));
-    CHECK(scenario.allocator == AllocatorKind::kTorch);
-    CHECK(scenario.allocator_options.torch.expandable_segments);
-    CHECK(scenario.allocator_options.torch.max_split_size == 128 * kMiB.count);
-    CHECK(scenario.allocator_options.torch.roundup_power2_divisions[15] == 4);
-    CHECK(scenario.allocator_options.torch.memory_fraction == 0.9);
+    const AllocatorModel& torch = *scenario.allocator;
+    CHECK(torch.traits().name == "torch");
+    CHECK(torch.memory_fraction() == 0.9);
+    CHECK(!torch.needs_what_it_reserves());
+    // What is set already is not suggested.
+    CHECK(changes_of(torch) ==
+          std::vector<std::string>{"max_split_size 32 MiB", "garbage_collection_threshold 0.8"});
     const Scenario bfc = decode(scenario_text("allocator: {kind: bfc, allow_growth: true}\n"));
-    CHECK(bfc.allocator == AllocatorKind::kBfc);
-    CHECK(bfc.allocator_options.bfc.allow_growth);
+    CHECK(bfc.allocator->traits().name == "bfc");
+    CHECK(bfc.allocator->memory_fraction() == 1);
   }
 
   TEST_CASE("options of one allocator are unknown to another") {

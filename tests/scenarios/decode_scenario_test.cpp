@@ -48,7 +48,7 @@ TEST_SUITE("unit") {
     CHECK(s.training.zero_grad == ZeroGrad::kNone);
     CHECK_FALSE(s.training.hold_output);
     CHECK(s.training.autocast_cache);
-    CHECK(s.allocator == AllocatorKind::kTorch);
+    CHECK(s.allocator->traits().name == "torch");
     CHECK(s.policies.empty());
     CHECK(s.report.directory.empty());
     CHECK(s.report.formats == std::vector<std::string>{"csv", "json"});
@@ -103,7 +103,7 @@ report: {dir: out, formats: [json]}
     CHECK(s.training.gradient_dtype == DType::kFloat32);
     CHECK(s.training.hold_output);
     CHECK_FALSE(s.training.autocast_cache);
-    CHECK(s.allocator == AllocatorKind::kIdeal);
+    CHECK(s.allocator->traits().name == "ideal");
     CHECK(s.policy_names == std::vector<std::string>{"checkpoint_every", "revolve", "eviction"});
     CHECK(s.policies.size() == 3);
     CHECK(s.report.directory == "out");

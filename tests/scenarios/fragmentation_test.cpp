@@ -8,6 +8,7 @@
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/suggestions.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"

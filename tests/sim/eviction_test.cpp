@@ -13,6 +13,7 @@
 #include "policies/eviction/online/online_eviction.hpp"
 #include "policies/registry.hpp"
 #include "sim/engine/content_check.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
 #include "tests/support/random_program.hpp"
 
 namespace tidemark::eviction_test {

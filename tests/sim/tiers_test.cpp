@@ -3,6 +3,7 @@
 
 #include "policies/plan/policy.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "tests/support/random_training_graph.hpp"

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
+#include "sim/memory/pinned_memory.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 

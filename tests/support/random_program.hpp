@@ -10,6 +10,7 @@
 #include "policies/residency/checkpoint.hpp"
 #include "policies/sequence/entries.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/step/planned_step.hpp"
 #include "tests/support/random_training_graph.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// By buffer: the most bytes live at one instant of its life. A sparse table over the sections.
+// The most bytes live at one instant of each buffer's life. A sparse table over the sections.
 std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
   const TimeSections sections = time_sections(problem);
   const auto count = static_cast<std::size_t>(sections.count);

@@ -218,7 +218,7 @@ void HeightSearch::give_back(int buffer) {
   }
 }
 
-// Only sections whose lowest buffer this was have changed.
+// The sections whose lowest buffer this was have changed, and no others.
 void HeightSearch::raise(int buffer, std::int64_t address) {
   const std::int64_t before = at(at_least_, buffer);
   if (address <= before) return;

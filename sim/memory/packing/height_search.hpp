@@ -6,7 +6,7 @@
 //   places it there, or
 //   holds it up: some unplaced buffer c that is live together with b has to lie under it, so b lies
 //   no lower than the lowest end that any such c can have.
-// Pruned away:
+// Pruned:
 //   - a section of time in which the lowest unplaced buffer and the bytes of all unplaced buffers
 //     together exceed the height;
 //   - b at an address under which another unplaced buffer would fit whole: it could have been
@@ -58,14 +58,14 @@ class HeightSearch {
     std::int64_t least_end = std::numeric_limits<std::int64_t>::max();
   };
 
-  // Both leave `part` as it was when they fail.
+  // The searches leave `part` as it was when they fail.
   [[nodiscard]] bool solve_part(Buffers& part, std::int64_t height);
   [[nodiscard]] bool solve_parts(const Buffers& buffers, std::int64_t height);
   [[nodiscard]] bool set_aside(std::vector<Part>& parts);
   [[nodiscard]] bool place_and_go_on(Buffers& part, int place, std::int64_t height);
   [[nodiscard]] bool hold_up(int buffer, std::int64_t height);
   [[nodiscard]] Candidate lowest(const Buffers& part) const;
-  // Whether the buffer's last placement emptied a section.
+  // Tells whether the buffer's last placement emptied a section.
   bool take(int buffer);
   void give_back(int buffer);
   void raise(int buffer, std::int64_t address);
@@ -95,7 +95,7 @@ class HeightSearch {
   // this path has it lower, more than rests_ while it is held up, and the most once it is placed.
   std::vector<std::int64_t> rests_, at_least_, offset_;
   std::vector<char> placed_;
-  // By section, of its unplaced buffers: bytes, number, least at_least_.
+  // The unplaced buffers of each section: bytes, number, least at_least_.
   std::vector<std::int64_t> unplaced_bytes_, lowest_in_;
   std::vector<int> unplaced_count_;
   std::vector<std::int64_t> failures_;  // by section: checks that failed there

@@ -17,13 +17,13 @@ namespace {
 // Above either the search would take too much memory, and a node too long, to be of use.
 constexpr std::size_t kMostBuffers = 4000;
 constexpr std::int64_t kMostPairs = 4'000'000;  // of buffers that are live together
-// Nodes per target height in the first round of tightening; each further round gets twice as many.
+// Nodes per target height in the first pass of tightening; each further pass gets twice as many.
 constexpr std::int64_t kFirstBudget = 20'000;
 // The share of a height above the goal in that: they only matter where the goal is out of reach.
 constexpr std::int64_t kBetween = 16;
-// A round ends when the best and what it has given up differ by less than one part in this many.
+// A pass ends when the best and what it has given up differ by less than one part in this many.
 constexpr std::int64_t kCloseEnough = 1000;
-// After a fit, nodes for the attempt at the lower bound, or as many as the fit took.
+// The attempt at the lower bound after a fit gets this many nodes, or as many as the fit took.
 constexpr std::int64_t kAfterFit = 100'000;
 
 // When to stop, for all parts together.
@@ -63,7 +63,7 @@ class Part {
   // Spends about `budget` nodes on one height. Whether there is something to go on with.
   enum class Attempt : std::uint8_t { kLowered, kExcluded, kOpen };
   Attempt attempt(std::int64_t height, std::int64_t budget, bool is_goal);
-  // Whether this part can be searched at all.
+  // Tells whether this part can be searched at all.
   [[nodiscard]] bool searchable();
 
  private:
@@ -132,7 +132,7 @@ void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
   for (std::int64_t budget = kFirstBudget; !done(); budget *= 2) {
     std::int64_t target = std::max(goal, part.lower_bound());
     bool is_goal = true;
-    std::int64_t open = target - 1;  // the highest that this round has given up
+    std::int64_t open = target - 1;  // the highest that this pass has given up
     while (true) {
       const Part::Attempt result =
           part.attempt(target, is_goal ? budget : budget / kBetween, is_goal);

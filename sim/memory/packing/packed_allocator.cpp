@@ -90,4 +90,14 @@ void PackedAllocator::defer_free(BlockId block) {
   late_.push_back(block.value);
 }
 
+OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
+                          std::size_t /*blocks*/) {
+  const Bytes rounded(aligned(requested.count));
+  return {.requested = requested,
+          .rounded = rounded,
+          .segment = rounded,
+          .device_free = Bytes(allocator.capacity() - allocator.reserved()),
+          .free_in_segments = Bytes(allocator.reserved() - allocator.active())};
+}
+
 }  // namespace tidemark

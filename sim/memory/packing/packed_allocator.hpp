@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/memory/allocator.hpp"
+#include "sim/memory/out_of_memory.hpp"
 #include "sim/memory/packing/problem.hpp"
 #include "sim/program/step_program.hpp"
 
@@ -18,7 +19,7 @@ struct PackedPlacement {
   std::int64_t lower_bound = 0;  // the most rounded bytes live at one instruction
 };
 
-// What cudaMalloc and PyTorch's allocator align to; vectorised kernels rely on it.
+// The alignment of cudaMalloc and PyTorch's allocator; vectorised kernels rely on it.
 inline constexpr std::int64_t kPackedAlignment = 512;
 
 // Intervals of instructions, in the order of the blocks; `blocks` receives which block each is.
@@ -64,5 +65,9 @@ class PackedAllocator {
 };
 
 static_assert(Allocator<PackedAllocator>);
+
+// Its one region has no segments to report.
+[[nodiscard]] OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
+                                        std::size_t blocks);
 
 }  // namespace tidemark

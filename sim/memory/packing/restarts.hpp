@@ -21,7 +21,7 @@ class Restarts {
   void learn(const std::vector<std::int64_t>& failures, std::int64_t nodes);
 
  private:
-  // What an order sorts by, decreasing.
+  // An order sorts by one of these, decreasing.
   enum class Key : std::uint8_t {
     kWidth,  // duration
     kArea,   // duration x size

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/memory/allocator.hpp"
+#include "sim/memory/out_of_memory.hpp"
 #include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
@@ -44,7 +45,7 @@ class TorchAllocator {
     deferred_[block.index()] = 1;
     core_.defer_free(*blocks_[block.index()]);
   }
-  // With options.cuda_graph what is allocated from here on is captured.
+  // Memory that is allocated from here on is captured where options.cuda_graph is set.
   void begin_last_step() {
     if (captures_) stream_ = core_.begin_capture(stream_);
   }
@@ -56,7 +57,7 @@ class TorchAllocator {
     core_.release_cached();
     return static_cast<int>(core_.device().frees() - before);
   }
-  // After the last retry has failed: what PyTorch's error says, in core().out_of_memory().
+  // Fills core().out_of_memory() with the figures of PyTorch's error, after the last retry.
   void note_out_of_memory(std::int64_t bytes) { core_.note_out_of_memory(bytes, stream_); }
   [[nodiscard]] std::int64_t allocated() const {
     return core_.statistics().allocated_bytes.all.current;
@@ -75,7 +76,8 @@ class TorchAllocator {
   void record_segment_events(bool on) { core_.record_segment_events(on); }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
   [[nodiscard]] TorchStream stream() const { return stream_; }
-  // What a block was given; null when it has nothing. Waiting for events counts as having it.
+  // The piece that a block was given; null when it has none. Waiting for events counts as having
+  // it.
   [[nodiscard]] const TorchBlock* given(BlockId block) const { return blocks_[block.index()]; }
 
  private:
@@ -98,5 +100,9 @@ class TorchAllocator {
 };
 
 static_assert(SegmentAllocator<TorchAllocator>);
+
+// A report as out_of_memory.hpp describes it, with PyTorch's own words.
+[[nodiscard]] OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested,
+                                        std::size_t blocks);
 
 }  // namespace tidemark

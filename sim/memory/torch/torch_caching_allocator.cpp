@@ -128,7 +128,7 @@ TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, To
   return hand_out(request, block);
 }
 
-// After release_cached(): asks the device alone, since the pools have been searched.
+// Asks the device alone, since the pools have been searched before release_cached().
 TorchBlock* TorchCachingAllocator::allocate_again(std::int64_t bytes, TorchStream stream) {
   ++statistics_.num_alloc_retries;
   const Request request = request_for(bytes, stream);

@@ -36,7 +36,7 @@ struct SegmentEvent {
   TorchStream stream = 0;
 };
 
-// What an out-of-memory error tells.
+// The figures of an out-of-memory error.
 struct TorchOutOfMemory {
   std::int64_t segment = 0;  // bytes that were asked of the device
   std::int64_t capacity = 0;
@@ -97,13 +97,13 @@ class TorchCachingAllocator {
   // torch.cuda.empty_cache(): waits for all events, gives back every whole free segment.
   void empty_cache();
 
-  // For callers that wait for events themselves, because waiting takes their time:
+  // Callers that wait for events themselves, because waiting takes their time, use these:
   // all of allocate() but the last retry, which is `release_cached` and `allocate_again`.
   [[nodiscard]] TorchBlock* allocate_without_retry(std::int64_t bytes, TorchStream stream);
   [[nodiscard]] TorchBlock* allocate_again(std::int64_t bytes, TorchStream stream);
   void release_cached();
   void note_out_of_memory(std::int64_t bytes, TorchStream stream);
-  // free() in two halves: the owner lets go; later, no stream uses it any more.
+  // free() in two halves: the owner releases the block; later, no stream uses it any more.
   void defer_free(TorchBlock& block);
   void finish_free(TorchBlock& block) { event_passed(block); }
 

@@ -40,7 +40,7 @@ void TorchCachingAllocator::event_passed(TorchBlock& block) {
   if (--block.pending_events == 0) complete_free(block);
 }
 
-// In the order of the queue, up to the first event that has not ended.
+// Events are taken in the order of the queue, up to the first that has not ended.
 void TorchCachingAllocator::process_events() {
   for (TorchStream s : by_handle_) {
     Stream& stream = streams_[s];

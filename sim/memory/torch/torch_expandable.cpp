@@ -122,7 +122,7 @@ std::int64_t TorchCachingAllocator::inactive_bytes() const {
   return bytes;
 }
 
-// Takes the whole pages inside a free block away; the parts before and after stay free.
+// Unmaps the whole pages inside a free block; the parts before and after stay free.
 void TorchCachingAllocator::unmap(TorchBlock& block) {
   const auto [first, last] = whole_pages(block);
   if (first >= last) return;

@@ -1,5 +1,5 @@
-// What PYTORCH_CUDA_ALLOC_CONF and torch.cuda.set_per_process_memory_fraction change about the
-// caching allocator, as PyTorch 2.4 understands them.
+// The options that PYTORCH_CUDA_ALLOC_CONF and torch.cuda.set_per_process_memory_fraction set, as
+// PyTorch 2.4 understands them.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@ std::string_view name_of(TorchTraceAction action) {
   return kNames[static_cast<int>(action) - static_cast<int>(TorchTraceAction::kAlloc)];
 }
 
-// What a call did to segments comes before what it did to its block.
+// The entries about segments of a call come before that about its block.
 Allocation TorchRecorder::keep(BlockId block, const Allocation& allocation) {
   add_segment_events();
   if (allocation.ok) add(TorchTraceAction::kAlloc, block);

@@ -54,8 +54,8 @@ void TorchCachingAllocator::collect_garbage() {
   }
 }
 
-// With max_split_size only: an oversize block that would do, or several of them, largest first.
-// Those freed stay freed even if they were not enough.
+// Gives back an oversize block that would do, or several, largest first; with max_split_size only.
+// The freed ones stay freed even if they were not enough.
 bool TorchCachingAllocator::release_available(const Request& request) {
   if (options_.max_split_size == kNoSplitLimit) return false;
   FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;

@@ -1,4 +1,4 @@
-// What PyTorch shows of its allocator: the segments of torch.cuda.memory_snapshot() and the text of
+// PyTorch's views of its allocator: the segments of torch.cuda.memory_snapshot() and the text of
 // the out-of-memory error.
 #include <algorithm>
 

@@ -191,7 +191,7 @@ class Matching {
     const RecordedPeak& peak;
     std::vector<char> taken;
   };
-  // By what a rule compares, the allocations that are left; without a key none.
+  // Groups the allocations that are left by what a rule compares; those without a key are left out.
   using Keyed = std::map<std::string, std::vector<std::size_t>>;
   [[nodiscard]] static Keyed left(const Side& side, MatchedBy how);
   void pair(std::size_t i, std::size_t j, MatchedBy how) {
@@ -203,7 +203,7 @@ class Matching {
   std::vector<AllocationPair> pairs_;
 };
 
-// What is compared, and whether there is anything to compare.
+// The key that a rule compares; none where an allocation has nothing to compare.
 std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy how) {
   const AllocationNames& names = allocation.names;
   const auto key = [&](bool known, std::initializer_list<std::string_view> parts) {

@@ -13,7 +13,7 @@
 
 namespace tidemark {
 
-// What PyTorch's allocator rounds requests to, options aside.
+// PyTorch's allocator rounds requests to this many bytes, options aside.
 inline constexpr std::int64_t kTorchBlockMultiple = 512;  // CUDACachingAllocator, kMinBlockSize
 [[nodiscard]] std::int64_t rounded_request(std::int64_t bytes);
 
@@ -36,7 +36,7 @@ struct RecordedPeak {
   [[nodiscard]] std::int64_t rounding() const;  // of `live` to blocks
 };
 
-// Of a PyTorch snapshot (SnapshotReader). Throws UserError.
+// Reads a PyTorch snapshot (SnapshotReader). Throws UserError.
 [[nodiscard]] RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device);
 
 // How two allocations were found to be one, in the order in which it is tried. Sizes are equal when
@@ -68,7 +68,7 @@ struct AllocationPair {
   MatchedBy how = MatchedBy::kSize;
 };
 
-// What was live before a recording began has no order and no part in kOrder.
+// An allocation that was live before a recording began has no order and no part in kOrder.
 struct AllocationMatch {
   std::vector<AllocationPair> pairs;
   std::vector<std::size_t> only_a;

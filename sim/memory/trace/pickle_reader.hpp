@@ -28,7 +28,8 @@ enum class PickleKind : std::uint8_t {
 // "a list", "a dict", ...
 [[nodiscard]] std::string_view name_of(PickleKind kind);
 
-// Where it stands in the file says what it is of: containers may be shared, even with themselves.
+// A value knows its place in the file for errors only: containers may be shared, even with
+// themselves.
 class PickleValue {
  public:
   PickleValue() = default;
@@ -52,8 +53,8 @@ class Pickle {
  public:
   static constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // bytes, unpacked
   static constexpr std::size_t kMostValues = std::size_t{1} << 27;
-  // What a snapshot of a size cannot exceed, so that a small file costs little. A dict of a stack
-  // frame, the densest there is, takes 16 bytes for 8 values. The first ones are free.
+  // Limits that a snapshot of a size cannot exceed, so that a small file costs little. A dict of a
+  // stack frame, the densest there is, takes 16 bytes for 8 values. The first ones are free.
   static constexpr std::size_t kFreeBytes = std::size_t{1} << 24;  // unpacked
   static constexpr std::size_t kMostUnpacked = 100;                // bytes for each packed one
   static constexpr std::size_t kFreeContainers = std::size_t{1} << 20;
@@ -68,7 +69,7 @@ class Pickle {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const PickleValue& top() const { return top_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }  // unpacked
-  // Each throws a UserError with the byte of the value when it is of another kind.
+  // The accessors throw a UserError with the byte of the value when it is of another kind.
   [[nodiscard]] std::span<const PickleValue> items(const PickleValue& list) const;
   // The value of a key; null when it is absent. Throws also once more keys have been looked at than
   // a file of this size has without containers that are shared.

@@ -1,4 +1,4 @@
-// What was read of a pickle, by kind.
+// Access to the values of a pickle, by their kind.
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
@@ -26,7 +26,7 @@ std::string_view Pickle::text(const PickleValue& value) const {
   return std::string_view(bytes_).substr(payload >> 32U, payload & 0xffffffffU);
 }
 
-// Of a key that was set twice, the last value.
+// A key that was set twice has the last value.
 const PickleValue* Pickle::find(const PickleValue& dict, std::string_view key) const {
   expect(dict, PickleKind::kDict);
   const auto& entries = dicts_[static_cast<std::size_t>(dict.payload_)];

@@ -64,14 +64,14 @@ class Replay {
   ReplayResult run();
 
  private:
-  // What an id stands for. Nothing to free: a request of zero bytes, or one that failed.
+  // The allocation behind an id. A request of zero bytes, or one that failed, has nothing to free.
   struct Live {
     typename Target::Handle handle{};
     std::int64_t bytes = 0;
     bool failed = false;
   };
 
-  // Each returns false when the row is left out.
+  // The functions about rows return false when the row is left out.
   bool allocate(TraceRow& row, std::int64_t& address);
   bool free(const TraceRow& row);
   bool request_free(TraceRow& row);

@@ -17,8 +17,8 @@ namespace tidemark {
 [[nodiscard]] ReplayResult replay_trace(const std::string& path, const ReplayOptions& options,
                                         WholeFile* csv = nullptr);
 
-// The same with the trace of a snapshot (SnapshotReader). A free that waited for streams is `f` in
-// `csv`, where the program asks for it.
+// Replays the trace of a snapshot (SnapshotReader) in the same way. A free that waited for streams
+// is `f` in `csv`, where the program asks for it.
 [[nodiscard]] ReplayResult replay_snapshot(const std::string& path, std::optional<int> device,
                                            const ReplayOptions& options, WholeFile* csv = nullptr);
 

@@ -1,4 +1,4 @@
-// What a replay is asked for and what it tells.
+// The options of a replay, and the figures that it returns.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class ReplayAllocator : std::uint8_t { kTorch, kBfc, kIdeal };
 struct ReplayOptions {
   ReplayAllocator allocator = ReplayAllocator::kTorch;
   Bytes capacity;  // of the device
-  // Each row but `m` is one tick; an event recorded at tick t has ended at t + event_delay. Only
+  // Every row but `m` is one tick; an event recorded at tick t has ended at t + event_delay. Only
   // torch knows events: the others free at once, as with a single stream.
   std::int64_t event_delay = 0;
   TorchAllocatorOptions torch;

@@ -13,7 +13,7 @@ namespace tidemark {
 // The value of a key that must be there and of one kind.
 [[nodiscard]] const PickleValue& field_of(const Pickle& pickle, const PickleValue& dict,
                                           std::string_view key, PickleKind kind);
-// The same of an integer that is not negative.
+// The integer of a key that must be there, which may not be negative.
 [[nodiscard]] std::int64_t number_of(const Pickle& pickle, const PickleValue& dict,
                                      std::string_view key);
 // The device whose entries of `device_traces` are to be read: `device`, or the only one that has

@@ -34,7 +34,7 @@ class SnapshotRows {
   void read(std::optional<int> device);
 
  private:
-  // What an address is at the moment.
+  // The state of an address at the moment.
   struct Place {
     std::int64_t id = 0;
     bool live = false;

@@ -35,11 +35,11 @@ struct SnapshotSummary {
   // Runs of freed segments that were taken as an allocator's retry, and as an empty_cache().
   std::int64_t retry_releases = 0;
   std::int64_t empty_caches = 0;
-  // Of the latter, those that may have been retries: nothing tells how large the device was.
+  // Calls of empty_cache that may have been retries: nothing tells how large the device was.
   std::int64_t unclear_releases = 0;
 };
 
-// Whether a file is to be read as a pickle: by its name, or by how it begins.
+// Tells whether a file is a pickle, by its name or by how it begins.
 [[nodiscard]] bool is_pickle(const std::string& path);
 
 class SnapshotReader {

@@ -76,7 +76,7 @@ std::uint32_t SnapshotStacks::label_of(const PickleValue& dict) {
     label.names.layer = metadata;
     label.text = fmt::format("{}{}{}", metadata, label.text.empty() ? "" : ": ", label.text);
   }
-  // Of torch.compile: "0/0", the graph and how often it was compiled.
+  // torch.compile writes "0/0": the graph and how often it was compiled.
   const std::string_view graph = text_of(pickle_, dict, "compile_context");
   if (!graph.empty() && graph != "N/A") {
     label.text += fmt::format("{}compiled graph {}", label.text.empty() ? "" : ", ", graph);

@@ -13,7 +13,7 @@
 
 namespace tidemark {
 
-// What a run of freed segments came from, as far as the stack of its entries tells.
+// The cause of a run of freed segments, as far as the stack of its entries tells.
 enum class SegmentRelease { kUnknown, kEmptyCache, kAllocation };
 
 struct SnapshotLabel {

@@ -21,7 +21,7 @@ enum class TraceOp : char {
   kRecordStream = 'r',
   kEmptyCache = 'e',
   kMark = 'm',
-  // Of snapshots only: a free in two halves. The block is active until the second.
+  // A snapshot tells a free in two halves. The block is active until the second.
   kRequestFree = 'q',
   kCompleteFree = 'c',
 };

@@ -14,6 +14,7 @@
 #include "plots/report/column_file.hpp"
 #include "plots/report/html_report.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "sim/allocators/address_layout.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -63,8 +64,7 @@ struct Simulated {
   Scenario scenario;
   PointDetail detail;
   PointResult result;
-  std::unique_ptr<const TorchRecorder> recorder;
-  Scratch recorded;
+  AddressLayout layout;
 
   explicit Simulated(std::string_view more, std::string_view gpu = "h100-sxm-80gb")
       : scenario(decode(fmt::format(
@@ -73,25 +73,17 @@ struct Simulated {
             gpu, more))) {
     detail.model = std::make_shared<const TrainedModel>(build_training(scenario));
     result = simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
-    if (scenario.allocator == AllocatorKind::kTorch) {
-      recorder =
-          run_recorded(scenario, detail.compiled, recorded, result.status == PointStatus::kFits);
-    }
+    layout = address_layout(scenario, detail.compiled, detail.timeline,
+                            result.status == PointStatus::kFits);
   }
   [[nodiscard]] Columns columns() const {
-    const bool fits = result.status == PointStatus::kFits;
-    const BfcLimits bfc{fits ? result.capacity - result.context : kUnlimited,
-                        scenario.allocator_options.bfc};
-    const bool packed = scenario.allocator == AllocatorKind::kPacked;
     return Columns(run_columns({.graph = detail.model->training,
                                 .order = detail.compiled.order,
                                 .program = detail.compiled.program,
                                 .costs = detail.compiled.costs,
                                 .scratch = detail.scratch,
                                 .timeline = detail.timeline,
-                                .recorder = recorder.get(),
-                                .bfc = scenario.allocator == AllocatorKind::kBfc ? &bfc : nullptr,
-                                .placement = packed ? &detail.compiled.placement : nullptr}));
+                                .layout = &layout}));
   }
 };
 
@@ -321,16 +313,15 @@ TEST_SUITE("slow") {
     double least = 1e9;  // of three; processor time, since other tests run beside this one
     for (int i = 0; i < 3; ++i) {
       const std::clock_t begin = std::clock();
-      Scratch recorded;
-      const auto recorder =
-          run_recorded(scenario, detail.compiled, recorded, result.status == PointStatus::kFits);
+      const AddressLayout layout = address_layout(scenario, detail.compiled, detail.timeline,
+                                                  result.status == PointStatus::kFits);
       const std::string columns = run_columns({.graph = detail.model->training,
                                                .order = detail.compiled.order,
                                                .program = detail.compiled.program,
                                                .costs = detail.compiled.costs,
                                                .scratch = detail.scratch,
                                                .timeline = detail.timeline,
-                                               .recorder = recorder.get()});
+                                               .layout = &layout});
       CHECK(packed_for_page(columns).size() > 10'000);
       const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
       least = std::min(least, seconds);

@@ -11,6 +11,7 @@
 
 #include "policies/registry.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "sim/step/planned_step.hpp"

@@ -1,7 +1,10 @@
-#include "sim/engine/engine.hpp"
+// run() itself. A file that knows a type of allocator includes this and instantiates run() for it
+// (sim/allocators); everything else includes engine.hpp.
+#pragma once
 
 #include <algorithm>
 
+#include "sim/engine/engine.hpp"
 #include "sim/engine/event_loop.hpp"
 #include "sim/engine/event_loop_eviction.hpp"
 #include "sim/engine/event_loop_host.hpp"
@@ -44,21 +47,10 @@ RunResult Engine<A>::run() {
 
 }  // namespace
 
-template <class A>
+template <Allocator A>
 RunResult run(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,
               const RunOptions& options) {
   return Engine<A>(program, costs, allocator, scratch, options).run();
 }
-
-template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
-                       const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
-                       const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
-                       const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, Scratch&,
-                       const RunOptions&);
-template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
-                       const RunOptions&);
 
 }  // namespace tidemark

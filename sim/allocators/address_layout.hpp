@@ -1,0 +1,43 @@
+// Where an allocator put blocks over a run, and the segments that it cut them from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tidemark {
+
+// Memory that the allocator had from one point of a MemoryTimeline to another (exclusive).
+struct AddressSegment {
+  std::int64_t address = 0;
+  std::int64_t bytes = 0;
+  std::size_t since = 0;
+  std::size_t until = 0;
+};
+
+struct AddressLayout {
+  std::vector<std::int64_t> addresses;   // by point of the timeline that allocates
+  std::vector<AddressSegment> segments;  // by address, then by time
+};
+
+// Segments come and go in the order of the timeline; the layout receives those that are over.
+class SegmentHistory {
+ public:
+  explicit SegmentHistory(AddressLayout& layout) : layout_(layout) {}
+
+  void open(std::int64_t address, std::int64_t bytes, std::size_t since);
+  // Takes a range out of what is open; of an expandable segment any part may go.
+  void close(std::int64_t address, std::int64_t bytes, std::size_t until);
+  // Closes what is still open at the end.
+  void finish(std::size_t end);
+  [[nodiscard]] const std::map<std::int64_t, AddressSegment>& open_segments() const {
+    return open_;
+  }
+
+ private:
+  AddressLayout& layout_;
+  std::map<std::int64_t, AddressSegment> open_;  // by address
+};
+
+}  // namespace tidemark

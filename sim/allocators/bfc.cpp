@@ -1,0 +1,118 @@
+// The allocator `bfc`.
+#include "graph/core/errors.hpp"
+#include "sim/allocators/entries.hpp"
+#include "sim/allocators/run_on.hpp"
+#include "sim/engine/event_loop_run.hpp"
+#include "sim/memory/bfc_allocator.hpp"
+
+namespace tidemark {
+
+template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
+                       const RunOptions&);
+
+namespace {
+
+constexpr AllocatorTraits kBfcTraits{
+    .name = "bfc",
+    .version = {},
+    .summary = "best fit with coalescing, as TensorFlow and XLA",
+    .rounding = "blocks are multiples of 256 bytes, and not always split",
+    .grows_by_doubling = true};
+
+// Regions by address, from their first chunk to their last.
+std::map<std::int64_t, std::int64_t> regions_of(const BfcAllocator& allocator) {
+  std::map<std::int64_t, std::int64_t> regions;
+  allocator.for_each_chunk([&](const BfcChunk& chunk) {
+    if (chunk.previous != nullptr) return;
+    std::int64_t bytes = 0;
+    for (const BfcChunk* part = &chunk; part != nullptr; part = part->next)
+      bytes += part->size;
+    regions.emplace(chunk.address, bytes);
+  });
+  return regions;
+}
+
+class BfcModel final : public AllocatorModel {
+ public:
+  explicit BfcModel(const BfcOptions& options) : options_(options) {}
+
+  [[nodiscard]] const AllocatorTraits& traits() const override { return kBfcTraits; }
+  RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
+    return run_on(BfcAllocator(at_least_none(run.capacity), options_for(run.capacity)), run,
+                  failure);
+  }
+  // The first region may take the whole device.
+  [[nodiscard]] bool needs_what_it_reserves() const override { return false; }
+  [[nodiscard]] double memory_fraction() const override { return options_.memory_fraction; }
+  // TensorFlow's fraction is of what the context leaves.
+  [[nodiscard]] Bytes allowed(Bytes capacity, Bytes process_overhead) const override {
+    const Bytes left = capacity - process_overhead;
+    const double allowed = options_.memory_fraction * static_cast<double>(left.count);
+    return std::min(left, Bytes(static_cast<std::int64_t>(allowed)));
+  }
+  [[nodiscard]] AddressLayout layout(const AllocatorRun& run,
+                                     const MemoryTimeline& timeline) const override;
+
+ private:
+  // Without a limit there is no whole to take at first: regions grow.
+  [[nodiscard]] BfcOptions options_for(Bytes capacity) const {
+    BfcOptions options = options_;
+    options.allow_growth = options.allow_growth || capacity >= kUnlimited;
+    return options;
+  }
+
+  BfcOptions options_;
+};
+
+// The points of a timeline are the calls that the allocator got, in their order, so one that starts
+// anew and gets the same calls places blocks where the run's own did.
+AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& timeline) const {
+  AddressLayout layout;
+  const std::vector<TimelinePoint>& points = timeline.points;
+  // Whether a free waits for streams: then a point of sign 0 follows.
+  std::vector<bool> waits(points.size());
+  IdVector<BlockId, bool> returns(run.program.blocks.size());
+  for (std::size_t i = points.size(); i-- > 0;) {
+    if (points[i].sign < 0) waits[i] = returns[points[i].block];
+    returns[points[i].block] = points[i].sign == 0;
+  }
+  BfcAllocator allocator(at_least_none(run.capacity), options_for(run.capacity));
+  allocator.reserve(run.program.blocks.size());
+  SegmentHistory segments(layout);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const BlockId block = points[i].block;
+    const std::int64_t reserved = allocator.reserved();
+    if (points[i].sign < 0 && waits[i]) {
+      allocator.defer_free(block);
+    } else if (points[i].sign <= 0) {
+      allocator.free(block);
+    } else if (!allocator.allocate(block, run.program.blocks[block].bytes.count).ok) {
+      throw InternalError("the timeline is not of a run with this allocator");
+    } else {
+      layout.addresses.push_back(allocator.address(block));
+    }
+    if (allocator.reserved() == reserved) continue;
+    const std::map<std::int64_t, std::int64_t> regions = regions_of(allocator);
+    const std::map<std::int64_t, AddressSegment> before = segments.open_segments();
+    for (const auto& [address, segment] : before) {
+      if (!regions.contains(address)) segments.close(address, segment.bytes, i);
+    }
+    for (const auto& [address, bytes] : regions) {
+      if (!before.contains(address)) segments.open(address, bytes, i);
+    }
+  }
+  segments.finish(points.size());
+  return layout;
+}
+
+}  // namespace
+
+AllocatorEntry bfc_allocator_entry() {
+  return {.traits = kBfcTraits,
+          .decode = [](const Decoder& allocator) -> std::unique_ptr<const AllocatorModel> {
+            return std::make_unique<BfcModel>(decode_bfc_options(allocator));
+          },
+          .forms = {}};
+}
+
+}  // namespace tidemark

@@ -1,0 +1,47 @@
+// The allocator `ideal`.
+#include "sim/allocators/entries.hpp"
+#include "sim/allocators/run_on.hpp"
+#include "sim/engine/event_loop_run.hpp"
+#include "sim/memory/ideal_allocator.hpp"
+
+namespace tidemark {
+
+template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
+                       const RunOptions&);
+
+namespace {
+
+constexpr AllocatorTraits kIdealTraits{
+    .name = "ideal",
+    .version = {},
+    .summary =
+        "live bytes only: no rounding, no fragmentation, no CUDA context; the least that "
+        "any needs",
+    .rounding = {},
+    .has_overhead = false,
+    .has_addresses = false,
+    .has_segments = false};
+
+class IdealModel final : public AllocatorModel {
+ public:
+  [[nodiscard]] const AllocatorTraits& traits() const override { return kIdealTraits; }
+  RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
+    return run_on(IdealAllocator(at_least_none(run.capacity)), run, failure);
+  }
+};
+
+}  // namespace
+
+const AllocatorTraits& ideal_traits() {
+  return kIdealTraits;
+}
+
+AllocatorEntry ideal_allocator_entry() {
+  return {.traits = kIdealTraits,
+          .decode = [](const Decoder& /*allocator*/) -> std::unique_ptr<const AllocatorModel> {
+            return std::make_unique<IdealModel>();
+          },
+          .forms = {}};
+}
+
+}  // namespace tidemark

@@ -1,0 +1,30 @@
+// The event loop on one type of allocator; included by the file that knows the type.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "sim/allocators/allocator_model.hpp"
+#include "sim/engine/engine.hpp"
+
+namespace tidemark {
+
+// Bytes for an allocator of its own: nothing is left where the process takes more than the device
+// has.
+[[nodiscard]] inline Bytes at_least_none(Bytes capacity) {
+  return std::max(capacity, Bytes(0));
+}
+
+// Runs the program on a fresh allocator and, where it runs out of memory, asks that for its report.
+template <class A>
+RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
+  const std::size_t blocks = on.program.blocks.size();
+  allocator.reserve(blocks);
+  const RunResult result = run(on.program, on.costs, allocator, on.scratch, on.options);
+  if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
+    *failure = out_of_memory(allocator, Bytes(result.requested), blocks);
+  }
+  return result;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,148 @@
+// The allocator `torch`.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "sim/allocators/entries.hpp"
+#include "sim/allocators/run_on.hpp"
+#include "sim/engine/event_loop_run.hpp"
+#include "sim/memory/torch/torch_allocator.hpp"
+#include "sim/memory/torch/torch_recorder.hpp"
+
+namespace tidemark {
+
+template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
+                       const RunOptions&);
+template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
+                       const RunOptions&);
+
+namespace {
+
+constexpr AllocatorTraits kTorchTraits{
+    .name = "torch",
+    .version = kTorchAllocatorVersion,
+    .summary =
+        "PyTorch 2.4's caching allocator: rounding, pools, splitting, segments, retries "
+        "(default)",
+    .rounding = "blocks are multiples of 512 bytes, and not always split",
+    .keeps_torch_history = true};
+
+// Entries about blocks come in the order of the timeline's points; a free that nothing delays is
+// two entries and one point. What happens to segments belongs to the call after it.
+AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& timeline) {
+  AddressLayout layout;
+  SegmentHistory segments(layout);
+  std::size_t point = 0;
+  BlockId freed;  // by the entry before
+  for (const TorchTraceEntry& entry : recorder.entries()) {
+    switch (entry.action) {
+      case TorchTraceAction::kSegmentAlloc:
+      case TorchTraceAction::kSegmentMap:
+        segments.open(entry.address, entry.size, point);
+        break;
+      case TorchTraceAction::kSegmentFree:
+      case TorchTraceAction::kSegmentUnmap:
+        segments.close(entry.address, entry.size, point);
+        break;
+      case TorchTraceAction::kOutOfMemory:
+        break;
+      default: {
+        const bool completes =
+            entry.action == TorchTraceAction::kFreeCompleted && entry.block == freed;
+        if (completes) break;
+        while (point < timeline.points.size() && timeline.points[point].block != entry.block)
+          ++point;
+        if (point == timeline.points.size()) {
+          throw InternalError("the allocator's trace and the timeline are not of the same run");
+        }
+        if (entry.action == TorchTraceAction::kAlloc) layout.addresses.push_back(entry.address);
+        ++point;
+      }
+    }
+    freed = entry.action == TorchTraceAction::kFreeRequested ? entry.block : BlockId();
+  }
+  segments.finish(timeline.points.size());
+  return layout;
+}
+
+class TorchModel final : public AllocatorModel {
+ public:
+  explicit TorchModel(const TorchAllocatorOptions& options) : options_(options) {}
+
+  [[nodiscard]] const AllocatorTraits& traits() const override { return kTorchTraits; }
+  RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
+    return run_on(TorchAllocator(run.capacity, options_, run.process_overhead), run, failure);
+  }
+  [[nodiscard]] bool needs_what_it_reserves() const override {
+    return !options_.memory_fraction && !options_.expandable_segments;
+  }
+  [[nodiscard]] double memory_fraction() const override {
+    return options_.memory_fraction.value_or(1);
+  }
+  // PyTorch's fraction is of the whole device.
+  [[nodiscard]] Bytes allowed(Bytes capacity, Bytes process_overhead) const override {
+    const double allowed = memory_fraction() * static_cast<double>(capacity.count);
+    return std::min(capacity - process_overhead, Bytes(static_cast<std::int64_t>(allowed)));
+  }
+  [[nodiscard]] std::vector<AllocatorChange> changes() const override;
+  [[nodiscard]] bool captures_last_step() const override { return options_.cuda_graph; }
+  [[nodiscard]] AddressLayout layout(const AllocatorRun& run,
+                                     const MemoryTimeline& timeline) const override {
+    return layout_of(*run_recorded(run), timeline);
+  }
+  [[nodiscard]] std::unique_ptr<const TorchRecorder> run_recorded(
+      const AllocatorRun& run) const override {
+    auto recorder = std::make_unique<TorchRecorder>(run.capacity, options_, run.process_overhead);
+    recorder->reserve(run.program.blocks.size());
+    static_cast<void>(tidemark::run(run.program, run.costs, *recorder, run.scratch, run.options));
+    return recorder;
+  }
+
+ private:
+  TorchAllocatorOptions options_;
+};
+
+AllocatorSetting setting(std::string key, std::string value) {
+  return {.key = std::move(key),
+          .value = {.kind = Value::Kind::kScalar, .scalar = std::move(value)}};
+}
+
+std::vector<AllocatorChange> TorchModel::changes() const {
+  std::vector<AllocatorChange> changes;
+  if (!options_.expandable_segments) {
+    changes.push_back({"expandable_segments", {setting("expandable_segments", "true")}});
+  }
+  for (const int mebibytes : {512, 128, 32}) {
+    if (options_.max_split_size <= mebibytes * kMiB.count) continue;
+    changes.push_back({fmt::format("max_split_size {} MiB", mebibytes),
+                       {setting("max_split_size", fmt::format("{}MiB", mebibytes))}});
+  }
+  if (options_.roundup_power2_divisions == RoundupDivisions{}) {
+    changes.push_back({"roundup_power2_divisions 8", {setting("roundup_power2_divisions", "8")}});
+  }
+  if (options_.garbage_collection_threshold == 0) {
+    AllocatorChange& collects = changes.emplace_back(AllocatorChange{
+        "garbage_collection_threshold 0.8", {setting("garbage_collection_threshold", "0.8")}});
+    // PyTorch collects only under a memory fraction.
+    if (!options_.memory_fraction) collects.settings.push_back(setting("memory_fraction", "1.0"));
+  }
+  return changes;
+}
+
+}  // namespace
+
+AllocatorEntry torch_allocator_entry() {
+  return {.traits = kTorchTraits,
+          .decode = [](const Decoder& allocator) -> std::unique_ptr<const AllocatorModel> {
+            return std::make_unique<TorchModel>(decode_torch_options(allocator));
+          },
+          .forms = {
+              {"conf",
+               "as PYTORCH_CUDA_ALLOC_CONF: \"max_split_size_mb:128,expandable_segments:True\"; a "
+               "key beside it wins over the same option in it"},
+              {"roundup_power2_divisions", kRoundupForms}}};
+}
+
+}  // namespace tidemark
