@@ -7,9 +7,9 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/eviction/entries.hpp"
+#include "policies/recompute/entries.hpp"
 #include "policies/residency/entries.hpp"
 #include "policies/rewrite/entries.hpp"
-#include "policies/sequence/entries.hpp"
 #include "policies/sequence/planned.hpp"
 
 namespace tidemark {
@@ -39,10 +39,8 @@ PolicyRegistry::PolicyRegistry()
           megatron_selective_entry(),
           eviction_entry(),
       } {
-  // Those that scenarios lay out in a way of their own are there already.
-  for (const PolicyEntry& entry : planned_entries()) {
-    if (find(entry.name) == nullptr) entries_.push_back(entry);
-  }
+  const std::span<const PolicyEntry> planned = planned_entries();
+  entries_.insert(entries_.end(), planned.begin(), planned.end());
 }
 
 void PolicyRegistry::load_plugin(const std::string& path) {

@@ -9,36 +9,9 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/residency/entries.hpp"
-#include "policies/sequence/planned.hpp"
 
 namespace tidemark {
 namespace {
-
-constexpr std::string_view kSource = "Chen et al. 2016 (arXiv 1604.06174); torch.utils.checkpoint";
-
-CheckpointCode decode_code(const Decoder& d) {
-  return d.optional<bool>("reentrant", true) ? CheckpointCode::kReentrant : CheckpointCode::kHooks;
-}
-
-// Keeps the input of every `period` consecutive blocks and recomputes the whole segment between.
-//
-//   forward    [ block 0 | block 1 ][ block 2 | block 3 ] head
-//   period 2   x0 kept    -          x2 kept    -
-class CheckpointEvery final : public ResidencyPolicy {
- public:
-  CheckpointEvery(int period, CheckpointCode code) : period_(period), code_(code) {}
-  [[nodiscard]] std::string_view name() const override { return "checkpoint_every"; }
-
-  void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    for (const BlockRegion& segment : block_segments(context, period_)) {
-      recompute_segment(context, segment, plan, code_);
-    }
-  }
-
- private:
-  int period_;
-  CheckpointCode code_;
-};
 
 // Checkpoints single blocks: those listed, the first few, or every k-th.
 class Checkpoint final : public ResidencyPolicy {
@@ -204,28 +177,8 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
     plan.decide(gap, Recompute{.group = id});
 }
 
-const PolicyEntry& checkpoint_every_entry() {
-  static constexpr PolicyEntry kEntry{
-      .name = "checkpoint_every",
-      .kind = "residency",
-      .summary =
-          "recompute every `period` consecutive blocks from the input of the first; "
-          "reentrant as torch.utils.checkpoint's use_reentrant (default true); or, over: "
-          "articulation "
-          "or nodes, from every `period`-th of those. It takes no budget: chen_greedy and optimal "
-          "do",
-      .source = kSource,
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        static constexpr std::string_view kOver[] = {"layers", "articulation", "nodes"};
-        const int period = d.optional<int>("period", 1, at_least(1));
-        if (d.optional_word("over", kOver, "layers") != "layers") {
-          return planned_policy("checkpoint_every", d);
-        }
-        const CheckpointCode code = decode_code(d);
-        d.finish();
-        return std::make_unique<CheckpointEvery>(period, code);
-      }};
-  return kEntry;
+CheckpointCode decode_checkpoint_code(const Decoder& d) {
+  return d.optional<bool>("reentrant", true) ? CheckpointCode::kReentrant : CheckpointCode::kHooks;
 }
 
 const PolicyEntry& checkpoint_entry() {
@@ -235,13 +188,13 @@ const PolicyEntry& checkpoint_entry() {
       .summary =
           "recompute single blocks: `layers: [0, 5]`, the `first` k, or `every_other: k` for "
           "blocks 0, k, 2k; reentrant as torch.utils.checkpoint's use_reentrant",
-      .source = kSource,
+      .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         Checkpoint::Choice choice;
         choice.layers = d.list<std::int64_t>("layers", at_least(0));
         choice.first = d.optional<int>("first", 0, at_least(0));
         choice.every_other = d.optional<int>("every_other", 0, at_least(0));
-        const CheckpointCode code = decode_code(d);
+        const CheckpointCode code = decode_checkpoint_code(d);
         d.finish();
         const int ways = static_cast<int>(d.has("layers")) + static_cast<int>(d.has("first")) +
                          static_cast<int>(d.has("every_other"));
@@ -258,10 +211,10 @@ const PolicyEntry& checkpoint_sequential_entry() {
       .summary =
           "recompute `segments` - 1 equal segments of blocks; the last segment is kept, as "
           "torch.utils.checkpoint.checkpoint_sequential does",
-      .source = kSource,
+      .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int segments = d.required<int>("segments", at_least(1));
-        const CheckpointCode code = decode_code(d);
+        const CheckpointCode code = decode_checkpoint_code(d);
         d.finish();
         return std::make_unique<CheckpointSequential>(segments, code);
       }};

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
+#include "graph/core/decoder.hpp"
 #include "policies/plan/policy.hpp"
 
 namespace tidemark {
@@ -18,6 +20,11 @@ enum class CheckpointCode : std::uint8_t {
   // last of the segment's saved tensors has been used.
   kHooks,
 };
+// Reads `reentrant`.
+[[nodiscard]] CheckpointCode decode_checkpoint_code(const Decoder& d);
+
+inline constexpr std::string_view kCheckpointSource =
+    "Chen et al. 2016 (arXiv 1604.06174); torch.utils.checkpoint";
 
 // Drops everything that the segment's forward makes and backward needs, and runs the whole segment
 // again before its first use in backward.

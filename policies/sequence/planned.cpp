@@ -11,32 +11,13 @@
 #include "graph/core/errors.hpp"
 #include "policies/residency/memory_curve.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
+#include "policies/sequence/micro_batch_plans.hpp"
 #include "policies/solver/lower_bound.hpp"
-#include "policies/solver/plan_policy.hpp"
-#include "policies/solver/step_costs.hpp"
+#include "policies/solver/plan_request.hpp"
+#include "policies/solver/solver_policies.hpp"
 
 namespace tidemark {
 namespace {
-
-// A micro-batch of one step: neighbouring positions [begin, end).
-struct MicroBatch {
-  Position begin;
-  Position end;
-  std::size_t plan = 0;  // which of the distinct ones
-};
-
-struct Plan {
-  std::vector<OperatorId> operators;
-  StepCosts costs;
-  RematProblem problem;
-  // Where something lives elsewhere and is fetched: the problem with as little of it as any
-  // schedule needs, only what each operator itself touches. Its bounds hold for every order of
-  // fetches.
-  std::optional<RematProblem> fetched_least;
-  Schedule schedule;
-  std::int64_t budget = 0;  // that was asked for
-  std::string reason;       // why no schedule fits, if none does
-};
 
 // Times that a plan is made where its program fetches more at a time, or less, than the order
 // without repeats.
@@ -68,9 +49,10 @@ class Planned final : public SequencePolicy {
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {
-    std::vector<Plan> plans;
+    std::vector<MicroBatchPlan> plans;
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
-    make_problems(context, micro_batches, plans);
+    make_problems(context, micro_batches, request_.schedule_class == ScheduleClass::kUnrestricted,
+                  plans);
     const std::int64_t budget = budget_given_ ? request_.budget : device_budget(context).count;
     const std::vector<std::int64_t> kept_all = laid_out(context, micro_batches, plans, true).peaks;
     std::vector<PlanFigures> figures;
@@ -89,103 +71,13 @@ class Planned final : public SequencePolicy {
       if (!outcome.plan || figures[i].peak > outcome.plan->peak) outcome.plan = figures[i];
     }
     if (outcome.plan) {
-      for (const Plan& plan : plans)
+      for (const MicroBatchPlan& plan : plans)
         outcome.plan->schedules.push_back(plan.schedule);
     }
     return std::move(result.order);
   }
 
  private:
-  [[nodiscard]] static std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
-                                                                  std::vector<Plan>& plans) {
-    IdVector<OperatorId, char> inside(context.graph.operators.size(), 0);
-    for (const auto* part :
-         {&context.graph.forward, &context.graph.backward, &context.graph.backward_accumulate}) {
-      for (const OperatorId op : *part)
-        inside[op] = 1;
-    }
-    std::vector<MicroBatch> found;
-    std::vector<OperatorId> operators;
-    for (const Position p : ids_of(context.order.at)) {
-      const Occurrence& at = context.order.at[p];
-      if (inside[at.op] == 0) continue;
-      const bool same = !found.empty() && found.back().end == p &&
-                        context.order.at[found.back().begin].step == at.step &&
-                        context.order.at[found.back().begin].micro_batch == at.micro_batch;
-      if (!same) found.push_back({.begin = p, .end = p});
-      found.back().end = Position(p.value + 1);
-    }
-    for (MicroBatch& micro_batch : found) {
-      operators.clear();
-      for (Position p = micro_batch.begin; p < micro_batch.end; ++p.value)
-        operators.push_back(context.order.at[p].op);
-      const auto known = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) {
-        return plan.operators == operators;
-      });
-      micro_batch.plan = static_cast<std::size_t>(known - plans.begin());
-      if (known == plans.end())
-        plans.push_back({.operators = operators,
-                         .costs = {},
-                         .problem = {},
-                         .schedule = {},
-                         .budget = 0,
-                         .reason = {}});
-    }
-    return found;
-  }
-
-  void make_problems(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
-                     std::vector<Plan>& plans) const {
-    const auto costs_with = [&](const Plan& plan, std::vector<std::int64_t> visitors) {
-      return step_costs(context.graph, plan.operators, context.durations,
-                        request_.schedule_class == ScheduleClass::kUnrestricted,
-                        context.device.framework, std::move(visitors));
-    };
-    const bool fetches =
-        std::any_of(context.graph.storages.begin(), context.graph.storages.end(),
-                    [](const Storage& storage) { return storage.home != Tier::kDevice; });
-    const std::vector<std::int64_t> visiting =
-        fetches ? visiting_bytes(context) : std::vector<std::int64_t>();
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      Plan& plan = plans[i];
-      std::vector<std::int64_t> visitors(plan.operators.size());
-      std::vector<std::int64_t> touched(plan.operators.size());
-      for (const MicroBatch& micro_batch : micro_batches) {
-        if (!fetches || micro_batch.plan != i) continue;
-        for (std::size_t k = 0; k < visitors.size(); ++k)
-          visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k]);
-      }
-      for (std::size_t k = 0; k < touched.size(); ++k)
-        touched[k] = touched_elsewhere(context.graph, plan.operators[k]);
-      const bool visited =
-          std::any_of(visitors.begin(), visitors.end(), [](std::int64_t b) { return b > 0; });
-      plan.costs = costs_with(plan, std::move(visitors));
-      plan.problem = remat_problem(plan.costs.graph);
-      plan.schedule = once_each(plan.problem);
-      if (visited) plan.fetched_least = remat_problem(costs_with(plan, std::move(touched)).graph);
-    }
-  }
-
-  // Bytes of what lives elsewhere among what the operator touches.
-  [[nodiscard]] static std::int64_t touched_elsewhere(const TrainingGraph& graph, OperatorId op) {
-    std::int64_t bytes = 0;
-    std::vector<StorageId> seen;
-    for (const Touch& touch : graph.touches_of(op)) {
-      const Storage& storage = graph.storages[touch.storage];
-      if (storage.home == Tier::kDevice) continue;
-      if (std::find(seen.begin(), seen.end(), touch.storage) != seen.end()) continue;
-      seen.push_back(touch.storage);
-      bytes += storage.bytes.count;
-    }
-    return bytes;
-  }
-
-  [[nodiscard]] static Schedule once_each(const RematProblem& problem) {
-    Schedule schedule(problem.size());
-    std::iota(schedule.begin(), schedule.end(), NodeIndex{0});
-    return schedule;
-  }
-
   struct LaidOut {
     ProgramOrder order;
     std::vector<std::int64_t> peaks;  // by plan, as laid_out_peaks()
@@ -193,7 +85,7 @@ class Planned final : public SequencePolicy {
   // `in_order`: even what changes nothing is laid out in the order of its cost graph.
   [[nodiscard]] LaidOut laid_out(const PolicyContext& context,
                                  std::span<const MicroBatch> micro_batches,
-                                 const std::vector<Plan>& plans, bool in_order) const {
+                                 const std::vector<MicroBatchPlan>& plans, bool in_order) const {
     LaidOut result;
     ProgramOrder& order = result.order;
     order.steps = context.order.steps;
@@ -225,17 +117,18 @@ class Planned final : public SequencePolicy {
   // planned with, or less, plans are made again for as much less or more; the cheapest that keeps
   // to the budget stays.
   void refit(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
-             std::vector<Plan>& plans, std::vector<PlanFigures>& figures, LaidOut& result) const {
+             std::vector<MicroBatchPlan>& plans, std::vector<PlanFigures>& figures,
+             LaidOut& result) const {
     constexpr std::int64_t kNearly = 500;  // slack of one part in so many is none
     struct Fitting {
-      Plan plan;
+      MicroBatchPlan plan;
       PlanFigures figures;
     };
     std::vector<std::optional<Fitting>> best(plans.size());
     for (int attempt = 1;; ++attempt) {
       bool again = false;
       for (std::size_t i = 0; i < plans.size(); ++i) {
-        Plan& plan = plans[i];
+        MicroBatchPlan& plan = plans[i];
         if (!plan.fetched_least) continue;
         const std::int64_t budget = figures[i].budget;
         const std::int64_t slack = budget - result.peaks[i];
@@ -270,9 +163,9 @@ class Planned final : public SequencePolicy {
   }
 
   // Plans for `budget`; what stands in the way of it is in `reason` of the plan.
-  [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<Plan>& plans,
+  [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<MicroBatchPlan>& plans,
                                   std::size_t index, std::int64_t budget) const {
-    Plan& plan = plans[index];
+    MicroBatchPlan& plan = plans[index];
     PlanRequest request = request_;
     request.budget = plan.budget = budget;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
@@ -293,7 +186,7 @@ class Planned final : public SequencePolicy {
   }
 
   // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
-  void settle(const Plan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
+  void settle(const MicroBatchPlan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
     if (plan.fetched_least) settle_fetched(*plan.fetched_least, laid_out_peak, figures);
     // The program's own order may take more than the cost graph's.
     if (stays_as_it_is(plan)) figures.peak = laid_out_peak;
@@ -353,19 +246,20 @@ class Planned final : public SequencePolicy {
   }
 
   // Whether every operator runs once, in the order of the cost graph.
-  [[nodiscard]] static bool changes_nothing(const Plan& plan) {
+  [[nodiscard]] static bool changes_nothing(const MicroBatchPlan& plan) {
     if (plan.schedule.size() != plan.costs.operators.size()) return false;
     return std::is_sorted(plan.schedule.begin(), plan.schedule.end());
   }
 
-  [[nodiscard]] bool stays_as_it_is(const Plan& plan) const {
+  [[nodiscard]] bool stays_as_it_is(const MicroBatchPlan& plan) const {
     return !budget_given_ && changes_nothing(plan);
   }
 
   // Without a budget, where nothing is computed again, the program stays as it is. The plan's peak
   // is that of the cost graph's order, which has operators in place right behind what makes their
   // storage: a budget needs that order.
-  void lay_out(Occurrence occurrence, const Plan& plan, bool in_order, ProgramOrder& into) const {
+  void lay_out(Occurrence occurrence, const MicroBatchPlan& plan, bool in_order,
+               ProgramOrder& into) const {
     if (!in_order && stays_as_it_is(plan)) {
       for (const OperatorId op : plan.operators) {
         occurrence.op = op;
@@ -392,35 +286,29 @@ class Planned final : public SequencePolicy {
   PlanCache* cache_ = nullptr;
 };
 
-AnyPolicy decode_planned(const PlanPolicy& policy, const Decoder& d) {
+constexpr std::size_t kEntries = 8;
+
+template <std::size_t... I>
+std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
+  return {
+      PolicyEntry{.name = solver_policies()[I].name,
+                  .kind = "sequence",
+                  .summary = solver_policies()[I].summary,
+                  .source = solver_policies()[I].source,
+                  .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+                    return planned_policy(solver_policies()[I], d);
+                  }}...};
+}
+
+}  // namespace
+
+AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& d) {
   PlanFunction plan = policy.decode(d);
   const PlanRequest request = decode_request(d, policy, {});
   const bool budget_given = d.has("budget") && !request.saved_share;
   d.finish();
   return std::make_unique<Planned>(policy, fmt::format("{}: {}", policy.name, text_of(d.value())),
                                    std::move(plan), request, budget_given);
-}
-
-constexpr std::size_t kEntries = 12;
-
-template <std::size_t... I>
-std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
-  return {
-      PolicyEntry{.name = plan_policies()[I].name,
-                  .kind = "sequence",
-                  .summary = plan_policies()[I].summary,
-                  .source = plan_policies()[I].source,
-                  .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-                    return decode_planned(plan_policies()[I], d);
-                  }}...};
-}
-
-}  // namespace
-
-AnyPolicy planned_policy(std::string_view name, const Decoder& parameters) {
-  const PlanPolicy* policy = find_plan_policy(name);
-  if (policy == nullptr) throw InternalError(fmt::format("no plan is called {}", name));
-  return decode_planned(*policy, parameters);
 }
 
 void share_plans(const AnyPolicy& policy, PlanCache& cache) {

@@ -3,23 +3,22 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 
 #include "policies/plan/entry.hpp"
 #include "policies/solver/plan_cache.hpp"
+#include "policies/solver/plan_policy.hpp"
 
 namespace tidemark {
 
-// One entry for each of plan_policies() that is not a policy of its own in scenarios. Parameters:
-// those of the policy, then budget (the capacity of the device beside the framework's context),
-// class, iterations, time_limit and seed. Where none fits a budget that is
-// given, the plan says so; the cheapest or smallest schedule is laid out all the same. What fits
-// is counted as in the cost graph, but where keeping everything fits, it is kept, though the cost
-// graph may count more: see step_costs.hpp.
+// One entry for each of solver_policies(). Parameters: those of the policy, then budget (the
+// capacity of the device beside the framework's context), class, iterations, time_limit and seed.
+// Where none fits a budget that is given, the plan says so; the cheapest or smallest schedule is
+// laid out all the same. What fits is counted as in the cost graph, but where keeping everything
+// fits, it is kept, though the cost graph may count more: see step_costs.hpp.
 [[nodiscard]] std::span<const PolicyEntry> planned_entries();
 
-// One of plan_policies() for scenarios that have a policy of the same name in a way of their own.
-[[nodiscard]] AnyPolicy planned_policy(std::string_view name, const Decoder& parameters);
+// Such a policy, also for those that have an entry of another kind; `policy` outlives it.
+[[nodiscard]] AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& parameters);
 
 // From here on `policy`, where it is one of those, takes its plans from `cache`, which outlives it,
 // and adds those it makes. Other policies stay as they are.

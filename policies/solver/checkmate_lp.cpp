@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/linear_builder.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
-#include "policies/solver/plan_policy.hpp"
 #include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {

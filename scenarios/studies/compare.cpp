@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/plan_policies.hpp"
+#include "policies/solver/plan_grid.hpp"
 #include "scenarios/read/document_json.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/read/short_form.hpp"

@@ -9,7 +9,8 @@
 
 #include "graph/core/numbers.hpp"
 #include "graph/core/scalars.hpp"
-#include "policies/solver/plan_policy.hpp"
+#include "policies/plan_policies.hpp"
+#include "policies/solver/plan_request.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/short_form.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "graph/core/errors.hpp"
-#include "policies/solver/plan_policy.hpp"
+#include "policies/plan_policies.hpp"
 #include "scenarios/read/document_json.hpp"
 
 namespace tidemark {

@@ -4,11 +4,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "policies/plan_policies.hpp"
 #include "policies/solver/plan_cache.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/compile.hpp"
+#include "sim/step/simulate.hpp"
 #include "sim/step/step_device.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "policies/plan/policy.hpp"
 #include "policies/residency/checkpoint.hpp"
-#include "policies/sequence/entries.hpp"
+#include "policies/recompute/entries.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"

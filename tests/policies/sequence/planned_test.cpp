@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/solver/plan_policy.hpp"
+#include "policies/plan_policies.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
@@ -70,14 +70,6 @@ LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std:
   return result;
 }
 
-// Those that scenarios lay out in a way of their own.
-bool has_own_layout(std::string_view name) {
-  for (const char* own : {"revolve", "checkpoint_every", "selective", "megatron_selective"}) {
-    if (name == own) return true;
-  }
-  return false;
-}
-
 RematProblem problem_of(const TrainingGraph& graph) {
   return remat_problem(
       step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false).graph);
@@ -103,7 +95,6 @@ TEST_SUITE("property") {
       constexpr const char* kClasses[] = {"fixed", "checkmate", "unrestricted"};
       const std::string schedule_class = kClasses[pick(rng, 0, 2)];
       for (const PolicyEntry& entry : planned_entries()) {
-        if (has_own_layout(entry.name)) continue;
         if (entry.name == "checkmate_lp" && round % 8 != 0) continue;  // takes long
         CAPTURE(entry.name);
         LaidOut plan;

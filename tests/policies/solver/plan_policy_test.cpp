@@ -1,5 +1,5 @@
 // Published policies against their closed forms and against recorded figures.
-#include "policies/solver/plan_policy.hpp"
+#include "policies/plan_policies.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "policies/solver/keep_set.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
+#include "policies/solver/plan_grid.hpp"
 #include "policies/solver/parts.hpp"
 #include "tests/policies/solver/remat_cases.hpp"
 

@@ -1,3 +1,4 @@
+// Reversal of a chain of blocks, or of nodes, with few checkpoints.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -5,19 +6,33 @@
 #include <fmt/format.h>
 
 #include "graph/core/units.hpp"
-#include "policies/sequence/entries.hpp"
+#include "policies/recompute/entries.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
+#include "policies/solver/chain.hpp"
+#include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/reversal.hpp"
 
 namespace tidemark {
 namespace {
 
-// Reverses the chain of blocks with the fewest repeated block forwards for the checkpoints given,
-// or for as many as a budget has room for.
+constexpr std::string_view kRevolveSource = "Griewank and Walther 2000, algorithm 799";
+
+// Reverses the chain of blocks, or of a cost graph's nodes, with the fewest repeated forwards for
+// the checkpoints given, or for as many as a budget has room for.
 class Revolve final : public SequencePolicy {
  public:
-  Revolve(int checkpoints, std::optional<Bytes> budget)
-      : checkpoints_(checkpoints), budget_(budget) {}
+  static Revolve decode(const Decoder& d) {
+    Revolve policy;
+    policy.checkpoints_ = d.optional<int>("checkpoints", 0, at_least(0));
+    return policy;
+  }
+  void decode_budget(const Decoder& d) {
+    budget_ = d.maybe<Bytes>("budget", above(0));
+    d.finish();
+    if (budget_ && checkpoints_ > 0) {
+      d.fail("give one of checkpoints and budget; the budget says how many checkpoints there are");
+    }
+  }
   [[nodiscard]] std::string_view name() const override { return "revolve"; }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
@@ -30,6 +45,10 @@ class Revolve final : public SequencePolicy {
                            ? checkpoints_
                            : static_cast<int>(std::lround(std::sqrt(static_cast<double>(blocks))));
     return reversed(context, std::min(wanted, blocks - 1));
+  }
+  // The schedules of a cost graph that is a chain, from which its budget chooses.
+  [[nodiscard]] std::vector<Schedule> schedules(const RematProblem& problem) const {
+    return revolve_schedules(problem, checkpoints_);
   }
 
  private:
@@ -134,7 +153,8 @@ class Revolve final : public SequencePolicy {
     return begins;
   }
 
-  int checkpoints_;
+  // 0: the square root of the number of blocks, or as many as fit a budget or a cost graph's.
+  int checkpoints_ = 0;
   std::optional<Bytes> budget_;
 };
 
@@ -147,19 +167,26 @@ const PolicyEntry& revolve_entry() {
       .summary =
           "keep the inputs of `checkpoints` blocks beside the first, or of as many as `budget` has "
           "room for, and reverse the chain with the fewest repeated block forwards",
-      .source = "Griewank and Walther 2000, algorithm 799",
+      .source = kRevolveSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        // 0: the square root of the number of blocks.
-        const int checkpoints = d.optional<int>("checkpoints", 0, at_least(0));
-        const std::optional<Bytes> budget = d.maybe<Bytes>("budget", above(0));
-        d.finish();
-        if (budget && checkpoints > 0) {
-          d.fail(
-              "give one of checkpoints and budget; the budget says how many checkpoints there are");
-        }
-        return std::make_unique<Revolve>(checkpoints, budget);
+        Revolve policy = Revolve::decode(d);
+        policy.decode_budget(d);
+        return std::make_unique<Revolve>(std::move(policy));
       }};
   return kEntry;
+}
+
+const PlanPolicy& revolve_plan() {
+  static constexpr PlanPolicy kPolicy{
+      .name = "revolve",
+      .summary = "reverses a chain with the fewest repeated forwards for `checkpoints` kept nodes",
+      .source = kRevolveSource,
+      .decode = [](const Decoder& d) -> PlanFunction {
+        return chosen_from("revolve", [policy = Revolve::decode(d)](const RematProblem& problem) {
+          return policy.schedules(problem);
+        });
+      }};
+  return kPolicy;
 }
 
 }  // namespace tidemark

@@ -1,0 +1,91 @@
+// Selective recomputation of attention, as Megatron does it.
+#include <map>
+
+#include "graph/core/errors.hpp"
+#include "policies/recompute/entries.hpp"
+#include "policies/recompute/operator_policy.hpp"
+#include "policies/solver/choose_schedule.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kMegatronSource =
+    "Korthikanti et al. 2022 (arXiv 2205.05198), section 5";
+
+// Recomputes the core of attention: in layers with a softmax or fused attention the operators from
+// the first product of activations, or fused attention, to the last; those that read parameters
+// excepted. What comes before and behind is saved.
+class MegatronSelective final : public OperatorPolicy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "megatron_selective"; }
+
+ private:
+  [[nodiscard]] std::vector<bool> recomputed(
+      std::span<const ForwardOperator> operators) const override {
+    std::map<std::size_t, std::vector<std::size_t>> layers;
+    for (std::size_t i = 0; i < operators.size(); ++i)
+      layers[operators[i].layer].push_back(i);
+    std::vector<bool> chosen(operators.size());
+    for (const auto& [layer, members] : layers) {
+      bool attends = false;
+      std::size_t first = members.size();  // places in `members`, the last included
+      std::size_t last = 0;
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        const ForwardOperator& op = operators[members[k]];
+        const bool fused = op.kind == "attention";
+        attends = attends || fused || op.kind == "softmax";
+        if ((!fused && op.kind != "bmm") || op.reads_parameter) continue;
+        first = std::min(first, k);
+        last = k;
+      }
+      for (std::size_t k = first; attends && k < members.size() && k <= last; ++k)
+        chosen[members[k]] = !operators[members[k]].reads_parameter;
+    }
+    return chosen;
+  }
+
+  void check_model_choice(bool chosen) const override {
+    if (chosen) return;
+    throw UserError({}, "policies.megatron_selective",
+                    "computes attention again, and no repeated block of the model has any");
+  }
+  void check_cost_graph_choice(bool chosen) const override {
+    if (chosen) return;
+    throw UserError(
+        "megatron_selective computes attention again, and no layer of this graph has nodes named "
+        "bmm and softmax, or attention, behind its name and a colon, as `tidemark graph "
+        "--cost-graph` writes them");
+  }
+};
+
+}  // namespace
+
+const PolicyEntry& megatron_selective_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "megatron_selective",
+      .kind = "residency",
+      .summary =
+          "compute the core of attention again, from the scores to the product with the values",
+      .source = kMegatronSource,
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        d.finish();
+        return std::make_unique<MegatronSelective>();
+      }};
+  return kEntry;
+}
+
+const PlanPolicy& megatron_selective_plan() {
+  static constexpr PlanPolicy kPolicy{
+      .name = "megatron_selective",
+      .summary =
+          "computes the core of attention again, from the scores to the product with the values",
+      .source = kMegatronSource,
+      .decode = [](const Decoder& /*d*/) -> PlanFunction {
+        return chosen_from("megatron_selective", [](const RematProblem& problem) {
+          return std::vector<Schedule>{MegatronSelective().schedule(problem)};
+        });
+      }};
+  return kPolicy;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,183 @@
+#include "policies/recompute/operator_policy.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "policies/solver/keep_set.hpp"
+
+namespace tidemark {
+namespace {
+
+std::string_view kind_of(const Operator& op) {
+  return op.name;
+}
+
+bool touches_parameter(const PolicyContext& context, Position p) {
+  const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
+  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    return context.graph.storages[touch.storage].role == Role::kParameter;
+  });
+}
+
+// Drops what the chosen operators of a block make for backward, and recomputes it at once before
+// the first of it is read: with as little else as its values come from.
+//
+//   forward   linear  [bmm  softmax  dropout]  bmm  linear     chosen: in brackets
+//   backward  ... [bmm softmax dropout] bmm.right_gradient ...
+class ChosenRecomputation {
+ public:
+  ChosenRecomputation(const PolicyContext& context, const BlockRegion& block,
+                      std::unordered_set<Position> chosen)
+      : context_(context), block_(block), chosen_(std::move(chosen)) {}
+
+  void decide(ResidencyPlan& plan) {
+    find_dropped();
+    if (dropped_.empty()) return;
+    RecomputeGroup group;
+    const std::set<Position> recipe = find_recipe();
+    group.recipe.assign(recipe.begin(), recipe.end());
+    const GroupId id = plan.add_group(std::move(group));
+    for (const GapId gap : dropped_)
+      plan.decide(gap, Recompute{.group = id});
+  }
+
+ private:
+  [[nodiscard]] bool all_chosen(const std::vector<Position>& writers) const {
+    return std::all_of(writers.begin(), writers.end(),
+                       [&](Position p) { return chosen_.contains(p); });
+  }
+
+  void find_dropped() {
+    for (const Position p : block_.forward) {
+      const std::span<const Touch> touches = context_.graph.touches_of(context_.order.at[p].op);
+      for (std::size_t i = 0; i < touches.size(); ++i) {
+        const StorageId s = touches[i].storage;
+        if (touches[i].access != Access::kRead) writers_[s].push_back(p);
+        const auto made = writers_.find(s);
+        if (made == writers_.end() || !all_chosen(made->second)) continue;
+        const Gap& gap = context_.live.gaps[context_.live.after(p, i)];
+        if (!gap.open() || context_.op_at(gap.to).phase != Phase::kBackward) continue;
+        dropped_.push_back(context_.live.after(p, i));
+        wanted_.push_back(s);
+      }
+    }
+  }
+
+  // Back to what is saved or comes from outside.
+  [[nodiscard]] std::set<Position> find_recipe() {
+    std::set<Position> recipe;
+    std::unordered_set<StorageId> seen(wanted_.begin(), wanted_.end());
+    while (!wanted_.empty()) {
+      const StorageId s = wanted_.back();
+      wanted_.pop_back();
+      for (const Position p : writers_[s]) {
+        const OperatorId op = context_.order.at[p].op;
+        if (writes_persistent(context_.graph, op) || !recipe.insert(p).second) continue;
+        for (const Touch& touch : context_.graph.touches_of(op)) {
+          const auto made = writers_.find(touch.storage);
+          const bool again =
+              made != writers_.end() && (touch.access != Access::kRead || all_chosen(made->second));
+          if (again && seen.insert(touch.storage).second) wanted_.push_back(touch.storage);
+        }
+      }
+    }
+    return recipe;
+  }
+
+  const PolicyContext& context_;
+  const BlockRegion& block_;
+  std::unordered_set<Position> chosen_;
+  std::unordered_map<StorageId, std::vector<Position>> writers_;  // in this block, in order
+  std::vector<GapId> dropped_;
+  std::vector<StorageId> wanted_;
+};
+
+std::set<std::string> kinds_of_forward(const TrainingGraph& graph) {
+  std::set<std::string> known;
+  for (const OperatorId op : graph.forward)
+    known.emplace(kind_of(graph.operators[op]));
+  return known;
+}
+
+std::vector<ForwardOperator> operators_of(const PolicyContext& context, const BlockRegion& block) {
+  std::vector<ForwardOperator> operators;
+  for (const Position p : block.forward) {
+    const Operator& op = context.op_at(p);
+    operators.push_back({.kind = kind_of(op),
+                         .layer = op.layer.index(),
+                         .reads_parameter = touches_parameter(context, p)});
+  }
+  return operators;
+}
+
+constexpr std::string_view kLayerEnd = ": ";  // between a layer's name and an operator's
+
+// "h.0.attn" of "h.0.attn: softmax".
+std::string_view layer_name(std::string_view node) {
+  const std::size_t at = node.rfind(kLayerEnd);
+  return at == std::string_view::npos ? std::string_view() : node.substr(0, at);
+}
+
+// "softmax" of "h.0.attn: softmax".
+std::string_view operator_name(std::string_view node) {
+  const std::size_t at = node.rfind(kLayerEnd);
+  return at == std::string_view::npos ? node : node.substr(at + kLayerEnd.size());
+}
+
+// A part of another node's output costs nothing and is no operator.
+std::set<std::string> kinds_among(const RematProblem& problem,
+                                  const std::vector<NodeIndex>& forward) {
+  std::set<std::string> names;
+  for (const NodeIndex node : forward) {
+    if (problem.cost[node] > 0) names.emplace(operator_name(problem.name[node]));
+  }
+  return names;
+}
+
+std::vector<ForwardOperator> operators_among(const RematProblem& problem,
+                                             const std::vector<NodeIndex>& forward) {
+  const std::vector<NodeIndex> outputs = passed_on_outputs(problem);
+  std::map<std::string_view, std::size_t> layers;
+  std::vector<ForwardOperator> operators;
+  for (const NodeIndex node : forward) {
+    const std::string& name = problem.name[node];
+    operators.push_back({.kind = operator_name(name),
+                         .layer = layers.emplace(layer_name(name), layers.size()).first->second,
+                         .in_block = outputs.empty() || problem.block[node] != kNoBlock,
+                         .passed_on = std::binary_search(outputs.begin(), outputs.end(), node)});
+  }
+  return operators;
+}
+
+}  // namespace
+
+void OperatorPolicy::plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const {
+  check_model(kinds_of_forward(context.graph), context.graph.blocks);
+  bool any = false;
+  for (const BlockRegion& block : block_segments(context, 1)) {
+    const std::vector<bool> wanted = recomputed(operators_of(context, block));
+    std::unordered_set<Position> chosen;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const Position p = block.forward[i];
+      if (wanted[i] && !writes_persistent(context.graph, context.order.at[p].op)) chosen.insert(p);
+    }
+    any = any || !chosen.empty();
+    ChosenRecomputation(context, block, std::move(chosen)).decide(plan);
+  }
+  check_model_choice(any);
+}
+
+Schedule OperatorPolicy::schedule(const RematProblem& problem) const {
+  const std::vector<NodeIndex> forward = forward_nodes(problem);
+  check_cost_graph(kinds_among(problem, forward));
+  const std::vector<bool> wanted = recomputed(operators_among(problem, forward));
+  check_cost_graph_choice(std::find(wanted.begin(), wanted.end(), true) != wanted.end());
+  std::vector<bool> kept(problem.size(), true);
+  for (std::size_t i = 0; i < forward.size(); ++i)
+    kept[forward[i]] = !wanted[i];
+  return keep_schedule(problem, kept);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,134 @@
+// Selective activation checkpointing: which kinds of operators a block's backward finds saved.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/core/scalars.hpp"
+#include "policies/recompute/entries.hpp"
+#include "policies/recompute/operator_policy.hpp"
+#include "policies/solver/choose_schedule.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::string_view kSelectiveSource =
+    "torch.utils.checkpoint, create_selective_checkpoint_contexts";
+
+// Recomputes in every block all that backward reads but the results of the kinds in `save`
+// (torch.utils.checkpoint's selective policy, MUST_SAVE), or only those of the kinds in
+// `recompute`. On a graph without blocks it chooses among all operators.
+class Selective final : public OperatorPolicy {
+ public:
+  static Selective decode(const Decoder& d) {
+    Selective policy;
+    policy.saves_ = d.has("save");
+    const bool recomputes = d.has("recompute");
+    std::vector<std::string> saved = d.list<std::string>("save");
+    std::vector<std::string> again = d.list<std::string>("recompute");
+    if (policy.saves_ && recomputes) {
+      d.fail("give one of save and recompute; the other is what is left");
+    }
+    policy.kinds_ = policy.saves_ ? std::move(saved) : std::move(again);
+    return policy;
+  }
+  [[nodiscard]] std::string_view name() const override { return "selective"; }
+
+ private:
+  [[nodiscard]] std::vector<bool> recomputed(
+      std::span<const ForwardOperator> operators) const override {
+    std::vector<bool> chosen;
+    for (const ForwardOperator& op : operators) {
+      const bool listed = std::find(kinds_.begin(), kinds_.end(), op.kind) != kinds_.end();
+      chosen.push_back(op.in_block && !op.passed_on && listed != saves_);
+    }
+    return chosen;
+  }
+
+  void check_model(const std::set<std::string>& known, int blocks) const override {
+    if (chooses_nothing()) {
+      throw UserError({}, "policies.selective",
+                      "chooses nothing; give the kinds of operators whose results are saved, such "
+                      "as save: [linear, attention], or those that run again, such as recompute: "
+                      "[gelu, dropout]");
+    }
+    if (const auto unknown = find_unknown(known)) {
+      throw UserError({}, fmt::format("policies.selective.{}", key()),
+                      fmt::format("the model's forward has no operator of kind '{}'{}",
+                                  unknown->kind, unknown->hint));
+    }
+    if (blocks == 0) {
+      throw UserError({}, "policies.selective",
+                      "works on repeated blocks, and the model has none; use min_cut or optimal");
+    }
+  }
+  void check_cost_graph(const std::set<std::string>& known) const override {
+    if (chooses_nothing()) {
+      throw UserError(
+          "selective chooses nothing; give the operators whose results are saved, such as save: "
+          "[linear, attention], or those that run again, such as recompute: [gelu, dropout]");
+    }
+    if (const auto unknown = find_unknown(known)) {
+      throw UserError(fmt::format("selective.{}: no forward node of the graph is an operator {}{}",
+                                  key(), tidemark::quoted(unknown->kind), unknown->hint));
+    }
+  }
+
+  [[nodiscard]] bool chooses_nothing() const { return kinds_.empty() && !saves_; }
+  [[nodiscard]] std::string_view key() const { return saves_ ? "save" : "recompute"; }
+
+  struct Unknown {
+    std::string kind;
+    std::string hint;
+  };
+  [[nodiscard]] std::optional<Unknown> find_unknown(const std::set<std::string>& known) const {
+    for (const std::string& kind : kinds_) {
+      if (known.contains(kind)) continue;
+      const std::vector<std::string> names(known.begin(), known.end());
+      std::string hint = did_you_mean(kind, names);
+      if (hint.empty()) hint = fmt::format("; it has {}", fmt::join(names, ", "));
+      return Unknown{kind, std::move(hint)};
+    }
+    return std::nullopt;
+  }
+
+  std::vector<std::string> kinds_;
+  bool saves_ = false;
+};
+
+}  // namespace
+
+const PolicyEntry& selective_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "selective",
+      .kind = "residency",
+      .summary =
+          "in every block, compute again all but the results of the operators in `save: [linear, "
+          "attention]`, or only those in `recompute: [gelu, dropout]`",
+      .source = kSelectiveSource,
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        Selective policy = Selective::decode(d);
+        d.finish();
+        return std::make_unique<Selective>(std::move(policy));
+      }};
+  return kEntry;
+}
+
+const PlanPolicy& selective_plan() {
+  static constexpr PlanPolicy kPolicy{
+      .name = "selective",
+      .summary =
+          "computes again all but the results of the operators in `save`, or only those in "
+          "`recompute`",
+      .source = kSelectiveSource,
+      .decode = [](const Decoder& d) -> PlanFunction {
+        return chosen_from("selective", [policy = Selective::decode(d)](const RematProblem& p) {
+          return std::vector<Schedule>{policy.schedule(p)};
+        });
+      }};
+  return kPolicy;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,46 @@
+// The micro-batches of a program and the cost graph of each that differs from the others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "policies/plan/policy.hpp"
+#include "policies/solver/problem.hpp"
+#include "policies/solver/step_costs.hpp"
+
+namespace tidemark {
+
+// A micro-batch of one step: neighbouring positions [begin, end).
+struct MicroBatch {
+  Position begin;
+  Position end;
+  std::size_t plan = 0;  // which of the distinct ones
+};
+
+struct MicroBatchPlan {
+  std::vector<OperatorId> operators;
+  StepCosts costs;
+  RematProblem problem;
+  // Where something lives elsewhere and is fetched: the problem with as little of it as any
+  // schedule needs, only what each operator itself touches. Its bounds hold for every order of
+  // fetches.
+  std::optional<RematProblem> fetched_least;
+  Schedule schedule;
+  std::int64_t budget = 0;  // that was asked for
+  std::string reason;       // why no schedule fits, if none does
+};
+
+// The forward and backward operators of each micro-batch of each step. `plans` receives one entry
+// per list of operators.
+[[nodiscard]] std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
+                                                         std::vector<MicroBatchPlan>& plans);
+
+// Fills in the problems of the plans, each with the schedule that computes every node once.
+// `unrestricted`: for schedules that may change the order of first evaluations.
+void make_problems(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
+                   bool unrestricted, std::vector<MicroBatchPlan>& plans);
+
+}  // namespace tidemark

@@ -1,0 +1,54 @@
+#include "policies/solver/choose_schedule.hpp"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/units.hpp"
+#include "policies/solver/lower_bound.hpp"
+#include "policies/solver/parts.hpp"
+
+namespace tidemark {
+
+PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& request,
+                           std::string_view policy, std::vector<Schedule> candidates) {
+  if (auto fault = footprint_fault(problem, request.budget)) {
+    return {.status = PlanStatus::kInfeasible, .reason = *std::move(fault)};
+  }
+  if (request.known != nullptr) candidates.push_back(*request.known);
+  std::optional<Solution> best;
+  const auto fits = [&](const Solution& s) { return s.replay.peak <= request.budget; };
+  for (Schedule& schedule : candidates) {
+    schedule = with_parts_again(problem, std::move(schedule), request.schedule_class);
+    if (class_fault(problem, schedule, request.schedule_class)) continue;
+    Solution next = replayed(problem, std::move(schedule));
+    const bool better = !best || (fits(next) != fits(*best) ? fits(next)
+                                  : fits(next)              ? next.replay.cost < best->replay.cost
+                                                            : next.replay.peak < best->replay.peak);
+    if (better) best = std::move(next);
+  }
+  PlanResult result;
+  result.lower_bound = cut_bound(problem, request.budget, request.schedule_class);
+  if (*result.lower_bound >= kNoSchedule) {
+    return {.status = PlanStatus::kInfeasible,
+            .solution = std::move(best),
+            .reason =
+                "what may run only once and is read later takes more than the budget beside "
+                "what is computed"};
+  }
+  if (best && fits(*best)) {
+    result.status =
+        best->replay.cost <= *result.lower_bound ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  } else if (best) {
+    result.reason = fmt::format("{} needs at least {} ({} bytes) here; another policy may fit",
+                                policy, format_bytes(Bytes(best->replay.peak)), best->replay.peak);
+  } else {
+    result.reason = fmt::format("{} has no schedule of class {} that fits; another policy may",
+                                policy, name_of(request.schedule_class));
+  }
+  result.solution = std::move(best);
+  return result;
+}
+
+}  // namespace tidemark

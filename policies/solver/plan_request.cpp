@@ -1,0 +1,67 @@
+#include "policies/solver/plan_request.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/core/units.hpp"
+#include "policies/solver/solver_policies.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr Duration kLongestPlan = std::chrono::hours(24 * 365);
+
+// `takes`; throws UserError where the key is given all the same.
+bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key, bool takes) {
+  if (takes || !d.has(key)) return takes;
+  std::vector<std::string_view> others;
+  for (const PlanPolicy& other : solver_policies()) {
+    const SearchKeys& keys = other.search;
+    if (key == "iterations" ? keys.iterations : key == "seed" ? keys.seed : keys.time_limit)
+      others.push_back(other.name);
+  }
+  d.fail_at(key, fmt::format("has no effect on {}; leave it out (it is for {})", policy.name,
+                             fmt::join(others, ", ")));
+}
+
+}  // namespace
+
+PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
+  const Value* budget = d.value().find("budget");
+  // A bare number is bytes, of which nobody gives one or less.
+  const bool share = policy.shares && budget != nullptr && budget->is_scalar() &&
+                     budget->scalar.find_first_not_of("0123456789.") == std::string::npos &&
+                     (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
+  if (share) {
+    request.saved_share = d.maybe<double>("budget", between(0, 1));
+  } else if (const auto bytes = d.maybe<Bytes>("budget")) {
+    request.budget = bytes->count;
+  }
+  std::vector<std::string_view> names;
+  for (const ScheduleClass schedule_class : kScheduleClasses)
+    names.push_back(name_of(schedule_class));
+  const std::string word = d.optional_word("class", names, name_of(request.schedule_class));
+  for (const ScheduleClass schedule_class : kScheduleClasses) {
+    if (word == name_of(schedule_class)) request.schedule_class = schedule_class;
+  }
+  const SearchKeys& takes = policy.search;
+  if (has_effect(d, policy, "iterations", takes.iterations)) {
+    request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
+  }
+  if (has_effect(d, policy, "time_limit", takes.time_limit)) {
+    const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
+    // Iterations alone end the search where it ends everywhere.
+    const bool endless = request.iterations > 0 && !d.has("time_limit");
+    request.time_limit = endless ? kLongestPlan : std::min(limit, kLongestPlan);
+  }
+  if (has_effect(d, policy, "seed", takes.seed)) {
+    request.seed = static_cast<std::uint64_t>(
+        d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
+  }
+  return request;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,122 @@
+#include "policies/solver/solver_policies.hpp"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/solver/block_chain.hpp"
+#include "policies/solver/chain.hpp"
+#include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/chen.hpp"
+#include "policies/solver/choose_schedule.hpp"
+#include "policies/solver/keep_set.hpp"
+#include "policies/solver/min_cut.hpp"
+#include "policies/solver/parts.hpp"
+
+namespace tidemark {
+namespace {
+
+PlanFunction decode_keep_all(const Decoder& /*d*/) {
+  return chosen_from("keep_all", [](const RematProblem& problem) {
+    return std::vector<Schedule>{keep_schedule(problem, std::vector<bool>(problem.size(), true))};
+  });
+}
+
+// Throws UserError where the graph is no chain of stages.
+std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
+                                      std::string_view policy, int plans) {
+  if (stages_of(problem, 3).size() < 2) {
+    throw UserError(
+        fmt::format("{} is for chains of stages, and no node of this graph has everything later "
+                    "read nothing but "
+                    "itself of what comes before. Choose another policy",
+                    policy));
+  }
+  return block_chain_schedules(problem, request.budget, {.plans = plans, .seed = request.seed});
+}
+
+PlanFunction decode_rotor(const Decoder& /*d*/) {
+  return [](const RematProblem& problem, const PlanRequest& request) {
+    std::vector<Schedule> candidates;
+    if (!is_chain(problem)) {
+      candidates = chain_of_blocks(problem, request, "rotor", 0);
+    } else if (auto found = rotor_schedule(problem, request.budget)) {
+      candidates.push_back(std::move(found->schedule));
+    }
+    return choose_schedule(problem, request, "rotor", std::move(candidates));
+  };
+}
+
+PlanFunction decode_rockmate(const Decoder& d) {
+  const int plans = d.optional<int>("plans", 8, between(1, 100));
+  return [plans](const RematProblem& problem, const PlanRequest& request) {
+    return choose_schedule(problem, request, "rockmate",
+                           chain_of_blocks(problem, request, "rockmate", plans));
+  };
+}
+
+PlanFunction decode_min_cut(const Decoder& /*d*/) {
+  return [](const RematProblem& problem, const PlanRequest& request) {
+    std::vector<Schedule> candidates;
+    if (request.saved_share) {
+      candidates.push_back(saved_share_schedule(problem, *request.saved_share));
+    } else {
+      candidates = min_cut_schedules(problem);
+    }
+    return choose_schedule(problem, request, "min_cut", std::move(candidates));
+  };
+}
+
+// What a solver returns, with parts made again.
+PlanFunction with_parts_again(PlanResult (*solve)(const RematProblem&, const PlanRequest&)) {
+  return [solve](const RematProblem& problem, const PlanRequest& request) {
+    PlanResult result = solve(problem, request);
+    if (result.solution) {
+      result.solution = replayed(
+          problem, with_parts_again(problem, result.solution->schedule, request.schedule_class));
+    }
+    return result;
+  };
+}
+
+PlanFunction decode_checkmate_lp(const Decoder& /*d*/) {
+  return with_parts_again(plan_checkmate_lp);
+}
+
+PlanFunction decode_optimal(const Decoder& /*d*/) {
+  return with_parts_again(plan_optimal);
+}
+
+constexpr std::array<PlanPolicy, 8> kSolverPolicies{{
+    {"keep_all", "computes every node once", "no recomputation", decode_keep_all},
+    {"chen_sqrt",
+     "keeps every floor(sqrt(n))-th forward node, or articulation point, and recomputes the rest",
+     "Chen et al. 2016 (arXiv 1604.06174), section 4.1", decode_chen_sqrt},
+    {"chen_greedy",
+     "keeps a forward node, or articulation point, whenever the bytes since the last pass a "
+     "threshold; tries up to 400 of them",
+     "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
+    {"rotor", "the cheapest memory-persistent schedule of a chain with fused stages",
+     "Beaumont et al. 2019 (hal-02352969)", decode_rotor},
+    {"rockmate",
+     "rotor over blocks with `plans` ways to keep and recompute inside each distinct one",
+     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate, SearchKeys{.seed = true}},
+    {"checkmate_lp", "rounds the relaxation of Checkmate's integer program in two phases",
+     "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp,
+     SearchKeys{.time_limit = true, .seed = true}},
+    {"min_cut", "saves what a minimum cut between forward and backward chooses, by bytes and cost",
+     "PyTorch, functorch/_src/partitioners.py", decode_min_cut, SearchKeys{}, true},
+    {"optimal", "exact search on small graphs, neighbourhood search with proven bounds on large",
+     "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal,
+     SearchKeys{.iterations = true, .time_limit = true, .seed = true}},
+}};
+
+}  // namespace
+
+std::span<const PlanPolicy> solver_policies() {
+  return kSolverPolicies;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,91 @@
+// Policies that choose by kind of operator decide alike on a step and on its cost graph.
+#include "policies/recompute/operator_policy.hpp"
+
+#include <map>
+#include <set>
+#include <variant>
+
+#include <doctest/doctest.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/recompute/entries.hpp"
+
+namespace tidemark::operator_policy_test {
+
+namespace {
+
+// Chooses every second operator of the layers whose number is even.
+class EverySecond final : public OperatorPolicy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "every_second"; }
+  [[nodiscard]] std::vector<bool> recomputed(
+      std::span<const ForwardOperator> operators) const override {
+    std::vector<bool> chosen;
+    for (std::size_t i = 0; i < operators.size(); ++i)
+      chosen.push_back(i % 2 == 1 && operators[i].layer % 2 == 0 && !operators[i].passed_on);
+    return chosen;
+  }
+};
+
+// A chain of forward nodes by name, two to a block, and their backward nodes; all of 1 byte. Node i
+// costs 2^i, so that the sum says which run again.
+RematProblem chain(const std::vector<std::string>& names, bool blocks) {
+  CostGraph graph;
+  const auto n = static_cast<std::uint32_t>(names.size());
+  for (std::uint32_t v = 0; v < n; ++v) {
+    graph.nodes.push_back(
+        {.name = names[v],
+         .cost = std::int64_t{1} << v,
+         .bytes = Bytes(1),
+         .deps = v == 0 ? std::vector<CostNodeId>{} : std::vector{CostNodeId(v - 1)},
+         .block = blocks ? static_cast<int>(v / 2) : kNoBlock});
+  }
+  for (std::uint32_t v = n; v-- > 0;) {
+    std::vector<CostNodeId> deps = {CostNodeId(v)};
+    if (v + 1 < n) deps.push_back(CostNodeId(2 * n - 2 - v));
+    graph.nodes.push_back(
+        {.name = "b", .kind = Phase::kBackward, .cost = 1, .bytes = Bytes(1), .deps = deps});
+  }
+  return remat_problem(graph);
+}
+
+std::int64_t repeated(const OperatorPolicy& policy, const RematProblem& problem) {
+  return replay(problem, policy.schedule(problem)).cost - problem.base_cost;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("the choice on a cost graph sees operators by layer, block and name") {
+    // Layers a and c are numbers 0 and 2; positions 1, 3, 5 are the second of each.
+    const std::vector<std::string> names = {"a: x", "a: y", "b: x", "b: y", "c: x", "c: y"};
+    CHECK(repeated(EverySecond(), chain(names, false)) == 2 + 32);
+    // The second node of a block is its output, which stays; of the last block the next reader is
+    // in backward, and its last forward node counts.
+    CHECK(repeated(EverySecond(), chain(names, true)) == 0);
+  }
+
+  TEST_CASE("a name without a layer is the operator's, and parts are no operators") {
+    const RematProblem problem = chain({"linear", "gelu", "h: gelu", "linear"}, false);
+    const Value value = parse_document("{recompute: [gelu]}", "test");
+    const PlanResult plan = selective_plan().decode(Decoder(value))(problem, {.budget = 1000});
+    REQUIRE(plan.solution);
+    CHECK(plan.solution->replay.cost - problem.base_cost == 2 + 4);
+  }
+
+  TEST_CASE("a policy has the same name and source for steps and for cost graphs") {
+    const std::pair<const PolicyEntry*, const PlanPolicy*> kBoth[] = {
+        {&checkpoint_every_entry(), &checkpoint_every_plan()},
+        {&megatron_selective_entry(), &megatron_selective_plan()},
+        {&revolve_entry(), &revolve_plan()},
+        {&selective_entry(), &selective_plan()}};
+    for (const auto& [entry, plan] : kBoth) {
+      CAPTURE(entry->name);
+      CHECK(entry->name == plan->name);
+      const AnyPolicy policy = entry->decode(Decoder(), {});
+      CHECK(std::visit([](const auto& p) { return p->name(); }, policy) == entry->name);
+    }
+  }
+}
+
+}  // namespace tidemark::operator_policy_test
