@@ -9,6 +9,7 @@
 
 #include "bench/figures.hpp"
 #include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/checkmate_relaxation.hpp"
 #include "policies/solver/optimal.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "scenarios/read/environment.hpp"

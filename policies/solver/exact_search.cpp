@@ -1,13 +1,11 @@
 #include "policies/solver/exact_search.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
+#include <chrono>
 #include <queue>
 
 #include "graph/core/errors.hpp"
-#include "policies/solver/node_set.hpp"
+#include "policies/solver/ranked_problem.hpp"
 
 namespace tidemark {
 namespace {
@@ -16,11 +14,11 @@ namespace {
 // look-up for every value costs more than the bound saves.
 constexpr NodeIndex kEagerNodes = 40;
 
-// Bits are ranks: nodes by ascending cost per byte, so that members of a set come in the order in
-// which a fractional knapsack drops them.
+// Best first over sets of computed and resident nodes.
 template <std::size_t W>
 class ExactSearch {
   using Set = NodeSet<W>;
+  using Need = typename RankedProblem<W>::Need;
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct State {
@@ -55,11 +53,8 @@ class ExactSearch {
         n_(problem.size()),
         fixed_order_(options.schedule_class != ScheduleClass::kUnrestricted),
         checkmate_(options.schedule_class == ScheduleClass::kCheckmate),
-        unit_(cost_unit(problem)),
-        limit_(options.better_than ? *options.better_than - problem.base_cost : kInfinite) {
-    rank_nodes();
-    describe_cuts();
-  }
+        limit_(options.better_than ? *options.better_than - problem.base_cost : kInfinite),
+        ranked_(problem, options.budget, fixed_order_) {}
 
   ExactResult run() {
     table_.assign(std::size_t{1} << 16, Slot{});
@@ -104,140 +99,25 @@ class ExactSearch {
     return late_;
   }
 
-  void rank_nodes() {
-    node_of_.resize(n_);
-    std::iota(node_of_.begin(), node_of_.end(), 0U);
-    std::stable_sort(node_of_.begin(), node_of_.end(), [&](NodeIndex a, NodeIndex b) {
-      // cost / bytes; what frees nothing comes last
-      const auto ratio = [&](NodeIndex i) {
-        return problem_.bytes[i] == 0
-                   ? std::numeric_limits<double>::infinity()
-                   : static_cast<double>(problem_.cost[i]) / static_cast<double>(problem_.bytes[i]);
-      };
-      return ratio(a) < ratio(b);
-    });
-    rank_of_.resize(n_);
-    for (std::uint32_t r = 0; r < n_; ++r) {
-      rank_of_[node_of_[r]] = r;
-      cost_.push_back(problem_.cost[node_of_[r]]);
-      bytes_.push_back(problem_.bytes[node_of_[r]]);
-      all_.add(r);
-      if (problem_.once[node_of_[r]]) once_.add(r);
-    }
-    deps_.resize(n_);
-    ancestors_.resize(n_);
-    for (NodeIndex node = 0; node < n_; ++node) {
-      const std::uint32_t r = rank_of_[node];
-      for (const NodeIndex dep : problem_.deps[node]) {
-        deps_[r].add(rank_of_[dep]);
-        ancestors_[r].add(rank_of_[dep]);
-        ancestors_[r] = ancestors_[r] | ancestors_[rank_of_[dep]];
-      }
-    }
-  }
-
-  // At the computation of v: room beside v and its inputs, and what is read after it whatever the
-  // order.
-  void describe_cuts() {
-    room_.resize(n_);
-    after_.resize(n_);
-    for (NodeIndex v = 0; v < n_; ++v) {
-      const std::uint32_t r = rank_of_[v];
-      room_[r] = options_.budget - problem_.footprint(v);
-      for (NodeIndex later = v + 1; later < n_; ++later) {
-        const bool follows = fixed_order_ || ancestors_[rank_of_[later]].has(r);
-        if (follows) after_[r] = after_[r] | deps_[rank_of_[later]];
-      }
-      after_[r] = after_[r] - deps_[r];
-      after_[r].remove(r);
-    }
-  }
-
-  // Values that some node outside `computed` reads, and all that any such node comes from.
-  struct Need {
-    Set direct;
-    Set useful;
-  };
-  Need need_of(const Set& computed) const {
-    Need need;
-    (all_ - computed).for_each([&](std::uint32_t r) {
-      need.direct = need.direct | deps_[r];
-      need.useful = need.useful | ancestors_[r];
-    });
-    return need;
-  }
-
-  // Nodes that have to be computed again, in the end, from these residents.
-  Set missing(const Set& computed, const Set& resident, const Set& direct) const {
-    Set result = (direct & computed) - resident;
-    Set frontier = result;
-    while (!frontier.empty()) {
-      Set inputs;
-      frontier.for_each([&](std::uint32_t r) { inputs = inputs | deps_[r]; });
-      frontier = (inputs - resident) - result;
-      result = result | frontier;
-    }
-    return result;
-  }
-  std::int64_t cost_of(const Set& set) const {
-    std::int64_t sum = 0;
-    set.for_each([&](std::uint32_t r) { sum += cost_[r]; });
-    return sum;
-  }
-  std::int64_t bytes_of(const Set& set) const {
-    std::int64_t sum = 0;
-    set.for_each([&](std::uint32_t r) { sum += bytes_[r]; });
-    return sum;
-  }
-
-  // A bound of the extra cost still to come.
-  std::int64_t bound(const Set& computed, const Set& resident, const Set& direct) const {
-    const Set lost = missing(computed, resident, direct);
-    if (!(lost & once_).empty()) return kInfinite;
-    const std::int64_t again = cost_of(lost);
-    double dropped = 0;
-    const std::int64_t all = bytes_of(resident);
-    (all_ - computed).for_each([&](std::uint32_t v) {
-      if (all <= room_[v]) return;
-      const Set held = resident & after_[v];
-      std::int64_t excess = bytes_of(held) - room_[v];
-      if (excess <= 0) return;
-      double cost = 0;
-      held.until([&](std::uint32_t r) {
-        if (once_.has(r)) return false;
-        if (bytes_[r] >= excess) {
-          cost += static_cast<double>(cost_[r]) * static_cast<double>(excess) /
-                  static_cast<double>(std::max<std::int64_t>(bytes_[r], 1));
-          return true;
-        }
-        cost += static_cast<double>(cost_[r]);
-        excess -= bytes_[r];
-        return false;
-      });
-      dropped = std::max(dropped, cost);
-    });
-    // Rounded up to what a cost can be; the guard covers the sum's rounding.
-    const double units = dropped / static_cast<double>(unit_) * (1 - 1e-12) - 1e-6;
-    return again + (units <= 0 ? 0 : static_cast<std::int64_t>(std::ceil(units)) * unit_);
-  }
-
   void expand(std::uint32_t index) {
     const State state = states_[index];
-    const Need need = need_of(state.computed);
-    const std::int64_t used = problem_.fixed + bytes_of(state.resident);
+    const Need need = ranked_.need_of(state.computed);
+    const std::int64_t used = problem_.fixed + ranked_.bytes_of(state.resident);
     const std::uint32_t next = state.computed.count();  // the only first evaluation in fixed order
-    const std::int64_t again = cost_of(missing(state.computed, state.resident, need.direct));
+    const std::int64_t again =
+        ranked_.cost_of(ranked_.missing(state.computed, state.resident, need.direct));
     for (std::uint32_t r = 0; r < n_; ++r) {
-      if (state.resident.has(r) || !state.resident.contains(deps_[r])) continue;
-      const NodeIndex node = node_of_[r];
+      if (state.resident.has(r) || !state.resident.contains(ranked_.deps(r))) continue;
+      const NodeIndex node = ranked_.node(r);
       const bool first = !state.computed.has(r);
       if (first && fixed_order_ && node != next) continue;
-      if (!first && (!need.useful.has(r) || once_.has(r))) continue;
+      if (!first && (!need.useful.has(r) || ranked_.once(r))) continue;
       if (checkmate_ && !first && node + 1 <= state.stage_last) continue;
-      const std::int64_t extra = state.extra + (first ? 0 : cost_[r]);
+      const std::int64_t extra = state.extra + (first ? 0 : ranked_.cost(r));
       if (extra >= limit_) continue;
-      const std::int64_t excess = used + bytes_[r] + problem_.workspace[node] - options_.budget;
-      Set removable = state.resident - deps_[r];
+      const std::int64_t excess =
+          used + ranked_.bytes(r) + problem_.workspace[node] - options_.budget;
+      Set removable = state.resident - ranked_.deps(r);
       // What was computed for nothing need not have been computed.
       if (state.node != kNone && !first_time(index)) removable.remove(state.node);
       Step step{.from = index,
@@ -259,13 +139,14 @@ class ExactSearch {
   void list_members(const Set& removable) {
     members_.clear();
     removable.for_each([&](std::uint32_t m) {
-      if (bytes_[m] > 0) members_.push_back(m);
+      if (ranked_.bytes(m) > 0) members_.push_back(m);
     });
-    std::stable_sort(members_.begin(), members_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return bytes_[a] > bytes_[b]; });
+    std::stable_sort(members_.begin(), members_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return ranked_.bytes(a) > ranked_.bytes(b);
+    });
     suffix_.assign(members_.size() + 1, 0);
     for (std::size_t i = members_.size(); i-- > 0;)
-      suffix_[i] = suffix_[i + 1] + bytes_[members_[i]];
+      suffix_[i] = suffix_[i + 1] + ranked_.bytes(members_[i]);
   }
 
   struct Step {
@@ -292,12 +173,13 @@ class ExactSearch {
     }
     for (std::size_t i = from; i < members_.size() && suffix_[i] >= excess; ++i) {
       const std::uint32_t m = members_[i];
-      const std::int64_t lost = dropped + (step.direct.has(m) ? cost_[m] : 0);
+      const std::int64_t lost = dropped + (step.direct.has(m) ? ranked_.cost(m) : 0);
       // The step itself may compute one that was missing.
-      if (step.extra + step.again - (step.first ? 0 : cost_[step.rank]) + lost >= limit_) continue;
+      if (step.extra + step.again - (step.first ? 0 : ranked_.cost(step.rank)) + lost >= limit_)
+        continue;
       Set rest = kept;
       rest.remove(m);
-      evict(state, step, rest, excess - bytes_[m], i + 1, lost);
+      evict(state, step, rest, excess - ranked_.bytes(m), i + 1, lost);
       if (late() || states_.size() >= options_.state_limit) return;
     }
   }
@@ -311,17 +193,12 @@ class ExactSearch {
     to.extra = step.extra;
     to.parent = step.from;
     to.node = step.rank;
-    if (checkmate_) to.stage_last = step.first ? 0 : node_of_[step.rank] + 1;
+    if (checkmate_) to.stage_last = step.first ? 0 : ranked_.node(step.rank) + 1;
     push(to);
   }
 
   void push(State to) {
-    Need need;
-    if (fixed_order_) {
-      need = prefix_need(to.computed);
-    } else {
-      need = need_of(to.computed);
-    }
+    const Need need = ranked_.need_of(to.computed);
     to.resident = to.resident & need.useful;
     const std::uint32_t found = look_up(to);
     if (found != kNone && states_[found].extra <= to.extra) return;
@@ -335,7 +212,7 @@ class ExactSearch {
       }
       return;
     }
-    const std::int64_t total = to.extra + bound(to.computed, to.resident, need.direct);
+    const std::int64_t total = to.extra + ranked_.bound(to.computed, to.resident, need.direct);
     if (total >= limit_) return;
     std::uint32_t index = found;
     if (found == kNone) {
@@ -351,7 +228,7 @@ class ExactSearch {
   // Whether a known state has one value more at no more cost: all that follows from this one
   // follows from it, too.
   bool dominated(const State& state) {
-    const Set more = (fixed_order_ ? prefix_need(state.computed) : need_of(state.computed)).useful;
+    const Set more = ranked_.need_of(state.computed).useful;
     State other = state;
     bool found = false;
     ((more & state.computed) - state.resident).until([&](std::uint32_t r) {
@@ -370,20 +247,6 @@ class ExactSearch {
   bool known_at_most(const State& state, std::int64_t extra) const {
     const std::uint32_t at = look_up(state);
     return at != kNone && states_[at].extra <= extra;
-  }
-
-  // In fixed order what is needed depends on the number of computed nodes only.
-  const Need& prefix_need(const Set& computed) {
-    const std::uint32_t count = computed.count();
-    if (needs_.empty()) {
-      needs_.resize(n_ + 1);
-      for (NodeIndex k = n_; k-- > 0;) {
-        const std::uint32_t r = rank_of_[k];
-        needs_[k].direct = needs_[k + 1].direct | deps_[r];
-        needs_[k].useful = needs_[k + 1].useful | ancestors_[r];
-      }
-    }
-    return needs_[count];
   }
 
   static std::uint64_t hash_of(const State& s) {
@@ -427,7 +290,7 @@ class ExactSearch {
   Schedule trace(std::uint32_t index) const {
     Schedule schedule;
     for (; states_[index].node != kNone; index = states_[index].parent)
-      schedule.push_back(node_of_[states_[index].node]);
+      schedule.push_back(ranked_.node(states_[index].node));
     std::reverse(schedule.begin(), schedule.end());
     return schedule;
   }
@@ -437,20 +300,11 @@ class ExactSearch {
   NodeIndex n_;
   bool fixed_order_;
   bool checkmate_;
-  std::int64_t unit_;
   std::int64_t limit_;  // of the extra cost, exclusive
   std::uint64_t clock_ = 0;
   bool late_ = false;
 
-  // By rank, except rank_of_.
-  std::vector<NodeIndex> node_of_;
-  std::vector<std::uint32_t> rank_of_;
-  std::vector<std::int64_t> cost_, bytes_, room_;
-  std::vector<Set> deps_, ancestors_, after_;
-  Set all_;
-  Set once_;                 // never computed again
-  std::vector<Need> needs_;  // by number of computed nodes
-
+  RankedProblem<W> ranked_;
   std::vector<State> states_;
   std::vector<Slot> table_;  // open addressing
   std::priority_queue<Open> open_;

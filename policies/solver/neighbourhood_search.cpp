@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "policies/solver/cooling_cycles.hpp"
 #include "policies/solver/schedule_editor.hpp"
 
 namespace tidemark {
@@ -251,7 +252,7 @@ class NeighbourhoodSearch {
 
   void descend() {
     std::int64_t current = list_.cost();
-    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    CoolingCycles cycles;
     std::int64_t next_clean = 0;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
       if (best_cost_ <= options_.lower_bound) return;
@@ -260,14 +261,8 @@ class NeighbourhoodSearch {
       noise_ = 0.2 + 1.3 * uniform();
       const std::size_t begin = list_.mark();
       ruin();
-      // Threshold accepting with reheating: cycles that grow, each from warm to cold.
-      if (k >= cycle_end) {
-        cycle_begin = k;
-        cycle_end = k + cycle;
-        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
-      }
-      const double done =
-          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
+      // Threshold accepting: from warm to cold in each cycle.
+      const double done = cycles.done(k);
       const double warmth = kWarm * std::pow(kCold / kWarm, done) *
                             static_cast<double>(best_cost_ - problem_.base_cost);
       const auto limit = current + static_cast<std::int64_t>(-std::log(1 - uniform()) * warmth);
@@ -328,15 +323,9 @@ class NeighbourhoodSearch {
       return static_cast<double>(list_.overflow()) + weight * static_cast<double>(list_.cost());
     };
     double current = energy();
-    std::int64_t cycle = 4000, cycle_begin = 0, cycle_end = 0;
+    CoolingCycles cycles;
     for (std::int64_t k = 0; k < options_.iterations && !late(); ++k) {
-      if (k >= cycle_end) {
-        cycle_begin = k;
-        cycle_end = k + cycle;
-        cycle = std::min<std::int64_t>(cycle * 3 / 2, 40'000);
-      }
-      const double done =
-          static_cast<double>(k - cycle_begin) / static_cast<double>(cycle_end - cycle_begin);
+      const double done = cycles.done(k);
       const double warmth = 0.1 * std::pow(0.01, done) * static_cast<double>(list_.overflow());
       list_repeats();
       noise_ = 0.5 + 4 * uniform();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/ir/convolutions.hpp"
+#include "policies/solver/main_path.hpp"
 #include "policies/solver/step_groups.hpp"
 
 namespace tidemark {
@@ -35,7 +36,7 @@ class Builder {
   StepCosts run() {
     if (visitors_.empty()) find_visitors();
     make_nodes();
-    if (graph_.loss.valid()) mark_aside();
+    if (graph_.loss.valid()) mark_aside(graph_, ops_, node_of_, result_);
     return std::move(result_);
   }
 
@@ -59,7 +60,6 @@ class Builder {
   void add_remainders(std::size_t rank, CostNodeId reader,
                       std::vector<std::vector<StepIndex>>& by_node);
   void add_dependencies();
-  void mark_aside();
   void add_dependency(CostNodeId reader, CostNodeId made);
 
   const TrainingGraph& graph_;
@@ -349,61 +349,6 @@ void Builder::add_dependencies() {
   result_.operators.push_back({});
   for (const CostNodeId node : wanted)
     add_dependency(end, node);
-}
-
-// On the way from the samples to the loss is what comes of the samples, has a gradient and leads to
-// the loss.
-void Builder::mark_aside() {
-  IdVector<NodeId, char> differentiated;
-  for (const OperatorId id : ops_) {
-    const Operator& op = graph_.operators[id];
-    if (op.phase != Phase::kBackward || !op.node.valid()) continue;
-    if (op.node.index() >= differentiated.size()) differentiated.resize(op.node.index() + 1, 0);
-    differentiated[op.node] = 1;
-  }
-  IdVector<StorageId, char> of_samples(graph_.storages.size(), 0);
-  IdVector<StorageId, char> has_gradient(graph_.storages.size(), 0);
-  for (const StorageId s : ids_of(graph_.storages))
-    of_samples[s] = graph_.storages[s].role == Role::kInput ? 1 : 0;
-  IdVector<CostNodeId, char> on_the_way(result_.graph.nodes.size(), 0);
-  CostNodeId last;  // forward node that makes or changes the loss
-  for (StepIndex at = 0; at < ops_.size(); ++at) {
-    const Operator& op = graph_.operators[ops_[at]];
-    if (op.phase != Phase::kForward) continue;
-    bool sampled = false;
-    bool trained =
-        op.node.valid() && op.node.index() < differentiated.size() && differentiated[op.node] != 0;
-    for (const Touch& touch : graph_.touches_of(ops_[at])) {
-      const bool needs = touch.access == Access::kRead || touch.access == Access::kMutate;
-      sampled = sampled || (needs && of_samples[touch.storage] != 0);
-      trained = trained || (needs && has_gradient[touch.storage] != 0);
-    }
-    for (const Touch& touch : graph_.touches_of(ops_[at])) {
-      if (touch.access == Access::kRead) continue;
-      of_samples[touch.storage] = sampled ? 1 : 0;
-      has_gradient[touch.storage] = trained ? 1 : 0;
-      if (touch.storage == graph_.loss) last = node_of_[at];
-    }
-    if (sampled && trained) on_the_way[node_of_[at]] = 1;
-  }
-  if (!last.valid()) return;
-  // What parts a node's results goes with the node.
-  IdVector<CostNodeId, char> leads_on(result_.graph.nodes.size(), 0);
-  leads_on[last] = 1;
-  for (std::size_t i = last.index() + 1; i-- > 0;) {
-    const CostNodeId id(i);
-    CostNode& node = result_.graph.nodes[id];
-    if (leads_on[id] == 0) continue;
-    for (const CostNodeId dep : node.deps)
-      leads_on[dep] = 1;
-  }
-  for (const CostNodeId id : ids_of(result_.graph.nodes)) {
-    CostNode& node = result_.graph.nodes[id];
-    if (node.kind != Phase::kForward) continue;
-    if (result_.operators[id].empty() && !node.deps.empty())
-      on_the_way[id] = on_the_way[node.deps.front()];
-    node.aside = on_the_way[id] == 0 || leads_on[id] == 0;
-  }
 }
 
 }  // namespace

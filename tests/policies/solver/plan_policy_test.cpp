@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/checkmate_relaxation.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/keep_set.hpp"
 #include "policies/solver/lower_bound.hpp"

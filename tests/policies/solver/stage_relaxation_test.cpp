@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/checkmate_relaxation.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "tests/policies/solver/remat_cases.hpp"

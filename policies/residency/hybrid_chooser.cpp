@@ -1,0 +1,157 @@
+#include "policies/residency/hybrid_chooser.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "policies/residency/swap_window.hpp"
+
+namespace tidemark {
+
+HybridScore HybridChooser::score(const ResidencyPlan& plan) {
+  if (context_.replay == nullptr) {
+    return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
+  }
+  const auto [replayed, is_new] = replayed_.emplace(additions(plan), HybridScore{});
+  if (is_new) {
+    const ReplayFigures figures = context_.replay->run(plan);
+    const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
+    replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
+  }
+  return replayed->second;
+}
+
+HybridScore HybridChooser::score_choices() {
+  ResidencyPlan tried = plan_;
+  if (!apply(tried)) return {.over = std::numeric_limits<std::int64_t>::max()};
+  return score(tried);
+}
+
+std::optional<HybridScore> HybridChooser::score_if_better(const HybridScore& best) {
+  ResidencyPlan tried = plan_;
+  if (!apply(tried) || cannot_beat(best, tried)) return std::nullopt;
+  const HybridScore found = score(tried);
+  return found < best ? std::optional(found) : std::nullopt;
+}
+
+// What the plan adds to that of the policies before: different choices may come to the same, as
+// where what leaves could stay all along.
+std::vector<std::uint32_t> HybridChooser::additions(const ResidencyPlan& plan) const {
+  std::vector<std::uint32_t> all;
+  for (GapId gap : ids_of(plan.decisions())) {
+    if (plan_.decided(gap)) continue;
+    if (const auto* offload = std::get_if<Offload>(&plan.decision(gap))) {
+      all.insert(all.end(), {gap.value, offload->fetch_at.value, offload->release_at.value});
+    } else if (const auto* recompute = std::get_if<Recompute>(&plan.decision(gap))) {
+      all.insert(all.end(), {gap.value, recompute->group.value});
+    }
+  }
+  for (const RecomputeGroup& group : plan.groups()) {
+    all.push_back(static_cast<std::uint32_t>(group.recipe.size()));
+    for (Position p : group.recipe)
+      all.push_back(p.value);
+  }
+  return all;
+}
+
+// The compute of a step takes its time whatever hides behind it.
+bool HybridChooser::cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const {
+  if (best.over > 0 || context_.replay == nullptr) return false;
+  Duration again{};
+  for (GroupId id : ids_of(plan.groups())) {
+    if (plan_.groups().contains(id)) continue;
+    for (Position p : plan.groups()[id].recipe) {
+      const Occurrence& o = context_.order.at[p];
+      if (o.step + 1 == context_.order.steps) again += context_.durations[o.op];
+    }
+  }
+  return compute_ + again >= best.step;
+}
+
+bool HybridChooser::apply(ResidencyPlan& plan) const {
+  // Recipes must not count on values that are to be dropped too.
+  ResidencyPlan marked = plan;
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    if (choices_[i] != HybridChoice::kRecompute) continue;
+    for (const SavedGap& gap : sites_[i].gaps)
+      marked.decide(gap.id, Recompute{.group = marked.add_group({})});
+  }
+  std::vector<Recipe> recipes;
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    if (choices_[i] != HybridChoice::kRecompute) continue;
+    for (const SavedGap& gap : sites_[i].gaps) {
+      std::optional<Recipe> recipe = recipe_of(context_, marked, gap);
+      if (!recipe) return false;
+      recipes.push_back(std::move(*recipe));
+    }
+  }
+  recompute_chosen(plan, recipes);
+  MemoryCurve curve(context_, plan);
+  std::vector<Departure> departures;
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    if (choices_[i] != HybridChoice::kOffload) continue;
+    for (const SavedGap& gap : sites_[i].gaps) {
+      Departure d = swap_window(context_, starts_, curve, gap, budget_);
+      if (!frees_memory(d)) {
+        // Within the budget at that time already: it leaves at once, for what comes back later.
+        d.release_at = Position(gap.release.value + 1);
+        d.fetch_at = gap.to;
+      }
+      take_off(d, curve);
+      departures.push_back(d);
+    }
+  }
+  Prefetch prefetch = prefetch_;
+  prefetch.budget = Bytes(budget_);
+  place_fetches(context_, plan, prefetch, departures);
+  decide_offloads(context_, departures, plan);
+  return true;
+}
+
+// Values that one block's backward needs are computed again together: they share their sources.
+void HybridChooser::recompute_chosen(ResidencyPlan& plan,
+                                     const std::vector<Recipe>& recipes) const {
+  struct Together {
+    std::set<Position> recipe;
+    std::vector<GapId> gaps;
+  };
+  std::map<std::pair<std::size_t, int>, Together> groups;
+  auto recipe = recipes.begin();
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    if (choices_[i] != HybridChoice::kRecompute) continue;
+    for (const SavedGap& gap : sites_[i].gaps) {
+      Together& group = groups[{gap.round, context_.block_at(gap.to)}];
+      group.recipe.insert(recipe->positions.begin(), recipe->positions.end());
+      group.gaps.push_back(gap.id);
+      ++recipe;
+    }
+  }
+  for (const auto& [where, group] : groups) {
+    const GroupId id =
+        plan.add_group({.recipe = {group.recipe.begin(), group.recipe.end()}, .kept = {}});
+    for (GapId gap : group.gaps)
+      plan.decide(gap, Recompute{.group = id});
+  }
+}
+
+// Compute time of the last step for what is not in `repeated` yet, which it joins; max() where the
+// value cannot be computed again, or not from within the block that needs it.
+Duration HybridChooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
+                                       Repeated& repeated, bool within_block) const {
+  Duration cost{};
+  for (const SavedGap& gap : site.gaps) {
+    // Micro-batches run the same forward.
+    const Occurrence& from = context_.order.at[gap.from];
+    if (from.step + 1 != context_.order.steps || from.micro_batch != 0) continue;
+    const std::optional<Recipe> recipe = recipe_of(context_, plan, gap);
+    if (!recipe) return Duration::max();
+    for (Position p : recipe->positions) {
+      if (within_block && context_.block_at(p) != context_.block_at(gap.to)) return Duration::max();
+      if (repeated.insert(p)) cost += context_.durations[context_.order.at[p].op];
+    }
+  }
+  return cost * context_.order.micro_batches;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,80 @@
+// The choices of `hybrid`: for each saved value of the model whether it is kept, recomputed or
+// offloaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "policies/residency/hybrid_sites.hpp"
+#include "policies/residency/memory_curve.hpp"
+#include "policies/residency/prefetch.hpp"
+#include "policies/residency/recipe.hpp"
+
+namespace tidemark {
+
+enum class HybridChoice : std::uint8_t { kKeep, kRecompute, kOffload };
+
+// A plan judged: first by whether it fits, then by time, or by memory where nothing fits.
+struct HybridScore {
+  std::int64_t over = 0;  // bytes above the budget
+  Duration step{};
+  friend auto operator<=>(const HybridScore&, const HybridScore&) = default;
+};
+
+class HybridChooser {
+ public:
+  HybridChooser(const PolicyContext& context, const ResidencyPlan& plan, const Prefetch& prefetch,
+                Bytes min_bytes)
+      : context_(context),
+        plan_(plan),
+        prefetch_(prefetch),
+        budget_(prefetch.budget.value_or(device_budget(context)).count),
+        starts_(predicted_starts(context)),
+        compute_(compute_of_last_step(context)),
+        sites_(sites_of(context, plan, starts_, min_bytes)),
+        choices_(sites_.size(), HybridChoice::kKeep) {}
+
+  [[nodiscard]] std::size_t size() const { return sites_.size(); }
+  [[nodiscard]] std::int64_t budget() const { return budget_; }
+  [[nodiscard]] bool fits_as_it_is() {
+    return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == 0;
+  }
+  // `link_share`: of the compute time, that copies are counted on to hide behind. `target`: live
+  // bytes, less than the budget where recomputation needs room.
+  void choose_greedily(bool recompute, double link_share, std::int64_t target);
+  // Of the greedy choices without recomputation and with, for several shares of the link.
+  void choose_best();
+  void improve(int tries);
+  void search_all();
+  // Writes the choices into a plan; false where a value cannot be computed again.
+  bool apply(ResidencyPlan& plan) const;
+
+ private:
+  [[nodiscard]] HybridScore score(const ResidencyPlan& plan);
+  [[nodiscard]] std::vector<std::uint32_t> additions(const ResidencyPlan& plan) const;
+  [[nodiscard]] HybridScore score_choices();
+  // Not replayed where it cannot be better than `best`: none then.
+  [[nodiscard]] std::optional<HybridScore> score_if_better(const HybridScore& best);
+  [[nodiscard]] bool cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const;
+  Duration recompute_cost(const ResidencyPlan& plan, const Site& site, Repeated& repeated,
+                          bool within_block) const;
+  void recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& recipes) const;
+  void search(std::size_t site, Duration recomputed, const Repeated& repeated, HybridScore& best,
+              std::vector<HybridChoice>& found);
+
+  const PolicyContext& context_;
+  const ResidencyPlan& plan_;  // of the policies before
+  const Prefetch& prefetch_;
+  std::int64_t budget_;
+  std::vector<Duration> starts_;
+  Duration compute_{};  // on the device, of the last step, without what is computed again
+  std::vector<Site> sites_;
+  std::vector<HybridChoice> choices_;
+  std::map<std::vector<std::uint32_t>, HybridScore> replayed_;  // by additions()
+};
+
+}  // namespace tidemark

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <utility>
+
+#include "policies/residency/hybrid_chooser.hpp"
+
+namespace tidemark {
+
+// While the predicted peak passes the budget, the value at the peak that costs least per byte goes
+// the cheaper of its two ways. Block inputs are not computed again here: the blocks before them
+// would run for every block that drops its input. An offload costs what its copies add to the time
+// that links need beyond forward and backward, and what its own gap is too short for.
+void HybridChooser::choose_greedily(bool recompute, double link_share, std::int64_t target) {
+  ResidencyPlan plan = plan_;
+  MemoryCurve curve(context_, plan);
+  std::array<Duration, 2> compute{};  // of the first micro-batch: forward, backward
+  for (const Occurrence& o : context_.order.at) {
+    if (o.step != 0 || o.micro_batch != 0) continue;
+    const Phase phase = context_.graph.operators[o.op].phase;
+    if (phase == Phase::kOptimizer) continue;
+    compute[phase == Phase::kBackward || o.recompute ? 1 : 0] += context_.durations[o.op];
+  }
+  for (Duration& time : compute)
+    time = Duration(std::llround(static_cast<double>(time.count()) * link_share));
+  std::array<Duration, 2> copies{};
+  const auto wait = [&](std::size_t direction, Duration more) {
+    const Duration now = std::max(copies[direction] - compute[direction], Duration(0));
+    return std::max(copies[direction] + more - compute[direction], Duration(0)) - now;
+  };
+  std::vector<Duration> again(sites_.size(), Duration(-1));  // -1: not looked at
+  Repeated repeated(context_.order.at.size());
+  while (curve.peak() > target) {
+    const Position peak = curve.peak_at();
+    std::size_t best = sites_.size();
+    HybridChoice way = HybridChoice::kKeep;
+    double best_cost = std::numeric_limits<double>::infinity();
+    double best_spared = -1;
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      const Site& site = sites_[i];
+      if (choices_[i] != HybridChoice::kKeep) continue;
+      const auto live = std::find_if(site.gaps.begin(), site.gaps.end(), [&](const SavedGap& g) {
+        return g.release < peak && g.to > peak;
+      });
+      if (live == site.gaps.end()) continue;
+      if (again[i] < Duration(0)) {
+        const std::size_t before = repeated.size();
+        again[i] = recompute ? recompute_cost(plan, site, repeated, true) : Duration::max();
+        repeated.shrink(before);
+      }
+      const Duration free = site.free[static_cast<std::size_t>(live - site.gaps.begin())];
+      const Duration moved =
+          (wait(0, site.copy_out) + wait(1, site.copy_in) + std::max(-free, Duration(0))) *
+          context_.order.micro_batches;
+      const auto bytes = static_cast<double>(site.bytes.count);
+      const double cost = static_cast<double>(std::min(moved, again[i]).count()) / bytes;
+      // Where the link has time to spare it goes to what is dearest to compute again.
+      const double spared = static_cast<double>(again[i].count()) / bytes;
+      if (cost > best_cost || (cost == best_cost && spared <= best_spared)) continue;
+      best_spared = spared;
+      best_cost = cost;
+      best = i;
+      way = moved <= again[i] ? HybridChoice::kOffload : HybridChoice::kRecompute;
+    }
+    if (best == sites_.size()) return;
+    choices_[best] = way;
+    if (way == HybridChoice::kOffload) {
+      copies[0] += sites_[best].copy_out;
+      copies[1] += sites_[best].copy_in;
+    }
+    for (const SavedGap& gap : sites_[best].gaps) {
+      curve.add(Position(gap.release.value + 1), gap.to, -gap.bytes.count);
+      if (way == HybridChoice::kRecompute)
+        plan.decide(gap.id, Recompute{.group = plan.add_group({})});
+    }
+    if (way != HybridChoice::kRecompute) continue;
+    recompute_cost(plan, sites_[best], repeated, true);
+    // What shares its sources has become cheaper, what reads it dearer.
+    const int block = sites_[best].gaps.front().needed_by;
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      if (std::abs(sites_[i].gaps.front().needed_by - block) <= 1) again[i] = Duration(-1);
+    }
+  }
+}
+
+void HybridChooser::choose_best() {
+  choose_greedily(false, 1, budget_);
+  std::vector<HybridChoice> found = choices_;
+  HybridScore best = score_choices();
+  // Copies come in bursts, so a link that is busy all the time makes compute wait.
+  for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
+    // What is computed again takes room of its own, which only the replay tells.
+    std::int64_t target = budget_;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);
+      choose_greedily(true, share, target);
+      const HybridScore tried = score_choices();
+      if (tried < best) {
+        best = tried;
+        found = choices_;
+      }
+      if (tried.over == 0) break;
+      if (tried.over == std::numeric_limits<std::int64_t>::max()) break;
+      target -= tried.over;
+    }
+  }
+  choices_ = std::move(found);
+}
+
+// Changes one choice at a time, largest values first, and keeps what replays better.
+void HybridChooser::improve(int tries) {
+  if (context_.replay == nullptr || tries == 0) return;
+  std::vector<std::size_t> order(sites_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sites_[a].bytes > sites_[b].bytes; });
+  HybridScore best = score_choices();
+  for (bool better = true; better && tries > 0;) {
+    better = false;
+    for (std::size_t i : order) {
+      const HybridChoice before = choices_[i];
+      HybridChoice chosen = before;
+      for (HybridChoice other :
+           {HybridChoice::kKeep, HybridChoice::kOffload, HybridChoice::kRecompute}) {
+        if (other == before || tries-- <= 0) continue;
+        choices_[i] = other;
+        const std::optional<HybridScore> tried = score_if_better(best);
+        if (!tried) continue;
+        best = *tried;
+        chosen = other;
+        better = true;
+      }
+      choices_[i] = chosen;
+    }
+  }
+}
+
+void HybridChooser::search(std::size_t site, Duration recomputed, const Repeated& repeated,
+                           HybridScore& best, std::vector<HybridChoice>& found) {
+  // Compute alone takes this long in the last step; nothing below can be faster.
+  if (best.over == 0 && recomputed >= best.step) return;
+  if (site == sites_.size()) {
+    const std::optional<HybridScore> tried = score_if_better(best);
+    if (tried) {
+      best = *tried;
+      found = choices_;
+    }
+    return;
+  }
+  for (HybridChoice choice :
+       {HybridChoice::kKeep, HybridChoice::kOffload, HybridChoice::kRecompute}) {
+    Duration cost = recomputed;
+    Repeated with = repeated;
+    if (choice == HybridChoice::kRecompute) {
+      const Duration again = recompute_cost(plan_, sites_[site], with, false);
+      if (again == Duration::max()) continue;
+      cost += again;
+    }
+    choices_[site] = choice;
+    search(site + 1, cost, with, best, found);
+  }
+  choices_[site] = HybridChoice::kKeep;
+}
+
+// Branch and bound over all choices, each judged by its replay.
+void HybridChooser::search_all() {
+  HybridScore best = score_choices();  // of keeping everything
+  std::vector<HybridChoice> found = choices_;
+  search(0, compute_, Repeated(context_.order.at.size()), best, found);
+  choices_ = found;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,15 @@
+// Which forward nodes lie on the way from the samples to the loss.
+#pragma once
+
+#include <span>
+
+#include "policies/solver/step_costs.hpp"
+
+namespace tidemark {
+
+// Marks the forward nodes that lie off the main path: on it is what comes of the samples, has a
+// gradient and leads to the loss. `node_of`: the node of each of `ops`.
+void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
+                std::span<const CostNodeId> node_of, StepCosts& costs);
+
+}  // namespace tidemark
