@@ -1,11 +1,11 @@
 // Checkpointing of every k-th block, or of every k-th node of a cost graph.
 #include "graph/core/errors.hpp"
 #include "policies/recompute/entries.hpp"
+#include "policies/remat/keep_set.hpp"
 #include "policies/residency/checkpoint.hpp"
 #include "policies/sequence/planned.hpp"
 #include "policies/solver/chen.hpp"
 #include "policies/solver/choose_schedule.hpp"
-#include "policies/solver/keep_set.hpp"
 
 namespace tidemark {
 namespace {

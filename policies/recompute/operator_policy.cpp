@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "policies/solver/keep_set.hpp"
+#include "policies/remat/keep_set.hpp"
 
 namespace tidemark {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "graph/core/units.hpp"
 #include "policies/recompute/entries.hpp"
+#include "policies/remat/reversal.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/choose_schedule.hpp"
-#include "policies/solver/reversal.hpp"
 
 namespace tidemark {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "policies/plan/policy.hpp"
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 #include "policies/solver/step_costs.hpp"
 
 namespace tidemark {

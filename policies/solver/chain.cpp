@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/solver/reversal.hpp"
+#include "policies/remat/reversal.hpp"
 
 namespace tidemark {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 

@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "policies/remat/problem.hpp"
 #include "policies/solver/linear_program.hpp"
-#include "policies/solver/problem.hpp"
 
 namespace tidemark {
 

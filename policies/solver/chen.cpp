@@ -3,8 +3,8 @@
 #include <string>
 
 #include "graph/core/errors.hpp"
+#include "policies/remat/keep_set.hpp"
 #include "policies/solver/choose_schedule.hpp"
-#include "policies/solver/keep_set.hpp"
 
 namespace tidemark {
 namespace {

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/units.hpp"
+#include "policies/remat/parts.hpp"
 #include "policies/solver/lower_bound.hpp"
-#include "policies/solver/parts.hpp"
 
 namespace tidemark {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "policies/solver/keep_set.hpp"
+#include "policies/remat/keep_set.hpp"
 #include "policies/solver/max_flow.hpp"
 
 namespace tidemark {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "policies/remat/schedule_editor.hpp"
 #include "policies/solver/cooling_cycles.hpp"
-#include "policies/solver/schedule_editor.hpp"
 
 namespace tidemark {
 namespace {

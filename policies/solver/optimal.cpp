@@ -9,11 +9,11 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
+#include "policies/remat/reachability.hpp"
 #include "policies/solver/block_chain.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
-#include "policies/solver/reachability.hpp"
 #include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "policies/solver/node_set.hpp"
-#include "policies/solver/problem.hpp"
+#include "policies/remat/node_set.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 

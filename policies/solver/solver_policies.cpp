@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/remat/keep_set.hpp"
+#include "policies/remat/parts.hpp"
 #include "policies/solver/block_chain.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/chen.hpp"
 #include "policies/solver/choose_schedule.hpp"
-#include "policies/solver/keep_set.hpp"
 #include "policies/solver/min_cut.hpp"
-#include "policies/solver/parts.hpp"
 
 namespace tidemark {
 namespace {

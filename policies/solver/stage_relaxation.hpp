@@ -29,9 +29,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "policies/remat/problem.hpp"
 #include "policies/solver/linear_program.hpp"
 #include "policies/solver/lower_bound.hpp"
-#include "policies/solver/problem.hpp"
 
 namespace tidemark {
 

@@ -4,7 +4,7 @@
 
 #include "policies/plan/policy.hpp"
 #include "policies/registry.hpp"
-#include "policies/solver/reversal.hpp"
+#include "policies/remat/reversal.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"

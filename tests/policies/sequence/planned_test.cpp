@@ -10,7 +10,7 @@
 #include "policies/solver/step_costs.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
-#include "tests/policies/solver/remat_cases.hpp"
+#include "tests/policies/remat/remat_cases.hpp"
 #include "tests/support/live_bytes.hpp"
 #include "tests/support/random_training_graph.hpp"
 

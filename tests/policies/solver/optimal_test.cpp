@@ -9,12 +9,12 @@
 
 #include <doctest/doctest.h>
 
+#include "policies/remat/reachability.hpp"
 #include "policies/solver/closure_bound.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
-#include "policies/solver/reachability.hpp"
-#include "tests/policies/solver/remat_cases.hpp"
+#include "tests/policies/remat/remat_cases.hpp"
 
 namespace tidemark::optimal_test {
 

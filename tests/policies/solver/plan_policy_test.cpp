@@ -1,22 +1,21 @@
 // Published policies against their closed forms and against recorded figures.
-#include "policies/plan_policies.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/plan_policies.hpp"
+#include "policies/remat/keep_set.hpp"
+#include "policies/remat/parts.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/checkmate_relaxation.hpp"
 #include "policies/solver/exact_search.hpp"
-#include "policies/solver/keep_set.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
 #include "policies/solver/plan_grid.hpp"
-#include "policies/solver/parts.hpp"
-#include "tests/policies/solver/remat_cases.hpp"
+#include "tests/policies/remat/remat_cases.hpp"
 
 namespace tidemark::plan_policy_test {
 

@@ -1,4 +1,4 @@
-#include "policies/solver/parts.hpp"
+#include "policies/remat/parts.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/core/document.hpp"
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::testing {

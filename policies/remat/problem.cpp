@@ -1,4 +1,4 @@
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
-#include "policies/solver/keep_set.hpp"
+#include "policies/remat/keep_set.hpp"
 
 #include <doctest/doctest.h>
 
-#include "tests/policies/solver/remat_cases.hpp"
+#include "tests/policies/remat/remat_cases.hpp"
 
 namespace tidemark::keep_set_test {
 namespace {

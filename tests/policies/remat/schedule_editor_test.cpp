@@ -1,8 +1,8 @@
-#include "policies/solver/schedule_editor.hpp"
+#include "policies/remat/schedule_editor.hpp"
 
 #include <doctest/doctest.h>
 
-#include "tests/policies/solver/remat_cases.hpp"
+#include "tests/policies/remat/remat_cases.hpp"
 
 namespace tidemark::schedule_editor_test {
 

@@ -1,4 +1,4 @@
-#include "policies/solver/schedule_editor.hpp"
+#include "policies/remat/schedule_editor.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "policies/solver/reachability.hpp"
+#include "policies/remat/reachability.hpp"
 
 #include <algorithm>
 #include <queue>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "policies/solver/node_set.hpp"
+#include "policies/remat/node_set.hpp"
 
 namespace tidemark {
 namespace {

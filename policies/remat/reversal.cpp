@@ -1,4 +1,4 @@
-#include "policies/solver/reversal.hpp"
+#include "policies/remat/reversal.hpp"
 
 #include <cstddef>
 #include <utility>

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 

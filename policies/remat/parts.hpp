@@ -1,7 +1,7 @@
 // When parts of other nodes' outputs are made: see CostNode::part.
 #pragma once
 
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 

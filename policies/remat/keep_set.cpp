@@ -1,4 +1,4 @@
-#include "policies/solver/keep_set.hpp"
+#include "policies/remat/keep_set.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "policies/solver/problem.hpp"
+#include "policies/remat/problem.hpp"
 
 namespace tidemark {
 
