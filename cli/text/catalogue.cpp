@@ -9,6 +9,7 @@
 #include "graph/models/preset.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "policies/optimizers/catalogue.hpp"
 #include "scenarios/read/environment.hpp"
 
 namespace tidemark {

@@ -2,15 +2,14 @@
 //
 // Persistent bytes per parameter of 4 (fp32) or 2 bytes (mixed: parameter and gradient of 2):
 //   sgd 0, momentum 4, adam 8 + a step counter where the framework keeps one on the device;
-//   the others in optimizer_states.hpp;
+//   the others in policies/optimizers;
 //   mixed adam 4 + 4 + 4, so 16 with parameter and gradient (ZeRO, Rajbhandari et al. 2020).
 #pragma once
 
 #include <string_view>
 
-#include "graph/autodiff/framework.hpp"
+#include "policies/optimizers/spec.hpp"
 #include "policies/plan/rewrite.hpp"
-#include "policies/rewrite/optimizer_kernels.hpp"
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {

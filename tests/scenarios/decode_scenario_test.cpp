@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "plots/report/html_report.hpp"
+#include "policies/optimizers/catalogue.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
@@ -42,7 +44,7 @@ TEST_SUITE("unit") {
     CHECK(s.training.accumulate == 1);
     CHECK(s.training.steps == 2);
     CHECK(s.training.precision == Precision::kBf16Mixed);
-    CHECK(s.training.optimizer.kind == OptimizerKind::kAdamW);
+    CHECK(s.training.optimizer.kind == find_optimizer("adamw"));
     CHECK(s.training.framework->name == "torch-2.4-cuda");
     CHECK_FALSE(s.training.gradient_dtype.has_value());
     CHECK(s.training.zero_grad == ZeroGrad::kNone);
@@ -92,7 +94,7 @@ report: {dir: out, formats: [json]}
     CHECK(s.training.model.sequence == 128);
     CHECK(s.training.precision == Precision::kBf16Autocast);
     CHECK(s.training.model.dtype == DType::kFloat32);
-    CHECK(s.training.optimizer.kind == OptimizerKind::kAdam);
+    CHECK(s.training.optimizer.kind == find_optimizer("adam"));
     CHECK(s.training.optimizer.implementation == OptimizerImplementation::kFused);
     CHECK(s.training.model.attention == AttentionKind::kMath);
     CHECK(s.training.steps == 3);

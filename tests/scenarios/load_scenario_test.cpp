@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "policies/optimizers/catalogue.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
 
@@ -55,7 +56,7 @@ TEST_SUITE("unit") {
     CHECK(s.model.overrides.find("layers")->scalar == "2");
     CHECK(s.device.name == "h100-sxm-80gb");
     CHECK(s.count == 8);
-    CHECK(s.training.optimizer.kind == OptimizerKind::kAdam);
+    CHECK(s.training.optimizer.kind == find_optimizer("adam"));
     CHECK(s.training.optimizer.implementation == OptimizerImplementation::kLoop);
   }
 

@@ -9,6 +9,8 @@
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/document.hpp"
 #include "graph/models/preset.hpp"
+#include "policies/optimizers/catalogue.hpp"
+#include "policies/rewrite/newton_schulz.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
@@ -63,22 +65,22 @@ TEST_SUITE("golden") {
     const auto bytes = [](OptimizerKind kind) {
       return state_bytes(optimized(built("mlp", "{}", DType::kFloat32), kind));
     };
-    CHECK(bytes(OptimizerKind::kSgd) == 0);
-    CHECK(bytes(OptimizerKind::kMomentum) == 4 * kMlp);
-    CHECK(bytes(OptimizerKind::kNesterov) == 4 * kMlp);
-    CHECK(bytes(OptimizerKind::kAdam) == 8 * kMlp + 8 * 4);
-    CHECK(bytes(OptimizerKind::kAdamW) == 8 * kMlp + 8 * 4);
+    CHECK(bytes(find_optimizer("sgd")) == 0);
+    CHECK(bytes(find_optimizer("momentum")) == 4 * kMlp);
+    CHECK(bytes(find_optimizer("nesterov")) == 4 * kMlp);
+    CHECK(bytes(find_optimizer("adam")) == 8 * kMlp + 8 * 4);
+    CHECK(bytes(find_optimizer("adamw")) == 8 * kMlp + 8 * 4);
     // Blocks of 2,048: 392 + 512 + 256 + 3, two scales of 4 bytes each; biases in fp32.
-    CHECK(bytes(OptimizerKind::kAdamW8bit) ==
+    CHECK(bytes(find_optimizer("adamw_8bit")) ==
           2 * (kHidden + kHead) + 8 * (392 + 512 + 256 + 3) + 8 * kBiases);
     // Rows and columns of each matrix, vectors whole, one number per tensor.
-    CHECK(bytes(OptimizerKind::kAdafactor) ==
+    CHECK(bytes(find_optimizer("adafactor")) ==
           4 * (1024 + 784 + 1024 + 1024 + 512 + 1024 + 10 + 512) + 4 * kBiases + 8 * 4);
-    CHECK(bytes(OptimizerKind::kLion) == 4 * kMlp);
+    CHECK(bytes(find_optimizer("lion")) == 4 * kMlp);
     // The head and the biases are AdamW's: five counters.
-    CHECK(bytes(OptimizerKind::kMuon) == 4 * kHidden + 8 * (kHead + kBiases) + 5 * 4);
-    CHECK(bytes(OptimizerKind::kAdagrad) == 4 * kMlp + 8 * 4);
-    CHECK(bytes(OptimizerKind::kRmsprop) == 4 * kMlp);
+    CHECK(bytes(find_optimizer("muon")) == 4 * kHidden + 8 * (kHead + kBiases) + 5 * 4);
+    CHECK(bytes(find_optimizer("adagrad")) == 4 * kMlp + 8 * 4);
+    CHECK(bytes(find_optimizer("rmsprop")) == 4 * kMlp);
   }
 
   TEST_CASE("the state of each optimizer on a GPT with a tied head") {
@@ -86,25 +88,25 @@ TEST_SUITE("golden") {
       return state_bytes(optimized(built("gpt", kSmallGpt, DType::kFloat32), kind));
     };
     // Tensors: 12 of each block, 2 embeddings, 2 of the last norm.
-    CHECK(bytes(OptimizerKind::kAdamW) == 8 * kGpt + 28 * 4);
-    CHECK(bytes(OptimizerKind::kLion) == 4 * kGpt);
-    CHECK(bytes(OptimizerKind::kRmsprop) == 4 * kGpt);
-    CHECK(bytes(OptimizerKind::kAdagrad) == 4 * kGpt + 28 * 4);
+    CHECK(bytes(find_optimizer("adamw")) == 8 * kGpt + 28 * 4);
+    CHECK(bytes(find_optimizer("lion")) == 4 * kGpt);
+    CHECK(bytes(find_optimizer("rmsprop")) == 4 * kGpt);
+    CHECK(bytes(find_optimizer("adagrad")) == 4 * kGpt + 28 * 4);
     // Both embeddings are looked up, and the token's is the head.
-    CHECK(bytes(OptimizerKind::kMuon) ==
+    CHECK(bytes(find_optimizer("muon")) ==
           4 * 2 * kBlockMatrices + 8 * (kEmbeddings + kGptVectors) + 20 * 4);
     // c_attn 12,288 elements, c_proj 4,096, c_fc and mlp.c_proj 16,384: 6 + 2 + 8 + 8 blocks; the
     // embeddings have fewer than 4,096 elements.
-    CHECK(bytes(OptimizerKind::kAdamW8bit) ==
+    CHECK(bytes(find_optimizer("adamw_8bit")) ==
           2 * (2 * kBlockMatrices + 2 * 4 * 24) + 8 * (kEmbeddings + kGptVectors));
     const std::int64_t block = (192 + 64) + (64 + 64) + (256 + 64) + (64 + 256);
-    CHECK(bytes(OptimizerKind::kAdafactor) ==
+    CHECK(bytes(find_optimizer("adafactor")) ==
           4 * (2 * block + (50 + 64) + (16 + 64) + kGptVectors) + 28 * 4);
   }
 
   TEST_CASE("with fp32 masters 8-bit moments cost 6 bytes per parameter and their scales") {
     const TrainingGraph graph = optimized(built("mlp", "{}", DType::kBFloat16),
-                                          OptimizerKind::kAdamW8bit, Precision::kBf16Mixed);
+                                          find_optimizer("adamw_8bit"), Precision::kBf16Mixed);
     CHECK(state_bytes(graph) ==
           4 * kMlp + 2 * (kHidden + kHead) + 8 * (392 + 512 + 256 + 3) + 8 * kBiases);
   }
@@ -116,13 +118,13 @@ TEST_SUITE("golden") {
     };
     // Matrices of 802,816 and then 1,048,576 elements, with a bias of 1,024 between them: the last
     // update, that of the bias, and three tensors of the larger matrix.
-    CHECK(peak(OptimizerKind::kLion) == 4 * (3 * 1'048'576 + 1'024));
+    CHECK(peak(find_optimizer("lion")) == 4 * (3 * 1'048'576 + 1'024));
     // The squares of the gradient and row times column, beside the roots of 1,024 rows and columns;
     // the bias's update is gone by then.
-    CHECK(peak(OptimizerKind::kAdafactor) == 4 * (2 * 1'048'576 + 2 * 1'024));
+    CHECK(peak(find_optimizer("adafactor")) == 4 * (2 * 1'048'576 + 2 * 1'024));
     // The last update in bf16 beside Newton and Schulz's of [1024, 1024]: 2 n + 8 n + 4 m m.
-    CHECK(peak(OptimizerKind::kMuon) == 2 * 802'816 + 8 * 1'048'576 + 4 * 1'048'576);
-    CHECK(peak(OptimizerKind::kAdamW8bit) == 0);
+    CHECK(peak(find_optimizer("muon")) == 2 * 802'816 + 8 * 1'048'576 + 4 * 1'048'576);
+    CHECK(peak(find_optimizer("adamw_8bit")) == 0);
   }
 }
 
@@ -130,7 +132,7 @@ TEST_SUITE("property") {
   TEST_CASE("steps with every optimizer lower to programs that verify") {
     for (std::size_t i = 0; i < optimizer_names().size(); ++i) {
       CAPTURE(std::string(optimizer_names()[i]));
-      const auto kind = static_cast<OptimizerKind>(i);
+      const OptimizerKind kind = find_optimizer(optimizer_names()[i]);
       for (const Precision precision : {Precision::kFp32, Precision::kBf16Mixed}) {
         const DType dtype = rules_of(precision).model;
         const TrainingGraph graph = optimized(built("gpt", kSmallGpt, dtype), kind, precision);
@@ -158,11 +160,11 @@ TEST_SUITE("unit") {
     const auto form = [&](OptimizerKind kind, bool master) {
       return implementation_of({.kind = kind}, cuda, master);
     };
-    CHECK(form(OptimizerKind::kLion, false) == OptimizerImplementation::kLoop);
-    CHECK(form(OptimizerKind::kLion, true) == OptimizerImplementation::kFused);
-    CHECK(form(OptimizerKind::kRmsprop, true) == OptimizerImplementation::kForeach);
-    CHECK(form(OptimizerKind::kAdamW8bit, false) == OptimizerImplementation::kFused);
-    CHECK(form(OptimizerKind::kMuon, true) == OptimizerImplementation::kLoop);
+    CHECK(form(find_optimizer("lion"), false) == OptimizerImplementation::kLoop);
+    CHECK(form(find_optimizer("lion"), true) == OptimizerImplementation::kFused);
+    CHECK(form(find_optimizer("rmsprop"), true) == OptimizerImplementation::kForeach);
+    CHECK(form(find_optimizer("adamw_8bit"), false) == OptimizerImplementation::kFused);
+    CHECK(form(find_optimizer("muon"), true) == OptimizerImplementation::kLoop);
   }
 }
 

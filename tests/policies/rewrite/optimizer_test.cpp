@@ -1,6 +1,7 @@
 // The figures are those of reference/torch-optimizer-and-autograd-probes.txt: four fp32 tensors of
 // 4, 4, 4 and 1 MiB, 13,631,488 bytes of parameters P, on PyTorch 1.13.1.
 #include "policies/rewrite/optimizer.hpp"
+#include "policies/rewrite/optimizer_kernels.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/optimizers/catalogue.hpp"
 #include "tests/support/live_bytes.hpp"
 
 namespace tidemark::optimizer_test {
@@ -61,7 +63,7 @@ TrainingGraph probe_graph(Types types = {}) {
 }
 
 struct Setting {
-  OptimizerKind kind = OptimizerKind::kAdam;
+  OptimizerKind kind = find_optimizer("adam");
   OptimizerImplementation implementation = OptimizerImplementation::kLoop;
   double weight_decay = 0;
   double momentum = 0.9;
@@ -131,36 +133,36 @@ constexpr auto kFused = OptimizerImplementation::kFused;
 
 TEST_SUITE("golden") {
   TEST_CASE("the state of each optimizer is what torch.optim allocates") {
-    CHECK(state_bytes({.kind = OptimizerKind::kSgd}) == 0);
-    CHECK(state_bytes({.kind = OptimizerKind::kMomentum}) == 13'631'488);
-    CHECK(state_bytes({.kind = OptimizerKind::kNesterov}) == 13'631'488);
-    CHECK(state_bytes({.kind = OptimizerKind::kAdam}) == 27'262'992);  // 2 P + 4 tensors * 4 B
-    CHECK(state_bytes({.kind = OptimizerKind::kAdamW}) == 27'262'992);
+    CHECK(state_bytes({.kind = find_optimizer("sgd")}) == 0);
+    CHECK(state_bytes({.kind = find_optimizer("momentum")}) == 13'631'488);
+    CHECK(state_bytes({.kind = find_optimizer("nesterov")}) == 13'631'488);
+    CHECK(state_bytes({.kind = find_optimizer("adam")}) == 27'262'992);  // 2 P + 4 tensors * 4 B
+    CHECK(state_bytes({.kind = find_optimizer("adamw")}) == 27'262'992);
     // On CUDA the counters of the loop and foreach forms are on the host.
-    CHECK(state_bytes({.kind = OptimizerKind::kAdamW, .framework = "torch-2.4-cuda"}) == 2 * kP);
+    CHECK(state_bytes({.kind = find_optimizer("adamw"), .framework = "torch-2.4-cuda"}) == 2 * kP);
   }
 
   TEST_CASE("the loop of Adam holds the last denominator beside its own root and denominator") {
     // size(i - 1) + 2 size(i) + 12 with three tensors of 4 MiB.
-    CHECK(steady_peak({.kind = OptimizerKind::kAdam}) == 12'582'924);
-    CHECK(steady_peak({.kind = OptimizerKind::kAdamW, .weight_decay = 0.01}) == 12'582'924);
+    CHECK(steady_peak({.kind = find_optimizer("adam")}) == 12'582'924);
+    CHECK(steady_peak({.kind = find_optimizer("adamw"), .weight_decay = 0.01}) == 12'582'924);
     // Adam's decay is one more tensor of 4 MiB.
-    CHECK(steady_peak({.kind = OptimizerKind::kAdam, .weight_decay = 0.1}) == 16'777'228);
+    CHECK(steady_peak({.kind = find_optimizer("adam"), .weight_decay = 0.1}) == 16'777'228);
     // The first step creates all state before its first update: 27,262,992 + 12,582,924.
-    CHECK(first_peak({.kind = OptimizerKind::kAdam}) == 39'845'916);
-    CHECK(first_peak({.kind = OptimizerKind::kAdam, .weight_decay = 0.1}) == 44'040'220);
+    CHECK(first_peak({.kind = find_optimizer("adam")}) == 39'845'916);
+    CHECK(first_peak({.kind = find_optimizer("adam"), .weight_decay = 0.1}) == 44'040'220);
     // Without holds (ideal) the old denominator is gone: 2 * 4 MiB.
-    CHECK(steady_peak({.kind = OptimizerKind::kAdam, .framework = "ideal"}) == 8 * kMi);
+    CHECK(steady_peak({.kind = find_optimizer("adam"), .framework = "ideal"}) == 8 * kMi);
   }
 
   TEST_CASE("SGD allocates for decay and look-ahead only") {
     // The probe's 292 B are its own profiling range.
-    CHECK(steady_peak({.kind = OptimizerKind::kSgd}) == 0);
-    CHECK(steady_peak({.kind = OptimizerKind::kSgd, .weight_decay = 0.1}) == 4 * kMi);
-    CHECK(steady_peak({.kind = OptimizerKind::kMomentum, .framework = "torch-2.4-cuda"}) == 0);
-    CHECK(steady_peak({.kind = OptimizerKind::kMomentum, .weight_decay = 0.1}) == 4'194'316);
-    CHECK(steady_peak({.kind = OptimizerKind::kNesterov}) == 4'194'304);
-    CHECK(first_peak({.kind = OptimizerKind::kMomentum, .framework = "torch-2.4-cuda"}) == kP);
+    CHECK(steady_peak({.kind = find_optimizer("sgd")}) == 0);
+    CHECK(steady_peak({.kind = find_optimizer("sgd"), .weight_decay = 0.1}) == 4 * kMi);
+    CHECK(steady_peak({.kind = find_optimizer("momentum"), .framework = "torch-2.4-cuda"}) == 0);
+    CHECK(steady_peak({.kind = find_optimizer("momentum"), .weight_decay = 0.1}) == 4'194'316);
+    CHECK(steady_peak({.kind = find_optimizer("nesterov")}) == 4'194'304);
+    CHECK(first_peak({.kind = find_optimizer("momentum"), .framework = "torch-2.4-cuda"}) == kP);
   }
 
   TEST_CASE("amsgrad keeps a third moment and needs nothing more in between") {
@@ -171,27 +173,27 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("Adagrad's sums exist from the start, and its roots are variables of the loop") {
-    const Setting setting{.kind = OptimizerKind::kAdagrad};
+    const Setting setting{.kind = find_optimizer("adagrad")};
     CHECK(state_bytes(setting) == 13'631'504);  // P + 4 tensors * 4 B
     CHECK(steady_peak(setting) == 8'388'620);
     CHECK(first_peak(setting) == 8'388'620);
-    CHECK(state_bytes({.kind = OptimizerKind::kAdagrad, .framework = "torch-2.4-cuda"}) == kP);
+    CHECK(state_bytes({.kind = find_optimizer("adagrad"), .framework = "torch-2.4-cuda"}) == kP);
     // The roots of all, and their gradients scaled.
-    CHECK(steady_peak({.kind = OptimizerKind::kAdagrad,
+    CHECK(steady_peak({.kind = find_optimizer("adagrad"),
                        .implementation = kForeach,
                        .framework = "torch-2.4-cuda"}) == 2 * kP);
   }
 
   TEST_CASE("RMSprop replaces its root before it adds epsilon") {
-    const Setting setting{.kind = OptimizerKind::kRmsprop, .momentum = 0};
+    const Setting setting{.kind = find_optimizer("rmsprop"), .momentum = 0};
     CHECK(state_bytes(setting) == 13'631'488);
     CHECK(steady_peak(setting) == 8'388'608);
     CHECK(first_peak(setting) == 22'020'096);
-    const Setting with_momentum{.kind = OptimizerKind::kRmsprop, .momentum = 0.9};
+    const Setting with_momentum{.kind = find_optimizer("rmsprop"), .momentum = 0.9};
     CHECK(state_bytes(with_momentum) == 27'262'976);
     CHECK(steady_peak(with_momentum) == 8'388'608);
     CHECK(first_peak(with_momentum) == 35'651'584);
-    CHECK(steady_peak({.kind = OptimizerKind::kRmsprop,
+    CHECK(steady_peak({.kind = find_optimizer("rmsprop"),
                        .implementation = kForeach,
                        .framework = "torch-2.4-cuda"}) == kP);
   }
@@ -209,10 +211,10 @@ TEST_SUITE("golden") {
     CHECK(steady_peak(
               {.implementation = kForeach, .weight_decay = 0.1, .framework = "torch-2.4-cuda"}) ==
           kP);
-    CHECK(steady_peak({.kind = OptimizerKind::kMomentum,
+    CHECK(steady_peak({.kind = find_optimizer("momentum"),
                        .implementation = kForeach,
                        .framework = "torch-2.4-cuda"}) == 0);
-    CHECK(steady_peak({.kind = OptimizerKind::kMomentum,
+    CHECK(steady_peak({.kind = find_optimizer("momentum"),
                        .implementation = kForeach,
                        .weight_decay = 0.1,
                        .framework = "torch-2.4-cuda"}) == kP);
@@ -296,7 +298,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("SGD of nothing but weights reads gradient and weight and has no state to create") {
-    const Setting setting{.kind = OptimizerKind::kSgd, .implementation = kForeach};
+    const Setting setting{.kind = find_optimizer("sgd"), .implementation = kForeach};
     const TrainingGraph graph = optimized(setting);
     CHECK(graph.optimizer_first.empty());
     REQUIRE(graph.optimizer.size() == 1);
@@ -340,13 +342,13 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("an optimizer is a name or a mapping, and its defaults depend on the name") {
-    CHECK(decoded("micro_batch: 1").kind == OptimizerKind::kAdamW);
+    CHECK(decoded("micro_batch: 1").kind == find_optimizer("adamw"));
     CHECK(decoded("micro_batch: 1").weight_decay == doctest::Approx(0.01));
     CHECK(decoded("optimizer: adam").weight_decay == 0);
     CHECK(decoded("optimizer: momentum").momentum == doctest::Approx(0.9));
     const OptimizerSpec spec =
         decoded("optimizer: {name: sgd, momentum: 0.5, implementation: loop, weight_decay: 0.1}");
-    CHECK(spec.kind == OptimizerKind::kMomentum);
+    CHECK(spec.kind == find_optimizer("momentum"));
     CHECK(spec.momentum == doctest::Approx(0.5));
     CHECK(spec.implementation == kLoop);
     CHECK(spec.weight_decay == doctest::Approx(0.1));

@@ -1,38 +1,17 @@
-// training.optimizer: the optimizers by name, what they can be told and in which forms they exist.
+// training.optimizer: which optimizer, and what it is told.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
-#include "graph/autodiff/framework.hpp"
 #include "graph/core/decoder.hpp"
+#include "policies/optimizers/algorithm.hpp"
+#include "policies/optimizers/entries.hpp"
 
 namespace tidemark {
 
-enum class OptimizerKind : std::uint8_t {
-  kSgd,
-  kMomentum,
-  kNesterov,
-  kAdam,
-  kAdamW,
-  kAdamW8bit,
-  kAdafactor,
-  kLion,
-  kMuon,
-  kAdagrad,
-  kRmsprop,
-};
-
-enum class OptimizerImplementation : std::uint8_t {
-  kLoop,     // one parameter after the other: torch.optim with foreach=False
-  kForeach,  // each kernel over all parameters: foreach=True
-  kFused,    // everything in one kernel: fused=True, Apex and DeepSpeed FusedAdam
-};
-
 struct OptimizerSpec {
-  OptimizerKind kind = OptimizerKind::kAdamW;
+  OptimizerKind kind = &adamw_optimizer();
   // nullopt: fused with master weights, otherwise the framework's default; the nearest to it that
   // exists.
   std::optional<OptimizerImplementation> implementation;
@@ -42,13 +21,10 @@ struct OptimizerSpec {
   bool centered = false;  // rmsprop: divides by the deviation rather than by the root mean square
 };
 
-// The names of training.optimizer, in the order of OptimizerKind.
-[[nodiscard]] std::span<const std::string_view> optimizer_names();
 [[nodiscard]] std::string_view name_of(OptimizerKind kind);
 [[nodiscard]] std::string_view name_of(OptimizerImplementation implementation);
 // One line: its state in bytes per parameter and where the algorithm is published.
 [[nodiscard]] std::string_view summary_of(OptimizerKind kind);
-[[nodiscard]] bool is_adam(OptimizerKind kind);
 [[nodiscard]] bool has_implementation(OptimizerKind kind, OptimizerImplementation implementation);
 
 // Key `optimizer` of `training`: a name, or {name, implementation, weight_decay, momentum, amsgrad,

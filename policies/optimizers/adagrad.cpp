@@ -1,0 +1,55 @@
+// torch.optim.Adagrad of torch 2.4.
+#include "graph/operators/kernels.hpp"
+#include "policies/optimizers/entries.hpp"
+#include "policies/optimizers/spec.hpp"
+
+namespace tidemark {
+namespace {
+
+using enum OptimizerTensor;
+
+// Both are made with the optimizer.
+void add_adagrad_states(const OptimizerSpec& /*spec*/, const OptimizedParameter& parameter,
+                        std::vector<OptimizerState>& states) {
+  if (parameter.counter > Bytes(0)) states.push_back({kStep, "step", parameter.counter, true});
+  states.push_back({kSecondMoment, "sum", parameter.moment, true});
+}
+
+// _multi_tensor_adagrad and _single_tensor_adagrad: the foreach form scales the gradients by the
+// learning rate, in place where they are a copy of its own.
+void add_adagrad_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
+                         const FrameworkRules& /*rules*/, OptimizerKernels& kernels) {
+  kernels.add("count_steps", {kStep}, {kStep}, 0);
+  add_decayed_gradient(spec, kernels);
+  kernels.add("add_squares", {kSecondMoment, kGradient}, {kSecondMoment}, 2);
+  kernels.add("square_root", {kSecondMoment}, {kTemporary});
+  kernels.add("add_epsilon", {kTemporary}, {kTemporary});
+  if (form == OptimizerImplementation::kLoop) {
+    kernels.add("update", {kWeights, kGradient, kTemporary}, {kWeights}, 3);
+    return;
+  }
+  const OptimizerTensor scaled = spec.weight_decay > 0 ? kGradient : kOtherTemporary;
+  kernels.add("scale_gradient", {kGradient}, {scaled});
+  kernels.add("update", {kWeights, scaled, kTemporary}, {kWeights}, 2);
+}
+
+}  // namespace
+
+const OptimizerAlgorithm& adagrad_optimizer() {
+  static constexpr OptimizerAlgorithm kAdagrad{
+      .name = "adagrad",
+      .summary = "1 sum of squares: 4 bytes of state per parameter in fp32, there from the start",
+      .forms = {true, true, false},
+      .add_states = add_adagrad_states,
+      .add_kernels = add_adagrad_kernels,
+      // sum.sqrt().add_(eps): both before the variable is replaced.
+      .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
+                             const Shape& /*shape*/) -> LoopTemporaries {
+        return {.inside = spec.weight_decay > 0 ? 1 : 0,
+                .outlives = true,
+                .scalars = scalar_temporaries(rules, DType::kFloat32)};
+      }};
+  return kAdagrad;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,112 @@
+// torch.optim.Adam and AdamW.
+#include "graph/operators/kernels.hpp"
+#include "policies/optimizers/entries.hpp"
+#include "policies/optimizers/spec.hpp"
+
+namespace tidemark {
+namespace {
+
+using enum OptimizerTensor;
+
+void add_adam_states(const OptimizerSpec& spec, const OptimizedParameter& parameter,
+                     std::vector<OptimizerState>& states) {
+  if (parameter.counter > Bytes(0)) states.push_back({kStep, "step", parameter.counter});
+  states.push_back({kFirstMoment, "exp_avg", parameter.moment});
+  states.push_back({kSecondMoment, "exp_avg_sq", parameter.moment});
+  if (spec.amsgrad) states.push_back({kLargestMoment, "max_exp_avg_sq", parameter.moment});
+}
+
+// _multi_tensor_adam and _single_tensor_adam behind the decay. 1.13 keeps the square root beside
+// the denominator.
+void add_moments_and_update(const OptimizerSpec& spec, bool keeps_root, OptimizerKernels& kernels) {
+  const OptimizerTensor divisor = spec.amsgrad ? kLargestMoment : kSecondMoment;
+  const OptimizerTensor denominator = keeps_root ? kOtherTemporary : kTemporary;
+  kernels.add("first_moment", {kFirstMoment, kGradient}, {kFirstMoment}, 3);
+  kernels.add("scale_second_moment", {kSecondMoment}, {kSecondMoment});
+  kernels.add("second_moment", {kSecondMoment, kGradient}, {kSecondMoment}, 3);
+  if (spec.amsgrad) {
+    kernels.add("largest_second_moment", {kLargestMoment, kSecondMoment}, {kLargestMoment});
+  }
+  kernels.add("square_root", {divisor}, {kTemporary});
+  kernels.add("divide", {kTemporary}, {kTemporary});
+  kernels.add("add_epsilon", {kTemporary}, {denominator});
+  kernels.add("update", {kWeights, kFirstMoment, denominator}, {kWeights}, 3);
+}
+
+bool keeps_root(OptimizerImplementation form, const FrameworkRules& rules) {
+  return form == OptimizerImplementation::kLoop || rules.foreach_adam_temporaries > 1;
+}
+
+// 1.13's foreach form decays in place.
+void add_adam_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
+                      const FrameworkRules& rules, OptimizerKernels& kernels) {
+  const bool in_place =
+      form != OptimizerImplementation::kLoop && rules.foreach_adam_temporaries > 1;
+  kernels.add("count_steps", {kStep}, {kStep}, 0);
+  if (in_place && spec.weight_decay > 0) {
+    kernels.add("add_decay", {kGradient, kWeights}, {kGradient}, 2);
+  } else {
+    add_decayed_gradient(spec, kernels);
+  }
+  add_moments_and_update(spec, keeps_root(form, rules), kernels);
+}
+
+void add_adamw_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
+                       const FrameworkRules& rules, OptimizerKernels& kernels) {
+  kernels.add("count_steps", {kStep}, {kStep}, 0);
+  if (spec.weight_decay > 0) kernels.add("decay_weights", {kWeights}, {kWeights});
+  add_moments_and_update(spec, keeps_root(form, rules), kernels);
+}
+
+// In fp32: 16 bytes read, 12 written per parameter.
+void add_fused_adam(const OptimizerSpec& spec, OptimizerKernels& kernels) {
+  if (spec.amsgrad) {
+    kernels.add("fused", {kGradient, kWeights, kFirstMoment, kSecondMoment, kStep, kLargestMoment},
+                {kWeights, kFirstMoment, kSecondMoment, kStep, kLargestMoment, kParameter}, 15);
+  } else {
+    kernels.add("fused", {kGradient, kWeights, kFirstMoment, kSecondMoment, kStep},
+                {kWeights, kFirstMoment, kSecondMoment, kStep, kParameter}, 14);
+  }
+}
+
+// The root and the denominator, which is a variable; Adam's decayed gradient beside them.
+LoopTemporaries adam_temporaries(const FrameworkRules& rules, int decayed) {
+  return {.inside = 1 + decayed,
+          .outlives = true,
+          .scalars = scalar_temporaries(rules, DType::kFloat32)};
+}
+
+}  // namespace
+
+const OptimizerAlgorithm& adam_optimizer() {
+  static constexpr OptimizerAlgorithm kAdam{
+      .name = "adam",
+      .summary = "2 moments: 8 bytes of state per parameter in fp32 (Kingma and Ba 2015)",
+      .forms = {true, true, true},
+      .takes_amsgrad = true,
+      .add_states = add_adam_states,
+      .add_kernels = add_adam_kernels,
+      .add_fused = add_fused_adam,
+      .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
+                             const Shape& /*shape*/) {
+        return adam_temporaries(rules, spec.weight_decay > 0 ? 1 : 0);
+      }};
+  return kAdam;
+}
+
+const OptimizerAlgorithm& adamw_optimizer() {
+  static constexpr OptimizerAlgorithm kAdamW{
+      .name = "adamw",
+      .summary = "2 moments: 8 bytes of state per parameter in fp32 (Loshchilov and Hutter 2019)",
+      .forms = {true, true, true},
+      .weight_decay = 0.01,
+      .takes_amsgrad = true,
+      .add_states = add_adam_states,
+      .add_kernels = add_adamw_kernels,
+      .add_fused = add_fused_adam,
+      .loop_temporaries = [](const OptimizerSpec& /*spec*/, const FrameworkRules& rules,
+                             const Shape& /*shape*/) { return adam_temporaries(rules, 0); }};
+  return kAdamW;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,41 @@
+#include "policies/optimizers/catalogue.hpp"
+
+#include <array>
+#include <string>
+
+#include "graph/core/errors.hpp"
+#include "policies/optimizers/entries.hpp"
+
+namespace tidemark {
+namespace {
+
+// In the order in which `tidemark list optimizers` shows them.
+std::span<const OptimizerKind> all_optimizers() {
+  static const std::array kAll = {
+      &sgd_optimizer(),   &momentum_optimizer(),   &nesterov_optimizer(),  &adam_optimizer(),
+      &adamw_optimizer(), &adamw_8bit_optimizer(), &adafactor_optimizer(), &lion_optimizer(),
+      &muon_optimizer(),  &adagrad_optimizer(),    &rmsprop_optimizer(),
+  };
+  return kAll;
+}
+
+}  // namespace
+
+std::span<const std::string_view> optimizer_names() {
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names;
+    for (const OptimizerKind kind : all_optimizers())
+      names.push_back(kind->name);
+    return names;
+  }();
+  return kNames;
+}
+
+OptimizerKind find_optimizer(std::string_view name) {
+  for (const OptimizerKind kind : all_optimizers()) {
+    if (kind->name == name) return kind;
+  }
+  throw InternalError("no optimizer is called " + std::string(name));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,99 @@
+#include "policies/optimizers/spec.hpp"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/optimizers/catalogue.hpp"
+
+namespace tidemark {
+namespace {
+
+OptimizerImplementation implementation_named(std::string_view name) {
+  for (std::size_t i = 0; i < kOptimizerImplementations.size(); ++i) {
+    if (kOptimizerImplementations[i] == name) return static_cast<OptimizerImplementation>(i);
+  }
+  throw InternalError("no optimizer implementation is called " + std::string(name));
+}
+
+OptimizerKind decode_kind(const Decoder& parent, std::string_view key) {
+  return find_optimizer(parent.optional_word(key, optimizer_names(), adamw_optimizer().name));
+}
+
+OptimizerSpec defaults_of(OptimizerKind kind) {
+  return {.kind = kind,
+          .implementation = std::nullopt,
+          .weight_decay = kind->weight_decay,
+          .momentum = kind->momentum};
+}
+
+OptimizerImplementation decode_implementation(const Decoder& mapping, OptimizerKind kind) {
+  const OptimizerImplementation wanted =
+      implementation_named(mapping.required_word("implementation", kOptimizerImplementations));
+  if (has_implementation(kind, wanted)) return wanted;
+  std::vector<std::string_view> others;
+  for (std::size_t i = 0; i < kOptimizerImplementations.size(); ++i) {
+    if (has_implementation(kind, static_cast<OptimizerImplementation>(i))) {
+      others.push_back(kOptimizerImplementations[i]);
+    }
+  }
+  mapping.fail_at("implementation", fmt::format("{} has no {} form; it has {}", kind->name,
+                                                name_of(wanted), fmt::join(others, " and ")));
+}
+
+}  // namespace
+
+std::string_view name_of(OptimizerKind kind) {
+  return kind->name;
+}
+
+std::string_view name_of(OptimizerImplementation implementation) {
+  return kOptimizerImplementations.at(static_cast<std::size_t>(implementation));
+}
+
+std::string_view summary_of(OptimizerKind kind) {
+  return kind->summary;
+}
+
+bool has_implementation(OptimizerKind kind, OptimizerImplementation implementation) {
+  return kind->forms.at(static_cast<std::size_t>(implementation));
+}
+
+OptimizerSpec decode_optimizer(const Decoder& training) {
+  const Decoder mapping = training.optional_child("optimizer");
+  if (!mapping.value().is_mapping()) return defaults_of(decode_kind(training, "optimizer"));
+  OptimizerSpec spec = defaults_of(decode_kind(mapping, "name"));
+  if (mapping.has("implementation")) {
+    spec.implementation = decode_implementation(mapping, spec.kind);
+  }
+  spec.weight_decay = mapping.optional<double>("weight_decay", spec.weight_decay, at_least(0));
+  const OptimizerAlgorithm& named = *spec.kind;
+  if (named.momentum > 0) {
+    spec.momentum = mapping.optional<double>("momentum", spec.momentum, above(0));
+  } else if (named.takes_momentum) {
+    spec.momentum = mapping.optional<double>("momentum", 0, at_least(0));
+    if (named.with_momentum != nullptr && spec.momentum > 0) spec.kind = &named.with_momentum();
+  }
+  if (named.takes_amsgrad) spec.amsgrad = mapping.optional<bool>("amsgrad", false);
+  if (named.takes_centered) spec.centered = mapping.optional<bool>("centered", false);
+  mapping.finish();
+  return spec;
+}
+
+OptimizerImplementation implementation_of(const OptimizerSpec& spec, const FrameworkRules& rules,
+                                          bool master_weights) {
+  if (spec.implementation) return *spec.implementation;
+  const OptimizerImplementation usual = master_weights
+                                            ? OptimizerImplementation::kFused
+                                            : implementation_named(rules.optimizer_implementation);
+  if (has_implementation(spec.kind, usual)) return usual;
+  for (const OptimizerImplementation other :
+       {OptimizerImplementation::kForeach, OptimizerImplementation::kLoop}) {
+    if (has_implementation(spec.kind, other)) return other;
+  }
+  return OptimizerImplementation::kFused;
+}
+
+}  // namespace tidemark

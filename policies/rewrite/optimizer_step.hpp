@@ -1,0 +1,65 @@
+// The operators that update some parameters by one algorithm.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/training_graph.hpp"
+#include "policies/optimizers/spec.hpp"
+#include "policies/rewrite/precision.hpp"
+
+namespace tidemark {
+
+// One parameter's tensors; invalid where there is none.
+struct OptimizerSlot {
+  const TrainedParameter* trained = nullptr;
+  DType weights = DType::kFloat32;  // of what is updated, its moments and temporaries
+  std::array<StorageId, kOptimizerTensors> storage{};
+
+  [[nodiscard]] StorageId of(OptimizerTensor tensor) const {
+    return storage[static_cast<std::size_t>(tensor)];
+  }
+  void set(OptimizerTensor tensor, StorageId id) { storage[static_cast<std::size_t>(tensor)] = id; }
+};
+
+// The update of some parameters by one algorithm.
+class OptimizerStep {
+ public:
+  OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
+                const FrameworkRules& rules);
+  // On the device.
+  void build(const std::vector<const TrainedParameter*>& parameters);
+  // One operator of the host for all of them.
+  void build_on_host(const std::vector<const TrainedParameter*>& parameters);
+
+ private:
+  void add_slot(const TrainedParameter& trained);
+  void add_state(OptimizerSlot& slot);
+  [[nodiscard]] Work loop_work(const OptimizerSlot& slot) const;
+  void add_loop();
+  void add_muon();
+  void hold_variable(StorageId variable, OperatorId since, OperatorId until);
+  void add_touches(const OptimizerKernel& kernel, OptimizerSlot& slot, std::vector<Touch>& touches,
+                   std::vector<StorageId>& variables);
+  [[nodiscard]] int launches_of(const OptimizerKernel& kernel,
+                                std::span<const std::int64_t> elements) const;
+  void add_foreach();
+  [[nodiscard]] StorageId add_storage(const OptimizerSlot& slot, std::string_view suffix,
+                                      Bytes bytes, Role role);
+  [[nodiscard]] Bytes bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const;
+  void add_work(const OptimizerKernel& kernel, const OptimizerSlot& slot, Work& work) const;
+  OperatorId add_operator(std::string_view kernel, LayerId layer, const std::vector<Touch>& touches,
+                          Bytes workspace, const Work& work);
+
+  TrainingGraph& graph_;
+  const OptimizerSpec& spec_;
+  const PrecisionRules& precision_;
+  const FrameworkRules& rules_;
+  OptimizerImplementation implementation_;
+  std::vector<OptimizerKernel> kernels_;
+  std::vector<OptimizerSlot> slots_;
+};
+
+}  // namespace tidemark
