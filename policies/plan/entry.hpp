@@ -15,11 +15,19 @@
 namespace tidemark {
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 8;
+inline constexpr std::uint32_t kPolicyAbi = 9;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
                                std::unique_ptr<EvictionPolicy>>;
+
+// The policy whatever its kind.
+[[nodiscard]] inline const Policy& policy_of(const AnyPolicy& any) {
+  return *std::visit([](const auto& policy) -> const Policy* { return policy.get(); }, any);
+}
+[[nodiscard]] inline Policy& policy_of(AnyPolicy& any) {
+  return *std::visit([](auto& policy) -> Policy* { return policy.get(); }, any);
+}
 
 // Adding a policy is a file that defines its entry, its line in the folder's entries.hpp and one in
 // registry.cpp.

@@ -10,6 +10,7 @@
 
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
+#include "policies/plan/policy_base.hpp"
 
 namespace tidemark {
 
@@ -67,13 +68,11 @@ struct EvictionProgram {
   std::span<const RecipeInput> recipes;  // between blocks that can be made again, by launch
 };
 
-class EvictionPolicy {
+class EvictionPolicy : public Policy {
  public:
   EvictionPolicy() = default;
   EvictionPolicy(const EvictionPolicy&) = delete;
   EvictionPolicy& operator=(const EvictionPolicy&) = delete;
-  virtual ~EvictionPolicy() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual DeallocationMode mode() const { return DeallocationMode::kEager; }
   // The run is given up when recomputation takes more than this many times the program's own
   // compute time, less one.

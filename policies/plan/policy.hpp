@@ -11,10 +11,12 @@
 #include "graph/analysis/program_order.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "hwprofiles/device_profile.hpp"
+#include "policies/plan/policy_base.hpp"
 #include "policies/plan/residency_plan.hpp"
 
 namespace tidemark {
 
+class PlanCache;  // policies/solver/plan_cache.hpp
 class TrainingRewrite;
 
 // What a step costs under a plan, as a run of it without a memory limit says.
@@ -47,6 +49,8 @@ struct PolicyContext {
   Bytes process_overhead{};
   // Who will be asked when what lives elsewhere is fetched, in this order.
   std::span<const TrainingRewrite* const> rewrites = {};
+  // Where plans are kept that are made once for all runs; null where each run makes its own.
+  PlanCache* plans = nullptr;
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
   [[nodiscard]] int block_at(Position p) const {
@@ -56,10 +60,8 @@ struct PolicyContext {
 };
 
 // Where a value is in a gap.
-class ResidencyPolicy {
+class ResidencyPolicy : public Policy {
  public:
-  virtual ~ResidencyPolicy() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;
   // The recomputation pass: which gaps are closed by recomputing. `plan` takes Recompute and Pin,
   // and Offload from policies that choose between both: those come first in the movement pass, as
   // they are.
@@ -70,10 +72,8 @@ class ResidencyPolicy {
 };
 
 // In which order, with which repeats.
-class SequencePolicy {
+class SequencePolicy : public Policy {
  public:
-  virtual ~SequencePolicy() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;
   // Every occurrence of the given order must appear at least once. May say more in `outcome`.
   [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context,
                                            PolicyOutcome& outcome) const = 0;

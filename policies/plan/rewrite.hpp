@@ -16,18 +16,14 @@ namespace tidemark {
 enum class ForwardStage { kParallel, kAdapt, kPrecision, kFuse };
 enum class TrainingStage { kAccumulate, kPartition, kPlace, kOptimizer, kCompress };
 
-class ForwardRewrite {
+class ForwardRewrite : public Policy {
  public:
-  virtual ~ForwardRewrite() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual ForwardStage stage() const = 0;
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
 };
 
-class TrainingRewrite {
+class TrainingRewrite : public Policy {
  public:
-  virtual ~TrainingRewrite() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
   virtual void apply(TrainingGraph& graph, const RewriteContext& context) const = 0;

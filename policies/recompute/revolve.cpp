@@ -34,6 +34,13 @@ class Revolve final : public SequencePolicy {
     }
   }
   [[nodiscard]] std::string_view name() const override { return "revolve"; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return budget_; }
+  // A number of checkpoints says what is kept already.
+  [[nodiscard]] bool set_budget(Bytes budget) override {
+    if (checkpoints_ > 0) return false;
+    budget_ = budget;
+    return true;
+  }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {

@@ -13,15 +13,14 @@ namespace {
 // (Belady 1966: the fewest copies when all values have one size); it comes back as soon as there is
 // room until its use. The baseline for how little must move, whatever it costs in time: compute
 // waits for a copy out exactly where the memory is needed.
-class Belady final : public ResidencyPolicy, public Budgeted {
+class Belady final : public PrefetchingPolicy {
  public:
-  Belady(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
+  Belady(Prefetch prefetch, Bytes min_bytes) : PrefetchingPolicy(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "belady"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
-    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
-      Prefetch prefetch = prefetch_;
+    arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = fetching();
       prefetch.budget = budget;
       std::vector<Departure> departures = evict(context, tried, budget.count);
       place_fetches(context, tried, prefetch, departures);
@@ -53,7 +52,6 @@ class Belady final : public ResidencyPolicy, public Budgeted {
     return departures;
   }
 
-  Prefetch prefetch_;
   Bytes min_bytes_;
 };
 

@@ -30,12 +30,11 @@ double saving_per_second(Bytes bytes, Duration cost) {
 //     second (MSPS = bytes / recompute time), by bytes saved per second lost.
 // A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: what
 // would still arrive late on the busy link is triggered earlier by 5 % of its copy, repeatedly.
-class Capuchin final : public ResidencyPolicy, public Budgeted {
+class Capuchin final : public PrefetchingPolicy {
  public:
   Capuchin(Prefetch prefetch, bool recompute, Bytes min_bytes)
-      : prefetch_(prefetch), recompute_(recompute), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), recompute_(recompute), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "capuchin"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (recompute_) plan_within(context, plan, true);
   }
@@ -46,7 +45,7 @@ class Capuchin final : public ResidencyPolicy, public Budgeted {
 
  private:
   void plan_within(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
-    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+    arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
       relieve(context, tried, recompute, budget.count);
     });
   }
@@ -56,7 +55,6 @@ class Capuchin final : public ResidencyPolicy, public Budgeted {
                         const MemoryCurve& curve, std::int64_t budget,
                         std::vector<Departure>& departures);
 
-  Prefetch prefetch_;
   bool recompute_;
   Bytes min_bytes_;
 };
@@ -107,10 +105,10 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
     take_off(d, curve);
     departures.push_back(d);
   }
-  if (prefetch_.rule == PrefetchRule::kOwn) {
+  if (fetching().rule == PrefetchRule::kOwn) {
     feed_back(context, starts, curve, budget, departures);
   } else {
-    Prefetch prefetch = prefetch_;
+    Prefetch prefetch = fetching();
     prefetch.budget = Bytes(budget);
     place_fetches(context, plan, prefetch, departures);
   }

@@ -66,20 +66,19 @@ struct Compression {
 //             first; then the last ones are dropped until forward never waits.
 // The SSD is reached through a pinned buffer of the host where FlashNeuron's GPUDirect goes
 // straight to it: the slower of link and disk counts. Compression takes no time here.
-class FlashNeuron final : public ResidencyPolicy, public Budgeted {
+class FlashNeuron final : public PrefetchingPolicy {
  public:
   FlashNeuron(Prefetch prefetch, Tier tier, Compression compression, Bytes min_bytes)
-      : prefetch_(prefetch),
+      : PrefetchingPolicy(prefetch),
         tier_(tier),
         compression_(std::move(compression)),
         min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "flashneuron"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     compression_.check(context.graph);
-    Prefetch prefetch = prefetch_;
-    prefetch.budget = curve_budget(context, plan, prefetch_.budget);
+    Prefetch prefetch = fetching();
+    prefetch.budget = curve_budget(context, plan, fetching().budget);
     const std::int64_t excess = MemoryCurve(context, plan).peak() - prefetch.budget->count;
     if (excess <= 0) return;
     std::vector<Duration> forward(static_cast<std::size_t>(context.order.steps) *
@@ -154,7 +153,6 @@ class FlashNeuron final : public ResidencyPolicy, public Budgeted {
     return std::max(link, disk.latency + Duration(std::llround(ns)));
   }
 
-  Prefetch prefetch_;
   Tier tier_;
   Compression compression_;
   Bytes min_bytes_;

@@ -12,20 +12,19 @@ namespace {
 
 // Round 1 chooses between all three; round 2 offloads what recomputation has brought back above the
 // budget.
-class Hybrid final : public ResidencyPolicy, public Budgeted {
+class Hybrid final : public PrefetchingPolicy {
  public:
   struct Options {
     bool exhaustive = false;
     int tries = 64;
     Bytes min_bytes;
   };
-  Hybrid(Prefetch prefetch, Options options) : prefetch_(prefetch), options_(options) {}
+  Hybrid(Prefetch prefetch, Options options) : PrefetchingPolicy(prefetch), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "hybrid"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     const ResidencyPlan before = plan;
-    HybridChooser chooser(context, before, prefetch_, options_.min_bytes);
+    HybridChooser chooser(context, before, fetching(), options_.min_bytes);
     if (options_.exhaustive) {
       if (chooser.size() > kMostSites) {
         throw UserError({}, "policies.hybrid.search",
@@ -45,7 +44,7 @@ class Hybrid final : public ResidencyPolicy, public Budgeted {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (options_.exhaustive) return;
     const ResidencyPlan before = plan;
-    HybridChooser chooser(context, before, prefetch_, options_.min_bytes);
+    HybridChooser chooser(context, before, fetching(), options_.min_bytes);
     if (chooser.fits_as_it_is()) return;
     chooser.choose_greedily(false, 1, chooser.budget());
     chooser.apply(plan);
@@ -54,7 +53,6 @@ class Hybrid final : public ResidencyPolicy, public Budgeted {
  private:
   static constexpr std::size_t kMostSites = 10;  // 3^10 replays
 
-  Prefetch prefetch_;
   Options options_;
 };
 

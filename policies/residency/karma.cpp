@@ -14,15 +14,14 @@ namespace {
 //
 //   backward  B4  B3  | B2  [F1] B1 | B0          budget for two blocks
 //   h2d       <2    > <0          >
-class Karma final : public ResidencyPolicy, public Budgeted {
+class Karma final : public PrefetchingPolicy {
  public:
-  Karma(Prefetch prefetch, Bytes min_bytes) : prefetch_(prefetch), min_bytes_(min_bytes) {}
+  Karma(Prefetch prefetch, Bytes min_bytes) : PrefetchingPolicy(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "karma"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
-      Prefetch prefetch = prefetch_;
+    arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = fetching();
       prefetch.budget = budget;
       arrange(context, prefetch, tried);
     });
@@ -107,7 +106,6 @@ class Karma final : public ResidencyPolicy, public Budgeted {
     return again;
   }
 
-  Prefetch prefetch_;
   Bytes min_bytes_;
 };
 

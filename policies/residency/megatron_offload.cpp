@@ -39,7 +39,7 @@ std::string module_of(const std::string& layer) {
 // module stay, since they would be needed at once; of the others the first `fraction` moves.
 // A tensor's memory returns at its copy's event; with `in_flight` k compute waits until at most k
 // groups of the module are being copied, and frees there.
-class MegatronOffload final : public ResidencyPolicy, public Budgeted {
+class MegatronOffload final : public PrefetchingPolicy {
  public:
   struct Options {
     std::vector<std::string> modules;  // all when empty
@@ -49,9 +49,8 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
     SmallestMoved smallest;
   };
   MegatronOffload(Prefetch prefetch, Options options)
-      : prefetch_(prefetch), options_(std::move(options)) {}
+      : PrefetchingPolicy(prefetch), options_(std::move(options)) {}
   [[nodiscard]] std::string_view name() const override { return "megatron_offload"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<Group> groups = collect(context);
@@ -63,7 +62,7 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
       depart(std::span(groups).subspan(begin, end - begin), departures);
       begin = end;
     }
-    place_fetches(context, plan, prefetch_, departures);
+    place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
 
@@ -150,7 +149,6 @@ class MegatronOffload final : public ResidencyPolicy, public Budgeted {
     return {};
   }
 
-  Prefetch prefetch_;
   Options options_;
 };
 

@@ -17,16 +17,14 @@ namespace {
 // A block's device memory returns when compute has waited for its copy at the end of the next
 // block's forward, so that at most two blocks are in flight (as TransformerEngine's cpu_offload
 // does; https://github.com/NVIDIA/TransformerEngine, pytorch/cpu_offload.py).
-class OffloadActivations final : public ResidencyPolicy, public Budgeted {
+class OffloadActivations final : public PrefetchingPolicy {
  public:
   OffloadActivations(Prefetch prefetch, double fraction, Bytes min_bytes)
-      : prefetch_(prefetch), fraction_(fraction), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), fraction_(fraction), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "offload_activations"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
-  Prefetch prefetch_;
   double fraction_;
   Bytes min_bytes_;
 };
@@ -44,7 +42,7 @@ void OffloadActivations::plan_movement(const PolicyContext& context, ResidencyPl
     if (!release_at.valid()) continue;
     departures.push_back({.gap = gap, .release_at = release_at, .fetch_at = {}});
   }
-  place_fetches(context, plan, prefetch_, departures);
+  place_fetches(context, plan, fetching(), departures);
   decide_offloads(context, departures, plan);
 }
 

@@ -13,12 +13,11 @@ namespace {
 //   smart    compute waits for the copy out at the end of the layer's forward; the last checkpoint
 //            stays. Two device buffers: the copy in overlaps with the backward of the layer after
 //            it; with one buffer it waits until that layer is done.
-class OffloadCheckpoints final : public ResidencyPolicy, public Budgeted {
+class OffloadCheckpoints final : public PrefetchingPolicy {
  public:
   OffloadCheckpoints(Prefetch prefetch, bool smart, int buffers, Bytes min_bytes)
-      : prefetch_(prefetch), smart_(smart), buffers_(buffers), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), smart_(smart), buffers_(buffers), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "offload_checkpoints"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
@@ -43,12 +42,11 @@ class OffloadCheckpoints final : public ResidencyPolicy, public Budgeted {
       }
       departures.push_back(d);
     }
-    place_fetches(context, plan, prefetch_, departures);
+    place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
 
  private:
-  Prefetch prefetch_;
   bool smart_;
   int buffers_;
   Bytes min_bytes_;

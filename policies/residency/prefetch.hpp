@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "graph/core/decoder.hpp"
-#include "policies/residency/budgeted.hpp"
 #include "policies/residency/saved_gaps.hpp"
 
 namespace tidemark {
@@ -41,6 +40,23 @@ struct Prefetch {
 
 // Reads `prefetch` (own | on_demand | 2 | 8 operators | just_in_time | earliest) and `budget`.
 [[nodiscard]] Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback = "own");
+
+// A policy that moves values within a budget and is told when they come back.
+class PrefetchingPolicy : public ResidencyPolicy {
+ public:
+  [[nodiscard]] std::optional<Bytes> budget() const final { return prefetch_.budget; }
+  [[nodiscard]] bool set_budget(Bytes budget) final {
+    prefetch_.budget = budget;
+    return true;
+  }
+
+ protected:
+  explicit PrefetchingPolicy(Prefetch prefetch) : prefetch_(prefetch) {}
+  [[nodiscard]] const Prefetch& fetching() const { return prefetch_; }
+
+ private:
+  Prefetch prefetch_;
+};
 
 // Sets fetch_at of each departure by the rule; with kOwn they keep theirs. `plan` holds what other
 // policies have decided. With kEarliest, departures that need not leave are removed.

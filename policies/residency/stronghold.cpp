@@ -19,12 +19,11 @@ namespace {
 // w is the smallest with which the compute of w blocks covers the copy of the next one, in both
 // directions. STRONGHOLD moves parameters and optimizer states this way; here the rule moves saved
 // activations.
-class Stronghold final : public ResidencyPolicy, public Budgeted {
+class Stronghold final : public PrefetchingPolicy {
  public:
   Stronghold(Prefetch prefetch, int window, Bytes min_bytes)
-      : prefetch_(prefetch), window_(window), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), window_(window), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "stronghold"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
@@ -41,7 +40,7 @@ class Stronghold final : public ResidencyPolicy, public Budgeted {
             {.gap = gap, .release_at = edge.forward_begin, .fetch_at = edge.backward_begin});
       }
     }
-    place_fetches(context, plan, prefetch_, departures);
+    place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
 
@@ -78,7 +77,6 @@ class Stronghold final : public ResidencyPolicy, public Budgeted {
     return static_cast<int>(blocks);
   }
 
-  Prefetch prefetch_;
   int window_;  // 0: the smallest that hides the copies
   Bytes min_bytes_;
 };

@@ -26,12 +26,11 @@ bool is_expensive(OperatorClass c) {
 //                   take no more than the largest layer needs anyway (l_peak);
 //   memory-centric  each value alone, before its own use: elsewhere.
 // The peak goes towards that of the largest layer.
-class SuperNeurons final : public ResidencyPolicy, public Budgeted {
+class SuperNeurons final : public PrefetchingPolicy {
  public:
   SuperNeurons(Prefetch prefetch, bool tensor_cache, Bytes min_bytes)
-      : prefetch_(prefetch), tensor_cache_(tensor_cache), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), tensor_cache_(tensor_cache), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "superneurons"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     // Segments are numbered by the expensive operators before them.
@@ -56,11 +55,11 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<Departure> outputs = convolution_outputs(context);
     if (!tensor_cache_) {
-      decide(context, prefetch_, outputs, plan);
+      decide(context, fetching(), outputs, plan);
       return;
     }
-    arrange_within(context, prefetch_.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
-      Prefetch prefetch = prefetch_;
+    arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+      Prefetch prefetch = fetching();
       prefetch.budget = budget;
       decide(context, prefetch, leaving_cache(context, tried, outputs, budget.count), tried);
     });
@@ -199,7 +198,6 @@ class SuperNeurons final : public ResidencyPolicy, public Budgeted {
       plan.decide(gap.id, Recompute{.group = group});
   }
 
-  Prefetch prefetch_;
   bool tensor_cache_;
   Bytes min_bytes_;
 };

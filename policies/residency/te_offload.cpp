@@ -19,12 +19,11 @@ namespace {
 // A layer's copies out are queued when the next layer begins. Layer j's tensors are allocated again
 // when layer L - n + j has been freed, so the peak is (L - n) T for layers that save T each. With n
 // = L - 1 a layer's copies have only its own compute to hide behind.
-class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
+class TransformerEngineOffload final : public PrefetchingPolicy {
  public:
   TransformerEngineOffload(Prefetch prefetch, int layers, SmallestMoved smallest)
-      : prefetch_(prefetch), layers_(layers), smallest_(smallest) {}
+      : PrefetchingPolicy(prefetch), layers_(layers), smallest_(smallest) {}
   [[nodiscard]] std::string_view name() const override { return "te_offload"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int all = context.graph.blocks;
@@ -51,12 +50,11 @@ class TransformerEngineOffload final : public ResidencyPolicy, public Budgeted {
                             .fetch_at = at(all - 1 - layers_ + gap.block).backward_begin,
                             .copy_at = queued > gap.release ? queued : Position()});
     }
-    place_fetches(context, plan, prefetch_, departures);
+    place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
 
  private:
-  Prefetch prefetch_;
   int layers_;
   SmallestMoved smallest_;
 };

@@ -18,12 +18,14 @@ namespace {
 // freed behind it. The output head is excluded: here everything behind the last block. Simplified:
 // a tensor that several nodes save moves once, and both directions have their own stream (they meet
 // only at the start of backward).
-class TorchtuneOffload final : public ResidencyPolicy, public Budgeted {
+class TorchtuneOffload final : public PrefetchingPolicy {
  public:
   TorchtuneOffload(Prefetch prefetch, int in_flight, bool streams, Bytes min_bytes)
-      : prefetch_(prefetch), in_flight_(in_flight), streams_(streams), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch),
+        in_flight_(in_flight),
+        streams_(streams),
+        min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "torchtune_offload"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
@@ -36,7 +38,7 @@ class TorchtuneOffload final : public ResidencyPolicy, public Budgeted {
     std::vector<Departure> departures;
     for (const std::vector<SavedGap>& saved : rounds)
       depart(context, saved, departures);
-    if (streams_) place_fetches(context, plan, prefetch_, departures);
+    if (streams_) place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
 
@@ -76,7 +78,6 @@ class TorchtuneOffload final : public ResidencyPolicy, public Budgeted {
     return next;
   }
 
-  Prefetch prefetch_;
   int in_flight_;
   bool streams_;
   Bytes min_bytes_;

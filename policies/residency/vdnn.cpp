@@ -32,19 +32,18 @@ struct Layer {
 //   all    X of every layer       conv   X of convolutions only
 //   dyn    the first of none, conv and all whose peak fits the budget. vDNN's choice of convolution
 //          algorithms is not part of it.
-class Vdnn final : public ResidencyPolicy, public Budgeted {
+class Vdnn final : public PrefetchingPolicy {
  public:
   Vdnn(Prefetch prefetch, VdnnLayers layers, Bytes min_bytes)
-      : prefetch_(prefetch), layers_(layers), min_bytes_(min_bytes) {}
+      : PrefetchingPolicy(prefetch), layers_(layers), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "vdnn"; }
-  [[nodiscard]] std::optional<Bytes> budget() const override { return prefetch_.budget; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (layers_ != VdnnLayers::kDynamic) {
       decide(context, layers_ == VdnnLayers::kConv, plan);
       return;
     }
-    const std::int64_t budget = prefetch_.budget.value_or(device_budget(context)).count;
+    const std::int64_t budget = fetching().budget.value_or(device_budget(context)).count;
     if (peak_of(context, plan) <= budget) return;
     ResidencyPlan convolutions = plan;
     decide(context, true, convolutions);
@@ -57,7 +56,7 @@ class Vdnn final : public ResidencyPolicy, public Budgeted {
                                      const ResidencyPlan& plan) const {
     if (context.trial == nullptr) return MemoryCurve(context, plan).peak();
     const TrialFigures figures = context.trial->run(plan);
-    return prefetch_.budget ? figures.peak_live : figures.peak_reserved;
+    return fetching().budget ? figures.peak_live : figures.peak_reserved;
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {
@@ -65,8 +64,8 @@ class Vdnn final : public ResidencyPolicy, public Budgeted {
     std::vector<Departure> departures;
     for (std::vector<Layer>& round : rounds)
       depart(round, departures);
-    if (prefetch_.rule == PrefetchRule::kOwn) wait_at_layer_ends(rounds, plan);
-    place_fetches(context, plan, prefetch_, departures);
+    if (fetching().rule == PrefetchRule::kOwn) wait_at_layer_ends(rounds, plan);
+    place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
   // A layer is over when what it has fetched is there: no more is under way than one layer's X.
@@ -108,7 +107,6 @@ class Vdnn final : public ResidencyPolicy, public Budgeted {
     }
   }
 
-  Prefetch prefetch_;
   VdnnLayers layers_;
   Bytes min_bytes_;
 };

@@ -13,6 +13,7 @@
 #include "policies/sequence/laid_out_peaks.hpp"
 #include "policies/sequence/micro_batch_plans.hpp"
 #include "policies/solver/lower_bound.hpp"
+#include "policies/solver/plan_cache.hpp"
 #include "policies/solver/plan_request.hpp"
 #include "policies/solver/solver_policies.hpp"
 
@@ -45,7 +46,15 @@ class Planned final : public SequencePolicy {
         budget_given_(budget_given) {}
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
 
-  void share_plans(PlanCache& cache) { cache_ = &cache; }
+  [[nodiscard]] std::optional<Bytes> budget() const override {
+    return budget_given_ ? std::optional(Bytes(request_.budget)) : std::nullopt;
+  }
+  [[nodiscard]] bool set_budget(Bytes budget) override {
+    request_.budget = budget.count;
+    request_.saved_share.reset();
+    budget_given_ = true;
+    return true;
+  }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {
@@ -173,7 +182,7 @@ class Planned final : public SequencePolicy {
     request.known = known_schedule(context, index);
     if (request.known != nullptr && replay(plan.problem, *request.known).peak > budget)
       request.known = nullptr;
-    PlanResult result = named(plan.problem, request);
+    PlanResult result = named(context, plan.problem, request);
     if (result.solution) plan.schedule = std::move(result.solution->schedule);
     plan.reason = std::move(result.reason);
     const Replay replayed = replay(plan.problem, plan.schedule);
@@ -236,10 +245,12 @@ class Planned final : public SequencePolicy {
   }
 
   // What a graph is not fit for is said of this policy.
-  [[nodiscard]] PlanResult named(const RematProblem& problem, const PlanRequest& request) const {
+  [[nodiscard]] PlanResult named(const PolicyContext& context, const RematProblem& problem,
+                                 const PlanRequest& request) const {
     try {
       const auto make = [&] { return plan_(problem, request); };
-      return cache_ == nullptr ? make() : cache_->plan(label_, problem, request, make);
+      return context.plans == nullptr ? make()
+                                      : context.plans->plan(label_, problem, request, make);
     } catch (const UserError& error) {
       throw UserError({}, fmt::format("policies.{}", policy_.name), error.what());
     }
@@ -283,10 +294,7 @@ class Planned final : public SequencePolicy {
   PlanFunction plan_;
   PlanRequest request_;
   bool budget_given_;
-  PlanCache* cache_ = nullptr;
 };
-
-constexpr std::size_t kEntries = 8;
 
 template <std::size_t... I>
 std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all*/) {
@@ -311,15 +319,9 @@ AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& d) {
                                    std::move(plan), request, budget_given);
 }
 
-void share_plans(const AnyPolicy& policy, PlanCache& cache) {
-  const auto* sequence = std::get_if<std::unique_ptr<SequencePolicy>>(&policy);
-  if (sequence == nullptr) return;
-  if (auto* planned = dynamic_cast<Planned*>(sequence->get())) planned->share_plans(cache);
-}
-
 std::span<const PolicyEntry> planned_entries() {
-  static const std::array<PolicyEntry, kEntries> kAll =
-      entries_of(std::make_index_sequence<kEntries>());
+  static const std::array<PolicyEntry, kSolverPolicyCount> kAll =
+      entries_of(std::make_index_sequence<kSolverPolicyCount>());
   return kAll;
 }
 

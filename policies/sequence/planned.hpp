@@ -5,7 +5,6 @@
 #include <span>
 
 #include "policies/plan/entry.hpp"
-#include "policies/solver/plan_cache.hpp"
 #include "policies/solver/plan_policy.hpp"
 
 namespace tidemark {
@@ -19,9 +18,5 @@ namespace tidemark {
 
 // Such a policy, also for those that have an entry of another kind; `policy` outlives it.
 [[nodiscard]] AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& parameters);
-
-// From here on `policy`, where it is one of those, takes its plans from `cache`, which outlives it,
-// and adds those it makes. Other policies stay as they are.
-void share_plans(const AnyPolicy& policy, PlanCache& cache);
 
 }  // namespace tidemark

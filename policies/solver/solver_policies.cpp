@@ -89,7 +89,7 @@ PlanFunction decode_optimal(const Decoder& /*d*/) {
   return with_parts_again(plan_optimal);
 }
 
-constexpr std::array<PlanPolicy, 8> kSolverPolicies{{
+constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
     {"keep_all", "computes every node once", "no recomputation", decode_keep_all},
     {"chen_sqrt",
      "keeps every floor(sqrt(n))-th forward node, or articulation point, and recomputes the rest",

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
-#include "policies/sequence/planned.hpp"
 #include "scenarios/read/decode_parts.hpp"
 
 namespace tidemark {
@@ -92,6 +91,7 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
 }  // namespace
 
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {
+  result.plans = environment.plans.get();
   const Value* list = scenario.value().find("policies");
   if (list != nullptr && !list->is_null() && !list->is_sequence()) {
     scenario.fail_at("policies", fmt::format("expected a list of policies, found {}; begin each "
@@ -104,7 +104,6 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
     const PolicyEntry& entry = find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     check_single(listed, policy, result);
-    share_plans(policy, *environment.plans);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

@@ -127,7 +127,7 @@ struct PointResult {
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
-  // By policy: live bytes that it was given to stay within; see Budgeted.
+  // By policy: live bytes that it was given to stay within; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
   std::optional<Failure> failure;  // of a point that does not fit
   double samples_per_second = 0;

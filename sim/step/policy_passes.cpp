@@ -55,7 +55,8 @@ PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
           .durations = costs_.device,
           .device = device_,
           .process_overhead = process_overhead(spec_),
-          .rewrites = rewrites_};
+          .rewrites = rewrites_,
+          .plans = spec_.plans};
 }
 
 void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "policies/residency/budgeted.hpp"
 #include "sim/memory/out_of_memory.hpp"
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
@@ -21,9 +20,7 @@ namespace {
 
 std::optional<Bytes> budget_of(const AnyPolicy& policy) {
   const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
-  if (residency == nullptr) return std::nullopt;
-  const auto* budgeted = dynamic_cast<const Budgeted*>(residency->get());
-  return budgeted != nullptr ? budgeted->budget() : std::nullopt;
+  return residency != nullptr ? (*residency)->budget() : std::nullopt;
 }
 
 PointStatus point_status(RunStatus status) {

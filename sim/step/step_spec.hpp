@@ -25,6 +25,8 @@
 
 namespace tidemark {
 
+class PlanCache;  // policies/solver/plan_cache.hpp
+
 // Builds the model: one of the two is set.
 struct ModelSource {
   // The forward graph, which is then rewritten and differentiated.
@@ -60,6 +62,7 @@ struct StepSpec {
   PinnedMemory pinned = PinnedMemory::kExact;       // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
+  PlanCache* plans = nullptr;  // outlives the spec; null where each step makes its own plans
 };
 
 // What rewrites may look at; refers to the spec.

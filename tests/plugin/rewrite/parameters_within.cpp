@@ -16,6 +16,11 @@ class ParametersWithin final : public TrainingRewrite {
   explicit ParametersWithin(std::optional<Bytes> budget) : budget_(budget) {}
   [[nodiscard]] std::string_view name() const override { return "parameters_within"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
+  [[nodiscard]] std::optional<Bytes> budget() const override { return budget_; }
+  [[nodiscard]] bool set_budget(Bytes budget) override {
+    budget_ = budget;
+    return true;
+  }
 
   void apply(TrainingGraph& graph, const RewriteContext& /*context*/) const override {
     if (!budget_) return;

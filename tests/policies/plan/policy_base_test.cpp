@@ -1,0 +1,64 @@
+// Budgets are given through the interface of policies, whatever their kind.
+#include "policies/plan/policy_base.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "graph/core/document.hpp"
+#include "graph/core/scalars.hpp"
+#include "policies/registry.hpp"
+
+namespace tidemark::policy_base_test {
+
+namespace {
+
+bool has_budget_key(const PolicyEntry& entry) {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(entry.decode(Decoder::describing(notes), {}));
+  return std::any_of(notes.begin(), notes.end(), [](const ParameterNote& note) {
+    return note.name == "budget" && note.type == ScalarRules<Bytes>::type_name();
+  });
+}
+
+AnyPolicy decoded(const PolicyEntry& entry, const std::string& parameters) {
+  const Value document = parse_document(parameters, "test");
+  return entry.decode(Decoder(document), {});
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a policy with a key `budget` takes one, and no other does") {
+    int takes = 0;
+    for (const PolicyEntry& entry : PolicyRegistry().entries()) {
+      if (entry.name == "checkpoint_sequential") continue;  // has a required key, and no budget
+      CAPTURE(entry.name);
+      AnyPolicy policy = decoded(entry, "{}");
+      CHECK(policy_of(policy).budget() == std::nullopt);
+      const bool taken = policy_of(policy).set_budget(Bytes(7'000'000));
+      CHECK(taken == has_budget_key(entry));
+      CHECK(policy_of(policy).budget() == (taken ? std::optional(Bytes(7'000'000)) : std::nullopt));
+      takes += taken ? 1 : 0;
+    }
+    // 13 that move values, revolve and the 8 that solve for a budget.
+    CHECK(takes == 13 + 1 + 8);
+  }
+
+  TEST_CASE("a budget in the scenario is the policy's, and a given one replaces it") {
+    const PolicyRegistry registry;
+    for (const char* name : {"belady", "hybrid", "revolve", "optimal", "keep_all"}) {
+      CAPTURE(name);
+      AnyPolicy policy = decoded(*registry.find(name), "{budget: 3MiB}");
+      CHECK(policy_of(policy).budget() == Bytes(3 * 1024 * 1024));
+      CHECK(policy_of(policy).set_budget(Bytes(5)));
+      CHECK(policy_of(policy).budget() == Bytes(5));
+    }
+    // The checkpoints say what is kept.
+    AnyPolicy revolve = decoded(*registry.find("revolve"), "{checkpoints: 3}");
+    CHECK_FALSE(policy_of(revolve).set_budget(Bytes(5)));
+  }
+}
+
+}  // namespace tidemark::policy_base_test
