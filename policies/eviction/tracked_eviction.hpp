@@ -1,4 +1,4 @@
-// What eviction policies on a device have in common: they follow which blocks are there, which are
+// The common part of eviction policies on a device: they follow which blocks are there, which are
 // evicted and what computing those again would cost, in the same tables as a replay of a log.
 #pragma once
 

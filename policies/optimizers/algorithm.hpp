@@ -89,7 +89,8 @@ struct OptimizerState {
   bool from_start = false;  // made with the optimizer rather than in its first step
 };
 
-// What one iteration of a loop implementation holds for its parameter beside state and gradient.
+// The memory that one iteration of a loop implementation holds for its parameter beside state and
+// gradient.
 struct LoopTemporaries {
   int inside = 0;         // tensors that live inside the iteration
   bool outlives = false;  // one more, a variable that lives until the next iteration replaces it
@@ -121,7 +122,7 @@ struct OptimizerAlgorithm {
 
   void (*add_states)(const OptimizerSpec& spec, const OptimizedParameter& parameter,
                      std::vector<OptimizerState>& states) = nullptr;
-  // Of the loop and foreach forms, without conversions to and from the masters' type.
+  // The kernels of the loop and foreach forms, without conversions to and from the masters' type.
   void (*add_kernels)(const OptimizerSpec& spec, OptimizerImplementation form,
                       const FrameworkRules& rules, OptimizerKernels& kernels) = nullptr;
   // The one kernel of the fused form.

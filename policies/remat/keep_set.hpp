@@ -26,10 +26,10 @@ namespace tidemark {
 // Candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);
 // Forward nodes, the last excepted, that every way from the network's input to its output passes:
-// articulation points of the forward graph between the two, without what lies aside.
+// articulation points of the forward graph between the two, without what lies off the main path.
 [[nodiscard]] std::vector<NodeIndex> articulation_nodes(const RematProblem& problem);
 
-// Of each repeated block the last forward node that what follows the block reads (behind it may
+// For each repeated block the last forward node that what follows the block reads (behind it may
 // stand what only backward reads, such as a dropout's mask), or else its last forward node; none
 // where the graph has no blocks.
 [[nodiscard]] std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem);
@@ -37,9 +37,9 @@ namespace tidemark {
 // Every k-th of them, k = floor(sqrt(candidates)).
 [[nodiscard]] std::vector<NodeIndex> chen_sqrt_checkpoints(
     const std::vector<NodeIndex>& candidates);
-// Algorithm 3 for every threshold b that makes a difference among the sums of consecutive bytes (of
-// graphs with many, a sample of them), ascending. Walks the forward nodes and adds up their bytes;
-// a candidate at which the sum exceeds b is kept and the sum begins anew.
+// Algorithm 3 for every threshold b that makes a difference among the sums of consecutive bytes
+// (of graphs with many, a sample of them), ascending. Walks the forward nodes and adds up their
+// bytes; a candidate at which the sum exceeds b is kept and the sum begins anew.
 [[nodiscard]] std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
     const RematProblem& problem, const std::vector<NodeIndex>& candidates);
 [[nodiscard]] std::vector<NodeIndex> chen_greedy_checkpoints(

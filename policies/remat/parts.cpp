@@ -50,7 +50,7 @@ std::vector<std::vector<NodeIndex>> wanted_again(const RematProblem& problem,
 Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
                           ScheduleClass schedule_class) {
   const std::vector<NodeIndex> parts = parts_of(problem);
-  // A part that is made again may have a part itself.
+  // A part that is recomputed may have a part itself.
   for (bool changed = true; changed;) {
     changed = false;
     std::vector<std::vector<NodeIndex>> wanted = wanted_again(problem, parts, schedule);

@@ -6,12 +6,12 @@
 namespace tidemark {
 
 // The same schedule, but where a node runs again, what is part of its output and still wanted is
-// made anew of it, as soon as nobody else reads the node: the part that was kept until then goes
+// recomputed of it, as soon as nobody else reads the node: the part that was kept until then goes
 // before. It is what the program does, which makes all results of an operator again.
 //
 //   dropout mask ........ dropout' add' ........ dropout.backward
 //           |---------------------------------------|                kept
-//           |                        mask' |--------|                made again
+//           |                        mask' |--------|                recomputed
 //
 // Parts cost nothing: neither the schedule's cost nor its class changes, and its peak is no
 // greater. First evaluations stay where they are.

@@ -37,7 +37,7 @@ struct RematProblem {
   std::int64_t base_cost = 0;                   // of computing every node once
 
   [[nodiscard]] NodeIndex size() const { return static_cast<NodeIndex>(cost.size()); }
-  // Fixed bytes, inputs, output and workspace of one node: no schedule does with less.
+  // Fixed bytes, inputs, output and workspace of one node: the minimum over all schedules.
   [[nodiscard]] std::int64_t footprint(NodeIndex node) const;
   [[nodiscard]] NodeIndex largest_footprint() const;  // the first such node; size() > 0
 };
@@ -67,8 +67,8 @@ struct Replay {
   std::int64_t cost = 0;
 };
 
-// What `schedule` takes. Throws InternalError if it computes a node before one of its inputs or
-// never computes some node.
+// The peak and the cost of `schedule`. Throws InternalError if it computes a node before one of its
+// inputs or never computes some node.
 [[nodiscard]] Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule);
 // Why the schedule is not one of the class, or nothing. No class computes again what may run only
 // once.

@@ -106,7 +106,7 @@ class Boundary {
   std::vector<StorageId> given_;
 };
 
-// What the frames of the reentrant function keep until its backward returns.
+// Keeps what the frames of the reentrant function hold until its backward returns.
 void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
                     const Boundary& forward, RecomputeGroup& group) {
   const Position until = segment.backward.back();

@@ -13,7 +13,7 @@ namespace tidemark {
 // (torch/utils/checkpoint.py, use_reentrant).
 enum class CheckpointCode : std::uint8_t {
   // An autograd function whose backward calls backward: until it returns it keeps the segment's
-  // input, the output that it computed again, and the gradient that it was given. Its random state
+  // input, the output that it recomputed, and the gradient that it was given. Its random state
   // lives as long as the graph: until the loss is dropped.
   kReentrant,
   // Saved-tensor hooks: the segment's input and random state are variables of the hooks, until the

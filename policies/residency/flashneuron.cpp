@@ -30,7 +30,7 @@ const Operator* writer_of(const PolicyContext& context, GapId gap) {
   return nullptr;
 }
 
-// What a value is divided by on its way: by the kind of the operator that wrote it, as sparse rows
+// The divisors of values on their way: by the kind of the operator that wrote it, as sparse rows
 // or anything else of which the ratio is known, or by 2 where fp32 is sent as fp16.
 struct Compression {
   std::map<std::string, double> by_kind;
@@ -103,7 +103,7 @@ class FlashNeuron final : public PrefetchingPolicy {
   }
 
  private:
-  // Of one micro-batch, in forward order.
+  // The values of one micro-batch, in forward order.
   [[nodiscard]] std::vector<Departure> select(const PolicyContext& context,
                                               std::vector<Departure> saved, std::int64_t excess,
                                               Duration forward) const {

@@ -109,7 +109,7 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
   return true;
 }
 
-// Values that one block's backward needs are computed again together: they share their sources.
+// Values that one block's backward needs are recomputed together: they share their sources.
 void HybridChooser::recompute_chosen(ResidencyPlan& plan,
                                      const std::vector<Recipe>& recipes) const {
   struct Together {
@@ -136,7 +136,7 @@ void HybridChooser::recompute_chosen(ResidencyPlan& plan,
 }
 
 // Compute time of the last step for what is not in `repeated` yet, which it joins; max() where the
-// value cannot be computed again, or not from within the block that needs it.
+// value cannot be recomputed, or not from within the block that needs it.
 Duration HybridChooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
                                        Repeated& repeated, bool within_block) const {
   Duration cost{};

@@ -46,11 +46,12 @@ class HybridChooser {
   // `link_share`: of the compute time, that copies are counted on to hide behind. `target`: live
   // bytes, less than the budget where recomputation needs room.
   void choose_greedily(bool recompute, double link_share, std::int64_t target);
-  // Of the greedy choices without recomputation and with, for several shares of the link.
+  // Takes the best of the greedy choices without recomputation and with it, for several shares of
+  // the link.
   void choose_best();
   void improve(int tries);
   void search_all();
-  // Writes the choices into a plan; false where a value cannot be computed again.
+  // Writes the choices into a plan; false where a value cannot be recomputed.
   bool apply(ResidencyPlan& plan) const;
 
  private:
@@ -71,7 +72,7 @@ class HybridChooser {
   const Prefetch& prefetch_;
   std::int64_t budget_;
   std::vector<Duration> starts_;
-  Duration compute_{};  // on the device, of the last step, without what is computed again
+  Duration compute_{};  // on the device, of the last step, without what is recomputed
   std::vector<Site> sites_;
   std::vector<HybridChoice> choices_;
   std::map<std::vector<std::uint32_t>, HybridScore> replayed_;  // by additions()

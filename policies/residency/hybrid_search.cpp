@@ -10,9 +10,9 @@
 namespace tidemark {
 
 // While the predicted peak passes the budget, the value at the peak that costs least per byte goes
-// the cheaper of its two ways. Block inputs are not computed again here: the blocks before them
-// would run for every block that drops its input. An offload costs what its copies add to the time
-// that links need beyond forward and backward, and what its own gap is too short for.
+// the cheaper of its two ways. Block inputs are not recomputed here: the blocks before them
+// would run for every block that drops its input. An offload costs what its copies add to the
+// time that links need beyond forward and backward, and what its own gap is too short for.
 void HybridChooser::choose_greedily(bool recompute, double link_share, std::int64_t target) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
@@ -91,7 +91,7 @@ void HybridChooser::choose_best() {
   HybridScore best = score_choices();
   // Copies come in bursts, so a link that is busy all the time makes compute wait.
   for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-    // What is computed again takes room of its own, which only the replay tells.
+    // What is recomputed takes room of its own, which only the replay tells.
     std::int64_t target = budget_;
     for (int attempt = 0; attempt < 3; ++attempt) {
       std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);

@@ -1,4 +1,4 @@
-// What `hybrid` chooses about, and what its choices run again.
+// The values about which `hybrid` chooses, and the operators that its choices repeat.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Site {
 // Compute time of the last step on the device, without what a plan computes again.
 [[nodiscard]] Duration compute_of_last_step(const PolicyContext& context);
 
-// What runs again, by position; what has been added last can be taken back.
+// Repeated operators, by position; those that have been added last can be taken back.
 class Repeated {
  public:
   explicit Repeated(std::size_t positions) : marked_(positions, 0) {}

@@ -10,7 +10,7 @@ namespace {
 
 // The first blocks leave, as few as let the predicted live bytes fit the budget: backward begins
 // with the blocks that stay while earlier ones come back. A block whose copy back would make
-// backward wait for longer than its forward takes is computed again instead.
+// backward wait for longer than its forward takes is recomputed instead.
 //
 //   backward  B4  B3  | B2  [F1] B1 | B0          budget for two blocks
 //   h2d       <2    > <0          >
@@ -77,7 +77,7 @@ class Karma final : public PrefetchingPolicy {
     return leaving;
   }
 
-  // Which of the leaving blocks of one micro-batch are computed again.
+  // Which of the leaving blocks of one micro-batch are recomputed.
   static std::vector<char> recomputed(const PolicyContext& context,
                                       const std::vector<SavedGap>& saved,
                                       const std::vector<BlockSpan>& spans, std::size_t round,

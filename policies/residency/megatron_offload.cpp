@@ -13,7 +13,7 @@
 namespace tidemark {
 namespace {
 
-// What one module of one layer saves in one micro-batch.
+// The values that one module of one layer saves in one micro-batch.
 struct Group {
   std::string module;  // "attn.qkv" of "h.3.attn.qkv"
   std::size_t round = 0;

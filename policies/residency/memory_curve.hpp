@@ -41,8 +41,8 @@ class MemoryCurve {
   std::vector<std::int64_t> most_;  // in each stretch of positions
 };
 
-// What a plan may use where the scenario gives no budget: the device without what a process has on
-// it beside its allocator.
+// The memory that a plan may use where the scenario gives no budget: the device without what a
+// process has on it beside its allocator.
 [[nodiscard]] Bytes device_budget(const PolicyContext& context);
 
 // The budget to hold a curve against: less by what the plan takes beyond its curve when it is

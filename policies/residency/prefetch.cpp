@@ -84,7 +84,7 @@ void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& de
   }
 }
 
-// Live bytes while everything that leaves is away.
+// Live bytes while everything that leaves is off device.
 MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& plan,
                           const std::vector<Departure>& departures) {
   MemoryCurve curve(context, plan);

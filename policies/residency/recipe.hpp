@@ -1,4 +1,4 @@
-// How one value is computed again from what will be there when it is needed.
+// How one value is recomputed from what will be there when it is needed.
 #pragma once
 
 #include <optional>

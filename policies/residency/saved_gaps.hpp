@@ -30,8 +30,8 @@ struct SavedGap {
 // The occurrence that created the content behind a gap; invalid for what was there from the start.
 [[nodiscard]] Position creator_of(const PolicyContext& context, GapId gap);
 
-// What is too small to be moved: a threshold in elements, as systems count them, unless the
-// scenario gives one in bytes.
+// The least size of a value that is moved: a threshold in elements, as systems count them, unless
+// the scenario gives one in bytes.
 struct SmallestMoved {
   std::int64_t elements = 0;
   std::optional<Bytes> bytes;
@@ -43,7 +43,8 @@ struct SmallestMoved {
 [[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context,
                                                const SmallestMoved& smallest);
 
-// Where one block of one micro-batch lies in the order; invalid where it has no such operator.
+// The positions of one block of one micro-batch in the order; invalid where it has no such
+// operator.
 struct BlockSpan {
   Position forward_begin;
   Position forward_end;

@@ -21,7 +21,7 @@ bool is_expensive(OperatorClass c) {
 // waits for its copy. Backward asks for what was used last, which is what an LRU cache keeps.
 // Without the cache each leaves as soon as forward has done with it.
 //
-// What cheap layers between two expensive ones leave is computed again:
+// The results of cheap layers between two expensive ones are recomputed:
 //   speed-centric   a segment's values together, before its first backward, and kept: where they
 //                   take no more than the largest layer needs anyway (l_peak);
 //   memory-centric  each value alone, before its own use: elsewhere.

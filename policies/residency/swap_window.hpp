@@ -1,4 +1,4 @@
-// Between which operators a value is away so that a step stays within a budget.
+// Between which operators a value is off device so that a step stays within a budget.
 #pragma once
 
 #include "policies/residency/memory_curve.hpp"
@@ -21,7 +21,7 @@ namespace tidemark {
 [[nodiscard]] Duration free_time(const PolicyContext& context, const std::vector<Duration>& starts,
                                  const SavedGap& gap);
 
-// Takes the value off the curve while it is away.
+// Takes the value off the curve while it is off device.
 void take_off(const Departure& departure, MemoryCurve& curve);
 
 }  // namespace tidemark

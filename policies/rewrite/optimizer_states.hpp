@@ -1,4 +1,4 @@
-// What an optimizer keeps of each parameter from step to step.
+// The state that an optimizer keeps of each parameter from step to step.
 #pragma once
 
 #include <span>

@@ -14,7 +14,7 @@
 namespace tidemark {
 namespace {
 
-// What an operator over one parameter touches beside its gradient, in this order.
+// The tensors that an operator over one parameter touches beside its gradient, in this order.
 constexpr auto kPersistentTensors = [] {
   std::array<OptimizerTensor, kPersistentOptimizerTensors> tensors{};
   for (std::size_t i = 0; i < tensors.size(); ++i)

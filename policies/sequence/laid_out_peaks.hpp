@@ -1,5 +1,5 @@
-// What a plan takes once it is laid out over a step: counted storage by storage, where the cost
-// graph counts the results of an operator together.
+// The memory that a plan takes once it is laid out over a step: counted storage by storage, where
+// the cost graph counts the results of an operator together.
 #pragma once
 
 #include <cstdint>

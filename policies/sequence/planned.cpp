@@ -123,7 +123,7 @@ class Planned final : public SequencePolicy {
   }
 
   // What is fetched along a schedule is known once it is laid out. Where that is more than was
-  // planned with, or less, plans are made again for as much less or more; the cheapest that keeps
+  // planned with, or less, plans are made anew for as much less or more; the cheapest that keeps
   // to the budget stays.
   void refit(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
              std::vector<MicroBatchPlan>& plans, std::vector<PlanFigures>& figures,
@@ -244,7 +244,7 @@ class Planned final : public SequencePolicy {
     }
   }
 
-  // What a graph is not fit for is said of this policy.
+  // Says of this policy that a graph is not fit for it.
   [[nodiscard]] PlanResult named(const PolicyContext& context, const RematProblem& problem,
                                  const PlanRequest& request) const {
     try {
@@ -266,7 +266,7 @@ class Planned final : public SequencePolicy {
     return !budget_given_ && changes_nothing(plan);
   }
 
-  // Without a budget, where nothing is computed again, the program stays as it is. The plan's peak
+  // Without a budget, where nothing is recomputed, the program stays as it is. The plan's peak
   // is that of the cost graph's order, which has operators in place right behind what makes their
   // storage: a budget needs that order.
   void lay_out(Occurrence occurrence, const MicroBatchPlan& plan, bool in_order,

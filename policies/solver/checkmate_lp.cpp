@@ -26,8 +26,8 @@ using Kept = std::vector<std::vector<bool>>;
 
 // Graphs of at most this many nodes are relaxed node by node with the paper's memory rows.
 constexpr NodeIndex kWholeProgramNodes = 128;
-// Of the program with longer stages, in entries of its matrix and iterations; those after the first
-// program start where it ended.
+// Limits of the program with longer stages, in entries of its matrix and iterations; those after
+// the first program start where it ended.
 constexpr std::size_t kMatrixEntries = 200'000;
 constexpr int kFirstIterations = 4'000;
 constexpr int kNextIterations = 1'000;
@@ -143,14 +143,14 @@ class CheckmateRounding {
     }
   }
 
-  // What enters one stage is rounded and all else kept.
+  // Rounds what enters one stage and keeps all else.
   void round_one_stage(const Fractions& resident, const std::vector<NodeIndex>& ends) {
     for (const CutChoice& choice :
          single_stage_roundings(problem_, request_.budget, ends, resident))
       consider(schedule_of(problem_, choice));
   }
 
-  // What may run only once stays until its last reader.
+  // A value that may be computed only once stays until its last reader.
   template <class Keep>
   [[nodiscard]] Kept kept(const Fractions& resident, const std::vector<NodeIndex>& ends,
                           Keep keep) const {

@@ -23,7 +23,7 @@ struct Line {
   std::vector<NodeIndex> again;
 };
 
-// What is decided about r_i.
+// A decision about r_i.
 struct Decision {
   NodeIndex node;
   bool again;
@@ -65,11 +65,11 @@ class CutRelaxation {
       sum += cost(i);
     return sum;
   }
-  // Of what the two lines do differently, that of the greatest weight.
+  // The node of the greatest weight among those that the two lines treat differently.
   [[nodiscard]] std::optional<NodeIndex> undecided(const Relaxed& relaxed) const;
 
  private:
-  // Vertices r_i, then a_i (i is there after v, kept or computed again), source, sink. Choosing r_i
+  // Vertices r_i, then a_i (i is there after v, kept or recomputed), source, sink. Choosing r_i
   // gains price bytes_i - cost_i and takes a_i and the a's of its inputs along; an a_i that nothing
   // else needs costs price bytes_i.
   [[nodiscard]] Line at(double price, const Decisions& decisions) const {

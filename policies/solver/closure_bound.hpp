@@ -1,5 +1,5 @@
-// The knapsack of a time cut with what dropping brings along: what is computed again needs its
-// inputs, and those are resident at the cut or computed again as well.
+// The knapsack of a time cut with what dropping brings along: what is recomputed needs its
+// inputs, and those are resident at the cut or recomputed as well.
 //
 //   at the first computation of v, for i before v and not an input of v:
 //   minimise sum cost_i r_i   with   kept_i + r_i >= 1 where i is read after v,

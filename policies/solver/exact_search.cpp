@@ -10,8 +10,8 @@
 namespace tidemark {
 namespace {
 
-// Up to this many nodes states are looked up when they are made, beyond when they are expanded: a
-// look-up for every value costs more than the bound saves.
+// States of graphs with up to this many nodes are looked up when they are made, beyond when they
+// are expanded: a look-up for every value costs more than the bound saves.
 constexpr NodeIndex kEagerNodes = 40;
 
 // Best first over sets of computed and resident nodes.

@@ -7,7 +7,7 @@
 //            residents goes first. Freeing as late as possible, and no more than is needed, loses
 //            nothing, since what stays may always go later.
 //   cost     of repeated nodes only
-//   bound    nodes that have to be computed again because neither they nor enough of what they come
+//   bound    nodes that have to be recomputed because neither they nor enough of what they come
 //            from is resident; plus, over all nodes v still to be computed, the cheapest
 //            (fractional) choice of residents that must go for v to fit and are read after v
 #pragma once

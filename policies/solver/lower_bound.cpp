@@ -23,7 +23,8 @@ void sort_by_ratio(std::vector<KnapsackItem>& items) {
   });
 }
 
-// What is dropped in the order of ratios, and less where a single one is enough at the end.
+// The least cost of what is dropped in the order of ratios, and less where a single one is enough
+// at the end.
 std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t excess) {
   std::int64_t cost = 0;
   std::int64_t best = kNoSchedule;
@@ -38,7 +39,7 @@ std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t e
   return best;
 }
 
-// What is certain about the order of first computations, seen from one node v.
+// The certain part of the order of first computations, seen from one node v.
 struct Order {
   std::vector<bool> before;  // v comes from it, or the list has it before v
   std::vector<bool> after;   // it comes from v, or the list has it after v
@@ -59,7 +60,7 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
   return order;
 }
 
-// Of what must be in memory or computed again when v is computed: what could go.
+// The values that could go of those that must be in memory or recomputed when v is computed.
 struct NodeCut {
   ClosureCut closure;
   std::vector<KnapsackItem> items;

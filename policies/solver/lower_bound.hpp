@@ -1,7 +1,7 @@
-// What every schedule of a class costs at least.
+// Lower bounds of the cost of every schedule of a class.
 //
 // Knapsack at a time cut (class checkmate, fixed): when node v is computed for the first time, what
-// is read after v is either resident or has to be computed again. v, its inputs and its workspace
+// is read after v is either resident or has to be recomputed. v, its inputs and its workspace
 // take room; of the rest, the least total cost is dropped that makes it fit.
 // In class unrestricted the order of first evaluations is open, and only what is certain counts:
 // values that v comes from and that something coming from v reads.
@@ -28,7 +28,7 @@ inline constexpr std::int64_t kNoSchedule = std::int64_t{1} << 60;
 // kNoSchedule when all items together have less.
 [[nodiscard]] std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess);
 
-// What a bound's choice computes again once `node` has been computed for the first time.
+// The nodes that a bound's choice recomputes once `node` has been computed for the first time.
 struct CutChoice {
   NodeIndex node = 0;
   std::vector<NodeIndex> again;  // ascending

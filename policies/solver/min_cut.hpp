@@ -1,4 +1,4 @@
-// What crosses from forward to backward, as a minimum cut (PyTorch's min-cut partitioner).
+// The values that cross from forward to backward, as a minimum cut (PyTorch's min-cut partitioner).
 //
 // By forward value i: it is there in backward (a_i) because it was saved or because it is computed
 // again (r_i), for which its inputs must be there. The least of

@@ -42,7 +42,7 @@ class NeighbourhoodSearch {
   }
 
  private:
-  // Of the extra cost: what is accepted on top at the beginning and at the end of a cycle.
+  // Shares of the extra cost that are accepted on top at the beginning and at the end of a cycle.
   static constexpr double kWarm = 0.02;
   static constexpr double kCold = 0.0002;
   static constexpr std::size_t kLikely = 24;       // values that are weighed with their inputs
@@ -62,9 +62,9 @@ class NeighbourhoodSearch {
     best_cost_ = list_.cost();
   }
 
-  // --- computing again ---
+  // --- recomputing ---
 
-  // Where a repeat of `node` for the reader `before` goes; kNone where the class has no place.
+  // The place of a repeat of `node` for the reader `before`; kNone where the class has none.
   Occ place_for(NodeIndex node, Occ before) const {
     if (!options_.checkmate) return before;
     Occ at = before;
@@ -76,7 +76,7 @@ class NeighbourhoodSearch {
     return at;
   }
 
-  // What computing `node` again right before `at` costs if what is gone is computed again, too.
+  // The cost of recomputing `node` right before `at` with all that it needs and that was freed.
   // `full`: a computation before `at` during which memory is above the budget.
   std::int64_t price(NodeIndex node, Occ at, Occ full) {
     price_stack_.assign(1, node);
@@ -146,7 +146,7 @@ class NeighbourhoodSearch {
   bool make_room(std::int64_t limit) {
     std::size_t steps = 0;
     // Now and then what passes the limit is not even tried: faster by far where much has to be
-    // computed again together, but some ways to less cost begin with more.
+    // recomputed together, but some ways to less cost begin with more.
     limit_ = below(4) == 0 ? limit : kInfinite;
     while (list_.overflow() > 0) {
       if (list_.cost() > limit || ++steps > std::size_t{50} * problem_.size() || late())

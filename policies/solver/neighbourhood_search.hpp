@@ -1,7 +1,7 @@
 // Cheap schedules of large graphs: take some repeats out of a schedule, make room again in another
 // way, keep what is not dearer.
 //
-// Room is made where memory is highest: a value that lies there unread is computed again right
+// Room is made where memory is highest: a value that lies there unread is recomputed right
 // before its next reader, with whatever of its inputs is gone by then, the cheapest per byte first.
 // That alone, from the schedule without repeats, is eviction with look-ahead.
 #pragma once

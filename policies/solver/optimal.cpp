@@ -113,7 +113,7 @@ class Planner {
     if (!done()) start_from_roundings(roundings);
   }
 
-  // Of the relaxations' roundings those than which none is both cheaper and of a lower peak.
+  // Those of the relaxations' roundings than which none is both cheaper and of a lower peak.
   void start_from_roundings(const std::vector<CutChoice>& roundings) {
     std::vector<Solution> starts;
     for (const CutChoice& choice : roundings)

@@ -24,8 +24,8 @@ struct PlanRequest {
   ScheduleClass schedule_class = ScheduleClass::kFixed;
   // Wall-clock time after which the best so far is returned.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
-  // Of the neighbourhood search; 0: until the time is over. With iterations and a time limit that
-  // is not reached, plans are the same everywhere.
+  // Iterations of the neighbourhood search; 0: until the time is over. With iterations and a time
+  // limit that is not reached, plans are the same everywhere.
   std::int64_t iterations = 0;
   std::uint64_t seed = 1;
   // Where a policy shares out the bytes that cross from forward to backward: the part to save.

@@ -56,7 +56,7 @@ class RankedProblem {
     return need;
   }
 
-  // Nodes that have to be computed again, in the end, from these residents.
+  // Nodes that have to be recomputed, in the end, from these residents.
   [[nodiscard]] Set missing(const Set& computed, const Set& resident, const Set& direct) const {
     Set result = (direct & computed) - resident;
     Set frontier = result;

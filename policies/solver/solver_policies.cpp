@@ -69,7 +69,7 @@ PlanFunction decode_min_cut(const Decoder& /*d*/) {
   };
 }
 
-// What a solver returns, with parts made again.
+// The result of a solver, with parts recomputed.
 PlanFunction with_parts_again(PlanResult (*solve)(const RematProblem&, const PlanRequest&)) {
   return [solve](const RematProblem& problem, const PlanRequest& request) {
     PlanResult result = solve(problem, request);

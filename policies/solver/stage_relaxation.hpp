@@ -4,8 +4,8 @@
 //   nodes     0 1 2 3 4 5 6 7 8 9       stage T covers first_T .. end_T; the last ends at N - 1
 //   stages    [     ] [   ] [   ]       only nodes before first_T have variables in stage T
 //
-//   R[T,i]  node i is computed again in stage T        S[T,i]  its value enters stage T
-//   P[W,i]  it is computed again in some stage of the window W = [a, b] of stages; P[[T,T],i] =
+//   R[T,i]  node i is recomputed in stage T        S[T,i]  its value enters stage T
+//   P[W,i]  it is recomputed in some stage of the window W = [a, b] of stages; P[[T,T],i] =
 //   R[T,i] minimise sum cost_i R[T,i] with, all in [0, 1], for every window and i, u, v before
 //   first_a
 //     P[W,u] + S[a,u] >= 1            for inputs u of nodes first_a .. end_b
@@ -18,10 +18,11 @@
 // tight: with single stages alone a tenth of an input, kept for ten stages, would do for ten tenths
 // of v.
 //
-// What enters stage T + 1 is resident while end_T is computed for the first time. Every schedule of
-// class fixed, however often it repeats a node within a stage, satisfies the rows when P[W,i] = 1
-// wherever it repeats i at all: the optimum is a lower bound in the classes checkmate and fixed.
-// With one stage after the first it is the bound of one time cut; with more, cuts combine.
+// The values that enter stage T + 1 are resident while end_T is computed for the first time. Every
+// schedule of class fixed, however often it repeats a node within a stage, satisfies the rows when
+// P[W,i] = 1 wherever it repeats i at all: the optimum is a lower bound in the classes checkmate
+// and fixed. With one stage after the first it is the bound of one time cut; with more, cuts
+// combine.
 #pragma once
 
 #include <chrono>
@@ -44,8 +45,9 @@ struct StageRelaxation {
   LinearResult solved;     // where the program of another budget and the same ends may start
 };
 
-// Where stages end so that the program has at most about `entries` matrix entries: nodes during
-// which computing every node once takes more than the budget, more of them where it takes most.
+// The ends of stages with which the program has at most about `entries` matrix entries: nodes
+// during which computing every node once takes more than the budget, more of them where it takes
+// most.
 [[nodiscard]] std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budget,
                                                 std::size_t entries);
 
@@ -54,9 +56,10 @@ struct StageRelaxation {
                                            std::vector<NodeIndex> ends,
                                            const LinearOptions& options);
 
-// What enters one stage rounded, for each stage after the first, at one half and at the threshold
-// where it fits while the stage before ends; everything else is kept. Where one moment decides, the
-// other stages' fractions only drop what there is room for. `resident` and `ends` as above.
+// Schedules with one stage rounded, for each stage after the first, at one half and at the
+// threshold where it fits while the stage before ends; everything else is kept. Where one moment
+// decides, the other stages' fractions only drop what there is room for. `resident` and `ends` as
+// above.
 [[nodiscard]] std::vector<CutChoice> single_stage_roundings(
     const RematProblem& problem, std::int64_t budget, const std::vector<NodeIndex>& ends,
     const std::vector<std::vector<double>>& resident);

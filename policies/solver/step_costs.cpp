@@ -13,7 +13,8 @@
 namespace tidemark {
 namespace {
 
-// What is left of a group's results once the first of them have been read for the last time.
+// The part that is left of a group's results once the first of them have been read for the last
+// time.
 struct Remainder {
   std::size_t behind = 0;  // rank of the group that reads those last
   std::int64_t bytes = 0;
@@ -111,7 +112,7 @@ void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
   node.workspace = Bytes(std::max<std::int64_t>(0, peak - node.bytes.count));
 }
 
-// Of what runs once, results that stay and results that go need not be one.
+// The results that stay of a node that runs once, and those that go, need not be one value.
 bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
   bool stays = false;
   bool goes = false;
@@ -124,8 +125,8 @@ bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
   return stays && goes;
 }
 
-// What lives elsewhere is fetched when operators of another block or phase begin, for the next such
-// run too, and gone when the next one begins.
+// Storages that live off device are fetched when operators of another block or phase begin, for the
+// next such run too, and gone when the next one begins.
 void Builder::find_visitors() {
   std::vector<std::vector<StorageId>> touched;  // by run: what it touches of that, each once
   std::vector<std::size_t> run_of;              // by operator

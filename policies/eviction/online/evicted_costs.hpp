@@ -1,4 +1,4 @@
-// What evicting a storage would cost: its own operators and those of its evicted neighbourhood
+// The cost of evicting a storage: its own operators and those of its evicted neighbourhood
 // (DTR, Kirisame et al. 2021, section 4: e*, the equivalence classes of h_DTR-eq, and MSPS of
 // Peng et al. 2020).
 //

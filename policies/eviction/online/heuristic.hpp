@@ -80,7 +80,7 @@ class VictimSearch {
  public:
   static constexpr std::uint32_t kNoVictim = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
-  // bytes / cost of what costs nothing: above all others, even when those are stale for ever.
+  // bytes / cost of what costs nothing: above all others, even when those are stale permanently.
   static constexpr float kFreeSlope = 0x1p127F;
 
   struct Candidate {

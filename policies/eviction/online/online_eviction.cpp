@@ -52,7 +52,7 @@ class LogReplay {
   EvictedCosts costs_;
   EvictionPool pool_;
   std::vector<std::uint8_t> defined_;     // by tensor
-  std::vector<std::uint32_t> locks_;      // by storage; a pin is a lock for ever
+  std::vector<std::uint32_t> locks_;      // by storage; a pin is a permanent lock
   std::vector<std::int32_t> references_;  // by storage
   std::vector<std::uint8_t> pinned_;
   std::vector<Frame> frames_;
@@ -253,7 +253,7 @@ void LogReplay::release(std::uint32_t tensor) {
   ++result_.deallocations;
 }
 
-// A tensor that was computed from `s` and could have to be computed again.
+// A tensor that was computed from `s` and could have to be recomputed.
 bool LogReplay::has_evicted_dependents(std::uint32_t s) const {
   for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;
@@ -266,7 +266,8 @@ bool LogReplay::has_evicted_dependents(std::uint32_t s) const {
   return false;
 }
 
-// Frees `s` for ever, if nothing evicted depends on it. Its children cannot be recomputed any more.
+// Frees `s` permanently, if nothing evicted depends on it. Its children cannot be recomputed any
+// more.
 bool LogReplay::banish(std::uint32_t s) {
   if (costs_.state(s) == StorageState::kBanished || has_evicted_dependents(s)) return false;
   if (costs_.material(s)) {

@@ -42,7 +42,7 @@ template <class T>
   return rows;
 }
 
-// What is adjacent to every storage. The edges of one storage lie side by side, those to its
+// The neighbours of every storage. The edges of one storage lie side by side, those to its
 // producers first: whoever looks at one kind looks at the other next.
 class StorageEdges {
  public:
