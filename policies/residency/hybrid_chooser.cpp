@@ -10,12 +10,12 @@
 namespace tidemark {
 
 HybridScore HybridChooser::score(const ResidencyPlan& plan) {
-  if (context_.replay == nullptr) {
+  if (context_.trial == nullptr) {
     return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
   }
   const auto [replayed, is_new] = replayed_.emplace(additions(plan), HybridScore{});
   if (is_new) {
-    const ReplayFigures figures = context_.replay->run(plan);
+    const TrialFigures figures = context_.trial->run(plan);
     const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
     replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
   }
@@ -57,7 +57,7 @@ std::vector<std::uint32_t> HybridChooser::additions(const ResidencyPlan& plan) c
 
 // The compute of a step takes its time whatever hides behind it.
 bool HybridChooser::cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const {
-  if (best.over > 0 || context_.replay == nullptr) return false;
+  if (best.over > 0 || context_.trial == nullptr) return false;
   Duration again{};
   for (GroupId id : ids_of(plan.groups())) {
     if (plan_.groups().contains(id)) continue;

@@ -111,7 +111,7 @@ void HybridChooser::choose_best() {
 
 // Changes one choice at a time, largest values first, and keeps what replays better.
 void HybridChooser::improve(int tries) {
-  if (context_.replay == nullptr || tries == 0) return;
+  if (context_.trial == nullptr || tries == 0) return;
   std::vector<std::size_t> order(sites_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
