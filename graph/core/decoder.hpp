@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,26 +19,11 @@
 #include <vector>
 
 #include "graph/core/document.hpp"
+#include "graph/core/range.hpp"
 #include "graph/core/units.hpp"
+#include "graph/core/words.hpp"
 
 namespace tidemark {
-
-// The values that a number may take, both ends included unless said otherwise. Sizes are compared
-// in bytes, durations in seconds, rates in bytes or operations per second.
-struct Range {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool low_excluded = false;
-};
-[[nodiscard]] constexpr Range at_least(double low) {
-  return {.low = low};
-}
-[[nodiscard]] constexpr Range between(double low, double high) {
-  return {.low = low, .high = high};
-}
-[[nodiscard]] constexpr Range above(double low) {
-  return {.low = low, .low_excluded = true};
-}
 
 // A parameter as `tidemark describe` prints it.
 struct ParameterNote {
@@ -130,13 +114,5 @@ class Decoder {
   std::vector<ParameterNote>* notes_ = nullptr;
   std::shared_ptr<Record> record_;
 };
-
-// The candidate closest to `word` by edit distance (a swap of neighbours counts as one, letter case
-// as none), if close enough to be a slip.
-[[nodiscard]] std::optional<std::string> nearest_word(std::string_view word,
-                                                      std::span<const std::string> candidates);
-// "; did you mean 'x'?" or "".
-[[nodiscard]] std::string did_you_mean(std::string_view word,
-                                       std::span<const std::string> candidates);
 
 }  // namespace tidemark

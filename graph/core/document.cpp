@@ -13,9 +13,9 @@
 
 #include <fmt/format.h>
 
-#include "graph/core/decoder.hpp"
 #include "graph/core/document_builder.hpp"
 #include "graph/core/json_reader.hpp"
+#include "graph/core/words.hpp"
 #include "graph/core/yaml_reader.hpp"
 
 namespace tidemark {
@@ -95,20 +95,6 @@ std::string similar_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-const Value* Value::find(std::string_view key) const {
-  for (const Entry& entry : entries) {
-    if (entry.key == key) return &entry.value;
-  }
-  return nullptr;
-}
-
-Value* Value::find(std::string_view key) {
-  for (Entry& entry : entries) {
-    if (entry.key == key) return &entry.value;
-  }
-  return nullptr;
-}
 
 Value parse_document(std::string_view text, const std::string& file) {
   if (text.size() > kMaxFileBytes) {

@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/core/document.hpp"
+#include "graph/core/value.hpp"
 
 namespace tidemark {
 
-// Where a reader stands, both from 1.
+// The place of a reader in the text, both from 1.
 struct Place {
   int line = 1;
   int column = 1;

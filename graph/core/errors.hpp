@@ -8,7 +8,7 @@
 
 namespace tidemark {
 
-// Where in a user's file something stands. Lines and columns count from 1; 0 means unknown.
+// A place in a user's file. Lines and columns count from 1; 0 means unknown.
 struct Location {
   std::string file;
   int line = 0;

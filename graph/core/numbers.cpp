@@ -11,7 +11,6 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/scalar_text.hpp"
-#include "graph/core/scalars.hpp"
 
 namespace tidemark {
 namespace {
@@ -64,7 +63,7 @@ Literal classify(std::string_view text) {
   return literal;
 }
 
-// What to write instead of a text that is nearly a number; empty if there is no telling.
+// Says what to write instead of a text that is nearly a number; empty if there is no telling.
 std::string number_hint(std::string_view text) {
   const std::string_view unsigned_text =
       !text.empty() && (text[0] == '-' || text[0] == '+') ? text.substr(1) : text;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "graph/core/document.hpp"
+#include "graph/core/value.hpp"
 
 namespace tidemark {
 

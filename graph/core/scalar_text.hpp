@@ -1,5 +1,5 @@
+// Shared by the readers of numbers, quantities and words in documents.
 #pragma once
-// What the readers of numbers, quantities and words in documents share.
 
 #include <stdexcept>
 #include <string>

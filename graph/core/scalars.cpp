@@ -120,20 +120,6 @@ T read_quantity(const Value& value) {
 
 }  // namespace
 
-std::string found(const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::kNull:
-      return "null";
-    case Value::Kind::kScalar:
-      return tidemark::quoted(value.scalar);
-    case Value::Kind::kSequence:
-      return "a list";
-    case Value::Kind::kMapping:
-      break;
-  }
-  return "a mapping";
-}
-
 template <Scalar T>
 T ScalarRules<T>::read(const Value& value, const Range& range) {
   if constexpr (std::same_as<T, bool>) {

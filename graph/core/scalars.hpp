@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "graph/core/decoder.hpp"
-#include "graph/core/document.hpp"
+#include "graph/core/range.hpp"
 #include "graph/core/units.hpp"
+#include "graph/core/value.hpp"
 
 namespace tidemark {
 
@@ -34,8 +34,5 @@ struct ScalarRules {
   // The lowest value that the range allows; 0 where it has no lower end.
   [[nodiscard]] static T lowest_legal(const Range& range);
 };
-
-// "'many'", "a list", "null": what an error found.
-[[nodiscard]] std::string found(const Value& value);
 
 }  // namespace tidemark

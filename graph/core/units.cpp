@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/scalar_text.hpp"
+#include "graph/core/words.hpp"
 
 namespace tidemark {
 namespace {

@@ -1,14 +1,9 @@
-// Which known word a misspelt one stands for.
+#include "graph/core/words.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
-
-#include "graph/core/decoder.hpp"
 
 namespace tidemark {
 namespace {

@@ -163,7 +163,7 @@ class EventReader : public YAML::EventHandler {
   YAML::Mark mapping_;  // the start of the last one
 };
 
-// What yaml-cpp's messages mean to somebody who writes a file.
+// Says what yaml-cpp's messages mean to somebody who writes a file.
 std::string explain(const std::string& message) {
   static constexpr std::array<std::array<std::string_view, 2>, 18> kExplained{{
       {"end of map not found",
