@@ -6,23 +6,26 @@
 #include <utility>
 #include <vector>
 
-#include "graph/autodiff/differentiate.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/autodiff/differentiate_options.hpp"
+#include "graph/ir/graph.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "graph/operators/backward_builder.hpp"
 
 namespace tidemark {
 
-class GradientTape {
+class GradientTape final : public BackwardTape {
  public:
   GradientTape(const Graph& graph, const FrameworkRules& rules,
                const DifferentiateOptions& options);
   [[nodiscard]] TrainingGraph run();
 
-  // For BackwardBuilder.
-  [[nodiscard]] const std::optional<Tensor>& gradient_of(TensorId id) const { return pending_[id]; }
-  [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const;
-  [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype);
-  OperatorId launch(const BackwardBuilder::Kernel& kernel);
-  void add_result(TensorId input, const Tensor& gradient) {
+  [[nodiscard]] const std::optional<Tensor>& gradient_of(TensorId id) const override {
+    return pending_[id];
+  }
+  [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const override;
+  [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype) override;
+  void launch(const BackwardKernel& kernel) override;
+  void add_result(TensorId input, const Tensor& gradient) override {
     results_.emplace_back(input, gradient);
   }
 
@@ -33,8 +36,8 @@ class GradientTape {
   void release_output_gradients(NodeId id);
   void deliver(TensorId target, const Tensor& gradient);
   [[nodiscard]] Tensor add_gradients(const Tensor& old, const Tensor& added);
-  [[nodiscard]] bool is_shared(TensorId parameter) const;
-  void accumulate_leaf(TensorId parameter);
+  [[nodiscard]] bool is_shared(TensorId leaf) const;
+  void accumulate_leaf(ParameterId id);
   void hold_node(NodeId id, OperatorId last);
   void hold_other_outputs(OperatorId end);
   void emit_ends();
@@ -55,7 +58,7 @@ class GradientTape {
   IdVector<TensorId, int> uses_left_;                  // of parameters: gradients still to come
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
   IdVector<NodeId, char> reached_;                     // by backward
-  IdVector<TensorId, char> is_parameter_;              // leaves only: a view of a parameter is none
+  IdVector<TensorId, ParameterId> parameter_;          // of leaves: a view of a parameter is none
   std::vector<std::pair<TensorId, Tensor>> results_;   // of the node that runs
   NodeId current_;
   std::vector<OperatorId>* part_ = nullptr;  // where operators are appended

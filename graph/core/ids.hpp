@@ -27,8 +27,9 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using StorageId = Id<struct StorageTag>;    // memory that the model owns; views share it
-using TensorId = Id<struct TensorTag>;      // a typed, shaped view of a storage
+using StorageId = Id<struct StorageTag>;  // memory that the model owns; views share it
+using TensorId = Id<struct TensorTag>;    // a typed, shaped view of a storage
+using ParameterId = Id<struct ParameterTag>;
 using NodeId = Id<struct NodeTag>;          // an autograd-level node of the forward graph
 using OperatorId = Id<struct OperatorTag>;  // a kernel of the training graph
 using LayerId = Id<struct LayerTag>;        // a module that users name: "h.3", "layer4.1"

@@ -64,7 +64,7 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   return node;
 }
 
-// Where dependency `index` of a node stands, for errors.
+// Returns where dependency `index` of a node stands, for errors.
 [[noreturn]] void fail_at_dependency(const Decoder& node, std::size_t index,
                                      const std::string& problem) {
   const std::vector<Decoder> deps = node.required_child("deps").items();
@@ -190,7 +190,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
   training.samples = 1;
   training.tensors = graph.nodes.size();
   training.storages.reserve(graph.nodes.size() + 1);
-  // What is part of each node's output, if anything is.
+  // The node that is part of each node's output, if there is one.
   IdVector<CostNodeId, CostNodeId> part_of(graph.nodes.size());
   for (const CostNode& node : graph.nodes) {
     training.storages.push_back(
@@ -226,7 +226,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
     for (CostNodeId made = node.part ? CostNodeId() : id; made.valid(); made = part_of[made])
       touches.push_back({.storage = StorageId(made.index()), .access = Access::kCreate});
     if (node.once) {
-      // What may not run twice changes something that stays, if only no bytes of it.
+      // A node that may not run twice changes something that stays, if only no bytes of it.
       const StorageId stays = training.storages.push_back({.bytes = Bytes(0),
                                                            .role = Role::kBuffer,
                                                            .initial = true,

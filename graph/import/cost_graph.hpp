@@ -28,7 +28,7 @@ struct CostNode {
   Bytes bytes;                   // of the output, resident from compute to free
   Bytes workspace;               // during compute only
   std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
-  bool once = false;             // changes what stays, so it may not be computed again
+  bool once = false;             // changes what stays, so it may not be recomputed
   int block = kNoBlock;          // repeated block that it belongs to
   // Of a forward node: made of parameters alone (a weight's cast), without gradient (a mask), or of
   // use to backward only, so no step on the way from the samples to the loss.

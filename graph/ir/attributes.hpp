@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "graph/core/errors.hpp"
+
 namespace tidemark {
 
 using AttributeValue = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>>;
@@ -30,12 +32,14 @@ class Attributes {
     }
     values_.emplace_back(name, std::move(value));
   }
-  // The value of `name`, or `fallback` when absent or of another type.
+  // Returns the value of `name`, or `fallback` when absent. Throws InternalError when it has
+  // another type: families and builders disagree on what the attribute is.
   template <class T>
   [[nodiscard]] T get(std::string_view name, T fallback) const {
     for (const auto& [known, value] : values_) {
       if (known != name) continue;
       if (const T* found = std::get_if<T>(&value)) return *found;
+      throw InternalError("attribute '" + std::string(name) + "' has another type than is read");
     }
     return fallback;
   }

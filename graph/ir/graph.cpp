@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "graph/core/errors.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/ir/inference.hpp"
 
 namespace tidemark {
 
@@ -16,6 +15,8 @@ TensorId Graph::add_root(std::string root_name, Shape shape, DType dtype, LayerI
   Tensor tensor{
       .storage = {}, .dtype = dtype, .shape = shape, .strides = contiguous_strides(shape)};
   tensor.storage = storages.push_back({.bytes = tensor.bytes(),
+                                       .dtype = dtype,
+                                       .elements = tensor.elements(),
                                        .role = role,
                                        .layer = layer,
                                        .initial = true,
@@ -25,10 +26,19 @@ TensorId Graph::add_root(std::string root_name, Shape shape, DType dtype, LayerI
 }
 
 TensorId Graph::add_parameter(std::string parameter_name, Shape shape, DType dtype, LayerId layer,
-                              bool trainable) {
+                              bool trained) {
   const TensorId id = add_root(std::move(parameter_name), shape, dtype, layer, Role::kParameter);
-  tensors[id].requires_grad = trainable;
-  parameters.push_back(id);
+  Tensor& tensor = tensors[id];
+  tensor.requires_grad = trained;
+  parameters.push_back({.name = storages[tensor.storage].name,
+                        .layer = layer,
+                        .shape = shape,
+                        .dtype = dtype,
+                        .elements = tensor.elements(),
+                        .trained = trained,
+                        .tensor = id,
+                        .storage = tensor.storage,
+                        .updated = tensor.storage});
   return id;
 }
 
@@ -51,20 +61,6 @@ NodeId Graph::add_node(const OperatorFamily& family, std::vector<TensorId> input
   Inference inference(*this, id);
   family.infer(inference);
   return id;
-}
-
-std::int64_t Graph::parameter_count() const {
-  std::int64_t count = 0;
-  for (TensorId id : parameters)
-    count += tensors[id].elements();
-  return count;
-}
-
-std::int64_t Graph::trainable_parameter_count() const {
-  std::int64_t count = 0;
-  for (TensorId id : parameters)
-    count += tensors[id].requires_grad ? tensors[id].elements() : 0;
-  return count;
 }
 
 std::string Graph::describe(NodeId node) const {

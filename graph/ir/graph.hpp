@@ -12,11 +12,12 @@
 
 #include "graph/core/ids.hpp"
 #include "graph/ir/attributes.hpp"
+#include "graph/ir/operator_family.hpp"
+#include "graph/ir/parameter.hpp"
+#include "graph/ir/storage.hpp"
 #include "graph/ir/tensor.hpp"
 
 namespace tidemark {
-
-struct OperatorFamily;  // operators/family.hpp
 
 inline constexpr int kNoBlock = -1;
 
@@ -50,7 +51,7 @@ struct Graph {
   IdVector<TensorId, Tensor> tensors;
   IdVector<NodeId, Node> nodes;
   IdVector<LayerId, Layer> layers;
-  std::vector<TensorId> parameters;  // each once, however often it is used
+  IdVector<ParameterId, Parameter> parameters;  // each once, however often it is used
   std::vector<LocalVariable> locals;
   TensorId logits;  // what the model returns
   // Returned beside it. The caller holds them, and with them what autograd keeps of their
@@ -63,7 +64,7 @@ struct Graph {
 
   LayerId add_layer(std::string layer_name, int block = kNoBlock);
   TensorId add_parameter(std::string parameter_name, Shape shape, DType dtype, LayerId layer,
-                         bool trainable = true);
+                         bool trained = true);
   TensorId add_buffer(std::string buffer_name, Shape shape, DType dtype, LayerId layer);
   TensorId add_input(std::string input_name, Shape shape, DType dtype);
   // Adds a node, infers its outputs by the family's shape rule and returns the node.
@@ -74,8 +75,10 @@ struct Graph {
     return nodes[node].outputs[index];
   }
 
-  [[nodiscard]] std::int64_t parameter_count() const;
-  [[nodiscard]] std::int64_t trainable_parameter_count() const;
+  [[nodiscard]] std::int64_t parameter_count() const { return parameter_elements(parameters); }
+  [[nodiscard]] std::int64_t trainable_parameter_count() const {
+    return trained_elements(parameters);
+  }
   // "h.3.attn: matmul" for messages.
   [[nodiscard]] std::string describe(NodeId node) const;
 

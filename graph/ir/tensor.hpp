@@ -1,4 +1,4 @@
-// Tensors are typed, strided views of storages; a storage is the memory that the model owns.
+// Tensors are typed, strided views of storages (storage.hpp).
 #pragma once
 
 #include <array>
@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
@@ -65,7 +64,7 @@ struct Tensor {
   bool requires_grad = false;
 
   [[nodiscard]] std::int64_t elements() const { return element_count(shape); }
-  [[nodiscard]] Bytes bytes() const { return Bytes(elements() * size_of(dtype)); }
+  [[nodiscard]] Bytes bytes() const { return bytes_of(dtype, elements()); }
   // Row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not count).
   [[nodiscard]] bool is_contiguous() const;
 };
@@ -74,48 +73,5 @@ struct Tensor {
 // (torch's computeStride). False when a copy is needed.
 [[nodiscard]] bool view_strides(const Shape& shape, const Strides& strides, const Shape& target,
                                 Strides& result);
-
-// What memory is for; the roles of `memory.peak.by_role`.
-enum class Role : std::uint8_t {
-  kParameter,
-  kGradient,         // .grad of a parameter
-  kOptimizerState,   // moments, master weights
-  kBuffer,           // running statistics, masks, tables
-  kInput,            // samples and targets
-  kSavedActivation,  // kept by autograd from forward to backward
-  kActivationGradient,
-  kTemporary,  // any other tensor
-  kWorkspace,  // inside one operator only
-};
-inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
-
-[[nodiscard]] constexpr std::string_view name_of(Role role) {
-  constexpr std::string_view kNames[] = {
-      "parameter",           "gradient",  "optimizer_state", "buffer", "input", "saved_activation",
-      "activation_gradient", "temporary", "workspace"};
-  return kNames[static_cast<int>(role)];
-}
-
-// Where memory is. A device's operators work on its own memory, those of a host worker on pinned
-// host memory; NVMe is reached through a pinned buffer.
-enum class Tier : std::uint8_t { kDevice, kHost, kNvme };
-inline constexpr std::size_t kTiers = 3;
-[[nodiscard]] constexpr std::string_view name_of(Tier tier) {
-  constexpr std::string_view kNames[] = {"device", "host", "nvme"};
-  return kNames[static_cast<int>(tier)];
-}
-
-struct Storage {
-  Bytes bytes;
-  Role role = Role::kTemporary;
-  LayerId layer;
-  // Present from before the first step until after the last: parameters, buffers, inputs, masters.
-  bool initial = false;
-  // Once written it stays until something drops it explicitly: .grad, optimizer state.
-  bool persistent = false;
-  // Where a value that nobody touches belongs: what is written elsewhere is copied back.
-  Tier home = Tier::kDevice;
-  std::string name;
-};
 
 }  // namespace tidemark

@@ -69,6 +69,28 @@ void check_part(const TrainingGraph& graph, std::span<const OperatorId> part,
   }
 }
 
+void check_storages(const TrainingGraph& graph) {
+  for (const Storage& storage : graph.storages) {
+    const bool described = storage.dtype != DType::kByte || storage.elements != 0;
+    if (described && storage.bytes != bytes_of(storage.dtype, storage.elements)) {
+      throw InternalError(fmt::format("'{}' has {} bytes for {} elements of {}", storage.name,
+                                      storage.bytes.count, storage.elements,
+                                      name_of(storage.dtype)));
+    }
+  }
+  for (const Parameter& parameter : graph.parameters) {
+    if (!graph.storages.contains(parameter.storage) ||
+        !graph.storages.contains(parameter.updated)) {
+      throw InternalError(fmt::format("parameter '{}' has no storage", parameter.name));
+    }
+  }
+  for (ParameterId id : graph.trained) {
+    if (!graph.parameters.contains(id) || !graph.storages.contains(graph.parameters[id].gradient)) {
+      throw InternalError("a trained parameter has no gradient");
+    }
+  }
+}
+
 }  // namespace
 
 void check_invariants(const TrainingGraph& graph) {
@@ -80,6 +102,7 @@ void check_invariants(const TrainingGraph& graph) {
   check_part(graph, graph.optimizer, written, "optimizer");
   check_part(graph, graph.zero_grad, written, "zero_grad");
   check_part(graph, graph.end_of_step, written, "end_of_step");
+  check_storages(graph);
   for (const Hold& hold : graph.holds) {
     if (!graph.storages.contains(hold.storage) || !graph.operators.contains(hold.until)) {
       throw InternalError("a hold names a storage or an operator that does not exist");

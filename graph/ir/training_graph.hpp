@@ -37,11 +37,11 @@ struct Touch {
   Access access = Access::kRead;
 };
 
-// What a kernel runs on.
-enum class Executor : std::uint8_t { kDevice, kHost };
-
 struct Operator {
-  std::string name;  // "matmul.weight_gradient"
+  std::string name;  // "linear.weight_gradient", for people
+  // The family of the forward node; null where there is no node, as for the optimizer.
+  const OperatorFamily* family = nullptr;
+  OperatorPart part = OperatorPart::kOther;
   Phase phase = Phase::kForward;
   Executor executor = Executor::kDevice;
   NodeId node;  // the forward node it belongs to; invalid for optimizer operators
@@ -51,6 +51,12 @@ struct Operator {
   Bytes workspace;
   Work work;
   bool blocks_host = false;  // the host waits until the device has done everything issued so far
+
+  // The name of the family whose forward kernel this is: "linear"; empty for any other part.
+  [[nodiscard]] std::string_view forward_family() const {
+    const bool forward = part == OperatorPart::kForward && family != nullptr;
+    return forward ? family->name : std::string_view();
+  }
 };
 
 // `storage` may not be freed before an operator has ended that comes later than its last use.
@@ -65,23 +71,6 @@ struct Hold {
   HoldKind kind = HoldKind::kSaved;
 };
 
-// A trainable parameter and what training keeps for it.
-struct TrainedParameter {
-  StorageId parameter;
-  StorageId gradient;
-  std::int64_t elements = 0;
-  Shape shape;  // of the whole parameter; empty where unknown or where only a part is trained here
-  DType dtype = DType::kFloat32;
-  DType gradient_dtype = DType::kFloat32;
-  std::string name;
-  LayerId layer;
-  // Who updates it, and where its optimizer state lives. On the host, parameters of one group are
-  // updated by one operator.
-  Executor updated_by = Executor::kDevice;
-  int update_group = 0;
-  Tier state_home = Tier::kDevice;
-};
-
 struct TrainingGraph {
   std::string name;
   IdVector<StorageId, Storage> storages;
@@ -89,16 +78,15 @@ struct TrainingGraph {
   std::vector<Touch> touches;  // by operator, see Operator::first_touch
   IdVector<LayerId, Layer> layers;
   std::vector<Hold> holds;
-  std::vector<TrainedParameter> trained;
-  StorageId loss;  // invalid in a cost graph
+  IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
+  std::vector<ParameterId> trained;  // those with a gradient, in the order in which it is complete
+  StorageId loss;                    // invalid in a cost graph
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
   Bytes checkpoint_random_state;  // on the device, per checkpointed segment
   std::int64_t samples = 0;       // per micro-batch
   std::int64_t tokens = 0;
-  std::int64_t parameters = 0;
-  std::int64_t trainable_parameters = 0;
   std::size_t tensors = 0;  // of the forward graph
 
   // The parts of a step, each in issue order. A step runs zero_grad, then for each micro-batch
@@ -124,7 +112,7 @@ struct TrainingGraph {
   [[nodiscard]] std::string_view layer_name(LayerId id) const {
     return id.valid() ? std::string_view(layers[id].name) : std::string_view();
   }
-  // "h.3.attn: matmul.weight_gradient"
+  // "h.3.attn: linear.weight_gradient"
   [[nodiscard]] std::string describe(OperatorId id) const;
   // Floating-point operations of the operators listed.
   [[nodiscard]] Flops flops_of(std::span<const OperatorId> ids) const;

@@ -360,7 +360,7 @@ void ModelBuilder::cross_entropy_loss(TensorId logits) {
     if (axis != 1) target_shape.push_back(shape(scores)[axis]);
   }
   const TensorId target = input("targets", target_shape, DType::kInt64);
-  if (size_of(tensor(scores).dtype) < size_of(DType::kFloat32)) {
+  if (bits_of(tensor(scores).dtype) < bits_of(DType::kFloat32)) {
     scores = cast(scores, DType::kFloat32);
   }
   const TensorId log_probabilities = add("log_softmax", {scores}, {{"axis", std::int64_t{1}}});

@@ -21,8 +21,8 @@ inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
 inline constexpr std::int64_t kMaxSequence = 1 << 27;
 inline constexpr std::int64_t kMaxImage = 1 << 16;  // pixels per side
 inline constexpr std::int64_t kMaxSamples = 1 << 24;
-// Of all tensors of one forward pass together, 64 PiB. A step needs only a small multiple of it,
-// which still fits into 63 bits.
+// Bounds all tensors of one forward pass together, 64 PiB. A step needs only a small multiple of
+// it, which still fits into 63 bits.
 inline constexpr Bytes kMaxModelBytes{std::int64_t{1} << 56};
 
 [[nodiscard]] constexpr Range up_to(std::int64_t limit) {

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "graph/operators/creation.hpp"
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/pointwise/creation.hpp"
 
 namespace tidemark {
 namespace {
@@ -113,7 +113,7 @@ void backward_index(BackwardBuilder& b) {
   kernel.work = work_on(OperatorClass::kEmbedding, flops_per(1, gradient), {gradient, gradient},
                         {result, gradient});
   kernel.work.launches = 2;
-  const Bytes index(node.input(1).elements() * size_of(DType::kInt64));
+  const Bytes index = bytes_of(DType::kInt64, node.input(1).elements());
   kernel.workspace = node.rules().sorts_indices ? index * 4 : Bytes(0);
   b.launch(kernel);
   b.set_input_gradient(0, result);

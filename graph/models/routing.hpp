@@ -10,7 +10,7 @@ namespace tidemark {
 [[nodiscard]] const OperatorFamily& top_k_family();
 // int64 [..., classes] of int64 [...]; attribute `classes`.
 [[nodiscard]] const OperatorFamily& one_hot_family();
-// Where a tensor is not zero: int64 [count, axes]; attribute `count`.
+// The places where a tensor is not zero: int64 [count, axes]; attribute `count`.
 [[nodiscard]] const OperatorFamily& nonzero_family();
 // Zeros of the attributes `shape` and `dtype`.
 [[nodiscard]] const OperatorFamily& new_zeros_family();

@@ -29,7 +29,7 @@ Strides dense_strides(const Shape& shape, const Strides& like) {
 
 ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype) {
   if (!rules.scalars_are_tensors) return {};
-  return {.as_given = Bytes(size_of(DType::kFloat64)), .converted = Bytes(size_of(dtype))};
+  return {.as_given = bytes_of(DType::kFloat64, 1), .converted = bytes_of(dtype, 1)};
 }
 
 Bytes scalar_temporaries(const FrameworkRules& rules, DType dtype) {
@@ -42,7 +42,7 @@ Bytes traffic(const Tensor& tensor) {
   for (int axis = 0; axis < tensor.shape.rank(); ++axis) {
     if (tensor.strides[axis] != 0) elements *= tensor.shape[axis];
   }
-  return Bytes(elements * size_of(tensor.dtype));
+  return bytes_of(tensor.dtype, elements);
 }
 
 Work work_on(OperatorClass op_class, Flops flops, std::initializer_list<Tensor> read,
@@ -57,13 +57,12 @@ Work work_on(OperatorClass op_class, Flops flops, std::initializer_list<Tensor> 
 }
 
 Work matmul_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
-  const std::int64_t size = size_of(dtype) * batch;
   return {.op_class = OperatorClass::kMatmul,
           .dtype = dtype,
           .flops = Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) *
                          static_cast<double>(k) * static_cast<double>(batch)),
-          .read = Bytes((m * k + k * n) * size),
-          .written = Bytes(m * n * size),
+          .read = bytes_of(dtype, (m * k + k * n) * batch),
+          .written = bytes_of(dtype, m * n * batch),
           .extent = {m, n, k, batch}};
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/autodiff/framework.hpp"
+#include "graph/operators/framework.hpp"
 #include "graph/core/units.hpp"
 #include "graph/ir/tensor.hpp"
 

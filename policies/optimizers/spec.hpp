@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "graph/core/decoder.hpp"
+#include "graph/operators/framework.hpp"
 #include "policies/optimizers/algorithm.hpp"
 #include "policies/optimizers/entries.hpp"
 

@@ -2,7 +2,7 @@
 // are read, and a rewrite when it is applied.
 #pragma once
 
-#include "graph/autodiff/framework.hpp"
+#include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
 

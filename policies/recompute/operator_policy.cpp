@@ -10,10 +10,6 @@
 namespace tidemark {
 namespace {
 
-std::string_view kind_of(const Operator& op) {
-  return op.name;
-}
-
 bool touches_parameter(const PolicyContext& context, Position p) {
   const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
   return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
@@ -97,7 +93,8 @@ class ChosenRecomputation {
 std::set<std::string> kinds_of_forward(const TrainingGraph& graph) {
   std::set<std::string> known;
   for (const OperatorId op : graph.forward)
-    known.emplace(kind_of(graph.operators[op]));
+    known.emplace(graph.operators[op].forward_family());
+  known.erase("");  // operators that a rewrite has added
   return known;
 }
 
@@ -105,7 +102,7 @@ std::vector<ForwardOperator> operators_of(const PolicyContext& context, const Bl
   std::vector<ForwardOperator> operators;
   for (const Position p : block.forward) {
     const Operator& op = context.op_at(p);
-    operators.push_back({.kind = kind_of(op),
+    operators.push_back({.kind = op.forward_family(),
                          .layer = op.layer.index(),
                          .reads_parameter = touches_parameter(context, p)});
   }

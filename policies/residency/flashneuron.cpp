@@ -33,13 +33,14 @@ const Operator* writer_of(const PolicyContext& context, GapId gap) {
 // The divisors of values on their way: by the kind of the operator that wrote it, as sparse rows
 // or anything else of which the ratio is known, or by 2 where fp32 is sent as fp16.
 struct Compression {
-  std::map<std::string, double> by_kind;
+  std::map<std::string, double, std::less<>> by_kind;
   bool half = false;
 
   void check(const TrainingGraph& graph) const {
     std::set<std::string> known;
     for (const OperatorId op : graph.forward)
-      known.insert(graph.operators[op].name);
+      known.emplace(graph.operators[op].forward_family());
+    known.erase("");  // operators that a rewrite has added
     const std::vector<std::string> names(known.begin(), known.end());
     for (const auto& [kind, ratio] : by_kind) {
       if (known.contains(kind)) continue;
@@ -53,7 +54,7 @@ struct Compression {
   [[nodiscard]] Bytes of(const PolicyContext& context, const SavedGap& gap) const {
     const Operator* op = writer_of(context, gap.id);
     if (op == nullptr) return gap.bytes;
-    const auto known = by_kind.find(op->name);
+    const auto known = by_kind.find(op->forward_family());
     double ratio = known != by_kind.end() ? known->second : 1;
     if (half && op->work.dtype == DType::kFloat32) ratio = std::max(ratio, 2.0);
     return Bytes(std::llround(std::ceil(static_cast<double>(gap.bytes.count) / ratio)));

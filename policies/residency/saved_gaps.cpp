@@ -71,9 +71,7 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, const SmallestMov
   if (smallest.bytes) return saved_gaps(context, *smallest.bytes);
   std::vector<SavedGap> found = saved_gaps(context, Bytes(1));
   std::erase_if(found, [&](const SavedGap& gap) {
-    const Position made = creator_of(context, gap.id);
-    const DType type = made.valid() ? context.op_at(made).work.dtype : DType::kFloat32;
-    return gap.bytes.count < smallest.elements * size_of(type);
+    return context.graph.storages[gap.storage].elements < smallest.elements;
   });
   return found;
 }

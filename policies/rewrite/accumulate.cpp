@@ -12,68 +12,63 @@
 namespace tidemark {
 namespace {
 
-// The operator by which differentiate() makes .grad from a tensor that others hold or that has
-// another type. Where .grad exists that tensor is added to it directly.
-constexpr std::string_view kCopyGradient = "copy_gradient";
-
 class AccumulatingBackward {
  public:
   explicit AccumulatingBackward(TrainingGraph& graph)
       : graph_(graph),
-        parameter_(graph.storages.size(), kNoParameter),
+        gradient_of_(graph.storages.size()),
+        completion_(graph.parameters.size()),
         copy_(graph.operators.size()),
         holds_(graph.holds) {}
   void build();
 
  private:
-  static constexpr std::size_t kNoParameter = static_cast<std::size_t>(-1);
   struct Completion {
-    std::size_t at = kNoParameter;  // index in backward after which the gradient is added
-    OperatorId by;                  // the last operator that changes it
-    StorageId fresh;                // where it is made; invalid when another tensor is added
+    std::size_t at = 0;  // index in backward after which the gradient is added
+    OperatorId by;       // the last operator that changes it
+    StorageId fresh;     // where it is made; invalid when another tensor is added
   };
 
   [[nodiscard]] bool is_gradient(StorageId s) const {
-    return parameter_.contains(s) && parameter_[s] != kNoParameter;
+    return gradient_of_.contains(s) && gradient_of_[s].valid();
   }
   void find_completions();
   void choose_operators();
   [[nodiscard]] OperatorId clone(OperatorId id);
-  [[nodiscard]] OperatorId add_accumulation(std::size_t parameter, StorageId source);
+  [[nodiscard]] OperatorId add_accumulation(ParameterId parameter, StorageId source);
   void clone_holds();
 
   TrainingGraph& graph_;
-  IdVector<StorageId, std::size_t> parameter_;  // whose gradient it is: index into trained
-  std::vector<Completion> completion_;          // by parameter
-  std::vector<char> is_cloned_;                 // by index in backward
-  IdVector<OperatorId, OperatorId> copy_;       // of operators that exist twice
-  std::vector<Hold> holds_;                     // as they were
+  IdVector<StorageId, ParameterId> gradient_of_;  // invalid for other storages
+  IdVector<ParameterId, Completion> completion_;
+  std::vector<char> is_cloned_;            // by index in backward
+  IdVector<OperatorId, OperatorId> copy_;  // of operators that exist twice
+  std::vector<Hold> holds_;                // as they were
 };
 
 // AccumulateGrad runs when the backward node that completes the gradient has returned: behind the
 // last of its kernels.
 void AccumulatingBackward::find_completions() {
-  completion_.resize(graph_.trained.size());
   const std::vector<OperatorId>& backward = graph_.backward;
-  for (std::size_t i = 0; i < graph_.trained.size(); ++i) {
-    parameter_[graph_.trained[i].gradient] = i;
-  }
+  for (ParameterId id : graph_.trained)
+    gradient_of_[graph_.parameters[id].gradient] = id;
   for (std::size_t at = 0; at < backward.size(); ++at) {
     for (const Touch& touch : graph_.touches_of(backward[at])) {
       if (touch.access == Access::kRead || !is_gradient(touch.storage)) continue;
-      Completion& completion = completion_[parameter_[touch.storage]];
+      Completion& completion = completion_[gradient_of_[touch.storage]];
       completion.at = at;
       completion.by = backward[at];
     }
   }
-  for (std::size_t i = 0; i < completion_.size(); ++i) {
-    Completion& completion = completion_[i];
-    const TrainedParameter& trained = graph_.trained[i];
+  for (ParameterId id : graph_.trained) {
+    Completion& completion = completion_[id];
+    const Parameter& trained = graph_.parameters[id];
     if (!completion.by.valid()) {
       throw InternalError(fmt::format("nothing in backward makes '{}.grad'", trained.name));
     }
     const Operator& last = graph_.operators[completion.by];
-    if (last.name == kCopyGradient) continue;
+    // Where .grad exists, what is copied into it otherwise is added to it directly.
+    if (last.part == OperatorPart::kCopyGradient) continue;
     while (last.node.valid() && completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {
       ++completion.at;
@@ -108,7 +103,7 @@ OperatorId AccumulatingBackward::clone(OperatorId id) {
   std::vector<Touch> touches(old.begin(), old.end());
   for (Touch& touch : touches) {
     if (!is_gradient(touch.storage)) continue;
-    const Completion& completion = completion_[parameter_[touch.storage]];
+    const Completion& completion = completion_[gradient_of_[touch.storage]];
     if (completion.fresh.valid()) {
       touch.storage = completion.fresh;
       continue;
@@ -116,7 +111,7 @@ OperatorId AccumulatingBackward::clone(OperatorId id) {
     // Only the copy touches this gradient: what it reads is added instead.
     for (const Touch& source : touches) {
       if (source.access == Access::kRead) {
-        return add_accumulation(parameter_[touch.storage], source.storage);
+        return add_accumulation(gradient_of_[touch.storage], source.storage);
       }
     }
     throw InternalError(graph_.describe(id) + " copies nothing into a gradient");
@@ -124,12 +119,13 @@ OperatorId AccumulatingBackward::clone(OperatorId id) {
   return graph_.add_operator(Operator(graph_.operators[id]), touches);
 }
 
-OperatorId AccumulatingBackward::add_accumulation(std::size_t parameter, StorageId source) {
-  const TrainedParameter& trained = graph_.trained[parameter];
+OperatorId AccumulatingBackward::add_accumulation(ParameterId parameter, StorageId source) {
+  const Parameter& trained = graph_.parameters[parameter];
   const Completion& completion = completion_[parameter];
-  if (is_gradient(source)) source = completion_[parameter_[source]].fresh;
+  if (is_gradient(source)) source = completion_[gradient_of_[source]].fresh;
   const Bytes gradient = graph_.storages[trained.gradient].bytes;
   Operator op{.name = "accumulate_gradient",
+              .part = OperatorPart::kAccumulateGradient,
               .phase = Phase::kBackward,
               .node = graph_.operators[completion.by].node,
               .layer = trained.layer,
@@ -148,7 +144,7 @@ void AccumulatingBackward::clone_holds() {
     if (!copy_[hold.until].valid()) continue;
     hold.until = copy_[hold.until];
     if (hold.since.valid() && copy_[hold.since].valid()) hold.since = copy_[hold.since];
-    if (is_gradient(hold.storage)) hold.storage = completion_[parameter_[hold.storage]].fresh;
+    if (is_gradient(hold.storage)) hold.storage = completion_[gradient_of_[hold.storage]].fresh;
     if (hold.storage.valid()) graph_.holds.push_back(hold);
   }
 }
@@ -156,16 +152,16 @@ void AccumulatingBackward::clone_holds() {
 void AccumulatingBackward::build() {
   find_completions();
   choose_operators();
-  std::vector<std::vector<std::size_t>> completed(graph_.backward.size());
-  for (std::size_t i = 0; i < completion_.size(); ++i) {
-    if (completion_[i].fresh.valid()) completed[completion_[i].at].push_back(i);
+  std::vector<std::vector<ParameterId>> completed(graph_.backward.size());
+  for (ParameterId id : graph_.trained) {
+    if (completion_[id].fresh.valid()) completed[completion_[id].at].push_back(id);
   }
   std::vector<OperatorId> accumulate;
   for (std::size_t at = 0; at < graph_.backward.size(); ++at) {
     const OperatorId id = graph_.backward[at];
     if (is_cloned_[at] != 0) copy_[id] = clone(id);
     accumulate.push_back(is_cloned_[at] != 0 ? copy_[id] : id);
-    for (std::size_t parameter : completed[at]) {
+    for (ParameterId parameter : completed[at]) {
       accumulate.push_back(add_accumulation(parameter, completion_[parameter].fresh));
     }
   }
@@ -181,7 +177,10 @@ void divide_loss(TrainingGraph& graph) {
   const StorageId ones = graph.touches_of(root).front().storage;
   const Bytes bytes = graph.storages[ones].bytes;
   const auto scalar = [&](std::string_view name, Role role) {
-    Storage storage{.bytes = bytes, .role = role};
+    Storage storage{.bytes = bytes,
+                    .dtype = graph.storages[ones].dtype,
+                    .elements = graph.storages[ones].elements,
+                    .role = role};
     storage.name = name;
     return graph.storages.push_back(std::move(storage));
   };
@@ -195,7 +194,8 @@ void divide_loss(TrainingGraph& graph) {
     }
   }
   const auto divide = [&](std::string_view name, Phase phase, StorageId from, StorageId to) {
-    Operator op{.phase = phase,
+    Operator op{.part = OperatorPart::kDivideLoss,
+                .phase = phase,
                 .work = {.op_class = OperatorClass::kElementwise,
                          .flops = Flops(1),
                          .read = bytes,
@@ -223,13 +223,15 @@ void keep_gradients(TrainingGraph& graph) {
   for (OperatorId id : graph.zero_grad)
     is_zero_grad[id] = 1;
   IdVector<StorageId, char> is_gradient(graph.storages.size(), 0);
-  for (const TrainedParameter& trained : graph.trained)
-    is_gradient[trained.gradient] = 1;
+  for (ParameterId id : graph.trained)
+    is_gradient[graph.parameters[id].gradient] = 1;
   std::erase_if(graph.holds, [&](const Hold& hold) {
     return is_zero_grad[hold.until] != 0 && is_gradient[hold.storage] != 0;
   });
-  for (const TrainedParameter& trained : graph.trained) {
+  for (ParameterId id : graph.trained) {
+    const Parameter& trained = graph.parameters[id];
     Operator op{.name = "zero_grad",
+                .part = OperatorPart::kZeroGrad,
                 .phase = Phase::kForward,
                 .layer = trained.layer,
                 .work = {.op_class = OperatorClass::kMemset,

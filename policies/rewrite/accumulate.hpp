@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "graph/autodiff/framework.hpp"
 #include "graph/core/decoder.hpp"
+#include "graph/operators/framework.hpp"
 #include "policies/plan/rewrite.hpp"
 
 namespace tidemark {

@@ -12,7 +12,7 @@ void OptimizerStep::add_muon() {
   for (const OptimizerSlot& slot : slots_) {
     const Shape& shape = slot.trained->shape;
     const LayerId layer = slot.trained->layer;
-    const Bytes bytes(slot.trained->elements * size_of(slot.weights));
+    const Bytes bytes = tidemark::bytes_of(slot.weights, slot.trained->elements);
     const bool converts =
         precision_.master_weights && !slot.of(OptimizerTensor::kConvertedGradient).valid();
     Work momentum{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
@@ -24,7 +24,7 @@ void OptimizerStep::add_muon() {
                                          {slot.of(OptimizerTensor::kFirstMoment), Access::kMutate}};
     add_operator("momentum", layer, averaged, converts ? bytes : Bytes(0), momentum);
 
-    const Bytes update(slot.trained->elements * size_of(DType::kBFloat16));
+    const Bytes update = tidemark::bytes_of(DType::kBFloat16, slot.trained->elements);
     const StorageId variable = add_storage(slot, "orthogonal", update, Role::kTemporary);
     Work products{.op_class = OperatorClass::kMatmul, .dtype = DType::kBFloat16, .launches = 32};
     products.flops = newton_schulz_flops(shape);

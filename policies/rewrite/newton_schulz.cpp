@@ -23,8 +23,7 @@ Matrix matrix_of(const Shape& shape) {
 
 Bytes newton_schulz_bytes(const Shape& shape) {
   const auto [small, large] = matrix_of(shape);
-  const std::int64_t element = size_of(DType::kBFloat16);
-  return Bytes(element * (4 * small * large + 2 * small * small));
+  return bytes_of(DType::kBFloat16, 4 * small * large + 2 * small * small);
 }
 
 // X X^T, A A and B X.

@@ -60,10 +60,10 @@ class OffloadOptimizer final : public TrainingRewrite {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
-  [[nodiscard]] std::vector<std::size_t> first_parameters(const TrainingGraph& graph) const;
+  [[nodiscard]] std::vector<ParameterId> first_parameters(const TrainingGraph& graph) const;
   static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
-  static void delay(TrainingGraph& graph, TrainedParameter& trained);
+  static void delay(TrainingGraph& graph, Parameter& trained);
 
   double ratio_ = 1;
   bool overlap_ = true;
@@ -73,40 +73,32 @@ class OffloadOptimizer final : public TrainingRewrite {
   std::int64_t sub_group_ = 0;  // elements
 };
 
-// In the order of model.parameters() until they make `ratio` of all elements; indices into trained.
-std::vector<std::size_t> OffloadOptimizer::first_parameters(const TrainingGraph& graph) const {
-  // By name: a delayed update has put a storage of its own in the parameter's place.
-  std::map<std::string_view, StorageId> parameters;
-  for (StorageId s : ids_of(graph.storages)) {
-    if (graph.storages[s].role == Role::kParameter) parameters.emplace(graph.storages[s].name, s);
-  }
-  std::vector<std::pair<StorageId, std::size_t>> ordered;
-  double total = 0;
-  for (std::size_t i = 0; i < graph.trained.size(); ++i) {
-    const TrainedParameter& trained = graph.trained[i];
-    const auto named = parameters.find(trained.name);
-    ordered.emplace_back(named == parameters.end() ? trained.parameter : named->second, i);
-    total += static_cast<double>(trained.elements);
-  }
+// Returns trained parameters in the order of model.parameters() until they make `ratio` of all
+// elements.
+std::vector<ParameterId> OffloadOptimizer::first_parameters(const TrainingGraph& graph) const {
+  std::vector<ParameterId> ordered = graph.trained;
   std::sort(ordered.begin(), ordered.end());
-  std::vector<std::size_t> first;
+  double total = 0;
+  for (ParameterId id : ordered)
+    total += static_cast<double>(graph.parameters[id].elements);
+  std::vector<ParameterId> first;
   std::int64_t taken = 0;
-  for (const auto& [parameter, i] : ordered) {
+  for (ParameterId id : ordered) {
     if (static_cast<double>(taken) >= ratio_ * total) break;
-    taken += graph.trained[i].elements;
-    first.push_back(i);
+    taken += graph.parameters[id].elements;
+    first.push_back(id);
   }
   return first;
 }
 
 void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   int group = 0;
-  for (const TrainedParameter& trained : graph.trained) {
+  for (const Parameter& trained : graph.parameters) {
     if (trained.updated_by == Executor::kHost) group = std::max(group, trained.update_group + 1);
   }
   std::int64_t in_group = 0;
-  for (std::size_t i : first_parameters(graph)) {
-    TrainedParameter& trained = graph.trained[i];
+  for (ParameterId id : first_parameters(graph)) {
+    Parameter& trained = graph.parameters[id];
     if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
     const bool full = tier_ == Tier::kNvme ? in_group + trained.elements > sub_group_ : overlap_;
     if (full && in_group > 0) {
@@ -124,18 +116,17 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
 
 // The host updates weights of its own. The model's become those of the update before, which has run
 // beside forward and backward, just ahead of the next.
-void OffloadOptimizer::delay(TrainingGraph& graph, TrainedParameter& trained) {
-  const StorageId parameter = trained.parameter;
-  trained.parameter = graph.storages.push_back({.bytes = graph.storages[parameter].bytes,
-                                                .role = Role::kOptimizerState,
-                                                .layer = trained.layer,
-                                                .initial = true,
-                                                .persistent = true,
-                                                .home = Tier::kHost,
-                                                .name = trained.name + ".next"});
+void OffloadOptimizer::delay(TrainingGraph& graph, Parameter& trained) {
+  Storage next = graph.storages[trained.storage];
+  next.role = Role::kOptimizerState;
+  next.layer = trained.layer;
+  next.home = Tier::kHost;
+  next.name = trained.name + ".next";
+  trained.updated = graph.storages.push_back(std::move(next));
   const std::array<Touch, 2> touches{
-      {{trained.parameter, Access::kRead}, {parameter, Access::kOverwrite}}};
+      {{trained.updated, Access::kRead}, {trained.storage, Access::kOverwrite}}};
   Operator op{.name = "delayed_update",
+              .part = OperatorPart::kUpdate,
               .phase = Phase::kOptimizer,
               .executor = Executor::kHost,
               .layer = trained.layer};
@@ -144,10 +135,10 @@ void OffloadOptimizer::delay(TrainingGraph& graph, TrainedParameter& trained) {
 
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
   PolicyOutcome& outcome = plan.outcomes().back();
-  for (std::size_t i : first_parameters(context.graph)) {
-    const TrainedParameter& trained = context.graph.trained[i];
+  for (ParameterId id : first_parameters(context.graph)) {
+    const Parameter& trained = context.graph.parameters[id];
     const bool streamed = context.graph.storages[trained.gradient].home == Tier::kHost;
-    const bool delayed = context.graph.storages[trained.parameter].role == Role::kOptimizerState;
+    const bool delayed = trained.updated != trained.storage;
     const bool as_asked =
         trained.state_home == tier_ && streamed == streams_gradients_ && delayed == delayed_;
     ++(as_asked ? outcome.decided : outcome.contested);

@@ -17,7 +17,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -81,20 +80,11 @@ class OffloadParameters final : public TrainingRewrite {
   Tier tier_ = Tier::kHost;
 };
 
-// By name: a policy that updates elsewhere may have put another storage in a parameter's place.
 void OffloadParameters::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
-  std::set<std::string_view> small;
-  for (const TrainedParameter& trained : graph.trained) {
-    if (trained.elements < min_elements_) small.insert(trained.name);
-  }
-  for (StorageId s : ids_of(graph.storages)) {
-    Storage& storage = graph.storages[s];
+  for (const Parameter& parameter : graph.parameters) {
+    Storage& storage = graph.storages[parameter.storage];
     if (storage.home != Tier::kDevice) continue;  // a policy before this one has placed it
-    if (storage.role != Role::kParameter || !storage.initial || small.contains(storage.name))
-      continue;
-    // Frozen parameters are no longer known by elements; two bytes is the narrowest usual type.
-    if (storage.bytes.count < 2 * min_elements_) continue;
-    storage.home = tier_;
+    if (parameter.elements >= min_elements_) storage.home = tier_;
   }
 }
 
@@ -234,17 +224,12 @@ class CoordinatedStep {
   std::int64_t live_ = 0;                       // elements
 };
 
-// Elements of the parameters that visit the device; those of frozen ones as in apply().
+// Returns the elements of the parameters that visit the device, 0 for other storages.
 IdVector<StorageId, std::int64_t> elements_of(const TrainingGraph& graph) {
-  std::map<std::string_view, std::int64_t> trained;
-  for (const TrainedParameter& t : graph.trained)
-    trained[t.name] = t.elements;
   IdVector<StorageId, std::int64_t> elements(graph.storages.size(), 0);
-  for (StorageId s : ids_of(graph.storages)) {
-    const Storage& storage = graph.storages[s];
-    if (storage.role != Role::kParameter || storage.home == Tier::kDevice) continue;
-    const auto known = trained.find(storage.name);
-    elements[s] = known != trained.end() ? known->second : storage.bytes.count / 2;
+  for (const Parameter& parameter : graph.parameters) {
+    const bool visits = graph.storages[parameter.storage].home != Tier::kDevice;
+    if (visits) elements[parameter.storage] = parameter.elements;
   }
   return elements;
 }

@@ -8,6 +8,7 @@
 
 #include <string_view>
 
+#include "graph/operators/framework.hpp"
 #include "policies/optimizers/spec.hpp"
 #include "policies/plan/rewrite.hpp"
 #include "policies/rewrite/precision.hpp"

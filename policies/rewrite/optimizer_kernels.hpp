@@ -6,6 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "graph/core/units.hpp"
+#include "graph/ir/tensor.hpp"
+#include "graph/operators/framework.hpp"
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {

@@ -13,12 +13,11 @@ namespace tidemark {
 [[nodiscard]] std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
                                                            OptimizerImplementation implementation,
                                                            const FrameworkRules& rules,
-                                                           const TrainedParameter& parameter,
+                                                           const Parameter& parameter,
                                                            DType weights, bool master_weights);
 
 // Whether Muon orthogonalises the update of a parameter: a matrix (kernels of a convolution are one
 // row per output channel) that is neither an embedding nor the last one that forward multiplies by.
-// One flag per entry of graph.trained.
-[[nodiscard]] std::vector<char> muon_matrices(const TrainingGraph& graph);
+[[nodiscard]] IdVector<ParameterId, char> muon_matrices(const TrainingGraph& graph);
 
 }  // namespace tidemark

@@ -67,15 +67,15 @@ StorageId OptimizerStep::add_storage(const OptimizerSlot& slot, std::string_view
 
 // A parameter that is fp32 already is its own master, and a gradient in the masters' type needs no
 // conversion.
-void OptimizerStep::add_slot(const TrainedParameter& trained) {
+void OptimizerStep::add_slot(const Parameter& trained) {
   OptimizerSlot slot{.trained = &trained, .weights = trained.dtype};
-  const bool has_master = precision_.master_weights && size_of(trained.dtype) < 4;
+  const bool has_master = precision_.master_weights && bits_of(trained.dtype) < 32;
   slot.set(OptimizerTensor::kGradient, trained.gradient);
-  slot.set(OptimizerTensor::kWeights, trained.parameter);
+  slot.set(OptimizerTensor::kWeights, trained.updated);
   if (has_master) {
     slot.weights = DType::kFloat32;
-    const Bytes bytes(trained.elements * size_of(slot.weights));
-    slot.set(OptimizerTensor::kParameter, trained.parameter);
+    const Bytes bytes = tidemark::bytes_of(slot.weights, trained.elements);
+    slot.set(OptimizerTensor::kParameter, trained.updated);
     slot.set(OptimizerTensor::kWeights, add_storage(slot, "master", bytes, Role::kOptimizerState));
     graph_.storages[slot.of(OptimizerTensor::kWeights)].initial = true;
   }
@@ -102,6 +102,7 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
   }
   if (touches.empty()) return;
   Operator op{.name = fmt::format("{}.create_state", name_of(spec_.kind)),
+              .part = OperatorPart::kUpdate,
               .phase = Phase::kOptimizer,
               .executor = slot.trained->updated_by,
               .layer = slot.trained->layer,
@@ -111,7 +112,7 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
 
 Bytes OptimizerStep::bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const {
   if (slot.of(tensor).valid()) return graph_.storages[slot.of(tensor)].bytes;
-  return is_temporary(tensor) ? Bytes(slot.trained->elements * size_of(slot.weights)) : Bytes(0);
+  return is_temporary(tensor) ? tidemark::bytes_of(slot.weights, slot.trained->elements) : Bytes(0);
 }
 
 void OptimizerStep::add_work(const OptimizerKernel& kernel, const OptimizerSlot& slot,
@@ -129,6 +130,7 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
                                        const std::vector<Touch>& touches, Bytes workspace,
                                        const Work& work) {
   Operator op{.name = fmt::format("{}.{}", name_of(spec_.kind), kernel),
+              .part = OperatorPart::kUpdate,
               .phase = Phase::kOptimizer,
               .layer = layer,
               .first_touch = static_cast<std::uint32_t>(graph_.touches.size()),
@@ -167,7 +169,7 @@ void OptimizerStep::add_loop() {
     }
     if (slot.of(OptimizerTensor::kParameter).valid())
       touches.push_back({slot.of(OptimizerTensor::kParameter), Access::kOverwrite});
-    const Bytes bytes(slot.trained->elements * size_of(slot.weights));
+    const Bytes bytes = tidemark::bytes_of(slot.weights, slot.trained->elements);
     const bool fused = implementation_ == OptimizerImplementation::kFused;
     const bool converts = precision_.master_weights &&
                           !slot.of(OptimizerTensor::kConvertedGradient).valid() && !fused;
@@ -257,9 +259,9 @@ void OptimizerStep::add_foreach() {
   }
 }
 
-void OptimizerStep::build(const std::vector<const TrainedParameter*>& parameters) {
+void OptimizerStep::build(const std::vector<const Parameter*>& parameters) {
   if (parameters.empty()) return;
-  for (const TrainedParameter* trained : parameters)
+  for (const Parameter* trained : parameters)
     add_slot(*trained);
   if (spec_.kind->beside_matrices != nullptr) {
     add_muon();
@@ -273,14 +275,14 @@ void OptimizerStep::build(const std::vector<const TrainedParameter*>& parameters
 
 // As DeepSpeed's CPU Adam and torch's fused one: a single pass over memory that reads each tensor
 // once and writes each that changes once, the device's narrower copy of the weights included.
-void OptimizerStep::build_on_host(const std::vector<const TrainedParameter*>& parameters) {
+void OptimizerStep::build_on_host(const std::vector<const Parameter*>& parameters) {
   if (!spec_.kind->on_host) {
     throw UserError({}, "policies.offload_optimizer",
                     fmt::format("{} has no implementation on the CPU; choose another optimizer, "
                                 "such as adamw, or leave the policy out",
                                 name_of(spec_.kind)));
   }
-  for (const TrainedParameter* trained : parameters)
+  for (const Parameter* trained : parameters)
     add_slot(*trained);
   Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
   std::vector<Touch> touches;

@@ -14,7 +14,7 @@ namespace tidemark {
 
 // One parameter's tensors; invalid where there is none.
 struct OptimizerSlot {
-  const TrainedParameter* trained = nullptr;
+  const Parameter* trained = nullptr;
   DType weights = DType::kFloat32;  // of what is updated, its moments and temporaries
   std::array<StorageId, kOptimizerTensors> storage{};
 
@@ -30,12 +30,12 @@ class OptimizerStep {
   OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
                 const FrameworkRules& rules);
   // On the device.
-  void build(const std::vector<const TrainedParameter*>& parameters);
+  void build(const std::vector<const Parameter*>& parameters);
   // One operator of the host for all of them.
-  void build_on_host(const std::vector<const TrainedParameter*>& parameters);
+  void build_on_host(const std::vector<const Parameter*>& parameters);
 
  private:
-  void add_slot(const TrainedParameter& trained);
+  void add_slot(const Parameter& trained);
   void add_state(OptimizerSlot& slot);
   [[nodiscard]] Work loop_work(const OptimizerSlot& slot) const;
   void add_loop();

@@ -6,9 +6,9 @@
 #include <span>
 #include <string_view>
 
-#include "graph/autodiff/framework.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/ir/dtype.hpp"
+#include "graph/operators/framework.hpp"
 #include "policies/plan/rewrite.hpp"
 
 namespace tidemark {

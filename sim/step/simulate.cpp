@@ -111,8 +111,8 @@ class PointSimulation {
 void PointSimulation::fill_model() {
   const TrainingGraph& t = model_.training;
   point_.name = spec_.name;
-  point_.parameter_count = t.parameters;
-  point_.trainable_parameter_count = t.trainable_parameters;
+  point_.parameter_count = parameter_elements(t.parameters);
+  point_.trainable_parameter_count = trained_elements(t.parameters);
   point_.operators = t.operators.size();
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;

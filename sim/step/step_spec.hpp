@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/autodiff/framework.hpp"
+#include "graph/operators/framework.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "graph/models/model_options.hpp"

@@ -20,13 +20,12 @@ CostModel model_of(const std::string& name) {
 
 // A product of [m, k] and [k, n], every operand moved once.
 Work matmul(std::int64_t m, std::int64_t n, std::int64_t k, DType type) {
-  const std::int64_t width = size_of(type);
   return {.op_class = OperatorClass::kMatmul,
           .dtype = type,
           .flops =
               Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)),
-          .read = Bytes((m * k + k * n) * width),
-          .written = Bytes(m * n * width),
+          .read = bytes_of(type, m * k + k * n),
+          .written = bytes_of(type, m * n),
           .extent = {m, n, k, 1}};
 }
 

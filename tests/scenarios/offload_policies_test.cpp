@@ -56,19 +56,15 @@ TEST_SUITE("unit") {
     for (const double ratio : {0.0, 0.2, 0.5, 0.9, 1.0}) {
       CAPTURE(ratio);
       const Simulated s = simulate_with(fmt::format("offload_optimizer: {{ratio: {}}}", ratio));
-      std::vector<const TrainedParameter*> order;
-      for (const TrainedParameter& trained : s.model->training.trained)
-        order.push_back(&trained);
-      std::sort(order.begin(), order.end(),
-                [](const auto* a, const auto* b) { return a->parameter < b->parameter; });
+      const TrainingGraph& training = s.model->training;
       std::int64_t total = 0;
-      for (const TrainedParameter* trained : order)
-        total += trained->elements;
+      for (const Parameter& parameter : training.parameters)
+        total += parameter.elements;
       std::int64_t before = 0;
-      for (const TrainedParameter* trained : order) {
+      for (const Parameter& parameter : training.parameters) {
         const bool wanted = static_cast<double>(before) < ratio * static_cast<double>(total);
-        CHECK((trained->updated_by == Executor::kHost) == wanted);
-        before += trained->elements;
+        CHECK((parameter.updated_by == Executor::kHost) == wanted);
+        before += parameter.elements;
       }
       CHECK(s.point.status == PointStatus::kFits);
     }

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "graph/autodiff/differentiate.hpp"
+#include "graph/autodiff/gradient_fingerprint.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"

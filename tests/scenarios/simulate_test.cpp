@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "graph/autodiff/differentiate.hpp"
+#include "graph/autodiff/gradient_fingerprint.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/results/result_document.hpp"

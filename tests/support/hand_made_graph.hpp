@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/ir/training_graph.hpp"
+#include "graph/operators/family.hpp"
 
 namespace tidemark::testing {
 
@@ -20,6 +21,8 @@ inline StorageId add_storage(TrainingGraph& graph, std::string name, std::int64_
 inline OperatorId add_microsecond(TrainingGraph& graph, std::string name, Phase phase,
                                   LayerId layer, const std::vector<Touch>& touches) {
   Operator op;
+  op.family = find_family(name);
+  op.part = phase == Phase::kForward ? OperatorPart::kForward : OperatorPart::kBackward;
   op.name = std::move(name);
   op.phase = phase;
   op.layer = layer;

@@ -119,7 +119,8 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       touches.push_back({dw, Access::kCreate});
       last = add("bw", Phase::kBackward, f.layer, touches);
       graph.backward.push_back(last);
-      graph.trained.push_back({.parameter = f.weight, .gradient = dw, .elements = 1, .name = "w"});
+      graph.trained.push_back(graph.parameters.push_back(
+          {.name = "w", .elements = 1, .storage = f.weight, .gradient = dw, .updated = f.weight}));
     }
     for (StorageId s : f.saved)
       graph.holds.push_back({s, {}, last, HoldKind::kSaved});
@@ -128,9 +129,10 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
   }
   const OperatorId zero = add("zero_grad", Phase::kForward, {}, {});
   graph.zero_grad.push_back(zero);
-  for (const TrainedParameter& p : graph.trained) {
+  for (ParameterId id : graph.trained) {
+    const Parameter& p = graph.parameters[id];
     graph.optimizer.push_back(add("update", Phase::kOptimizer, {},
-                                  {{p.gradient, Access::kRead}, {p.parameter, Access::kMutate}}));
+                                  {{p.gradient, Access::kRead}, {p.updated, Access::kMutate}}));
     graph.holds.push_back({p.gradient, {}, zero, HoldKind::kLocal});
   }
   check_invariants(graph);

@@ -13,6 +13,7 @@
 
 #if TIDEMARK_READS_ONNX
 #include <limits>
+#include <optional>
 
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>

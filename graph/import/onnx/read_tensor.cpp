@@ -51,7 +51,8 @@ T element_at(const std::string& raw, std::size_t index) {
 // Numbers of little-endian bytes (raw_data).
 void decode_raw(const std::string& raw, int onnx, OnnxConstant& constant) {
   const auto count = static_cast<std::size_t>(constant.elements());
-  if (raw.size() != count * static_cast<std::size_t>(size_of(constant.dtype))) return;
+  const Bytes expected = bytes_of(constant.dtype, constant.elements());
+  if (raw.size() != static_cast<std::size_t>(expected.count)) return;
   for (std::size_t i = 0; i < count; ++i) {
     switch (onnx) {
       case 1:

@@ -34,15 +34,22 @@ inline ProbeGraph graph_of(const OperatorProbe& probe) {
   Arguments arguments(probe.dtype);
   arguments.builder.set_output(probe.build(arguments));
   ProbeGraph built{.graph = arguments.builder.finish(), .names = arguments.names};
-  for (TensorId id : built.graph.parameters) {  // of modules, by their names inside the module
-    const std::string& name = built.graph.storages[built.graph.tensors[id].storage].name;
-    const std::size_t dot = name.find('.');
-    if (dot != std::string::npos) built.names.emplace_back(name.substr(dot + 1), id);
+  for (const Parameter& p : built.graph.parameters) {  // of modules, by their names inside
+    const std::size_t dot = p.name.find('.');
+    if (dot != std::string::npos) built.names.emplace_back(p.name.substr(dot + 1), p.tensor);
   }
   for (TensorId id : arguments.retyped) {
-    built.graph.tensors[id].requires_grad = true;
-    built.graph.storages[built.graph.tensors[id].storage].role = Role::kParameter;
-    built.graph.parameters.push_back(id);
+    Tensor& tensor = built.graph.tensors[id];
+    tensor.requires_grad = true;
+    Storage& storage = built.graph.storages[tensor.storage];
+    storage.role = Role::kParameter;
+    built.graph.parameters.push_back({.name = storage.name,
+                                      .shape = tensor.shape,
+                                      .dtype = tensor.dtype,
+                                      .elements = tensor.elements(),
+                                      .tensor = id,
+                                      .storage = tensor.storage,
+                                      .updated = tensor.storage});
   }
   return built;
 }
@@ -107,15 +114,15 @@ class OperatorMeter {
     }
     for (const Hold& hold : training_.holds)
       last_[hold.storage] = std::max(last_[hold.storage], position[hold.until]);
-    for (const TrainedParameter& trained : training_.trained)
-      last_[trained.gradient] = order.size();
+    for (ParameterId id : training_.trained)
+      last_[training_.parameters[id].gradient] = order.size();
     last_[output_] = order.size();
   }
 
   void run(const std::vector<OperatorId>& part, std::size_t first, std::int64_t& peak) {
     for (std::size_t i = 0; i < part.size(); ++i) {
       const Operator& op = training_.operators[part[i]];
-      if (op.name == "root_gradient") {
+      if (op.part == OperatorPart::kRootGradient) {
         root_ = training_.touches_of(part[i]).front().storage;
         // loss.backward() makes the gradient of a scalar itself.
         if (built_.graph.tensors[built_.graph.logits].shape.rank() > 0) continue;
@@ -144,8 +151,8 @@ class OperatorMeter {
     const std::int64_t start = live_;
     std::int64_t peak = live_;
     run(training_.backward, training_.forward.size(), peak);
-    for (const TrainedParameter& trained : training_.trained) {
-      if (trained.gradient == root_ && !probe_.is_view)
+    for (ParameterId id : training_.trained) {
+      if (training_.parameters[id].gradient == root_ && !probe_.is_view)
         live_ += training_.storages[root_].bytes.count;
     }
     figures_.backward_peak = std::max(peak, live_) - start;

@@ -51,7 +51,7 @@ inline std::vector<std::pair<std::string, std::int64_t>> saved_by_name(const Tra
 inline Sizes allocations(const TrainingGraph& graph, const std::vector<OperatorId>& part) {
   Sizes sizes;
   for (OperatorId id : part) {
-    if (graph.operators[id].name == "root_gradient") continue;
+    if (graph.operators[id].part == OperatorPart::kRootGradient) continue;
     for (const Touch& touch : graph.touches_of(id)) {
       if (touch.access == Access::kCreate)
         sizes.push_back(graph.storages[touch.storage].bytes.count);

@@ -8,7 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/models/preset.hpp"
-#include "graph/operators/recurrent_steps.hpp"
+#include "graph/operators/products/recurrent_steps.hpp"
 #include "tests/graph/operators/operator_figures.hpp"
 
 namespace tidemark::operators_recurrent_test {

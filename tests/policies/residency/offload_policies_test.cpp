@@ -278,8 +278,10 @@ TEST_SUITE("golden") {
     // u has 1000 B: 250 elements of four bytes, 500 of two.
     TrainingGraph graph = OffloadChain(6).graph;
     for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
-      for (Operator& op : graph.operators)
-        op.work.dtype = type;
+      for (Storage& storage : graph.storages) {
+        storage.dtype = type;
+        storage.elements = storage.bytes.count * 8 / bits_of(type);
+      }
       const int elements = type == DType::kFloat32 ? 250 : 500;
       for (const char* policy : {"te_offload", "megatron_offload"}) {
         const auto moved = [&](int smallest) {

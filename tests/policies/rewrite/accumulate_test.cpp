@@ -66,8 +66,8 @@ void check_each_gradient_is_added_once(const TrainingGraph& graph) {
 
 std::int64_t gradient_bytes(const TrainingGraph& graph) {
   std::int64_t sum = 0;
-  for (const TrainedParameter& p : graph.trained)
-    sum += graph.storages[p.gradient].bytes.count;
+  for (ParameterId id : graph.trained)
+    sum += graph.storages[graph.parameters[id].gradient].bytes.count;
   return sum;
 }
 

@@ -32,16 +32,22 @@ TrainingGraph probe_graph(Types types = {}) {
   const std::vector<std::int64_t> elements = {kMi, kMi, kMi, kMi / 4};
   std::vector<StorageId> parameters;
   for (std::int64_t count : elements) {
-    parameters.push_back(graph.storages.push_back({.bytes = Bytes(count * size_of(types.parameter)),
+    parameters.push_back(graph.storages.push_back({.bytes = bytes_of(types.parameter, count),
                                                    .role = Role::kParameter,
                                                    .initial = true,
                                                    .persistent = true,
                                                    .name = "w"}));
+    graph.parameters.push_back({.name = "w",
+                                .dtype = types.parameter,
+                                .elements = count,
+                                .storage = parameters.back(),
+                                .gradient_dtype = types.gradient,
+                                .updated = parameters.back()});
   }
   graph.zero_grad.push_back(graph.add_operator({.name = "zero_grad"}, {}));
   for (std::size_t i = elements.size(); i-- > 0;) {
     const StorageId gradient =
-        graph.storages.push_back({.bytes = Bytes(elements[i] * size_of(types.gradient)),
+        graph.storages.push_back({.bytes = bytes_of(types.gradient, elements[i]),
                                   .role = Role::kGradient,
                                   .persistent = true,
                                   .name = "w.grad"});
@@ -50,12 +56,8 @@ TrainingGraph probe_graph(Types types = {}) {
     graph.backward.push_back(
         graph.add_operator({.name = "backward", .phase = Phase::kBackward}, touches));
     graph.holds.push_back({gradient, {}, graph.zero_grad[0], HoldKind::kLocal});
-    graph.trained.push_back({.parameter = parameters[i],
-                             .gradient = gradient,
-                             .elements = elements[i],
-                             .dtype = types.parameter,
-                             .gradient_dtype = types.gradient,
-                             .name = "w"});
+    graph.parameters[ParameterId(i)].gradient = gradient;
+    graph.trained.push_back(ParameterId(i));
   }
   graph.end_of_step.push_back(
       graph.add_operator({.name = "end_of_step", .phase = Phase::kOptimizer}, {}));

@@ -1,0 +1,17 @@
+// Settings of a differentiation beside the graph and the framework.
+#pragma once
+
+#include <optional>
+
+#include "graph/ir/dtype.hpp"
+
+namespace tidemark {
+
+struct DifferentiateOptions {
+  // The caller keeps what the model returned until the end of the step.
+  bool hold_output = false;
+  // Gradients of parameters are kept in this type; nullopt: in the parameter's own.
+  std::optional<DType> gradient_dtype;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,46 @@
+// Infers the outputs of a node by its family's shape rule.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/ir/graph.hpp"
+
+namespace tidemark {
+
+// A node that is being added: its inputs are known, its outputs are created here.
+class Inference {
+ public:
+  Inference(Graph& graph, NodeId node) : graph_(graph), node_(node) {}
+
+  [[nodiscard]] const Attributes& attributes() const { return graph_.nodes[node_].attributes; }
+  [[nodiscard]] std::string_view family_name() const;
+  [[nodiscard]] std::size_t input_count() const { return graph_.nodes[node_].inputs.size(); }
+  [[nodiscard]] bool has_input(std::size_t index) const;
+  [[nodiscard]] const Tensor& input(std::size_t index) const;  // fails when absent
+
+  // A fresh contiguous output. It requires a gradient when any floating input does.
+  void create(Shape shape, DType dtype) { create(shape, dtype, contiguous_strides(shape)); }
+  // The same with its axes in another order in memory; `strides` are dense.
+  void create(Shape shape, DType dtype, Strides strides);
+  // An output that shares the storage of an input.
+  void view(std::size_t input_index, Shape shape, Strides strides);
+  // An output that is an input, changed in place.
+  void in_place(std::size_t input_index);
+  // A scalar output whose block has room for `elements`: losses resize what they reduced.
+  void create_scalar_in(std::int64_t elements, DType dtype);
+  // Throws UserError: operator, layer, the problem and the shapes of all inputs.
+  [[noreturn]] void fail(const std::string& problem) const;
+  void require(bool holds, const std::string& problem) const {
+    if (!holds) fail(problem);
+  }
+
+ private:
+  [[nodiscard]] bool any_input_requires_grad() const;
+  Graph& graph_;
+  NodeId node_;
+};
+
+}  // namespace tidemark

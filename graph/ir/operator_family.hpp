@@ -1,0 +1,42 @@
+// The rules of one kind of autograd node (operators/family.hpp), and the names of the pieces of a
+// node or of a step that operators of the training graph are.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tidemark {
+
+class Inference;        // inference.hpp
+class NodeView;         // operators/node_view.hpp
+struct ForwardKernel;   // operators/node_view.hpp
+class SavedSet;         // operators/node_view.hpp
+class BackwardBuilder;  // operators/backward_builder.hpp
+
+struct OperatorFamily {
+  std::string_view name;
+  std::string_view summary;  // one line for `tidemark graph` and documentation
+  void (*infer)(Inference&);
+  ForwardKernel (*forward)(const NodeView&);
+  void (*save)(SavedSet&);
+  void (*backward)(BackwardBuilder&);
+};
+
+enum class OperatorPart : std::uint8_t {
+  kForward,
+  kInputGradient,       // of a node's activations only
+  kWeightGradient,      // of a node's weight only
+  kBiasGradient,        // of a node's bias only
+  kBackward,            // any other kernel of a backward node
+  kRootGradient,        // the ones that backward starts from
+  kAddGradients,        // where a tensor has several readers
+  kCopyGradient,        // .grad as a copy of what others hold or what has another type
+  kAccumulateGradient,  // .grad of an earlier micro-batch plus a new one
+  kDivideLoss,          // by the number of micro-batches
+  kUpdate,              // of parameters and their optimizer state
+  kZeroGrad,
+  kEndOfStep,
+  kOther,  // of no node: an operator of a cost graph, or one that a policy adds
+};
+
+}  // namespace tidemark

@@ -1,0 +1,65 @@
+// A storage is the memory that the model owns; tensors are views of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/core/ids.hpp"
+#include "graph/core/units.hpp"
+#include "graph/ir/dtype.hpp"
+
+namespace tidemark {
+
+// The purpose of memory; the roles of `memory.peak.by_role`.
+enum class Role : std::uint8_t {
+  kParameter,
+  kGradient,         // .grad of a parameter
+  kOptimizerState,   // moments, master weights
+  kBuffer,           // running statistics, masks, tables
+  kInput,            // samples and targets
+  kSavedActivation,  // kept by autograd from forward to backward
+  kActivationGradient,
+  kTemporary,  // any other tensor
+  kWorkspace,  // inside one operator only
+};
+inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
+
+[[nodiscard]] constexpr std::string_view name_of(Role role) {
+  constexpr std::string_view kNames[] = {
+      "parameter",           "gradient",  "optimizer_state", "buffer", "input", "saved_activation",
+      "activation_gradient", "temporary", "workspace"};
+  return kNames[static_cast<int>(role)];
+}
+
+// The place of memory. A device's operators work on its own memory, those of a host worker on
+// page-locked host memory; NVMe is reached through a page-locked buffer.
+enum class Tier : std::uint8_t { kDevice, kHost, kNvme };
+inline constexpr std::size_t kTiers = 3;
+[[nodiscard]] constexpr std::string_view name_of(Tier tier) {
+  constexpr std::string_view kNames[] = {"device", "host", "nvme"};
+  return kNames[static_cast<int>(tier)];
+}
+
+// The processor that runs a kernel.
+enum class Executor : std::uint8_t { kDevice, kHost };
+
+struct Storage {
+  Bytes bytes;
+  // The content: bytes == bytes_of(dtype, elements). kByte stands for memory of which only the
+  // size is known; `elements` is 0 then.
+  DType dtype = DType::kByte;
+  std::int64_t elements = 0;
+  Role role = Role::kTemporary;
+  LayerId layer;
+  // Present from before the first step until after the last: parameters, buffers, inputs, masters.
+  bool initial = false;
+  // Once written it stays until something drops it explicitly: .grad, optimizer state.
+  bool persistent = false;
+  // A value that nobody touches belongs here: what is written elsewhere is copied back.
+  Tier home = Tier::kDevice;
+  std::string name;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,186 @@
+// torch.nn.functional.conv1d, conv2d and conv3d on [batch, channels, spatial...].
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+#include "graph/operators/windows.hpp"
+
+namespace tidemark {
+namespace convolution_family {
+
+constexpr std::size_t kX = 0;
+constexpr std::size_t kWeight = 1;  // [out, in / groups, kernel...]
+constexpr std::size_t kBias = 2;    // [out], optional
+
+std::int64_t groups_of(const Attributes& attributes) {
+  return attributes.integer("groups", 1);
+}
+
+// floor((x + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
+std::int64_t output_extent(const Inference& inference, int axis) {
+  const Attributes& attributes = inference.attributes();
+  const std::int64_t stride = per_axis(attributes, "stride", axis, 1);
+  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
+  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
+  inference.require(stride >= 1 && dilation >= 1 && padding >= 0,
+                    "stride, dilation and groups start at 1, padding at 0");
+  const std::int64_t kernel = inference.input(kWeight).shape[axis + 2];
+  const std::int64_t padded = inference.input(kX).shape[axis + 2] + 2 * padding;
+  const std::int64_t reach = dilation * (kernel - 1) + 1;
+  inference.require(reach <= padded,
+                    fmt::format("a kernel that reaches over {} is larger than the padded input of "
+                                "{}; it takes a padding of {}",
+                                reach, padded, padding + (reach - padded + 1) / 2));
+  return (padded - reach) / stride + 1;
+}
+
+void infer(Inference& inference) {
+  const Tensor& x = inference.input(kX);
+  const Tensor& weight = inference.input(kWeight);
+  const int axes = spatial_axes(inference.family_name());
+  require_spatial(inference, x, axes);
+  require_filters(inference, x, weight);
+  const std::int64_t groups = groups_of(inference.attributes());
+  inference.require(groups >= 1, "stride, dilation and groups start at 1, padding at 0");
+  inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0,
+                    fmt::format("{} input channels do not match a weight of {} in {} groups",
+                                x.shape[1], to_string(weight.shape), groups));
+  if (inference.has_input(kBias)) {
+    inference.require(inference.input(kBias).shape == Shape{weight.shape[0]},
+                      "the bias does not match the output channels");
+  }
+  Shape result{x.shape[0], weight.shape[0]};
+  for (int axis = 0; axis < axes; ++axis)
+    result.push_back(output_extent(inference, axis));
+  inference.create(result, x.dtype, channel_order(result, x));
+}
+
+bool is_depthwise(const NodeView& node) {
+  return node.input(kWeight).shape[1] == 1 && groups_of(node.attributes()) > 1;
+}
+
+// 2 N P Q K C R S / groups, for each of forward, data gradient and weight gradient.
+Flops flops_of(const NodeView& node) {
+  const Tensor& weight = node.input(kWeight);
+  const std::int64_t per_output = weight.elements() / weight.shape[0];
+  return flops_per(2.0 * static_cast<double>(per_output), node.output());
+}
+
+Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
+             const Tensor& result) {
+  const OperatorClass kind = is_depthwise(node) ? OperatorClass::kDepthwiseConvolution : op_class;
+  return work_on(kind, flops_of(node), {a, b}, {result});
+}
+
+bool is_pointwise(const NodeView& node) {
+  const Tensor& weight = node.input(kWeight);
+  return weight.elements() == weight.shape[0] * weight.shape[1];
+}
+
+// [batch, channels, spatial...] with the channels next to each other in memory.
+bool is_channels_last(const Tensor& tensor) {
+  return tensor.shape.rank() >= 4 && tensor.strides[1] == 1 && tensor.shape[1] > 1 &&
+         !tensor.is_contiguous();
+}
+
+// On a GPU: one transformed copy of the filters, none for 1x1 kernels; what cuDNN really takes
+// depends on the algorithm that its heuristics choose, from nothing to several activations.
+// On a CPU: oneDNN copies operands into its blocked layout, of channels-last operands only the
+// filters; measured on 1.13.1.
+Bytes forward_workspace(const NodeView& node) {
+  if (is_pointwise(node)) return Bytes(0);
+  const Bytes weight = node.input(kWeight).bytes();
+  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
+  return std::max(node.output().bytes(), node.input(kX).bytes() + weight);
+}
+
+Bytes data_workspace(const NodeView& node) {
+  if (is_pointwise(node)) return Bytes(0);
+  const Bytes weight = node.input(kWeight).bytes();
+  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
+  return std::max(node.input(kX).bytes(), node.output().bytes() + weight);
+}
+
+Bytes weight_workspace(const NodeView& node) {
+  if (is_pointwise(node)) return Bytes(0);
+  if (!node.rules().blocked_convolutions) {
+    return bytes_of(DType::kFloat32, node.input(kWeight).elements());  // fp32 sums
+  }
+  const Bytes weight = node.input(kWeight).bytes();
+  const Bytes bias = node.needs_gradient(kBias) ? node.input(kBias).bytes() : Bytes(0);
+  // The filters' gradient blocked and as rows, and that of the bias blocked and as it is.
+  if (is_channels_last(node.input(kX))) return (weight + bias) * 2;
+  // The same kernel makes the bias gradient. The blocked operands are freed when the blocked result
+  // is copied back to rows.
+  return std::max(node.output().bytes() + node.input(kX).bytes(), weight) + bias;
+}
+
+ForwardKernel forward(const NodeView& node) {
+  return {.work = work_of(node, OperatorClass::kConvolution, node.input(kX), node.input(kWeight),
+                          node.output()),
+          .workspace = forward_workspace(node)};
+}
+
+// A frozen convolution keeps both operands all the same.
+void save(SavedSet& saved) {
+  saved.input(kX);
+  saved.input(kWeight);
+}
+
+void backward(BackwardBuilder& b) {
+  const NodeView& node = b.node();
+  const Tensor& x = node.input(kX);
+  const Tensor& weight = node.input(kWeight);
+  const std::string family(node.family_name());
+  const Tensor gradient = ordered_gradient(b);
+  if (b.needs_gradient(kX)) {
+    const Tensor result = create_dense(b, "input_gradient", x);
+    b.launch(
+        {.name = family + ".input_gradient",
+         .part = OperatorPart::kInputGradient,
+         .reads = {gradient, weight},
+         .creates = {result},
+         .work = work_of(node, OperatorClass::kConvolutionBackwardData, gradient, weight, result),
+         .workspace = data_workspace(node)});
+    b.set_input_gradient(kX, result);
+  }
+  if (b.needs_gradient(kWeight)) {
+    const Tensor result = b.create_like("weight_gradient", weight);
+    b.launch({.name = family + ".weight_gradient",
+              .part = OperatorPart::kWeightGradient,
+              .reads = {gradient, x},
+              .creates = {result},
+              .work = work_of(node, OperatorClass::kConvolutionBackwardWeight, gradient, x, result),
+              .workspace = weight_workspace(node)});
+    b.set_input_gradient(kWeight, result);
+  }
+  if (b.needs_gradient(kBias)) {
+    const Tensor result = b.create_like("bias_gradient", node.input(kBias));
+    b.launch(
+        {.name = family + ".bias_gradient",
+         .part = OperatorPart::kBiasGradient,
+         .reads = {gradient},
+         .creates = {result},
+         .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
+    b.set_input_gradient(kBias, result);
+  }
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {"conv1d", "1-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
+    {"conv2d", "2-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
+    {"conv3d", "3-D convolution with groups and dilation; keeps input and weight", infer, forward,
+     save, backward},
+};
+
+}  // namespace convolution_family
+
+std::span<const OperatorFamily> convolution_families() {
+  return convolution_family::kFamilies;
+}
+
+}  // namespace tidemark

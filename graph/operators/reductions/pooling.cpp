@@ -1,0 +1,140 @@
+// Pooling over the trailing axes of [batch, channels, spatial...]: windows, and adaptive grids.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+#include "graph/operators/windows.hpp"
+
+namespace tidemark {
+namespace pooling_family {
+
+std::int64_t pooled(const Inference& inference, int axis) {
+  const Attributes& attributes = inference.attributes();
+  const std::int64_t kernel = per_axis(attributes, "kernel", axis, 2);
+  const std::int64_t stride = per_axis(attributes, "stride", axis, kernel);
+  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
+  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
+  inference.require(kernel >= 1 && stride >= 1 && padding >= 0 && padding <= kernel / 2,
+                    "kernel and stride start at 1, padding is at most half of the kernel");
+  inference.require(dilation >= 1, "dilation starts at 1");
+  const std::int64_t padded = inference.input(0).shape[axis + 2] + 2 * padding;
+  const std::int64_t span = padded - dilation * (kernel - 1) - 1;
+  inference.require(span >= 0, fmt::format("a kernel of {} is larger than the padded input of {}",
+                                           kernel, padded));
+  if (!attributes.flag("ceil_mode")) return span / stride + 1;
+  std::int64_t count = (span + stride - 1) / stride + 1;
+  if ((count - 1) * stride >= padded - padding) --count;  // the last window starts inside
+  return count;
+}
+
+void create_pooled(Inference& inference, bool adaptive) {
+  const Tensor& x = inference.input(0);
+  const int axes = spatial_axes(inference.family_name());
+  require_spatial(inference, x, axes);
+  Shape shape{x.shape[0], x.shape[1]};
+  for (int axis = 0; axis < axes; ++axis) {
+    shape.push_back(adaptive ? per_axis(inference.attributes(), "output_size", axis, 1)
+                             : pooled(inference, axis));
+  }
+  inference.create(shape, x.dtype, channel_order(shape, x));
+}
+
+void infer_windows(Inference& inference) {
+  create_pooled(inference, false);
+}
+
+void infer_adaptive(Inference& inference) {
+  create_pooled(inference, true);
+}
+
+Bytes index_bytes(const NodeView& node) {
+  return bytes_of(DType::kInt64, node.output().elements());
+}
+
+ForwardKernel forward_average(const NodeView& node) {
+  ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kPooling, 1)};
+  kernel.work.flops = flops_per(1, node.input(0));
+  return kernel;
+}
+
+ForwardKernel forward_max(const NodeView& node) {
+  ForwardKernel kernel = forward_average(node);
+  kernel.work.written += index_bytes(node);
+  if (!node.output().requires_grad) kernel.workspace = index_bytes(node);
+  return kernel;
+}
+
+void save_max(SavedSet& saved) {
+  saved.input(0);
+  saved.extra("indices", saved.node().output().shape, DType::kInt64);
+}
+
+void save_average(SavedSet& saved) {
+  saved.input(0);
+}
+
+// A grid of one place is input.mean() over the spatial axes.
+void save_adaptive_average(SavedSet& saved) {
+  const NodeView& node = saved.node();
+  const bool is_mean = node.output().elements() == node.output().shape[0] * node.output().shape[1];
+  if (!is_mean || node.rules().mean_saves_input) saved.input(0);
+}
+
+// Backward asks the input for its shape only, but the input is kept.
+void launch_backward(BackwardBuilder& b, std::vector<Tensor> reads) {
+  const Tensor result = create_dense(b, "input_gradient", b.node().input(0));
+  const std::string name = std::string(b.node().family_name()) + ".backward";
+  b.launch_elementwise(name, std::move(reads), result, OperatorClass::kPooling);
+  b.set_input_gradient(0, result);
+}
+
+void backward_max(BackwardBuilder& b) {
+  launch_backward(b, {b.output_gradient(), b.saved("indices")});
+}
+
+void backward_average(BackwardBuilder& b) {
+  launch_backward(b, {b.output_gradient()});
+}
+
+constexpr OperatorFamily maxima(std::string_view name, std::string_view summary, bool adaptive) {
+  return {.name = name,
+          .summary = summary,
+          .infer = adaptive ? infer_adaptive : infer_windows,
+          .forward = forward_max,
+          .save = save_max,
+          .backward = backward_max};
+}
+
+constexpr OperatorFamily means(std::string_view name, std::string_view summary, bool adaptive) {
+  return {.name = name,
+          .summary = summary,
+          .infer = adaptive ? infer_adaptive : infer_windows,
+          .forward = forward_average,
+          .save = adaptive ? save_adaptive_average : save_average,
+          .backward = backward_average};
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    maxima("max_pool1d", "maxima of windows; keeps the input and int64 indices", false),
+    maxima("max_pool2d", "maxima of windows; keeps the input and int64 indices", false),
+    maxima("max_pool3d", "maxima of windows; keeps the input and int64 indices", false),
+    means("avg_pool1d", "means of windows; keeps the input", false),
+    means("avg_pool2d", "means of windows; keeps the input", false),
+    means("avg_pool3d", "means of windows; keeps the input", false),
+    maxima("adaptive_max_pool1d", "maxima over output_size cells; keeps input and indices", true),
+    maxima("adaptive_max_pool2d", "maxima over output_size cells; keeps input and indices", true),
+    maxima("adaptive_max_pool3d", "maxima over output_size cells; keeps input and indices", true),
+    means("adaptive_avg_pool1d", "means over output_size cells; one cell is a mean", true),
+    means("adaptive_avg_pool2d", "means over output_size cells; one cell is a mean", true),
+    means("adaptive_avg_pool3d", "means over output_size cells; one cell is a mean", true),
+};
+
+}  // namespace pooling_family
+
+std::span<const OperatorFamily> pooling_families() {
+  return pooling_family::kFamilies;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,82 @@
+// softmax and log_softmax over one axis.
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace softmax_family {
+
+// dtype="fp32" computes and returns fp32 whatever the input is: F.softmax(x, dtype=torch.float32).
+void infer(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  inference.require(is_floating(x.dtype), fmt::format("its input is {}", name_of(x.dtype)));
+  const std::string dtype = inference.attributes().text("dtype");
+  inference.require(dtype.empty() || dtype == "fp32", "dtype is neither absent nor fp32");
+  static_cast<void>(
+      checked_axis(inference, inference.attributes().integer("axis", -1), x.shape.rank()));
+  inference.create(x.shape, dtype.empty() ? x.dtype : DType::kFloat32);
+}
+
+// A CPU kernel converts the input first; CUDA converts inside.
+Bytes conversion(const NodeView& node, const Tensor& tensor) {
+  const bool converts = node.output().dtype != node.input(0).dtype;
+  return converts && node.rules().converts_before_softmax ? tensor.bytes() : Bytes(0);
+}
+
+ForwardKernel forward(const NodeView& node) {
+  return {.work = node.elementwise_work(OperatorClass::kSoftmax, 5),
+          .workspace = conversion(node, node.output())};
+}
+
+void save(SavedSet& saved) {
+  saved.output();
+}
+
+void launch_backward(BackwardBuilder& b, std::string_view name, Bytes workspace, int launches) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor& output = b.node().output();
+  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+  Work work = work_on(OperatorClass::kSoftmax, flops_per(4, output), {gradient, output}, {result});
+  work.launches = launches;
+  b.launch({.name = name,
+            .reads = {gradient, output},
+            .creates = {result},
+            .work = work,
+            .workspace = workspace + conversion(b.node(), output)});
+  b.set_input_gradient(0, result);
+}
+
+// softmax_backward_cuda_out multiplies gradient and output into a tensor of its own first.
+void backward_softmax(BackwardBuilder& b) {
+  const bool product = b.node().rules().softmax_gradient_product;
+  launch_backward(b, "softmax.backward", product ? b.node().output().bytes() : Bytes(0),
+                  product ? 2 : 1);
+}
+
+void backward_log_softmax(BackwardBuilder& b) {
+  launch_backward(b, "log_softmax.backward", Bytes(0), 1);
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {.name = "softmax",
+     .summary = "softmax over one axis; keeps its output",
+     .infer = infer,
+     .forward = forward,
+     .save = save,
+     .backward = backward_softmax},
+    {.name = "log_softmax",
+     .summary = "logarithm of softmax over one axis; keeps its output",
+     .infer = infer,
+     .forward = forward,
+     .save = save,
+     .backward = backward_log_softmax},
+};
+
+}  // namespace softmax_family
+
+std::span<const OperatorFamily> softmax_families() {
+  return softmax_family::kFamilies;
+}
+
+}  // namespace tidemark

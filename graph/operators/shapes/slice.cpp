@@ -1,0 +1,163 @@
+// Parts of tensors along one axis: narrow, split and cat.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace slice_family {
+
+int axis_of(const NodeView& node) {
+  const auto axis = static_cast<int>(node.attributes().integer("axis", 0));
+  return axis < 0 ? axis + node.input(0).shape.rank() : axis;
+}
+
+// Every `step`-th element. With drop_axis the axis of length 1 disappears: x[:, 0].
+void infer_narrow(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  const Attributes& attributes = inference.attributes();
+  const int axis = checked_axis(inference, attributes.integer("axis", 0), x.shape.rank());
+  const std::int64_t start = attributes.integer("start", 0);
+  const std::int64_t length = attributes.integer("length", 1);
+  const std::int64_t step = attributes.integer("step", 1);
+  inference.require(step >= 1, fmt::format("a step of {} is not simulated", step));
+  const bool inside = start >= 0 && start < x.shape[axis] && length >= 1 &&
+                      (length == 1 || length - 1 <= (x.shape[axis] - 1 - start) / step);
+  inference.require(inside, fmt::format("{} elements from {} on, in steps of {}, are not inside "
+                                        "axis {} of extent {}",
+                                        length, start, step, axis, x.shape[axis]));
+  const bool drop = attributes.flag("drop_axis");
+  inference.require(!drop || length == 1, "only an axis of length 1 can be dropped");
+  Shape shape;
+  Strides strides;
+  for (int i = 0; i < x.shape.rank(); ++i) {
+    if (i == axis && drop) continue;
+    shape.push_back(i == axis ? length : x.shape[i]);
+    strides.push_back(i == axis ? x.strides[i] * step : x.strides[i]);
+  }
+  inference.view(0, shape, strides);
+}
+
+// slice_backward: zeros of the input's size, then a copy of the part.
+void backward_narrow(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+  Work work = work_on(OperatorClass::kMemset, Flops(0), {gradient}, {result, gradient});
+  work.launches = 2;
+  b.launch({.name = "narrow.backward", .reads = {gradient}, .creates = {result}, .work = work});
+  b.set_input_gradient(0, result);
+}
+
+// Parts of `size` along an axis, the last one smaller if need be; or of the listed `sizes`.
+void infer_split(Inference& inference) {
+  const Tensor x = inference.input(0);
+  const Attributes& attributes = inference.attributes();
+  const int axis = checked_axis(inference, attributes.integer("axis", 0), x.shape.rank());
+  std::vector<std::int64_t> sizes = attributes.list("sizes");
+  if (sizes.empty()) {
+    const std::int64_t size = attributes.integer("size", 1);
+    inference.require(size >= 1, "size starts at 1");
+    for (std::int64_t at = 0; at < x.shape[axis]; at += size) {
+      sizes.push_back(std::min(size, x.shape[axis] - at));
+    }
+  }
+  std::int64_t total = 0;
+  for (std::int64_t size : sizes) {
+    inference.require(
+        size >= 1 && size <= x.shape[axis],
+        fmt::format("a part of {} is not possible, axis {} has {}", size, axis, x.shape[axis]));
+    total += size;
+  }
+  inference.require(total == x.shape[axis],
+                    fmt::format("the parts sum to {}, axis {} has {}", total, axis, x.shape[axis]));
+  for (std::int64_t size : sizes) {
+    Shape shape = x.shape;
+    shape[axis] = size;
+    inference.view(0, shape, x.strides);
+  }
+}
+
+// SplitBackward concatenates the gradients of the parts; a part without one counts as zeros.
+void backward_split(BackwardBuilder& b) {
+  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+  BackwardBuilder::Kernel kernel{.name = "split.backward",
+                                 .creates = {result},
+                                 .work = {.op_class = OperatorClass::kElementwise,
+                                          .dtype = result.dtype,
+                                          .written = result.bytes()}};
+  const std::size_t parts = b.node().graph().nodes[b.node().id()].outputs.size();
+  for (std::size_t i = 0; i < parts; ++i) {
+    if (!b.has_output_gradient(i)) continue;
+    kernel.reads.push_back(b.output_gradient(i));
+    kernel.work.read += traffic(b.output_gradient(i));
+  }
+  b.launch(kernel);
+  b.set_input_gradient(0, result);
+}
+
+void infer_cat(Inference& inference) {
+  const Tensor& first = inference.input(0);
+  const int axis =
+      checked_axis(inference, inference.attributes().integer("axis", 0), first.shape.rank());
+  Shape shape = first.shape;
+  shape[axis] = 0;
+  DType dtype = first.dtype;
+  for (std::size_t i = 0; i < inference.input_count(); ++i) {
+    const Tensor& part = inference.input(i);
+    Shape other = part.shape;
+    inference.require(other.rank() == shape.rank(), "the parts differ in the number of axes");
+    shape[axis] += other[axis];
+    other[axis] = first.shape[axis];
+    inference.require(other == first.shape,
+                      fmt::format("part {} differs outside axis {}", i, axis));
+    dtype = promote(dtype, part.dtype);
+  }
+  inference.create(shape, dtype);
+}
+
+ForwardKernel forward_cat(const NodeView& node) {
+  return {.work = node.elementwise_work(OperatorClass::kElementwise, 0)};
+}
+
+// Each part gets a view of the incoming gradient.
+void backward_cat(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const int axis = axis_of(b.node());
+  for (std::size_t i = 0; i < b.node().input_count(); ++i) {
+    if (!b.needs_gradient(i)) continue;
+    Tensor part = gradient;
+    part.shape[axis] = b.node().input(i).shape[axis];
+    set_fitted_gradient(b, i, part);
+  }
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {.name = "narrow",
+     .summary = "`length` elements of an axis from `start` on, every `step`-th, as a view",
+     .infer = infer_narrow,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_narrow},
+    {.name = "split",
+     .summary = "parts of an axis, as views",
+     .infer = infer_split,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_split},
+    {.name = "cat",
+     .summary = "joins tensors along an axis; keeps nothing",
+     .infer = infer_cat,
+     .forward = forward_cat,
+     .save = save_nothing,
+     .backward = backward_cat},
+};
+
+}  // namespace slice_family
+
+std::span<const OperatorFamily> slice_families() {
+  return slice_family::kFamilies;
+}
+
+}  // namespace tidemark

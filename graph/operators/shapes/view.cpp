@@ -1,0 +1,190 @@
+// Changes of shape: views where torch makes views, copies where the strides demand them. Backward
+// of a view is the opposite view of the gradient.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace view_family {
+
+// The attribute `shape`; one extent may be -1 and is inferred.
+Shape wanted_shape(const Inference& inference) {
+  Shape shape = shape_from(inference.attributes().list("shape"));
+  const std::int64_t elements = inference.input(0).elements();
+  std::int64_t known = 1;
+  int open = -1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != -1) {
+      known *= shape[axis];
+      continue;
+    }
+    inference.require(open < 0, fmt::format("{} has more than one -1", to_string(shape)));
+    open = axis;
+  }
+  if (open >= 0 && known > 0) shape[open] = elements / known;
+  inference.require(known > 0 && (open >= 0 ? known * shape[open] : known) == elements,
+                    fmt::format("{} elements do not fill the shape {}", elements,
+                                to_string(shape_from(inference.attributes().list("shape")))));
+  return shape;
+}
+
+void infer_view(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  const Shape shape = wanted_shape(inference);
+  Strides strides;
+  inference.require(view_strides(x.shape, x.strides, shape, strides),
+                    fmt::format("its strides {} do not allow a view as {}: use reshape",
+                                to_string(x.strides), to_string(shape)));
+  inference.view(0, shape, strides);
+}
+
+void infer_reshape(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  const Shape shape = wanted_shape(inference);
+  Strides strides;
+  if (view_strides(x.shape, x.strides, shape, strides)) {
+    inference.view(0, shape, strides);
+  } else {
+    inference.create(shape, x.dtype);
+  }
+}
+
+void infer_contiguous(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  if (x.is_contiguous()) {
+    inference.view(0, x.shape, x.strides);
+  } else {
+    inference.create(x.shape, x.dtype);
+  }
+}
+
+ForwardKernel forward_copy(const NodeView& node) {
+  return {.work = node.elementwise_work(OperatorClass::kElementwise, 0)};
+}
+
+void backward_reshape(BackwardBuilder& b) {
+  b.set_input_gradient(0, reshaped(b, b.output_gradient(), b.node().input(0).shape));
+}
+
+void infer_transpose(Inference& inference) {
+  Tensor x = inference.input(0);
+  const int a =
+      checked_axis(inference, inference.attributes().integer("axis_a", -2), x.shape.rank());
+  const int b =
+      checked_axis(inference, inference.attributes().integer("axis_b", -1), x.shape.rank());
+  std::swap(x.shape[a], x.shape[b]);
+  std::swap(x.strides[a], x.strides[b]);
+  inference.view(0, x.shape, x.strides);
+}
+
+void backward_transpose(BackwardBuilder& b) {
+  Tensor gradient = b.output_gradient();
+  const int first = static_cast<int>(b.node().attributes().integer("axis_a", -2));
+  const int second = static_cast<int>(b.node().attributes().integer("axis_b", -1));
+  std::swap(gradient.shape[first], gradient.shape[second]);
+  std::swap(gradient.strides[first], gradient.strides[second]);
+  b.set_input_gradient(0, gradient);
+}
+
+void infer_permute(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  const std::vector<std::int64_t> axes = inference.attributes().list("axes");
+  std::vector<std::int64_t> sorted = axes;
+  std::sort(sorted.begin(), sorted.end());
+  bool complete = static_cast<int>(axes.size()) == x.shape.rank();
+  for (std::size_t i = 0; complete && i < sorted.size(); ++i) {
+    complete = sorted[i] == static_cast<std::int64_t>(i);
+  }
+  inference.require(complete, "axes must name each axis of the input once, counted from 0");
+  Shape shape;
+  Strides strides;
+  for (std::int64_t axis : axes) {
+    shape.push_back(x.shape[static_cast<int>(axis)]);
+    strides.push_back(x.strides[static_cast<int>(axis)]);
+  }
+  inference.view(0, shape, strides);
+}
+
+void backward_permute(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  Tensor result = gradient;
+  int from = 0;
+  for (std::int64_t axis : b.node().attributes().list("axes")) {
+    result.shape[static_cast<int>(axis)] = gradient.shape[from];
+    result.strides[static_cast<int>(axis)] = gradient.strides[from];
+    ++from;
+  }
+  b.set_input_gradient(0, result);
+}
+
+// Axes of extent 1 repeat without a copy; -1 keeps an axis; new axes come first.
+void infer_expand(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  Shape shape = shape_from(inference.attributes().list("shape"));
+  inference.require(shape.rank() >= x.shape.rank(), "expand cannot drop axes");
+  Strides strides = shape;
+  const int added = shape.rank() - x.shape.rank();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t old = axis < added ? 1 : x.shape[axis - added];
+    if (shape[axis] == -1) shape[axis] = old;
+    inference.require(old == shape[axis] || old == 1,
+                      fmt::format("axis {} cannot grow from {} to {}", axis, old, shape[axis]));
+    const bool repeats = axis < added || old != shape[axis];
+    strides[axis] = repeats ? 0 : x.strides[axis - added];
+  }
+  inference.view(0, shape, strides);
+}
+
+void backward_expand(BackwardBuilder& b) {
+  set_fitted_gradient(b, 0, b.output_gradient());
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {.name = "view",
+     .summary = "another shape of the same memory; fails where the strides do not allow it",
+     .infer = infer_view,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_reshape},
+    {.name = "reshape",
+     .summary = "another shape; copies where the strides demand it",
+     .infer = infer_reshape,
+     .forward = forward_copy,
+     .save = save_nothing,
+     .backward = backward_reshape},
+    {.name = "contiguous",
+     .summary = "row-major order; copies unless it already is",
+     .infer = infer_contiguous,
+     .forward = forward_copy,
+     .save = save_nothing,
+     .backward = pass_gradient},
+    {.name = "transpose",
+     .summary = "swaps axis_a and axis_b",
+     .infer = infer_transpose,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_transpose},
+    {.name = "permute",
+     .summary = "reorders axes",
+     .infer = infer_permute,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_permute},
+    {.name = "expand",
+     .summary = "repeats axes of extent 1 without a copy",
+     .infer = infer_expand,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_expand},
+};
+
+}  // namespace view_family
+
+std::span<const OperatorFamily> view_families() {
+  return view_family::kFamilies;
+}
+
+}  // namespace tidemark

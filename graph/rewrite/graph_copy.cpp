@@ -1,0 +1,122 @@
+#include "graph/rewrite/graph_copy.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+
+GraphCopy::GraphCopy(const Graph& source)
+    : source_(source),
+      next_(0U),
+      tensor_(source.tensors.size()),
+      node_(source.nodes.size()),
+      storage_(source.storages.size()),
+      is_made_(source.tensors.size(), 0),
+      parameter_(source.tensors.size()) {
+  result_.name = source.name;
+  result_.layers = source.layers;
+  result_.parameters = source.parameters;
+  result_.samples = source.samples;
+  result_.tokens = source.tokens;
+  result_.blocks = source.blocks;
+  for (const Node& node : source.nodes) {
+    for (TensorId out : node.outputs)
+      is_made_[out] = 1;
+  }
+  for (ParameterId id : ids_of(source.parameters))
+    parameter_[source.parameters[id].tensor] = id;
+}
+
+std::vector<TensorId> GraphCopy::inputs_of(NodeId id) const {
+  std::vector<TensorId> inputs;
+  for (TensorId in : source_.nodes[id].inputs)
+    inputs.push_back(at(in));
+  return inputs;
+}
+
+bool GraphCopy::is_trained(TensorId of_result) const {
+  return is_trained_.contains(of_result) && is_trained_[of_result] != 0;
+}
+
+NodeId GraphCopy::keep(NodeId id) {
+  return keep(id, inputs_of(id), source_.nodes[id].attributes);
+}
+
+NodeId GraphCopy::keep(NodeId id, std::vector<TensorId> inputs, Attributes attributes) {
+  const Node& node = source_.nodes[id];
+  const NodeId copy =
+      result_.add_node(*node.family, std::move(inputs), std::move(attributes), node.layer);
+  replace(id, std::vector<TensorId>(result_.nodes[copy].outputs));
+  return copy;
+}
+
+void GraphCopy::replace(NodeId id, std::span<const TensorId> outputs) {
+  const std::vector<TensorId>& old = source_.nodes[id].outputs;
+  if (old.size() != outputs.size()) {
+    throw InternalError(fmt::format("{} has {} outputs and becomes {}", source_.describe(id),
+                                    old.size(), outputs.size()));
+  }
+  for (std::size_t i = 0; i < old.size(); ++i)
+    tensor_[old[i]] = outputs[i];
+}
+
+// Roots are copied where they stand among the outputs of nodes, so that a copy that changes nothing
+// has the ids of its source.
+void GraphCopy::copy_roots(TensorId until) {
+  for (; next_ < until; next_ = TensorId(next_.value + 1)) {
+    if (is_made_[next_] != 0) continue;
+    Tensor root = source_.tensors[next_];
+    StorageId& storage = storage_[root.storage];
+    if (!storage.valid()) storage = result_.storages.push_back(source_.storages[root.storage]);
+    root.storage = storage;
+    const TensorId copy = result_.tensors.push_back(root);
+    tensor_[next_] = copy;
+    if (!parameter_[next_].valid()) continue;
+    Parameter& parameter = result_.parameters[parameter_[next_]];
+    parameter.tensor = copy;
+    parameter.storage = storage;
+    parameter.updated = storage;
+    if (!parameter.trained) continue;
+    is_trained_.resize(result_.tensors.size(), 0);
+    is_trained_[copy] = 1;
+  }
+}
+
+void GraphCopy::begin(NodeId id) {
+  copy_roots(source_.nodes[id].outputs.front());
+}
+
+void GraphCopy::end(NodeId id) {
+  for (TensorId out : source_.nodes[id].outputs) {
+    if (!tensor_[out].valid()) {
+      throw InternalError(source_.describe(id) + " has become nothing in a rewrite");
+    }
+  }
+  node_[id] = NodeId(result_.nodes.size() - 1);
+}
+
+Graph GraphCopy::finish() {
+  copy_roots(source_.tensors.end_id());
+  for (const LocalVariable& local : source_.locals)
+    result_.locals.push_back({at(local.tensor), node_[local.until]});
+  result_.logits = at(source_.logits);
+  result_.loss = at(source_.loss);
+  for (TensorId output : source_.other_outputs)
+    result_.other_outputs.push_back(at(output));
+  return std::move(result_);
+}
+
+Graph rewrite_graph(const Graph& source, const std::function<void(GraphCopy&, NodeId)>& rewrite) {
+  GraphCopy copy(source);
+  for (NodeId id : ids_of(source.nodes)) {
+    copy.begin(id);
+    rewrite(copy, id);
+    copy.end(id);
+  }
+  return copy.finish();
+}
+
+}  // namespace tidemark

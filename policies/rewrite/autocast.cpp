@@ -1,0 +1,151 @@
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/operators/family.hpp"
+#include "graph/rewrite/graph_copy.hpp"
+#include "policies/rewrite/precision.hpp"
+
+namespace tidemark {
+namespace {
+
+// What autocast does with the inputs of an operator.
+enum class CastPolicy : std::uint8_t {
+  kAsGiven,        // not listed: the operator promotes by itself
+  kLow,            // lower_precision_fp
+  kFloat32,        // fp32: inputs are converted
+  kFloat32Result,  // fp32_set_opt_dtype: called with dtype=torch.float32
+};
+
+struct CastRule {
+  std::string_view family;
+  CastPolicy cuda;
+  CastPolicy cpu;  // of 1.13, whose list is shorter
+};
+
+// AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE; KERNEL_CPU for the
+// CPU, where cross_entropy_loss is listed and takes its log_softmax along.
+constexpr std::array kCastRules = {
+    CastRule{"linear", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"bmm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"conv2d", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"conv_transpose2d", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"attention", CastPolicy::kLow, CastPolicy::kLow},
+    // _cudnn_rnn_cast_reflatten; on a CPU the products inside are cast one by one, here all at
+    // once.
+    CastRule{"lstm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"gru", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"rnn", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"layer_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"group_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"rms_norm", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"exp", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"pow", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"rsqrt", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"softplus", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"sum", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"softmax", CastPolicy::kFloat32Result, CastPolicy::kAsGiven},
+    CastRule{"log_softmax", CastPolicy::kFloat32Result, CastPolicy::kFloat32},
+    CastRule{"nll_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"mse_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+};
+
+CastPolicy policy_of(std::string_view family, const FrameworkRules& rules) {
+  for (const CastRule& rule : kCastRules) {
+    if (rule.family == family) return rules.cpu_autocast_lists ? rule.cpu : rule.cuda;
+  }
+  return CastPolicy::kAsGiven;
+}
+
+// The casts in front of each node.
+class AutocastNodes {
+ public:
+  AutocastNodes(DType low, bool cache, const FrameworkRules& rules)
+      : low_(low), cache_(cache), rules_(rules) {}
+
+  void rewrite(GraphCopy& copy, NodeId id);
+  // The cache is emptied when autocast ends, behind the loss.
+  void hold_cached(Graph& graph) const;
+
+ private:
+  [[nodiscard]] TensorId cast(GraphCopy& copy, TensorId tensor, DType dtype, LayerId layer);
+  void hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kept);
+
+  DType low_;
+  bool cache_;
+  const FrameworkRules& rules_;
+  IdVector<TensorId, TensorId> low_precision_of_;  // of parameters of the copy: autocast's cache
+  TensorId converted_logits_;
+};
+
+// at::autocast::cached_cast: only leaves that need a gradient are cached, and only in the low type.
+TensorId AutocastNodes::cast(GraphCopy& copy, TensorId tensor, DType dtype, LayerId layer) {
+  if (!tensor.valid()) return tensor;
+  Graph& graph = copy.result();
+  const DType from = graph.tensors[tensor].dtype;
+  if (!is_floating(from) || from == DType::kFloat64 || from == dtype) return tensor;
+  const bool cached = cache_ && dtype == low_ && copy.is_trained(tensor);
+  if (cached && low_precision_of_.contains(tensor) && low_precision_of_[tensor].valid()) {
+    return low_precision_of_[tensor];
+  }
+  const NodeId node = graph.add_node(*find_family("cast"), {tensor},
+                                     {{"dtype", std::string(name_of(dtype))}}, layer);
+  if (cached) {
+    if (!low_precision_of_.contains(tensor)) low_precision_of_.resize(tensor.index() + 1);
+    low_precision_of_[tensor] = graph.output(node);
+  }
+  return graph.output(node);
+}
+
+// On a CPU cross_entropy_loss itself is listed: its converted argument lives until it returns.
+void AutocastNodes::hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kept) {
+  if (!rules_.cpu_autocast_lists) return;
+  const Node& node = copy.source().nodes[id];
+  if (node.family == find_family("log_softmax")) {
+    const TensorId input = copy.result().nodes[kept].inputs[0];
+    converted_logits_ = input == copy.at(node.inputs[0]) ? TensorId() : input;
+  }
+  if (node.family == find_family("nll_loss") && converted_logits_.valid()) {
+    copy.result().locals.push_back({converted_logits_, kept});
+  }
+}
+
+void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
+  const Node& node = copy.source().nodes[id];
+  std::vector<TensorId> inputs = copy.inputs_of(id);
+  Attributes attributes = node.attributes;
+  CastPolicy policy = policy_of(node.family->name, rules_);
+  if (policy == CastPolicy::kFloat32Result) {
+    // at::softmax converts inside the kernel from fp16 only; from bf16 it makes a copy first.
+    const bool inside = low_ == DType::kFloat16 && copy.result().tensors[inputs[0]].dtype == low_;
+    if (inside) attributes.set("dtype", std::string(name_of(DType::kFloat32)));
+    policy = inside ? CastPolicy::kAsGiven : CastPolicy::kFloat32;
+  }
+  if (policy != CastPolicy::kAsGiven) {
+    const DType dtype = policy == CastPolicy::kLow ? low_ : DType::kFloat32;
+    // WrapFunction_ calls F(cached_cast(args)...), and g++ evaluates arguments from the last to the
+    // first. So backward converts the gradient of a weight before that of its bias.
+    for (std::size_t i = inputs.size(); i-- > 0;)
+      inputs[i] = cast(copy, inputs[i], dtype, node.layer);
+  }
+  hold_converted_logits(copy, id, copy.keep(id, std::move(inputs), std::move(attributes)));
+}
+
+void AutocastNodes::hold_cached(Graph& graph) const {
+  for (TensorId cast : low_precision_of_) {
+    if (cast.valid()) graph.locals.push_back({cast, NodeId(graph.nodes.size() - 1)});
+  }
+}
+
+}  // namespace
+
+Graph Autocast::apply(const Graph& graph, const RewriteContext& /*context*/) const {
+  AutocastNodes casts(low_, cache_, rules_);
+  Graph result = rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) { casts.rewrite(copy, id); });
+  casts.hold_cached(result);
+  return result;
+}
+
+}  // namespace tidemark
