@@ -1,4 +1,4 @@
-// Models that a YAML file describes by their layers; the format stands in models/layers.hpp.
+// Models that a YAML file describes by their layers; the format stands in models/layers/layers.hpp.
 #pragma once
 
 #include <string>

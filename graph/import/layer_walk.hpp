@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "graph/core/decoder.hpp"
-#include "graph/models/layers.hpp"
+#include "graph/models/layers/layers.hpp"
 
 namespace tidemark {
 

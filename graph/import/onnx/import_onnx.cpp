@@ -10,22 +10,6 @@
 
 namespace tidemark {
 
-OnnxOptions decode_onnx_options(const Decoder& model) {
-  OnnxOptions options;
-  options.batch_axis = model.maybe<std::int64_t>("batch_axis", between(0, kMaxRank - 1));
-  for (const auto& [name, extent] : model.optional_child("axes").entries())
-    options.axes.emplace_back(
-        name, extent.as<std::int64_t>(between(1, static_cast<double>(kLongestAxis))));
-  constexpr std::string_view kRoleNames[] = {"parameter", "buffer"};
-  const Decoder roles = model.optional_child("roles");
-  for (const auto& [name, value] : roles.entries()) {
-    const std::string role = roles.required_word(name, kRoleNames);
-    options.roles.emplace_back(name, role == "buffer" ? OnnxRole::kBuffer : OnnxRole::kParameter);
-  }
-  options.output = model.optional<std::string>("output", "");
-  return options;
-}
-
 namespace {
 
 // The output that the loss is taken of.
@@ -47,7 +31,7 @@ TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std:
                   "no output depends on a parameter, so there is nothing to train");
 }
 
-// What model.axes says of an axis of an input; null when it says nothing.
+// Returns what model.axes says of an axis of an input; null when it says nothing.
 const std::pair<std::string, std::int64_t>* stated_extent(const OnnxModel& file,
                                                           const OnnxOptions& onnx,
                                                           const OnnxInput& input,

@@ -8,18 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/import/onnx/import_onnx.hpp"
 #include "graph/import/onnx/onnx_modules.hpp"
+#include "graph/import/onnx/onnx_options.hpp"
 #include "graph/import/onnx/onnx_uses.hpp"
 #include "graph/models/builder.hpp"
+#include "graph/models/model_options.hpp"
 
 namespace tidemark {
 
 // Shapes of all values at the batch of the file; empty unless the batch changes.
 using OnnxShapes = IdVector<OnnxValueId, std::optional<Shape>>;
-
-// Extents, pads and steps beyond this are refused before anything is computed from them.
-inline constexpr std::int64_t kLongestAxis = std::int64_t{1} << 30;
 
 // The state of a lowering, and what the function for one operator sees of its node.
 class OnnxLowering {
@@ -128,8 +126,8 @@ struct OnnxOperator {
   std::string_view name;
   void (*lower)(OnnxLowering&);
 };
-// What begins with an operator of this name. Lowers the whole pattern, marks its nodes done and
-// returns true, or does nothing.
+// A pattern that begins with an operator of this name. Lowers the whole pattern, marks its nodes
+// done and returns true, or does nothing.
 struct OnnxPattern {
   std::string_view first;
   bool (*lower)(OnnxLowering&);

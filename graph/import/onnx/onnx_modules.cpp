@@ -153,4 +153,14 @@ OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), k
   }
 }
 
+std::string_view module_of_tensor(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string_view name_in_module(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
 }  // namespace tidemark

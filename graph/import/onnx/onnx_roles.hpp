@@ -1,4 +1,4 @@
-// What an initializer is: a file does not say whether a tensor is trained.
+// Roles of initializers: a file does not say whether a tensor is trained.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
-#include "graph/models/layers.hpp"
+#include "graph/models/layers/layers.hpp"
 #include "graph/models/preset.hpp"
 #include "graph/operators/family.hpp"
 #include "tests/support/paths.hpp"

@@ -9,7 +9,7 @@
 #include "graph/import/onnx/rebatch.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_layout {
 
 using List = std::vector<std::int64_t>;
 
@@ -246,10 +246,10 @@ constexpr OnnxOperator kOperators[] = {
     {"Trilu", lower_triangle},
 };
 
-}  // namespace
+}  // namespace onnx_layout
 
 std::span<const OnnxOperator> onnx_layout_operators() {
-  return kOperators;
+  return onnx_layout::kOperators;
 }
 
 }  // namespace tidemark

@@ -4,7 +4,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_reduction {
 
 using List = std::vector<std::int64_t>;
 
@@ -116,10 +116,10 @@ constexpr OnnxOperator kOperators[] = {
     {"SoftmaxCrossEntropyLoss", lower_cross_entropy},
 };
 
-}  // namespace
+}  // namespace onnx_reduction
 
 std::span<const OnnxOperator> onnx_reduction_operators() {
-  return kOperators;
+  return onnx_reduction::kOperators;
 }
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-#include "graph/models/size_expression.hpp"
+#include "graph/models/layers/size_expression.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -5,7 +5,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_random {
 
 void set_random(OnnxLowering& l, const std::vector<std::int64_t>& extents, DType fallback) {
   DType dtype = fallback;
@@ -36,10 +36,10 @@ constexpr OnnxOperator kOperators[] = {
     {"Bernoulli", lower_like},
 };
 
-}  // namespace
+}  // namespace onnx_random
 
 std::span<const OnnxOperator> onnx_random_operators() {
-  return kOperators;
+  return onnx_random::kOperators;
 }
 
 }  // namespace tidemark

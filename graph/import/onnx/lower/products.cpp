@@ -4,7 +4,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_products {
 
 // What a parameter is or was cut from: nn.MultiheadAttention over two inputs takes rows of its
 // packed projection.
@@ -105,10 +105,10 @@ void lower_gemm(OnnxLowering& l) {
 
 constexpr OnnxOperator kOperators[] = {{"MatMul", lower_matmul}, {"Gemm", lower_gemm}};
 
-}  // namespace
+}  // namespace onnx_products
 
 std::span<const OnnxOperator> onnx_product_operators() {
-  return kOperators;
+  return onnx_products::kOperators;
 }
 
 }  // namespace tidemark

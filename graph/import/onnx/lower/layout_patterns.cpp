@@ -5,7 +5,7 @@
 #include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_layout_lowering {
 
 using List = std::vector<std::int64_t>;
 
@@ -103,10 +103,10 @@ bool match_roll(OnnxLowering& l) {
 
 constexpr OnnxPattern kLayoutPatterns[] = {{"Slice", match_chunk}, {"Concat", match_roll}};
 
-}  // namespace
+}  // namespace onnx_layout_lowering
 
 std::span<const OnnxPattern> onnx_layout_patterns() {
-  return kLayoutPatterns;
+  return onnx_layout_lowering::kLayoutPatterns;
 }
 
 }  // namespace tidemark

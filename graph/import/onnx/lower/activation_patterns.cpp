@@ -7,7 +7,7 @@
 #include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_activation_lowering {
 
 constexpr std::size_t kEither = OnnxMatch::kEither;
 
@@ -135,10 +135,10 @@ constexpr OnnxPattern kActivationPatterns[] = {
     {"Sqrt", match_rsqrt},
 };
 
-}  // namespace
+}  // namespace onnx_activation_lowering
 
 std::span<const OnnxPattern> onnx_activation_patterns() {
-  return kActivationPatterns;
+  return onnx_activation_lowering::kActivationPatterns;
 }
 
 }  // namespace tidemark

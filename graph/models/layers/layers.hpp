@@ -50,57 +50,13 @@
 // attends obeys training.attention, and dropout obeys training.dropout.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-#include "graph/core/decoder.hpp"
-#include "graph/models/builder.hpp"
-#include "graph/models/model_options.hpp"
-#include "graph/models/size_expression.hpp"
+#include "graph/models/layers/layer_kind.hpp"
 
 namespace tidemark {
 
-// The parameters of one layer of a file.
-class LayerParameters {
- public:
-  LayerParameters(Decoder decoder, const SizeNames& sizes)
-      : decoder_(std::move(decoder)), sizes_(sizes) {}
-
-  [[nodiscard]] std::int64_t size(std::string_view key, std::int64_t highest) const;
-  [[nodiscard]] std::int64_t size(std::string_view key, std::int64_t fallback, std::int64_t lowest,
-                                  std::int64_t highest) const;
-  // Extents of a shape, or axes; empty when absent.
-  [[nodiscard]] std::vector<std::int64_t> sizes(std::string_view key, std::int64_t lowest,
-                                                std::int64_t highest) const;
-  [[nodiscard]] const Decoder& decoder() const { return decoder_; }
-
- private:
-  Decoder decoder_;
-  const SizeNames& sizes_;
-};
-
-// What a layer works with.
-struct LayerContext {
-  ModelBuilder& builder;
-  const ModelOptions& options;
-  const LayerParameters& parameters;
-  std::string module;                                 // its name
-  TensorId x;                                         // what the previous layer returned
-  std::function<TensorId(std::string_view key)> tap;  // the tap that a parameter names
-};
-
-struct LayerKind {
-  std::string_view name;
-  std::string_view first_parameter;  // may be given without its name; empty: none may
-  std::string_view parameters;       // "heads, kv_heads, causal: false, ..." for documentation
-  TensorId (*build)(const LayerContext& context);
-  bool makes_scope = false;  // of its module; otherwise its caller does
-};
 [[nodiscard]] std::span<const LayerKind> layer_kinds();
 [[nodiscard]] const LayerKind* find_layer_kind(std::string_view name);
 

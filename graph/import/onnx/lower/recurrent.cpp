@@ -8,7 +8,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_recurrent {
 
 // The initializers that `value` is put together from, each once, in order.
 std::vector<OnnxValueId> roots_of(const OnnxLowering& l, OnnxValueId value) {
@@ -145,10 +145,10 @@ void lower_rnn(OnnxLowering& l) {
 constexpr OnnxOperator kOperators[] = {
     {"LSTM", lower_lstm}, {"GRU", lower_gru}, {"RNN", lower_rnn}};
 
-}  // namespace
+}  // namespace onnx_recurrent
 
 std::span<const OnnxOperator> onnx_recurrent_operators() {
-  return kOperators;
+  return onnx_recurrent::kOperators;
 }
 
 }  // namespace tidemark

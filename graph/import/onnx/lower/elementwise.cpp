@@ -7,7 +7,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_elementwise {
 
 // The name of a family as a template argument.
 template <std::size_t Length>
@@ -256,10 +256,10 @@ constexpr OnnxOperator kOperators[] = {
     {"Dropout", lower_dropout},
 };
 
-}  // namespace
+}  // namespace onnx_elementwise
 
 std::span<const OnnxOperator> onnx_elementwise_operators() {
-  return kOperators;
+  return onnx_elementwise::kOperators;
 }
 
 }  // namespace tidemark

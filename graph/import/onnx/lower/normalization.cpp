@@ -7,7 +7,7 @@
 #include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_normalization {
 
 using List = std::vector<std::int64_t>;
 
@@ -214,14 +214,14 @@ constexpr OnnxPattern kPatterns[] = {
     {"Reshape", match_group_norm},
 };
 
-}  // namespace
+}  // namespace onnx_normalization
 
 std::span<const OnnxOperator> onnx_normalization_operators() {
-  return kOperators;
+  return onnx_normalization::kOperators;
 }
 
 std::span<const OnnxPattern> onnx_normalization_patterns() {
-  return kPatterns;
+  return onnx_normalization::kPatterns;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_windows {
 
 using List = std::vector<std::int64_t>;
 
@@ -286,14 +286,14 @@ constexpr OnnxOperator kOperators[] = {
 
 constexpr OnnxPattern kPatterns[] = {{"Pad", pad_of_average}};
 
-}  // namespace
+}  // namespace onnx_windows
 
 std::span<const OnnxOperator> onnx_window_operators() {
-  return kOperators;
+  return onnx_windows::kOperators;
 }
 
 std::span<const OnnxPattern> onnx_window_patterns() {
-  return kPatterns;
+  return onnx_windows::kPatterns;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/models/routing.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_index {
 
 using List = std::vector<std::int64_t>;
 
@@ -123,10 +123,10 @@ constexpr OnnxOperator kOperators[] = {
     {"TopK", lower_topk},
 };
 
-}  // namespace
+}  // namespace onnx_index
 
 std::span<const OnnxOperator> onnx_index_operators() {
-  return kOperators;
+  return onnx_index::kOperators;
 }
 
 }  // namespace tidemark

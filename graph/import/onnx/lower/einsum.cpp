@@ -12,7 +12,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
-namespace {
+namespace onnx_einsum {
 
 using List = std::vector<std::int64_t>;
 using Labels = std::vector<int>;  // letters; below 0 the axes of an ellipsis, the last of them -1
@@ -274,10 +274,10 @@ void lower_einsum(OnnxLowering& l) {
 
 constexpr OnnxOperator kOperators[] = {{"Einsum", lower_einsum}};
 
-}  // namespace
+}  // namespace onnx_einsum
 
 std::span<const OnnxOperator> onnx_einsum_operators() {
-  return kOperators;
+  return onnx_einsum::kOperators;
 }
 
 }  // namespace tidemark
