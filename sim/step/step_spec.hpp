@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/operators/framework.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "graph/models/model_options.hpp"
+#include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
 #include "policies/plan/entry.hpp"
