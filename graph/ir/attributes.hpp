@@ -56,6 +56,14 @@ class Attributes {
   [[nodiscard]] std::vector<std::int64_t> list(std::string_view name) const {
     return get<std::vector<std::int64_t>>(name, {});
   }
+  // Whether `name` is there and has this type: for attributes that may have one of several.
+  template <class T>
+  [[nodiscard]] bool holds(std::string_view name) const {
+    for (const auto& [known, value] : values_) {
+      if (known == name) return std::holds_alternative<T>(value);
+    }
+    return false;
+  }
   [[nodiscard]] const auto& all() const { return values_; }
 
  private:

@@ -8,9 +8,10 @@ namespace tidemark {
 
 std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
                       std::int64_t fallback) {
+  if (!attributes.holds<std::vector<std::int64_t>>(name)) return attributes.integer(name, fallback);
   const std::vector<std::int64_t> list = attributes.list(name);
   const auto index = static_cast<std::size_t>(axis);
-  return index < list.size() ? list[index] : attributes.integer(name, fallback);
+  return index < list.size() ? list[index] : fallback;
 }
 
 int spatial_axes(std::string_view family) {
