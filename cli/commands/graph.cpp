@@ -20,19 +20,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Part {
-  std::string_view name;
-  const std::vector<OperatorId>* operators;
-};
-
-std::vector<Part> parts_of(const TrainingGraph& graph) {
-  return {{"zero_grad", &graph.zero_grad},
-          {"forward", &graph.forward},
-          {"backward", &graph.backward},
-          {"backward_accumulate", &graph.backward_accumulate},
-          {"optimizer_first", &graph.optimizer_first},
-          {"optimizer", &graph.optimizer},
-          {"end_of_step", &graph.end_of_step}};
+// "forward", of further chunks "forward.1".
+std::string title_of(const StepPart& part) {
+  std::string title(name_of(part.kind));
+  if (part.chunk > 0) title += fmt::format(".{}", part.chunk);
+  return title;
 }
 
 std::string_view name_of(Access access) {
@@ -74,11 +66,11 @@ Json graph_json(const TrainingGraph& graph) {
   for (OperatorId id : ids_of(graph.operators))
     operators.push_back(operator_json(graph, id));
   Json parts = Json::object();
-  for (const Part& part : parts_of(graph)) {
+  for (const StepPart& part : graph.parts.all()) {
     Json ids = Json::array();
-    for (OperatorId id : *part.operators)
+    for (OperatorId id : part.operators)
       ids.push_back(id.value);
-    parts[std::string(part.name)] = std::move(ids);
+    parts[title_of(part)] = std::move(ids);
   }
   return {{"name", graph.name},
           {"samples", graph.samples},
@@ -126,8 +118,8 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
       format_count(static_cast<double>(parameter_elements(graph.parameters))),
       grouped(static_cast<std::int64_t>(graph.operators.size())),
       grouped(static_cast<std::int64_t>(graph.storages.size())));
-  for (const Part& part : parts_of(graph)) {
-    if (part.operators->empty()) continue;
+  for (const StepPart& part : graph.parts.all()) {
+    if (part.operators.empty()) continue;
     Table table({{"#", Align::kRight},
                  {"layer"},
                  {"operator"},
@@ -136,7 +128,7 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
                  {"creates", Align::kRight},
                  {"workspace", Align::kRight}},
                 2);
-    for (OperatorId id : *part.operators) {
+    for (OperatorId id : part.operators) {
       const Operator& op = graph.operators[id];
       const Bytes created = created_by(graph, id);
       table.add_row({{fmt::to_string(id.value)},
@@ -147,8 +139,8 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
                      {created > Bytes(0) ? format_bytes(created) : ""},
                      {op.workspace > Bytes(0) ? format_bytes(op.workspace) : ""}});
     }
-    text += fmt::format("\n{}: {} operators\n", bold(part.name, console.colour),
-                        grouped(static_cast<std::int64_t>(part.operators->size())));
+    text += fmt::format("\n{}: {} operators\n", bold(title_of(part), console.colour),
+                        grouped(static_cast<std::int64_t>(part.operators.size())));
     text += table.text(console.colour);
   }
   return text;

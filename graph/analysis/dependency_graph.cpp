@@ -171,7 +171,8 @@ DependencyGraph dependency_graph(const TrainingGraph& graph) {
   DependencyGraph dependencies(graph.operators.size());
   IdVector<StorageId, OperatorId> writer(graph.storages.size());
   for (const std::span<const OperatorId> part :
-       {std::span<const OperatorId>(graph.forward), std::span<const OperatorId>(graph.backward)}) {
+       {std::span<const OperatorId>(graph.part(PartKind::kForward)),
+        std::span<const OperatorId>(graph.part(PartKind::kBackward))}) {
     for (OperatorId id : part) {
       for (const Touch& touch : graph.touches_of(id)) {
         const bool needs_content = touch.access == Access::kRead || touch.access == Access::kMutate;
@@ -234,8 +235,8 @@ void write_dot(std::ostream& out, const Graph& graph) {
 
 void write_dot(std::ostream& out, const TrainingGraph& graph) {
   write_header(out, graph.name);
-  for (const auto* part : {&graph.forward, &graph.backward}) {
-    const std::string_view colour = part == &graph.forward ? "#dbe9f6" : "#fde3cf";
+  for (const auto* part : {&graph.part(PartKind::kForward), &graph.part(PartKind::kBackward)}) {
+    const std::string_view colour = part == &graph.part(PartKind::kForward) ? "#dbe9f6" : "#fde3cf";
     for (OperatorId id : *part) {
       const Operator& op = graph.operators[id];
       write_vertex(out, id.index(), graph.layer_name(op.layer), op.name,

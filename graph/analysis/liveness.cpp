@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "graph/analysis/instances.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -47,8 +49,9 @@ struct HoldIndex {
 
 Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order) {
   Liveness live;
+  const Instances instances(graph, order);
   live.first_touch.resize(order.at.size());
-  IdVector<StorageId, std::uint32_t> first_gap(graph.storages.size() + 1, 0);
+  IdVector<InstanceId, std::uint32_t> first_gap(instances.size() + 1, 0);
   std::uint32_t touches = 0;
   for (Position p : ids_of(order.at)) {
     const Occurrence& occurrence = order.at[p];
@@ -56,12 +59,12 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
     const std::span<const Touch> op_touches = graph.touches_of(occurrence.op);
     touches += static_cast<std::uint32_t>(op_touches.size());
     for (std::size_t i = 0; i < op_touches.size(); ++i) {
-      if (!is_scratch(occurrence, i)) ++first_gap[StorageId(op_touches[i].storage.value + 1)];
+      if (is_scratch(occurrence, i)) continue;
+      ++first_gap[InstanceId(instances.of(op_touches[i].storage, occurrence.instance).value + 1)];
     }
   }
-  for (std::size_t s = 1; s <= graph.storages.size(); ++s) {
-    first_gap[StorageId(s)] += first_gap[StorageId(s - 1)];
-  }
+  for (std::size_t i = 1; i <= instances.size(); ++i)
+    first_gap[InstanceId(i)] += first_gap[InstanceId(i - 1)];
   live.gap_after.resize(touches);
   live.gaps.resize(first_gap.back());
 
@@ -73,14 +76,14 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
   std::stable_sort(kept.begin(), kept.end(),
                    [](const Kept* a, const Kept* b) { return a->until < b->until; });
   auto next_kept = kept.begin();
-  IdVector<StorageId, GapId> current(graph.storages.size());  // the gap that is open
-  IdVector<StorageId, int> variables(graph.storages.size(), 0);
+  IdVector<InstanceId, GapId> current(instances.size());  // the gap that is open
+  IdVector<InstanceId, int> variables(instances.size(), 0);
   for (Position p : ids_of(order.at)) {
     const Occurrence& occurrence = order.at[p];
     const std::span<const Touch> op_touches = graph.touches_of(occurrence.op);
     for (std::size_t i = 0; i < op_touches.size(); ++i) {
       if (is_scratch(occurrence, i)) continue;
-      const StorageId s = op_touches[i].storage;
+      const InstanceId s = instances.of(op_touches[i].storage, occurrence.instance);
       GapId gap(first_gap[s]);
       if (current[s].valid()) {
         Gap& before = live.gaps[current[s]];
@@ -91,24 +94,30 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
         if (before.dead) variables[s] = 0;
         gap = GapId(current[s].value + 1);
       }
-      live.gaps[gap] = {.storage = s, .from = p, .to = {}, .release = p};
+      live.gaps[gap] = {.storage = op_touches[i].storage,
+                        .from = p,
+                        .to = {},
+                        .release = p,
+                        .instance = occurrence.instance};
       current[s] = gap;
       live.gap_after[live.first_touch[p] + i] = gap;
     }
     for (StorageId s : holds.starting_at(occurrence.op))
-      ++variables[s];
+      ++variables[instances.of(s, occurrence.instance)];
     for (const Hold& hold : holds.ending_at(occurrence.op)) {
-      if (hold.since.valid() && variables[hold.storage] > 0) --variables[hold.storage];
-      if (current[hold.storage].valid()) live.gaps[current[hold.storage]].release = p;
+      const InstanceId held = instances.of(hold.storage, occurrence.instance);
+      if (hold.since.valid() && variables[held] > 0) --variables[held];
+      if (current[held].valid()) live.gaps[current[held]].release = p;
     }
     for (; next_kept != kept.end() && (*next_kept)->until == p; ++next_kept) {
-      const GapId gap = current[(*next_kept)->storage];
+      const GapId gap = current[instances.of((*next_kept)->storage, occurrence.instance)];
       if (gap.valid()) live.gaps[gap].release = p;
     }
   }
-  for (StorageId s : ids_of(graph.storages)) {
-    if (!current[s].valid()) continue;
-    live.gaps[current[s]].dead = !graph.storages[s].persistent && !graph.storages[s].initial;
+  for (GapId last : current) {
+    if (!last.valid()) continue;
+    const Storage& storage = graph.storages[live.gaps[last].storage];
+    live.gaps[last].dead = !storage.persistent && !storage.initial;
   }
   return live;
 }

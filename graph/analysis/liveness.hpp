@@ -23,14 +23,15 @@ struct Gap {
   Position to;    // the touch that ends it; invalid when none follows
   Position
       release;  // earliest position after which the memory can go: `from`, or the end of a hold
-  bool dead = false;    // the next touch creates the storage anew, or none comes
-  bool pinned = false;  // a variable spans it: no decision helps
+  bool dead = false;           // the next touch creates the storage anew, or none comes
+  bool pinned = false;         // a variable spans it: no decision helps
+  std::uint16_t instance = 0;  // whose values: of the occurrences that touch it
 
   [[nodiscard]] bool open() const { return !dead && !pinned && to.valid(); }
 };
 
 struct Liveness {
-  IdVector<GapId, Gap> gaps;  // by storage, then by position
+  IdVector<GapId, Gap> gaps;  // by storage, then by instance, then by position
   // The gap that follows touch i of position p is gap_after[first_touch[p] + i].
   IdVector<Position, std::uint32_t> first_touch;
   std::vector<GapId> gap_after;  // invalid where the occurrence writes a scratch block

@@ -4,37 +4,64 @@
 
 namespace tidemark {
 
-ProgramOrder program_order(const TrainingGraph& graph, int steps) {
+namespace {
+
+// By micro-batch, the lowest number that no other micro-batch in flight has.
+std::vector<std::uint16_t> number_in_flight(const std::vector<ScheduledPart>& parts,
+                                            int micro_batches) {
+  std::vector<std::size_t> last(static_cast<std::size_t>(micro_batches), 0);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    last[parts[i].micro_batch] = i;
+  std::vector<std::uint16_t> numbers(static_cast<std::size_t>(micro_batches), 0);
+  std::vector<char> begun(numbers.size(), 0);
+  std::vector<char> taken;  // by number
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::size_t m = parts[i].micro_batch;
+    if (begun[m] == 0) {
+      const auto free = std::find(taken.begin(), taken.end(), 0);
+      numbers[m] = static_cast<std::uint16_t>(free - taken.begin());
+      if (free == taken.end()) {
+        taken.push_back(1);
+      } else {
+        *free = 1;
+      }
+      begun[m] = 1;
+    }
+    if (last[m] == i) taken[numbers[m]] = 0;
+  }
+  return numbers;
+}
+
+}  // namespace
+
+ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& schedule, int steps) {
   ProgramOrder order;
   order.steps = steps;
-  order.micro_batches = graph.micro_batches;
-  const std::size_t per_micro_batch =
-      graph.forward.size() + graph.backward.size() + graph.backward_accumulate.size();
-  order.at.reserve(static_cast<std::size_t>(steps) *
-                   (graph.optimizer.size() + graph.optimizer_first.size() + 2 +
-                    per_micro_batch * static_cast<std::size_t>(graph.micro_batches)));
+  order.micro_batches = schedule.micro_batches;
+  std::size_t per_step = 0;
+  for (const ScheduledPart& part : schedule.first_step)
+    per_step += graph.part(part.part, part.chunk).size();
+  order.at.reserve(per_step * static_cast<std::size_t>(steps));
   for (int step = 0; step < steps; ++step) {
-    const auto run = [&](std::span<const OperatorId> part, int micro_batch) {
-      for (OperatorId op : part) {
+    const std::vector<ScheduledPart>& parts =
+        step == 0 ? schedule.first_step : schedule.later_steps;
+    const std::vector<std::uint16_t> numbers = number_in_flight(parts, schedule.micro_batches);
+    for (std::uint16_t number : numbers)
+      order.in_flight = std::max(order.in_flight, number + 1);
+    for (const ScheduledPart& part : parts) {
+      for (OperatorId op : graph.part(part.part, part.chunk)) {
         order.at.push_back({.op = op,
                             .step = static_cast<std::uint16_t>(step),
-                            .micro_batch = static_cast<std::uint16_t>(micro_batch)});
+                            .micro_batch = part.micro_batch,
+                            .instance = numbers[part.micro_batch]});
       }
-    };
-    const bool gradients_exist = graph.gradients_persist && step > 0;
-    // Filling gradients with zeros needs gradients.
-    if (!graph.gradients_persist || gradients_exist) run(graph.zero_grad, 0);
-    for (int m = 0; m < graph.micro_batches; ++m) {
-      run(graph.forward, m);
-      const bool accumulates = (m > 0 || gradients_exist) && !graph.backward_accumulate.empty();
-      run(accumulates ? graph.backward_accumulate : graph.backward, m);
     }
-    const int last = graph.micro_batches - 1;
-    if (step == 0) run(graph.optimizer_first, last);
-    run(graph.optimizer, last);
-    run(graph.end_of_step, last);
   }
   return order;
+}
+
+ProgramOrder program_order(const TrainingGraph& graph, int steps) {
+  return program_order(graph, training_schedule(graph), steps);
 }
 
 ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repeats) {
@@ -46,6 +73,7 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   ProgramOrder result;
   result.steps = order.steps;
   result.micro_batches = order.micro_batches;
+  result.in_flight = order.in_flight;
   result.at.reserve(order.at.size() + extra);
   IdVector<Position, Position> moved;  // where each position went
   moved.reserve(order.at.size());

@@ -1,4 +1,4 @@
-// The order in which operators run: steps, micro-batches, and whatever is computed again.
+// The order in which operators run: steps, micro-batches, and whatever is recomputed.
 //
 // Recomputation needs no machinery of its own: an operator that appears twice creates its results
 // twice, and the first copy may die early. A solver's schedule is an order too.
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/analysis/schedule.hpp"
 #include "graph/core/ids.hpp"
 #include "graph/ir/training_graph.hpp"
 
@@ -17,10 +18,13 @@ struct Occurrence {
   OperatorId op;
   std::uint16_t step = 0;
   std::uint16_t micro_batch = 0;
-  bool recompute = false;  // runs again what an earlier occurrence has run
+  bool recompute = false;  // repeats what an earlier occurrence has run
   // It runs inside saved-tensor hooks: what it reads is a variable of theirs, autograd saves
   // nothing.
   bool in_hooks = false;
+  // Which of the micro-batches in flight together it belongs to, counted from 0: its temporary
+  // values are instances of their own. Always 0 where micro-batches run one after another.
+  std::uint16_t instance = 0;
   // Bit i: the operator's i-th touch creates a storage whose earlier copy is still wanted; this
   // occurrence writes a scratch block that is freed at once.
   std::uint32_t scratch = 0;
@@ -39,13 +43,17 @@ struct ProgramOrder {
   std::vector<Kept> kept;
   int steps = 0;
   int micro_batches = 0;
+  int in_flight = 1;  // micro-batches at a time, at most
 };
 
-// zero_grad, then per micro-batch forward and backward, the optimizer, the end of the step; `steps`
-// times. The optimizer's state is created in step 0.
+// The operators of the scheduled parts, `steps` times. Micro-batches are in flight together from
+// their first part in a step to their last.
+[[nodiscard]] ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& schedule,
+                                         int steps);
+// The same under training_schedule(graph).
 [[nodiscard]] ProgramOrder program_order(const TrainingGraph& graph, int steps);
 
-// What is run again before `before`.
+// Occurrences that are inserted before `before`.
 struct Repeat {
   Position before;
   std::vector<Occurrence> occurrences;

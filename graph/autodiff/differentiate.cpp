@@ -57,7 +57,9 @@ void GradientTape::emit_forward(NodeId id) {
     kernel.workspace = forward.workspace;
     launch(kernel);
   }
-  forward_operator_[id] = training_.forward.empty() ? OperatorId() : training_.forward.back();
+  forward_operator_[id] = training_.part(PartKind::kForward).empty()
+                              ? OperatorId()
+                              : training_.part(PartKind::kForward).back();
   current_ = {};
 }
 
@@ -141,10 +143,10 @@ void GradientTape::emit_ends() {
     part.push_back(training_.add_operator(std::move(op), {}));
     return part.back();
   };
-  const OperatorId zero_grad =
-      marker(training_.zero_grad, OperatorPart::kZeroGrad, "zero_grad", Phase::kForward);
-  const OperatorId end =
-      marker(training_.end_of_step, OperatorPart::kEndOfStep, "end_of_step", Phase::kOptimizer);
+  const OperatorId zero_grad = marker(training_.part(PartKind::kZeroGrad), OperatorPart::kZeroGrad,
+                                      "zero_grad", Phase::kForward);
+  const OperatorId end = marker(training_.part(PartKind::kEndOfStep), OperatorPart::kEndOfStep,
+                                "end_of_step", Phase::kOptimizer);
   // The training loop reads the loss, so the host does not run into the next step.
   training_.operators[end].blocks_host = true;
   for (ParameterId p : training_.trained) {
@@ -155,7 +157,7 @@ void GradientTape::emit_ends() {
   if (!rules_.holds) return;
   const auto keep = [&](TensorId tensor, OperatorId until) {
     const StorageId storage = graph_.tensors[tensor].storage;
-    for (OperatorId since : training_.forward) {
+    for (OperatorId since : training_.part(PartKind::kForward)) {
       for (const Touch& touch : training_.touches_of(since)) {
         if (touch.storage == storage && touch.access == Access::kCreate) {
           training_.holds.push_back({storage, since, until, HoldKind::kLocal});
@@ -164,11 +166,12 @@ void GradientTape::emit_ends() {
       }
     }
   };
-  if (!training_.backward.empty()) {
+  if (!training_.part(PartKind::kBackward).empty()) {
     // The caller of the engine holds the gradient that it starts from until backward returns.
-    const OperatorId root = training_.backward.front();
+    const OperatorId root = training_.part(PartKind::kBackward).front();
     const StorageId ones = training_.touches_of(root).front().storage;
-    training_.holds.push_back({ones, root, training_.backward.back(), HoldKind::kLocal});
+    training_.holds.push_back(
+        {ones, root, training_.part(PartKind::kBackward).back(), HoldKind::kLocal});
   }
   hold_other_outputs(end);
   for (TensorId output : graph_.other_outputs)
@@ -176,7 +179,7 @@ void GradientTape::emit_ends() {
   if (graph_.loss.valid()) keep(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
-    keep(graph_.logits, training_.forward.back());
+    keep(graph_.logits, training_.part(PartKind::kForward).back());
   }
   for (const LocalVariable& local : graph_.locals) {
     if (forward_operator_[local.until].valid()) keep(local.tensor, forward_operator_[local.until]);
@@ -194,11 +197,11 @@ TrainingGraph GradientTape::run() {
       if (in.valid() && graph_.tensors[in].requires_grad) ++uses_left_[in];
     }
   }
-  part_ = &training_.forward;
+  part_ = &training_.part(PartKind::kForward);
   phase_ = Phase::kForward;
   for (NodeId id : ids_of(graph_.nodes))
     emit_forward(id);
-  part_ = &training_.backward;
+  part_ = &training_.part(PartKind::kBackward);
   phase_ = Phase::kBackward;
   emit_root_gradient();
   for (std::size_t i = graph_.nodes.size(); i-- > 0;)

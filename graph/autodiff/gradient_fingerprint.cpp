@@ -36,8 +36,8 @@ std::uint64_t gradient_fingerprint(const TrainingGraph& graph) {
       }
     }
   };
-  play(graph.forward);
-  play(graph.backward);
+  play(graph.part(PartKind::kForward));
+  play(graph.part(PartKind::kBackward));
   std::uint64_t fingerprint = 0;
   for (ParameterId id : graph.trained) {
     const Parameter& parameter = graph.parameters[id];

@@ -238,7 +238,8 @@ TrainingGraph training_graph(const CostGraph& graph) {
     op.work.op_class = OperatorClass::kFixed;
     op.work.fixed = Duration(node.cost);
     const OperatorId kernel = training.add_operator(std::move(op), touches);
-    (in_backward ? training.backward : training.forward).push_back(kernel);
+    (in_backward ? training.part(PartKind::kBackward) : training.part(PartKind::kForward))
+        .push_back(kernel);
   }
   return training;
 }

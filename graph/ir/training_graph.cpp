@@ -1,5 +1,7 @@
 #include "graph/ir/training_graph.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
@@ -43,11 +45,11 @@ bool writes_persistent(const TrainingGraph& graph, OperatorId id) {
 
 namespace {
 
-void check_part(const TrainingGraph& graph, std::span<const OperatorId> part,
-                IdVector<StorageId, char>& written, std::string_view part_name) {
-  for (OperatorId id : part) {
+void check_part(const TrainingGraph& graph, PartKind kind, std::span<const OperatorId> operators,
+                IdVector<StorageId, char>& written) {
+  for (OperatorId id : operators) {
     if (!graph.operators.contains(id)) {
-      throw InternalError(fmt::format("{}: operator {} does not exist", part_name, id.value));
+      throw InternalError(fmt::format("{}: operator {} does not exist", name_of(kind), id.value));
     }
     for (const Touch& touch : graph.touches_of(id)) {
       if (!graph.storages.contains(touch.storage)) {
@@ -95,13 +97,22 @@ void check_storages(const TrainingGraph& graph) {
 
 void check_invariants(const TrainingGraph& graph) {
   IdVector<StorageId, char> written(graph.storages.size(), 0);
-  check_part(graph, graph.forward, written, "forward");
-  check_part(graph, graph.backward, written, "backward");
-  check_part(graph, graph.backward_accumulate, written, "backward_accumulate");
-  check_part(graph, graph.optimizer_first, written, "optimizer_first");
-  check_part(graph, graph.optimizer, written, "optimizer");
-  check_part(graph, graph.zero_grad, written, "zero_grad");
-  check_part(graph, graph.end_of_step, written, "end_of_step");
+  // Zeros are written over gradients that an earlier step has made; backward goes through chunks
+  // from the last to the first.
+  constexpr PartKind kOrder[] = {
+      PartKind::kForward,        PartKind::kBackward,  PartKind::kBackwardAccumulate,
+      PartKind::kOptimizerFirst, PartKind::kOptimizer, PartKind::kZeroGrad,
+      PartKind::kEndOfStep};
+  std::uint16_t chunks = 1;
+  for (const StepPart& part : graph.parts.all())
+    chunks = std::max(chunks, static_cast<std::uint16_t>(part.chunk + 1));
+  for (PartKind kind : kOrder) {
+    const bool reversed = kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate;
+    for (std::uint16_t i = 0; i < chunks; ++i) {
+      const auto chunk = static_cast<std::uint16_t>(reversed ? chunks - 1 - i : i);
+      check_part(graph, kind, graph.part(kind, chunk), written);
+    }
+  }
   check_storages(graph);
   for (const Hold& hold : graph.holds) {
     if (!graph.storages.contains(hold.storage) || !graph.operators.contains(hold.until)) {

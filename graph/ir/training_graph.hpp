@@ -12,6 +12,7 @@
 
 #include "graph/core/ids.hpp"
 #include "graph/ir/graph.hpp"
+#include "graph/ir/step_parts.hpp"
 #include "graph/ir/tensor.hpp"
 #include "graph/ir/work.hpp"
 
@@ -89,20 +90,18 @@ struct TrainingGraph {
   std::int64_t tokens = 0;
   std::size_t tensors = 0;  // of the forward graph
 
-  // The parts of a step, each in issue order. A step runs zero_grad, then for each micro-batch
-  // forward and backward, then the optimizer. Micro-batches after the first run
-  // backward_accumulate, which adds to gradients that exist; it is empty when nothing differs.
-  std::vector<OperatorId> zero_grad;
-  std::vector<OperatorId> forward;
-  std::vector<OperatorId> backward;
-  std::vector<OperatorId> backward_accumulate;
-  std::vector<OperatorId> optimizer_first;  // of step 0 only: creates the optimizer's state
-  std::vector<OperatorId> optimizer;
-  std::vector<OperatorId> end_of_step;
+  // What a schedule puts in order (analysis/schedule.hpp).
+  StepParts parts;
   int micro_batches = 1;
   // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.
   bool gradients_persist = false;
 
+  [[nodiscard]] std::vector<OperatorId>& part(PartKind kind, std::uint16_t chunk = 0) {
+    return parts.of(kind, chunk);
+  }
+  [[nodiscard]] const std::vector<OperatorId>& part(PartKind kind, std::uint16_t chunk = 0) const {
+    return parts.of(kind, chunk);
+  }
   [[nodiscard]] std::span<const Touch> touches_of(OperatorId id) const {
     const Operator& op = operators[id];
     return std::span(touches).subspan(op.first_touch, op.touch_count);

@@ -92,7 +92,7 @@ class ChosenRecomputation {
 
 std::set<std::string> kinds_of_forward(const TrainingGraph& graph) {
   std::set<std::string> known;
-  for (const OperatorId op : graph.forward)
+  for (const OperatorId op : graph.part(PartKind::kForward))
     known.emplace(graph.operators[op].forward_family());
   known.erase("");  // operators that a rewrite has added
   return known;

@@ -38,7 +38,7 @@ struct Compression {
 
   void check(const TrainingGraph& graph) const {
     std::set<std::string> known;
-    for (const OperatorId op : graph.forward)
+    for (const OperatorId op : graph.part(PartKind::kForward))
       known.emplace(graph.operators[op].forward_family());
     known.erase("");  // operators that a rewrite has added
     const std::vector<std::string> names(known.begin(), known.end());

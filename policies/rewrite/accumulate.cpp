@@ -49,7 +49,7 @@ class AccumulatingBackward {
 // AccumulateGrad runs when the backward node that completes the gradient has returned: behind the
 // last of its kernels.
 void AccumulatingBackward::find_completions() {
-  const std::vector<OperatorId>& backward = graph_.backward;
+  const std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
   for (ParameterId id : graph_.trained)
     gradient_of_[graph_.parameters[id].gradient] = id;
   for (std::size_t at = 0; at < backward.size(); ++at) {
@@ -88,9 +88,9 @@ void AccumulatingBackward::choose_operators() {
   for (const Hold& hold : holds_) {
     if (is_gradient(hold.storage)) ends_hold[hold.until] = 1;
   }
-  is_cloned_.assign(graph_.backward.size(), 0);
-  for (std::size_t at = 0; at < graph_.backward.size(); ++at) {
-    const OperatorId id = graph_.backward[at];
+  is_cloned_.assign(graph_.part(PartKind::kBackward).size(), 0);
+  for (std::size_t at = 0; at < graph_.part(PartKind::kBackward).size(); ++at) {
+    const OperatorId id = graph_.part(PartKind::kBackward)[at];
     bool touches = ends_hold[id] != 0;
     for (const Touch& touch : graph_.touches_of(id))
       touches |= is_gradient(touch.storage);
@@ -152,13 +152,13 @@ void AccumulatingBackward::clone_holds() {
 void AccumulatingBackward::build() {
   find_completions();
   choose_operators();
-  std::vector<std::vector<ParameterId>> completed(graph_.backward.size());
+  std::vector<std::vector<ParameterId>> completed(graph_.part(PartKind::kBackward).size());
   for (ParameterId id : graph_.trained) {
     if (completion_[id].fresh.valid()) completed[completion_[id].at].push_back(id);
   }
   std::vector<OperatorId> accumulate;
-  for (std::size_t at = 0; at < graph_.backward.size(); ++at) {
-    const OperatorId id = graph_.backward[at];
+  for (std::size_t at = 0; at < graph_.part(PartKind::kBackward).size(); ++at) {
+    const OperatorId id = graph_.part(PartKind::kBackward)[at];
     if (is_cloned_[at] != 0) copy_[id] = clone(id);
     accumulate.push_back(is_cloned_[at] != 0 ? copy_[id] : id);
     for (ParameterId parameter : completed[at]) {
@@ -166,14 +166,14 @@ void AccumulatingBackward::build() {
     }
   }
   clone_holds();
-  graph_.backward_accumulate = std::move(accumulate);
+  graph_.part(PartKind::kBackwardAccumulate) = std::move(accumulate);
 }
 
 // (loss / k).backward(): the quotient lives until backward returns, the loss until the micro-batch
 // is over; the first gradient is that of the quotient.
 void divide_loss(TrainingGraph& graph) {
-  if (!graph.loss.valid() || graph.backward.empty()) return;
-  const OperatorId root = graph.backward.front();
+  if (!graph.loss.valid() || graph.part(PartKind::kBackward).empty()) return;
+  const OperatorId root = graph.part(PartKind::kBackward).front();
   const StorageId ones = graph.touches_of(root).front().storage;
   const Bytes bytes = graph.storages[ones].bytes;
   const auto scalar = [&](std::string_view name, Role role) {
@@ -186,7 +186,7 @@ void divide_loss(TrainingGraph& graph) {
   };
   const StorageId quotient = scalar("loss_per_micro_batch", Role::kTemporary);
   const StorageId gradient = scalar("loss_gradient", Role::kActivationGradient);
-  for (OperatorId id : graph.backward) {
+  for (OperatorId id : graph.part(PartKind::kBackward)) {
     const Operator& op = graph.operators[id];
     for (std::size_t t = op.first_touch; t < op.first_touch + op.touch_count; ++t) {
       Touch& touch = graph.touches[t];
@@ -206,9 +206,9 @@ void divide_loss(TrainingGraph& graph) {
   };
   const OperatorId forward = divide("divide_loss", Phase::kForward, graph.loss, quotient);
   const OperatorId backward = divide("divide_loss.backward", Phase::kBackward, ones, gradient);
-  graph.forward.push_back(forward);
-  graph.backward.insert(graph.backward.begin() + 1, backward);
-  const OperatorId last = graph.backward.back();
+  graph.part(PartKind::kForward).push_back(forward);
+  graph.part(PartKind::kBackward).insert(graph.part(PartKind::kBackward).begin() + 1, backward);
+  const OperatorId last = graph.part(PartKind::kBackward).back();
   for (Hold& hold : graph.holds) {
     if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;
     if (hold.storage == ones && hold.kind == HoldKind::kSaved) hold.storage = gradient;
@@ -220,7 +220,7 @@ void divide_loss(TrainingGraph& graph) {
 void keep_gradients(TrainingGraph& graph) {
   graph.gradients_persist = true;
   IdVector<OperatorId, char> is_zero_grad(graph.operators.size(), 0);
-  for (OperatorId id : graph.zero_grad)
+  for (OperatorId id : graph.part(PartKind::kZeroGrad))
     is_zero_grad[id] = 1;
   IdVector<StorageId, char> is_gradient(graph.storages.size(), 0);
   for (ParameterId id : graph.trained)
@@ -237,8 +237,9 @@ void keep_gradients(TrainingGraph& graph) {
                 .work = {.op_class = OperatorClass::kMemset,
                          .dtype = trained.gradient_dtype,
                          .written = graph.storages[trained.gradient].bytes}};
-    graph.zero_grad.push_back(
-        graph.add_operator(std::move(op), std::array{Touch{trained.gradient, Access::kOverwrite}}));
+    graph.part(PartKind::kZeroGrad)
+        .push_back(graph.add_operator(std::move(op),
+                                      std::array{Touch{trained.gradient, Access::kOverwrite}}));
   }
 }
 

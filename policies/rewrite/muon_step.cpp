@@ -19,7 +19,9 @@ void OptimizerStep::add_muon() {
     momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements));
     momentum.read = bytes * 4;
     momentum.written = bytes * 2;
-    const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
+    const OperatorId before = graph_.part(PartKind::kOptimizer).empty()
+                                  ? OperatorId()
+                                  : graph_.part(PartKind::kOptimizer).back();
     const std::vector<Touch> averaged = {{slot.of(OptimizerTensor::kGradient), Access::kMutate},
                                          {slot.of(OptimizerTensor::kFirstMoment), Access::kMutate}};
     add_operator("momentum", layer, averaged, converts ? bytes : Bytes(0), momentum);

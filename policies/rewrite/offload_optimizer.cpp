@@ -130,7 +130,7 @@ void OffloadOptimizer::delay(TrainingGraph& graph, Parameter& trained) {
               .phase = Phase::kOptimizer,
               .executor = Executor::kHost,
               .layer = trained.layer};
-  graph.optimizer.push_back(graph.add_operator(std::move(op), touches));
+  graph.part(PartKind::kOptimizer).push_back(graph.add_operator(std::move(op), touches));
 }
 
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {

@@ -29,7 +29,7 @@ IdVector<ParameterId, char> muon_matrices(const TrainingGraph& graph) {
     chosen[id] = graph.parameters[id].shape.rank() >= 2 ? 1 : 0;
   }
   ParameterId head;
-  for (OperatorId id : graph.forward) {
+  for (OperatorId id : graph.part(PartKind::kForward)) {
     for (const Touch& touch : graph.touches_of(id)) {
       const ParameterId read = parameter[touch.storage];
       if (!read.valid()) continue;

@@ -107,7 +107,7 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
               .executor = slot.trained->updated_by,
               .layer = slot.trained->layer,
               .work = work};
-  graph_.optimizer_first.push_back(graph_.add_operator(std::move(op), touches));
+  graph_.part(PartKind::kOptimizerFirst).push_back(graph_.add_operator(std::move(op), touches));
 }
 
 Bytes OptimizerStep::bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const {
@@ -138,8 +138,8 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
               .workspace = workspace,
               .work = work};
   graph_.touches.insert(graph_.touches.end(), touches.begin(), touches.end());
-  graph_.optimizer.push_back(graph_.operators.push_back(std::move(op)));
-  return graph_.optimizer.back();
+  graph_.part(PartKind::kOptimizer).push_back(graph_.operators.push_back(std::move(op)));
+  return graph_.part(PartKind::kOptimizer).back();
 }
 
 // All kernels on one parameter, one after the other.
@@ -184,7 +184,9 @@ void OptimizerStep::add_loop() {
       variable = add_storage(slot, "variable", bytes, Role::kTemporary);
       touches.push_back({variable, Access::kCreate});
     }
-    const OperatorId before = graph_.optimizer.empty() ? OperatorId() : graph_.optimizer.back();
+    const OperatorId before = graph_.part(PartKind::kOptimizer).empty()
+                                  ? OperatorId()
+                                  : graph_.part(PartKind::kOptimizer).back();
     const OperatorId id =
         add_operator("update", slot.trained->layer, touches, workspace, loop_work(slot));
     hold_variable(last_variable, before, id);
@@ -254,7 +256,7 @@ void OptimizerStep::add_foreach() {
   }
   if (!rules_.holds) return;
   for (Hold& hold : holds) {  // until the function returns
-    hold.until = graph_.optimizer.back();
+    hold.until = graph_.part(PartKind::kOptimizer).back();
     graph_.holds.push_back(hold);
   }
 }

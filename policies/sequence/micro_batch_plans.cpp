@@ -35,7 +35,8 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
                                            std::vector<MicroBatchPlan>& plans) {
   IdVector<OperatorId, char> inside(context.graph.operators.size(), 0);
   for (const auto* part :
-       {&context.graph.forward, &context.graph.backward, &context.graph.backward_accumulate}) {
+       {&context.graph.part(PartKind::kForward), &context.graph.part(PartKind::kBackward),
+        &context.graph.part(PartKind::kBackwardAccumulate)}) {
     for (const OperatorId op : *part)
       inside[op] = 1;
   }

@@ -99,6 +99,7 @@ class Planned final : public SequencePolicy {
     ProgramOrder& order = result.order;
     order.steps = context.order.steps;
     order.micro_batches = context.order.micro_batches;
+    order.in_flight = context.order.in_flight;
     std::vector<Stretch> stretches;
     auto next = micro_batches.begin();
     for (Position p = Position(0U); p.index() < context.order.at.size();) {

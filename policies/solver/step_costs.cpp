@@ -360,9 +360,10 @@ std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries)
 }
 
 std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
-  std::vector<OperatorId> operators = graph.forward;
-  const bool adds = graph.micro_batches > 1 && !graph.backward_accumulate.empty();
-  const auto& backward = adds ? graph.backward_accumulate : graph.backward;
+  std::vector<OperatorId> operators = graph.part(PartKind::kForward);
+  const bool adds = graph.micro_batches > 1 && !graph.part(PartKind::kBackwardAccumulate).empty();
+  const auto& backward =
+      adds ? graph.part(PartKind::kBackwardAccumulate) : graph.part(PartKind::kBackward);
   operators.insert(operators.end(), backward.begin(), backward.end());
   return operators;
 }

@@ -57,7 +57,9 @@ void Grouping::list_touches() {
       result_.touches[touch.storage].push_back({i, touch.access});
   }
   list_holds(index);
-  for (const auto* part : {&graph_.optimizer, &graph_.optimizer_first, &graph_.end_of_step}) {
+  for (const auto* part :
+       {&graph_.part(PartKind::kOptimizer), &graph_.part(PartKind::kOptimizerFirst),
+        &graph_.part(PartKind::kEndOfStep)}) {
     for (const OperatorId op : *part) {
       for (const Touch& touch : graph_.touches_of(op)) {
         if (touch.access != Access::kCreate) result_.read_later[touch.storage] = 1;

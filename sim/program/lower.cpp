@@ -22,8 +22,9 @@ Lowering::Lowering(const TrainingGraph& graph, const ProgramOrder& order, const 
       live_(live),
       decisions_(decisions),
       libraries_(libraries),
-      at_(graph.storages.size()),
-      compressed_(graph.storages.size()),
+      instances_(graph, order),
+      at_(instances_.size()),
+      compressed_(instances_.size()),
       releases_(order.at.size()),
       departures_(order.at.size()),
       fetches_(order.at.size()),
@@ -191,7 +192,7 @@ void Lowering::emit_creates(Position p, Tier tier) {
     if (is_scratch(occurrence, i)) {
       scratch_.push_back(block);
     } else {
-      block_of(s, tier) = block;
+      block_of(place(s, p), tier) = block;
     }
   }
 }
@@ -229,7 +230,7 @@ void Lowering::emit_operator(Position p) {
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);
     const BlockId block =
-        to_scratch ? scratch_[next_scratch++] : block_of(touches[i].storage, tier);
+        to_scratch ? scratch_[next_scratch++] : block_of(place(touches[i].storage, p), tier);
     if (!block.valid()) {
       throw InternalError(fmt::format("{} touches '{}', which is not resident",
                                       graph_.describe(occurrence.op),
@@ -318,7 +319,7 @@ StepProgram Lowering::run() {
   program_.first_use.push_back(0);
   program_.slot.reserve(order_.at.size());
   for (const Occurrence& occurrence : order_.at) {
-    // What is computed again for backward belongs to backward.
+    // What is recomputed for backward belongs to backward.
     program_.slot.push_back(
         {.phase = occurrence.recompute ? Phase::kBackward : graph_.operators[occurrence.op].phase,
          .last_step = occurrence.step + 1 == order_.steps,
@@ -328,9 +329,10 @@ StepProgram Lowering::run() {
   for (StorageId s : ids_of(graph_.storages)) {
     if (!graph_.storages[s].initial) continue;
     const Tier home = graph_.storages[s].home;
-    block_of(s, home) =
+    const Place v{s, instances_.of(s, 0)};
+    block_of(v, home) =
         allocate(graph_.storages[s].bytes, s, role_[s], home, Position(std::uint32_t{0}));
-    at_[s].valid = bit_of(home);
+    at_[v.instance].valid = bit_of(home);
   }
   for (Position p : ids_of(order_.at))
     emit_position(p);

@@ -4,7 +4,7 @@
 //   device  <--h2d--  pinned host memory  <--nvme_read---  NVMe
 //
 // An operator's executor says on which tier it needs what it touches; a value that has not got
-// there yet is brought on demand. A value that was written away from its home is copied back.
+// there yet is brought on demand. A value that was written off its home tier is copied back.
 #include <variant>
 
 #include "sim/program/lowering.hpp"
@@ -31,64 +31,65 @@ Tier tier_of(Executor executor) {
 }  // namespace
 
 // Neighbouring tiers only.
-void Lowering::transfer(StorageId s, Tier from, Tier to, Position p) {
+void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
   const Route route = route_of(from, to);
   throttle(route.stream, p);
-  BlockId& target = block_of(s, to);
-  const bool whole = to == Tier::kDevice || compressed_[s] == Bytes(0);
-  const Bytes bytes = whole ? graph_.storages[s].bytes : compressed_[s];
-  if (!target.valid()) target = allocate(bytes, s, role_[s], to, p);
-  const BlockId source = block_of(s, from);
-  const BlockId subject = from == Tier::kDevice || to == Tier::kDevice ? block_of(s, Tier::kDevice)
-                                                                       : block_of(s, Tier::kHost);
+  BlockId& target = block_of(v, to);
+  const bool whole = to == Tier::kDevice || compressed_[v.instance] == Bytes(0);
+  const Bytes bytes = whole ? graph_.storages[v.storage].bytes : compressed_[v.instance];
+  if (!target.valid()) target = allocate(bytes, v.storage, role_[v.storage], to, p);
+  const BlockId source = block_of(v, from);
+  const BlockId subject = from == Tier::kDevice || to == Tier::kDevice ? block_of(v, Tier::kDevice)
+                                                                       : block_of(v, Tier::kHost);
   const std::uint32_t copy = emit_work(route.opcode, route.stream, subject.value, p);
   use(source, Access::kRead, route.stream, copy);
   use(target, Access::kOverwrite, route.stream, copy);
   finish_instruction();
-  at_[s].valid = static_cast<std::uint8_t>(at_[s].valid | bit_of(to));
+  at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid | bit_of(to));
 }
 
 // The current content of a storage on a tier, by way of the host.
-void Lowering::bring(StorageId s, Tier to, Position p) {
-  if (is_valid(s, to) || at_[s].valid == 0) return;
+void Lowering::bring(Place v, Tier to, Position p) {
+  if (is_valid(v, to) || at_[v.instance].valid == 0) return;
   if (to == Tier::kHost) {
-    transfer(s, is_valid(s, Tier::kDevice) ? Tier::kDevice : Tier::kNvme, to, p);
+    transfer(v, is_valid(v, Tier::kDevice) ? Tier::kDevice : Tier::kNvme, to, p);
     return;
   }
-  bring(s, Tier::kHost, p);
-  transfer(s, Tier::kHost, to, p);
+  bring(v, Tier::kHost, p);
+  transfer(v, Tier::kHost, to, p);
 }
 
-void Lowering::drop(StorageId s, Tier tier, Position p) {
-  BlockId& block = block_of(s, tier);
+void Lowering::drop(Place v, Tier tier, Position p) {
+  BlockId& block = block_of(v, tier);
   if (block.valid()) free_block(block, p);
   block = BlockId();
-  at_[s].valid = static_cast<std::uint8_t>(at_[s].valid & ~bit_of(tier));
+  at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid & ~bit_of(tier));
 }
 
 // What an operator is about to touch, on the tier of its executor.
 void Lowering::require(const Touch& touch, Tier tier, Position p) {
-  const StorageId s = touch.storage;
+  const Place v = place(touch.storage, p);
   if (touch.access == Access::kRead || touch.access == Access::kMutate) {
-    bring(s, tier, p);
-  } else if (!block_of(s, tier).valid() && at_[s].valid != 0) {
-    block_of(s, tier) = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
+    bring(v, tier, p);
+  } else if (!block_of(v, tier).valid() && at_[v.instance].valid != 0) {
+    block_of(v, tier) =
+        allocate(graph_.storages[v.storage].bytes, v.storage, role_[v.storage], tier, p);
   }
 }
 
 // The other tiers' copies are stale now. What the host has made for the device goes there at once;
 // a copy that the host changes in place stays beside it, for the next time.
 void Lowering::wrote(const Touch& touch, Tier tier, Position p) {
-  const StorageId s = touch.storage;
-  at_[s].valid = bit_of(tier);
-  if (tier != Tier::kHost || graph_.storages[s].home != Tier::kDevice) return;
-  bring(s, Tier::kDevice, p);
-  if (touch.access != Access::kMutate) drop(s, Tier::kHost, p);
+  const Place v = place(touch.storage, p);
+  at_[v.instance].valid = bit_of(tier);
+  if (tier != Tier::kHost || graph_.storages[v.storage].home != Tier::kDevice) return;
+  bring(v, Tier::kDevice, p);
+  if (touch.access != Access::kMutate) drop(v, Tier::kHost, p);
 }
 
 void Lowering::wait_for_copy(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
-  const BlockId device = block_of(s, Tier::kDevice);
+  const Place v = place(live_.gaps[gap]);
+  const BlockId device = block_of(v, Tier::kDevice);
   if (!device.valid()) return;
   const std::uint32_t copy = last_[device].by_stream[index_of(Stream::kCopyOut)];
   if (later(copy, known_[0][index_of(Stream::kCopyOut)])) {
@@ -97,37 +98,37 @@ void Lowering::wait_for_copy(Position p, GapId gap) {
     finish_instruction();
     tail_[index_of(Stream::kCompute)] = wait;
   }
-  drop(s, Tier::kDevice, p);
+  drop(v, Tier::kDevice, p);
 }
 
 // Before the touch that ends the gap, on the tier where that will be needed.
 void Lowering::fetch(Position p, GapId gap) {
   const Gap& g = live_.gaps[gap];
-  const StorageId s = g.storage;
+  const Place v = place(g);
   const Tier needed = tier_of(graph_.operators[order_.at[g.to].op].executor);
-  bring(s, needed, p);
-  if (graph_.storages[s].home != Tier::kDevice) return;
-  bring(s, Tier::kDevice, p);
-  if (needed != Tier::kHost) drop(s, Tier::kHost, p);
-  drop(s, Tier::kNvme, p);
-  compressed_[s] = Bytes(0);
+  bring(v, needed, p);
+  if (graph_.storages[v.storage].home != Tier::kDevice) return;
+  bring(v, Tier::kDevice, p);
+  if (needed != Tier::kHost) drop(v, Tier::kHost, p);
+  drop(v, Tier::kNvme, p);
+  compressed_[v.instance] = Bytes(0);
 }
 
 void Lowering::release(Position p, GapId gap) {
-  const StorageId s = live_.gaps[gap].storage;
+  const Place v = place(live_.gaps[gap]);
   if (live_.gaps[gap].dead) {
     for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme})
-      drop(s, tier, p);
-    compressed_[s] = Bytes(0);
+      drop(v, tier, p);
+    compressed_[v.instance] = Bytes(0);
     return;
   }
   const auto* offload = std::get_if<Offload>(&decisions_[gap]);
-  const Tier home = graph_.storages[s].home;
-  const Tier away = home != Tier::kDevice ? home : offload->tier;
-  if (offload != nullptr && home == Tier::kDevice) compressed_[s] = offload->compressed;
-  bring(s, away, p);
-  if (offload == nullptr || !offload->release_at.valid()) drop(s, Tier::kDevice, p);
-  if (away == Tier::kNvme) drop(s, Tier::kHost, p);
+  const Tier home = graph_.storages[v.storage].home;
+  const Tier target = home != Tier::kDevice ? home : offload->tier;
+  if (offload != nullptr && home == Tier::kDevice) compressed_[v.instance] = offload->compressed;
+  bring(v, target, p);
+  if (offload == nullptr || !offload->release_at.valid()) drop(v, Tier::kDevice, p);
+  if (target == Tier::kNvme) drop(v, Tier::kHost, p);
 }
 
 }  // namespace tidemark::lowering

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/analysis/instances.hpp"
 #include "sim/program/lower.hpp"
 
 namespace tidemark::lowering {
@@ -74,7 +75,12 @@ class Lowering {
     std::uint32_t pool_edge = kNever;  // compute's tail when the block was taken from its pool
     std::array<std::uint32_t, kStreams> by_stream{};
   };
-  // Where a storage is: its blocks by tier, and which of them hold its current content.
+  // A storage as one occurrence touches it.
+  struct Place {
+    StorageId storage;
+    InstanceId instance;
+  };
+  // Where an instance is: its blocks by tier, and which of them hold its current content.
   struct Residence {
     std::array<BlockId, kTiers> block{};
     std::uint8_t valid = 0;
@@ -94,13 +100,21 @@ class Lowering {
   void join_host(Position p);
 
   // Residency.
-  [[nodiscard]] bool is_valid(StorageId s, Tier tier) const {
-    return (at_[s].valid & bit_of(tier)) != 0;
+  [[nodiscard]] Place place(StorageId s, Position p) const {
+    return {s, instances_.of(s, order_.at[p].instance)};
   }
-  [[nodiscard]] BlockId& block_of(StorageId s, Tier tier) { return at_[s].block[index_of(tier)]; }
-  void bring(StorageId s, Tier to, Position p);
-  void transfer(StorageId s, Tier from, Tier to, Position p);
-  void drop(StorageId s, Tier tier, Position p);
+  [[nodiscard]] Place place(const Gap& gap) const {
+    return {gap.storage, instances_.of(gap.storage, gap.instance)};
+  }
+  [[nodiscard]] bool is_valid(Place v, Tier tier) const {
+    return (at_[v.instance].valid & bit_of(tier)) != 0;
+  }
+  [[nodiscard]] BlockId& block_of(Place v, Tier tier) {
+    return at_[v.instance].block[index_of(tier)];
+  }
+  void bring(Place v, Tier to, Position p);
+  void transfer(Place v, Tier from, Tier to, Position p);
+  void drop(Place v, Tier tier, Position p);
   void require(const Touch& touch, Tier tier, Position p);
   void wrote(const Touch& touch, Tier tier, Position p);
   void fetch(Position p, GapId gap);
@@ -123,9 +137,10 @@ class Lowering {
   const IdVector<GapId, Decision>& decisions_;
   LibraryWorkspaces libraries_;
   StepProgram program_;
+  Instances instances_;
   IdVector<StorageId, Role> role_;
-  IdVector<StorageId, Residence> at_;
-  IdVector<StorageId, Bytes> compressed_;  // while it is away; 0: as it is
+  IdVector<InstanceId, Residence> at_;
+  IdVector<InstanceId, Bytes> compressed_;  // while it is off device; 0: as it is
   IdVector<BlockId, LastUse> last_;
   GapsAt releases_;
   GapsAt departures_;  // of values that leave later than they could

@@ -2,6 +2,7 @@
 #include <unordered_set>
 #include <variant>
 
+#include "graph/analysis/instances.hpp"
 #include "sim/program/lower.hpp"
 
 namespace tidemark {
@@ -12,26 +13,30 @@ struct PlannedGroup {
   std::vector<GapId> gaps;
 };
 
-// Last position at which each storage's content changed at or before a position; built per storage.
+// The positions at which each instance's content changes.
 class WriteHistory {
  public:
   WriteHistory(const TrainingGraph& graph, const ProgramOrder& order)
-      : writes_(graph.storages.size()) {
+      : instances_(graph, order), writes_(instances_.size()) {
     for (Position p : ids_of(order.at)) {
       for (const Touch& touch : graph.touches_of(order.at[p].op)) {
-        if (touch.access != Access::kRead) writes_[touch.storage].push_back(p);
+        if (touch.access == Access::kRead) continue;
+        writes_[instances_.of(touch.storage, order.at[p].instance)].push_back(p);
       }
     }
   }
-  // Whether the storage is written in (after, before).
-  [[nodiscard]] bool written_between(StorageId s, Position after, Position before) const {
-    const std::vector<Position>& w = writes_[s];
+  // Whether what the occurrences with number `instance` know as the storage is written in
+  // (after, before).
+  [[nodiscard]] bool written_between(StorageId s, std::uint16_t instance, Position after,
+                                     Position before) const {
+    const std::vector<Position>& w = writes_[instances_.of(s, instance)];
     const auto next = std::upper_bound(w.begin(), w.end(), after);
     return next != w.end() && *next < before;
   }
 
  private:
-  IdVector<StorageId, std::vector<Position>> writes_;
+  Instances instances_;
+  IdVector<InstanceId, std::vector<Position>> writes_;
 };
 
 // What a recipe reads from outside itself must be what it read the first time.
@@ -44,8 +49,9 @@ bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
       const bool inside = made.contains(touch.storage);
       if (touch.access == Access::kCreate) {
         made.insert(touch.storage);
-      } else if (!inside && (touch.access != Access::kRead ||
-                             history.written_between(touch.storage, p, before))) {
+      } else if (!inside &&
+                 (touch.access != Access::kRead ||
+                  history.written_between(touch.storage, order.at[p].instance, p, before))) {
         return false;
       }
     }

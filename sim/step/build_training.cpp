@@ -110,9 +110,9 @@ TrainedModel build_training(const StepSpec& spec) {
   }
   sum_roles(model);
   const TrainingGraph& t = model.training;
-  model.forward_flops = t.flops_of(t.forward);
-  model.step_flops =
-      (model.forward_flops + t.flops_of(t.backward)) * static_cast<double>(t.micro_batches);
+  model.forward_flops = t.flops_of(t.part(PartKind::kForward));
+  model.step_flops = (model.forward_flops + t.flops_of(t.part(PartKind::kBackward))) *
+                     static_cast<double>(t.micro_batches);
   return model;
 }
 

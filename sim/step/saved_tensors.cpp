@@ -42,6 +42,8 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
     if (storage.initial || storage.persistent || gap.from > end) continue;
+    // Other micro-batches in flight have saved tensors of their own.
+    if (gap.instance != order.at[end].instance) continue;
     // A variable that backward does not read, such as the loss, is not saved.
     const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
     const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;

@@ -91,7 +91,7 @@ struct ValueGraph {
     for (StorageId s : reads)
       touches.push_back({s, Access::kRead});
     touches.push_back({made, Access::kCreate});
-    graph.forward.push_back(graph.add_operator(std::move(op), touches));
+    graph.part(PartKind::kForward).push_back(graph.add_operator(std::move(op), touches));
     return made;
   }
 };
@@ -285,7 +285,7 @@ TEST_SUITE("unit") {
     update.name = "update";
     update.work.op_class = OperatorClass::kFixed;
     const std::vector<Touch> in_place{{g.input, Access::kMutate}};
-    g.graph.forward.push_back(g.graph.add_operator(std::move(update), in_place));
+    g.graph.part(PartKind::kForward).push_back(g.graph.add_operator(std::move(update), in_place));
     const Lowered l = lower_values(std::move(g.graph));
     std::vector<std::uint32_t> launches;
     for (std::uint32_t i = 0; i < l.program.size(); ++i) {

@@ -193,14 +193,14 @@ TEST_SUITE("unit") {
     // The first forward operator of step 0 again in step 1, labelled as of step 0: its weights have
     // been updated since.
     std::size_t with_weight = 0;
-    for (std::size_t i = 0; i < l.graph.forward.size(); ++i) {
-      for (const Touch& t : l.graph.touches_of(l.graph.forward[i])) {
+    for (std::size_t i = 0; i < l.graph.part(PartKind::kForward).size(); ++i) {
+      for (const Touch& t : l.graph.touches_of(l.graph.part(PartKind::kForward)[i])) {
         if (l.graph.storages[t.storage].role == Role::kParameter) with_weight = i;
       }
     }
     l.order = l.plain;
     for (Occurrence& o : l.order.at) {
-      if (o.step == 1 && o.op == l.graph.forward[with_weight]) o.step = 0;
+      if (o.step == 1 && o.op == l.graph.part(PartKind::kForward)[with_weight]) o.step = 0;
     }
     l.live = analyze_liveness(l.graph, l.order);
     l.program = lower(l.graph, l.order, l.live, IdVector<GapId, Decision>(l.live.gaps.size()));

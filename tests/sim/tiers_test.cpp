@@ -41,7 +41,7 @@ Placed random_placement(Rng& rng) {
     storage.home = random_home(rng);
     l.away += storage.home == Tier::kDevice ? 0 : 1;
   }
-  for (OperatorId id : l.graph.optimizer) {
+  for (OperatorId id : l.graph.part(PartKind::kOptimizer)) {
     if (pick(rng, 0, 1) == 0) continue;
     l.graph.operators[id].executor = Executor::kHost;
     ++l.on_host;
@@ -238,10 +238,12 @@ TEST_SUITE("unit") {
       op.work = {.op_class = OperatorClass::kFixed, .fixed = Duration(1000)};
       return graph.add_operator(std::move(op), touches);
     };
-    graph.backward.push_back(
-        add(Phase::kBackward, Executor::kDevice, {{w, Access::kRead}, {dw, Access::kCreate}}));
-    graph.optimizer.push_back(
-        add(Phase::kOptimizer, Executor::kHost, {{dw, Access::kRead}, {w, Access::kOverwrite}}));
+    graph.part(PartKind::kBackward)
+        .push_back(
+            add(Phase::kBackward, Executor::kDevice, {{w, Access::kRead}, {dw, Access::kCreate}}));
+    graph.part(PartKind::kOptimizer)
+        .push_back(add(Phase::kOptimizer, Executor::kHost,
+                       {{dw, Access::kRead}, {w, Access::kOverwrite}}));
     const ProgramOrder order = program_order(graph, 2);
     const Liveness live = analyze_liveness(graph, order);
     const StepProgram program =

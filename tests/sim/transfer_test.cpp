@@ -43,17 +43,19 @@ struct Chain {
     for (int i = 0; i < kLayers; ++i) {
       saved.push_back(storage(Role::kSavedActivation, kBytes));
       const StorageId next = storage(Role::kTemporary, 1);
-      graph.forward.push_back(
-          add("forward", Phase::kForward, forward,
-              {{x, Access::kRead}, {next, Access::kCreate}, {saved.back(), Access::kCreate}}));
+      graph.part(PartKind::kForward)
+          .push_back(
+              add("forward", Phase::kForward, forward,
+                  {{x, Access::kRead}, {next, Access::kCreate}, {saved.back(), Access::kCreate}}));
       x = next;
     }
     for (int i = kLayers; i-- > 0;) {
       const StorageId next = storage(Role::kActivationGradient, 1);
-      graph.backward.push_back(add("backward", Phase::kBackward, backward,
-                                   {{x, Access::kRead},
-                                    {saved[static_cast<std::size_t>(i)], Access::kRead},
-                                    {next, Access::kCreate}}));
+      graph.part(PartKind::kBackward)
+          .push_back(add("backward", Phase::kBackward, backward,
+                         {{x, Access::kRead},
+                          {saved[static_cast<std::size_t>(i)], Access::kRead},
+                          {next, Access::kCreate}}));
       x = next;
     }
     check_invariants(graph);

@@ -94,14 +94,15 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       }
       if (!in_place && pick(rng, 0, 2) > 0 && last != x) f.saved.push_back(last);
       if (pick(rng, 0, 2) == 0) f.saved.push_back(f.output);
-      graph.forward.push_back(add("f", Phase::kForward, layer, touches));
+      graph.part(PartKind::kForward).push_back(add("f", Phase::kForward, layer, touches));
       if (!in_place) activations.push_back(f.output);
       forwards.push_back(std::move(f));
     }
   }
   StorageId gradient = storage("dy", Role::kActivationGradient, {}, false);
-  graph.backward.push_back(add("root", Phase::kBackward, {},
-                               {{activations.back(), Access::kRead}, {gradient, Access::kCreate}}));
+  graph.part(PartKind::kBackward)
+      .push_back(add("root", Phase::kBackward, {},
+                     {{activations.back(), Access::kRead}, {gradient, Access::kCreate}}));
   for (std::size_t i = forwards.size(); i-- > 0;) {
     const Forward& f = forwards[i];
     std::vector<Touch> reads{{gradient, Access::kRead}};
@@ -111,14 +112,14 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
     const StorageId next = storage("dx", Role::kActivationGradient, f.layer, false);
     touches.push_back({next, Access::kCreate});
     OperatorId last = add("b", Phase::kBackward, f.layer, touches);
-    graph.backward.push_back(last);
+    graph.part(PartKind::kBackward).push_back(last);
     if (f.weight.valid()) {
       const StorageId dw = storage("dw", Role::kGradient, f.layer, false);
       graph.storages[dw].persistent = true;
       touches = reads;
       touches.push_back({dw, Access::kCreate});
       last = add("bw", Phase::kBackward, f.layer, touches);
-      graph.backward.push_back(last);
+      graph.part(PartKind::kBackward).push_back(last);
       graph.trained.push_back(graph.parameters.push_back(
           {.name = "w", .elements = 1, .storage = f.weight, .gradient = dw, .updated = f.weight}));
     }
@@ -128,11 +129,12 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
     gradient = next;
   }
   const OperatorId zero = add("zero_grad", Phase::kForward, {}, {});
-  graph.zero_grad.push_back(zero);
+  graph.part(PartKind::kZeroGrad).push_back(zero);
   for (ParameterId id : graph.trained) {
     const Parameter& p = graph.parameters[id];
-    graph.optimizer.push_back(add("update", Phase::kOptimizer, {},
-                                  {{p.gradient, Access::kRead}, {p.updated, Access::kMutate}}));
+    graph.part(PartKind::kOptimizer)
+        .push_back(add("update", Phase::kOptimizer, {},
+                       {{p.gradient, Access::kRead}, {p.updated, Access::kMutate}}));
     graph.holds.push_back({p.gradient, {}, zero, HoldKind::kLocal});
   }
   check_invariants(graph);

@@ -41,7 +41,8 @@ TEST_SUITE("unit") {
     const StorageId value = graph.storages.push_back({.bytes = Bytes(64), .name = "value"});
     const auto add = [&](std::string_view name, Access access) {
       const Touch touch{.storage = value, .access = access};
-      graph.forward.push_back(graph.add_operator({.name = std::string(name)}, {&touch, 1}));
+      graph.part(PartKind::kForward)
+          .push_back(graph.add_operator({.name = std::string(name)}, {&touch, 1}));
     };
     add("create", Access::kCreate);
     add("change", Access::kMutate);

@@ -181,8 +181,8 @@ TEST_SUITE("unit") {
     const TrainingGraph training = training_graph(graph);
     check_invariants(training);
     // Forward F0..F3, backward B3..B0; eight outputs and the fixed bytes.
-    CHECK(training.forward.size() == 4);
-    CHECK(training.backward.size() == 4);
+    CHECK(training.part(PartKind::kForward).size() == 4);
+    CHECK(training.part(PartKind::kBackward).size() == 4);
     CHECK(training.storages.size() == 9);
     const Storage& fixed = training.storages.back();
     CHECK(fixed.name == "fixed");

@@ -28,16 +28,16 @@ TEST_SUITE("unit") {
 
   TEST_CASE("heads of flash attention's result merge without a copy, in backward too") {
     const TrainingGraph graph = fused_attention(DType::kBFloat16);
-    CHECK(graph.forward.size() == 2);  // scale, attention
+    CHECK(graph.part(PartKind::kForward).size() == 2);  // scale, attention
     // dq, dk, dv; their concatenation; the gradient of x.
-    CHECK(probe::allocations(graph, graph.backward) ==
+    CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) ==
           probe::Sizes{25600, 25600, 25600, 76800, 76800});
   }
 
   TEST_CASE("flash attention's backward needs an fp32 dq and one fp32 per row, rounded up") {
     const TrainingGraph graph = fused_attention(DType::kBFloat16);
     const auto workspace = [&](const TrainingGraph& g) {
-      for (OperatorId id : g.backward) {
+      for (OperatorId id : g.part(PartKind::kBackward)) {
         if (g.operators[id].name == "attention.backward") return g.operators[id].workspace.count;
       }
       return std::int64_t{-1};
@@ -50,11 +50,11 @@ TEST_SUITE("unit") {
   TEST_CASE("attention counts half of the products under a causal mask, 2.5 times in backward") {
     const TrainingGraph graph = fused_attention(DType::kBFloat16);
     const double forward = 4.0 * 2 * 4 * 100 * 100 * 16 / 2;
-    CHECK(graph.operators[graph.forward[1]].work.flops.count == forward);
-    CHECK(graph.operators[graph.forward[1]].work.extent ==
+    CHECK(graph.operators[graph.part(PartKind::kForward)[1]].work.flops.count == forward);
+    CHECK(graph.operators[graph.part(PartKind::kForward)[1]].work.extent ==
           std::array<std::int64_t, 4>{100, 100, 16, 1});
     double backward = 0;
-    for (OperatorId id : graph.backward) {
+    for (OperatorId id : graph.part(PartKind::kBackward)) {
       if (graph.operators[id].name == "attention.backward") {
         backward = graph.operators[id].work.flops.count;
       }

@@ -23,26 +23,28 @@ TEST_SUITE("golden") {
   TEST_CASE("a convolution keeps its input and makes input, weight and bias gradient") {
     const TrainingGraph graph = convolution(32, {.kernel = 3, .padding = 1});
     CHECK(saved_bytes(graph) == kInput);
-    CHECK(allocations(graph, graph.forward) == Sizes{kInput, 524288});
-    CHECK(allocations(graph, graph.backward) == Sizes{kInput, 18432, 128});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{kInput, 524288});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kInput, 18432, 128});
     // oneDNN's blocked copies: forward peaks at 1,048,576 = output + its blocked copy.
-    CHECK(graph.operators[graph.forward.back()].workspace == Bytes(1'048'576 - 524'288));
+    CHECK(graph.operators[graph.part(PartKind::kForward).back()].workspace ==
+          Bytes(1'048'576 - 524'288));
     // Backward peaks at 1,067,136 = input gradient, weight gradient, and in the kernel of the
     // latter the bias gradient and the blocked copies of incoming gradient and input: probe
     // conv2d_3x3.
-    const Bytes blocked = graph.operators[graph.backward[2]].workspace;
+    const Bytes blocked = graph.operators[graph.part(PartKind::kBackward)[2]].workspace;
     CHECK(blocked == Bytes(1'067'136 - kInput - 18'432));
   }
 
   TEST_CASE("strides, groups and dilation set the output's size") {
     const TrainingGraph strided = convolution(32, {.kernel = 3, .stride = 2, .padding = 1});
-    CHECK(allocations(strided, strided.forward).back() == 131072);  // conv2d_3x3s2
+    CHECK(allocations(strided, strided.part(PartKind::kForward)).back() == 131072);  // conv2d_3x3s2
     const TrainingGraph dilated = convolution(32, {.kernel = 3, .padding = 2, .dilation = 2});
-    CHECK(allocations(dilated, dilated.forward).back() == 524288);  // conv2d_dil2
+    CHECK(allocations(dilated, dilated.part(PartKind::kForward)).back() == 524288);  // conv2d_dil2
     const TrainingGraph depthwise =
         convolution(16, {.kernel = 3, .padding = 1, .groups = 16, .bias = false});
-    CHECK(allocations(depthwise, depthwise.backward) == Sizes{kInput, 576});  // conv2d_dw3x3
-    CHECK(depthwise.operators[depthwise.forward.back()].work.op_class ==
+    CHECK(allocations(depthwise, depthwise.part(PartKind::kBackward)) ==
+          Sizes{kInput, 576});  // conv2d_dw3x3
+    CHECK(depthwise.operators[depthwise.part(PartKind::kForward).back()].work.op_class ==
           OperatorClass::kDepthwiseConvolution);
   }
 
@@ -51,8 +53,8 @@ TEST_SUITE("golden") {
     const TensorId x = b.add("add_scalar", {b.parameter("x", {4, 16, 32, 32})});
     const TrainingGraph graph = train_on_cpu(b, b.max_pool2d(x, 2, 2, 0));
     CHECK(saved_bytes(graph) == kInput + 131072);
-    CHECK(allocations(graph, graph.forward) == Sizes{kInput, 65536, 131072});
-    CHECK(allocations(graph, graph.backward) == Sizes{kInput});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{kInput, 65536, 131072});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kInput});
   }
 
   TEST_CASE("a global average pool is a mean: it keeps its input in 1.13 only") {
@@ -64,7 +66,7 @@ TEST_SUITE("golden") {
     };
     const TrainingGraph old = probe::train(build(), "torch-1.13-cpu");
     CHECK(saved_bytes(old) == kInput);
-    CHECK(allocations(old, old.forward).back() == 256);
+    CHECK(allocations(old, old.part(PartKind::kForward)).back() == 256);
     CHECK(saved_bytes(probe::train(build(), "torch-2.4-cuda")) == 0);
   }
 }
@@ -73,8 +75,8 @@ TEST_SUITE("unit") {
   TEST_CASE("each gradient of a convolution costs as many flops as forward") {
     const TrainingGraph graph = convolution(32, {.kernel = 3, .padding = 1, .bias = false});
     const double forward = 2.0 * 4 * 32 * 32 * 32 * 16 * 9;  // 2 N P Q K C R S
-    CHECK(graph.operators[graph.forward.back()].work.flops.count == forward);
-    CHECK(probe::flops(graph, graph.backward) == 2 * forward);
+    CHECK(graph.operators[graph.part(PartKind::kForward).back()].work.flops.count == forward);
+    CHECK(probe::flops(graph, graph.part(PartKind::kBackward)) == 2 * forward);
   }
 
   TEST_CASE("channels that do not match the weight are an error") {

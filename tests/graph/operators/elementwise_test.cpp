@@ -37,13 +37,14 @@ TEST_SUITE("golden") {
       CAPTURE(kind);
       const TrainingGraph graph = unary(kind, true);
       CHECK(saved_bytes(graph) == kFull);
-      CHECK(allocations(graph, graph.forward) == Sizes{kFull, kFull});  // add_scalar twice
+      CHECK(allocations(graph, graph.part(PartKind::kForward)) ==
+            Sizes{kFull, kFull});  // add_scalar twice
     }
     for (std::string_view kind : {"silu", "hardswish", "relu6"}) {
       CAPTURE(kind);
       const TrainingGraph graph = unary(kind, true);
       CHECK(saved_bytes(graph) == kFull);
-      CHECK(allocations(graph, graph.forward) == Sizes{kFull, kFull, kFull});
+      CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{kFull, kFull, kFull});
     }
   }
 
@@ -59,8 +60,8 @@ TEST_SUITE("golden") {
     CHECK(saved_bytes(probe::train(build(0.1, true), "torch-2.4-cuda")) == kFull);
     CHECK(saved_bytes(probe::train(build(0, true), "torch-2.4-cuda")) == 0);
     // p = 0 is the input itself: no kernel.
-    CHECK(probe::train(build(0, false), "torch-2.4-cuda").forward.size() == 1);
-    CHECK(probe::train(build(0, true), "torch-2.4-cuda").forward.size() == 1);
+    CHECK(probe::train(build(0, false), "torch-2.4-cuda").part(PartKind::kForward).size() == 1);
+    CHECK(probe::train(build(0, true), "torch-2.4-cuda").part(PartKind::kForward).size() == 1);
   }
 
   TEST_CASE("mul keeps each operand whose partner needs a gradient, and sums after both products") {
@@ -69,7 +70,7 @@ TEST_SUITE("golden") {
     const TrainingGraph graph = train_on_cpu(b, b.multiply(x, b.parameter("w", {64})));
     CHECK(saved_bytes(graph) == kFull);
     // The third is the sum for w: probe mul_bcast_weight.
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull, kFull, 256});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull, kFull, 256});
   }
 
   TEST_CASE("mul by a buffer keeps the buffer only") {
@@ -77,7 +78,7 @@ TEST_SUITE("golden") {
     const TensorId x = b.add("add_scalar", {b.parameter("x", {4, 32, 64})});
     const TrainingGraph graph = train_on_cpu(b, b.multiply(x, b.buffer("c", {64}, kFp32)));
     CHECK(saved_bytes(graph) == 0);  // mul_const_tensor
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
   TEST_CASE("a Python scalar is a saved tensor of 8 bytes in 1.13 and nothing in 2.4") {
@@ -96,7 +97,7 @@ TEST_SUITE("golden") {
     const TensorId mask = b.buffer("bias", {1, 1, 64, 64}, kFp32);
     const TrainingGraph graph = train_on_cpu(b, b.masked_fill(scores, mask));
     CHECK(saved_bytes(graph) == 32 * 32);  // bias[:, :, :T, :T] == 0
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 }
 
@@ -106,7 +107,8 @@ TEST_SUITE("unit") {
     const TensorId x = b.scale(b.parameter("x", {4, 32, 64}));
     const TrainingGraph graph = train_on_cpu(b, b.add_tensors(x, b.parameter("bias", {64})));
     CHECK(saved_bytes(graph) == 8);
-    CHECK(allocations(graph, graph.backward) == Sizes{256, kFull});  // the sum; scale's gradient
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) ==
+          Sizes{256, kFull});  // the sum; scale's gradient
   }
 
   TEST_CASE("a conversion keeps nothing and converts its gradient back") {
@@ -114,8 +116,8 @@ TEST_SUITE("unit") {
     const TrainingGraph graph =
         train_on_cpu(b, b.cast(b.parameter("x", {4, 32, 64}), DType::kBFloat16));
     CHECK(saved_bytes(graph) == 0);
-    CHECK(allocations(graph, graph.forward) == Sizes{kFull / 2});  // to_bf16
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{kFull / 2});  // to_bf16
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
   TEST_CASE("shapes that do not broadcast are named") {

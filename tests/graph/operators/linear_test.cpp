@@ -19,15 +19,17 @@ TEST_SUITE("golden") {
     const TensorId x = b.parameter("x", {4, 32, 64});
     const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96));
     CHECK(saved_bytes(graph) == 0);  // its operands are parameters here
-    CHECK(allocations(graph, graph.forward) == Sizes{128 * 96 * 4});
-    CHECK(allocations(graph, graph.backward) == Sizes{32768, 24576, 384});  // probe linear_3d
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{128 * 96 * 4});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) ==
+          Sizes{32768, 24576, 384});  // probe linear_3d
   }
 
   TEST_CASE("linear without a bias makes the weight gradient first") {
     ModelBuilder b("probe", kFp32);
     const TensorId x = b.parameter("x", {4, 32, 64});
     const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96, false));
-    CHECK(allocations(graph, graph.backward) == Sizes{24576, 32768});  // linear_3d_nobias
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) ==
+          Sizes{24576, 32768});  // linear_3d_nobias
   }
 
   TEST_CASE("linear copies an input whose rows do not lie behind each other, and keeps the copy") {
@@ -35,7 +37,7 @@ TEST_SUITE("golden") {
     const TensorId x = b.transpose(b.parameter("x", {4, 32, 64}), 0, 1);
     const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96));
     CHECK(saved_bytes(graph) == 32768);  // linear_3d_noncontig_input
-    CHECK(allocations(graph, graph.forward) == Sizes{32768, 49152});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{32768, 49152});
   }
 
   TEST_CASE("matmul copies head-split views and keeps the copies") {
@@ -45,8 +47,8 @@ TEST_SUITE("golden") {
     const TensorId k = heads(b.parameter("k", {2, 32, 64}));
     const TrainingGraph graph = train_on_cpu(b, b.matmul(q, b.transpose(k, -2, -1)));
     CHECK(saved_bytes(graph) == 2 * 16384);  // matmul_4d_headsplit
-    CHECK(allocations(graph, graph.forward) == Sizes{16384, 16384, 32768});
-    CHECK(allocations(graph, graph.backward) == Sizes{16384, 16384, 16384, 16384});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{16384, 16384, 32768});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{16384, 16384, 16384, 16384});
   }
 
   TEST_CASE("matmul does not copy a transposed matrix whose batch axes are dense") {
@@ -55,21 +57,22 @@ TEST_SUITE("golden") {
     const TensorId k = b.parameter("k", {2, 4, 32, 16});
     const TrainingGraph graph = train_on_cpu(b, b.matmul(q, b.transpose(k, -2, -1)));
     CHECK(saved_bytes(graph) == 0);  // matmul_4d_kT
-    CHECK(allocations(graph, graph.forward) == Sizes{32768});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{32768});
   }
 
   TEST_CASE("matmul by a 2-D matrix folds the batch axes: one product, weight gradient first") {
     ModelBuilder b("probe", kFp32);
     const TensorId x = b.parameter("x", {2, 4, 32, 16});
     const TrainingGraph graph = train_on_cpu(b, b.matmul(x, b.parameter("w", {16, 32})));
-    CHECK(allocations(graph, graph.backward) == Sizes{2048, 16384});  // matmul_bcast_weight
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) ==
+          Sizes{2048, 16384});  // matmul_bcast_weight
   }
 
   TEST_CASE("bmm makes the gradient of its right operand first") {
     ModelBuilder b("probe", kFp32);
     const TensorId x = b.parameter("x", {8, 32, 16});
     const TrainingGraph graph = train_on_cpu(b, b.matmul(x, b.parameter("y", {8, 16, 24})));
-    CHECK(allocations(graph, graph.backward) == Sizes{8 * 16 * 24 * 4, 16384});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{8 * 16 * 24 * 4, 16384});
   }
 }
 
@@ -87,9 +90,9 @@ TEST_SUITE("unit") {
     ModelBuilder b("probe", kFp32);
     const TensorId x = b.parameter("x", {8, 64});
     const TrainingGraph graph = train_on_cpu(b, b.linear("fc", x, 96, false));
-    CHECK(probe::flops(graph, graph.forward) == 2.0 * 8 * 64 * 96);
-    CHECK(probe::flops(graph, graph.backward) == 4.0 * 8 * 64 * 96);
-    const Work& forward = graph.operators[graph.forward.front()].work;
+    CHECK(probe::flops(graph, graph.part(PartKind::kForward)) == 2.0 * 8 * 64 * 96);
+    CHECK(probe::flops(graph, graph.part(PartKind::kBackward)) == 4.0 * 8 * 64 * 96);
+    const Work& forward = graph.operators[graph.part(PartKind::kForward).front()].work;
     CHECK(forward.extent == std::array<std::int64_t, 4>{8, 96, 64, 1});
     CHECK(forward.read == Bytes((8 * 64 + 64 * 96) * 4));
   }

@@ -16,8 +16,8 @@ TEST_SUITE("golden") {
     b.cross_entropy_loss(b.parameter("logits", {64, 100}));
     const TrainingGraph graph = probe::train(b.finish(), "torch-1.13-cpu");
     CHECK(saved_bytes(graph) == 25604);
-    CHECK(allocations(graph, graph.forward) == Sizes{25600, 4, 4});
-    CHECK(allocations(graph, graph.backward) == Sizes{25600, 25600});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{25600, 4, 4});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{25600, 25600});
   }
 
   TEST_CASE("cross_entropy of images has the classes at axis 1") {
@@ -30,7 +30,7 @@ TEST_SUITE("golden") {
     ModelBuilder b("probe", DType::kFloat32);
     const TrainingGraph graph = train_on_cpu(b, b.softmax(b.parameter("x", {4, 32, 64})));
     CHECK(saved_bytes(graph) == 32768);
-    CHECK(allocations(graph, graph.backward) == Sizes{32768});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{32768});
   }
 
   TEST_CASE("embedding keeps its indices; its gradient is dense") {
@@ -38,8 +38,8 @@ TEST_SUITE("golden") {
     const TensorId indices = b.input("tokens", {4, 32}, DType::kInt64);
     const TrainingGraph graph = train_on_cpu(b, b.embedding("wte", indices, 100, 64));
     CHECK(saved_bytes(graph) == 0);
-    CHECK(allocations(graph, graph.forward) == Sizes{32768});
-    CHECK(allocations(graph, graph.backward) == Sizes{25600});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{32768});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{25600});
   }
 }
 
@@ -49,8 +49,8 @@ TEST_SUITE("unit") {
     b.cross_entropy_loss(b.parameter("logits", {2, 32, 100}));
     const TrainingGraph graph = probe::train(b.finish(), "torch-2.4-cuda");
     CHECK(saved_bytes(graph) == 25604);
-    CHECK(allocations(graph, graph.forward) == Sizes{25600, 25600, 4, 4});
-    CHECK(allocations(graph, graph.backward) == Sizes{25600, 25600, 12800});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{25600, 25600, 4, 4});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{25600, 25600, 12800});
   }
 
   TEST_CASE("softmax in fp32 of a bf16 input keeps an fp32 output, its gradient is bf16") {
@@ -59,8 +59,8 @@ TEST_SUITE("unit") {
     const TrainingGraph graph =
         train_on_cpu(b, b.add("softmax", {x}, {{"dtype", std::string("fp32")}}));
     CHECK(saved_bytes(graph) == 32768);  // softmax_bf16_to_float
-    CHECK(allocations(graph, graph.backward) == Sizes{16384});
-    CHECK(graph.operators[graph.backward.back()].workspace == Bytes(32768));
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{16384});
+    CHECK(graph.operators[graph.part(PartKind::kBackward).back()].workspace == Bytes(32768));
   }
 
   TEST_CASE("mse_loss keeps prediction and target, and squares in a tensor of its own") {
@@ -68,8 +68,8 @@ TEST_SUITE("unit") {
     b.mse_loss(b.parameter("x", {64, 100}));
     const TrainingGraph graph = probe::train(b.finish(), "torch-1.13-cpu");
     CHECK(saved_bytes(graph) == 0);  // a parameter and an input
-    CHECK(graph.operators[graph.forward.front()].workspace == Bytes(25600 + 12));
-    CHECK(allocations(graph, graph.backward) == Sizes{25600});
+    CHECK(graph.operators[graph.part(PartKind::kForward).front()].workspace == Bytes(25600 + 12));
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{25600});
   }
 }
 

@@ -16,9 +16,9 @@ TEST_SUITE("golden") {
     const TensorId x = b.parameter("x", {4, 32, 64});
     const TrainingGraph graph = train_on_cpu(b, b.layer_norm("ln", x));
     CHECK(saved_bytes(graph) == 1024);  // 2 * 128 rows * 4
-    CHECK(allocations(graph, graph.forward) == Sizes{32768, 512, 512});
-    CHECK(allocations(graph, graph.backward) == Sizes{32768, 256, 256});
-    CHECK(graph.operators[graph.backward.back()].workspace == Bytes(512));
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{32768, 512, 512});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{32768, 256, 256});
+    CHECK(graph.operators[graph.part(PartKind::kBackward).back()].workspace == Bytes(512));
   }
 
   TEST_CASE("statistics of layer_norm are bf16 on a CPU and fp32 on CUDA") {
@@ -37,8 +37,8 @@ TEST_SUITE("golden") {
     const TensorId x = b.parameter("x", {4, 16, 32, 32});
     const TrainingGraph graph = train_on_cpu(b, b.batch_norm("bn", x));
     CHECK(saved_bytes(graph) == 128);  // 2 * 16 channels * 4
-    CHECK(allocations(graph, graph.backward) == Sizes{262144, 64, 64});
-    CHECK(graph.operators[graph.backward.back()].workspace == Bytes(262144));
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{262144, 64, 64});
+    CHECK(graph.operators[graph.part(PartKind::kBackward).back()].workspace == Bytes(262144));
   }
 
   TEST_CASE("group_norm keeps a mean and an rstd per sample and group") {
@@ -49,8 +49,8 @@ TEST_SUITE("golden") {
         b.add("group_norm", {x, weight, b.parameter("bias", {16})}, {{"groups", std::int64_t{4}}});
     const TrainingGraph graph = train_on_cpu(b, y);
     CHECK(saved_bytes(graph) == 128);  // 2 * 4 samples * 4 groups * 4
-    CHECK(allocations(graph, graph.backward) == Sizes{262144, 64, 64});
-    CHECK(graph.operators[graph.backward.back()].workspace == Bytes(512));
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{262144, 64, 64});
+    CHECK(graph.operators[graph.part(PartKind::kBackward).back()].workspace == Bytes(512));
   }
 }
 
@@ -59,10 +59,10 @@ TEST_SUITE("unit") {
     ModelBuilder b("probe", DType::kFloat32);
     const TensorId x = b.parameter("x", {4, 16, 32, 32});
     const TrainingGraph graph = train_on_cpu(b, b.batch_norm("bn", x));
-    REQUIRE(graph.forward.size() == 2);
-    CHECK_FALSE(writes_persistent(graph, graph.forward[0]));
-    CHECK(writes_persistent(graph, graph.forward[1]));
-    CHECK(graph.operators[graph.forward[1]].work.op_class == OperatorClass::kNone);
+    REQUIRE(graph.part(PartKind::kForward).size() == 2);
+    CHECK_FALSE(writes_persistent(graph, graph.part(PartKind::kForward)[0]));
+    CHECK(writes_persistent(graph, graph.part(PartKind::kForward)[1]));
+    CHECK(graph.operators[graph.part(PartKind::kForward)[1]].work.op_class == OperatorClass::kNone);
   }
 
   TEST_CASE("a fused RMSNorm keeps its input and rstd") {

@@ -104,8 +104,9 @@ class OperatorMeter {
 
   void find_ends() {
     last_.assign(training_.storages.size(), 0);
-    std::vector<OperatorId> order = training_.forward;
-    order.insert(order.end(), training_.backward.begin(), training_.backward.end());
+    std::vector<OperatorId> order = training_.part(PartKind::kForward);
+    order.insert(order.end(), training_.part(PartKind::kBackward).begin(),
+                 training_.part(PartKind::kBackward).end());
     IdVector<OperatorId, std::size_t> position(training_.operators.size(), 0);
     for (std::size_t i = 0; i < order.size(); ++i) {
       position[order[i]] = i;
@@ -142,7 +143,7 @@ class OperatorMeter {
   }
 
   void run_forward() {
-    run(training_.forward, 0, figures_.forward_peak);
+    run(training_.part(PartKind::kForward), 0, figures_.forward_peak);
     figures_.forward_end = live_;
   }
 
@@ -150,7 +151,7 @@ class OperatorMeter {
   void run_backward() {
     const std::int64_t start = live_;
     std::int64_t peak = live_;
-    run(training_.backward, training_.forward.size(), peak);
+    run(training_.part(PartKind::kBackward), training_.part(PartKind::kForward).size(), peak);
     for (ParameterId id : training_.trained) {
       if (training_.parameters[id].gradient == root_ && !probe_.is_view)
         live_ += training_.storages[root_].bytes.count;

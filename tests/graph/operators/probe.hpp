@@ -67,8 +67,9 @@ inline double flops(const TrainingGraph& graph, const std::vector<OperatorId>& p
 // Live bytes while the busiest kernel of forward and backward runs: blocks
 // live from their creation to their last touch or the end of what holds them.
 inline std::int64_t peak_bytes(const TrainingGraph& graph, bool with_workspace = false) {
-  std::vector<OperatorId> order = graph.forward;
-  order.insert(order.end(), graph.backward.begin(), graph.backward.end());
+  std::vector<OperatorId> order = graph.part(PartKind::kForward);
+  order.insert(order.end(), graph.part(PartKind::kBackward).begin(),
+               graph.part(PartKind::kBackward).end());
   const std::size_t never = order.size();
   IdVector<OperatorId, std::size_t> position(graph.operators.size(), never);
   for (std::size_t i = 0; i < order.size(); ++i)

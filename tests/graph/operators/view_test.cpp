@@ -20,8 +20,8 @@ TEST_SUITE("golden") {
     const TensorId x = b.scale(b.parameter("x", {4, 32, 64}));
     const TensorId y = b.flatten(b.transpose(b.view(x, {4, 32, 8, 8}), 2, 3), 3);
     const TrainingGraph graph = train_on_cpu(b, b.transpose(y, 3, 2));
-    CHECK(graph.forward.size() == 1);   // scale
-    CHECK(graph.backward.size() == 2);  // the root gradient, scale
+    CHECK(graph.part(PartKind::kForward).size() == 1);   // scale
+    CHECK(graph.part(PartKind::kBackward).size() == 2);  // the root gradient, scale
   }
 
   TEST_CASE("reshape copies where strides demand it; its gradient is a view in the old order") {
@@ -29,32 +29,33 @@ TEST_SUITE("golden") {
     const TensorId x = b.scale(b.parameter("x", {4, 32, 64}));
     const TrainingGraph graph = train_on_cpu(b, b.reshape(b.transpose(x, 1, 2), {4, 2048}));
     CHECK(saved_bytes(graph) == 8);
-    CHECK(allocations(graph, graph.forward) == Sizes{kFull, 8, kFull});  // reshape_noncontig
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) ==
+          Sizes{kFull, 8, kFull});  // reshape_noncontig
     // scale's gradient lies transposed like its own, so .grad is a row-major copy of it.
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull, kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull, kFull});
   }
 
   TEST_CASE("split makes views; their gradients are joined into one tensor") {
     ModelBuilder b("probe", kFp32);
     const std::vector<TensorId> halves = b.split(b.parameter("x", {4, 32, 64}), 32, 2);
     const TrainingGraph graph = train_on_cpu(b, b.cat(halves, 2));
-    CHECK(allocations(graph, graph.forward) == Sizes{kFull});  // split_cat
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{kFull});  // split_cat
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
   TEST_CASE("an unused part of a split counts as zeros") {
     ModelBuilder b("probe", kFp32);
     const std::vector<TensorId> halves = b.split(b.parameter("x", {4, 32, 64}), 32, 2);
     const TrainingGraph graph = train_on_cpu(b, b.multiply(halves[0], halves[0]));
-    CHECK(allocations(graph, graph.backward).back() == kFull);
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)).back() == kFull);
   }
 
   TEST_CASE("expand repeats without memory, and its gradient is summed") {
     ModelBuilder b("probe", kFp32);
     const TensorId x = b.view(b.parameter("x", {4, 32, 64}), {4, 32, 1, 64});
     const TrainingGraph graph = train_on_cpu(b, b.contiguous(b.expand(x, {4, 32, 3, 64})));
-    CHECK(allocations(graph, graph.forward) == Sizes{3 * kFull});  // expand_contig
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{3 * kFull});  // expand_contig
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
   TEST_CASE("a slice gets its gradient back inside zeros of the full size") {
@@ -64,8 +65,8 @@ TEST_SUITE("golden") {
         b.add("narrow", {x}, {{"axis", std::int64_t{1}}, {"drop_axis", std::int64_t{1}}});
     CHECK(b.shape(first) == Shape{4, 64});
     const TrainingGraph graph = train_on_cpu(b, first);
-    CHECK(graph.forward.empty());
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});
+    CHECK(graph.part(PartKind::kForward).empty());
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
   TEST_CASE("sum hands back an expanded view, mean a new tensor") {
@@ -75,7 +76,7 @@ TEST_SUITE("golden") {
     const TensorId y = b.add("sum", {x}, last);
     CHECK(b.shape(y) == Shape{4, 32});
     const TrainingGraph graph = train_on_cpu(b, y);
-    CHECK(allocations(graph, graph.backward) == Sizes{kFull});  // scale's own
+    CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});  // scale's own
   }
 }
 

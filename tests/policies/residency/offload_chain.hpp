@@ -39,26 +39,29 @@ struct OffloadChain {
     std::vector<StorageId> x{storage(1, Role::kSavedActivation, {}, "x")};
     std::vector<StorageId> u;
     std::vector<LayerId> ids;
-    graph.forward.push_back(add("embed", Phase::kForward, {}, {{x[0], Access::kCreate}}));
+    graph.part(PartKind::kForward)
+        .push_back(add("embed", Phase::kForward, {}, {{x[0], Access::kCreate}}));
     for (int i = 0; i < layers; ++i) {
       ids.push_back(
           graph.layers.push_back({.name = "h." + std::to_string(i) + ".mlp", .block = i}));
       x.push_back(storage(1, Role::kSavedActivation, ids.back(), "x"));
       u.push_back(storage(kSaved, Role::kSavedActivation, ids.back(), "u"));
-      graph.forward.push_back(add("F", Phase::kForward, ids.back(),
-                                  {{x[x.size() - 2], Access::kRead},
-                                   {x.back(), Access::kCreate},
-                                   {u.back(), Access::kCreate}}));
+      graph.part(PartKind::kForward)
+          .push_back(add("F", Phase::kForward, ids.back(),
+                         {{x[x.size() - 2], Access::kRead},
+                          {x.back(), Access::kCreate},
+                          {u.back(), Access::kCreate}}));
     }
     StorageId gradient = storage(1, Role::kActivationGradient, {}, "g");
-    graph.backward.push_back(add("loss", Phase::kBackward, {},
-                                 {{x.back(), Access::kRead}, {gradient, Access::kCreate}}));
+    graph.part(PartKind::kBackward)
+        .push_back(add("loss", Phase::kBackward, {},
+                       {{x.back(), Access::kRead}, {gradient, Access::kCreate}}));
     for (auto i = static_cast<std::size_t>(layers); i-- > 0;) {
       const StorageId next = storage(1, Role::kActivationGradient, {}, "g");
       std::vector<Touch> touches{
           {u[i], Access::kRead}, {gradient, Access::kRead}, {next, Access::kCreate}};
       if (saves_input) touches.push_back({x[i], Access::kRead});
-      graph.backward.push_back(add("B", Phase::kBackward, ids[i], touches));
+      graph.part(PartKind::kBackward).push_back(add("B", Phase::kBackward, ids[i], touches));
       gradient = next;
     }
   }

@@ -36,28 +36,32 @@ struct Chain {
       return testing::add_microsecond(graph, std::move(name), phase, layer, touches);
     };
     x.push_back(storage("x0", 100, Role::kSavedActivation, {}));
-    graph.forward.push_back(add("embed", Phase::kForward, {}, {{x[0], Access::kCreate}}));
+    graph.part(PartKind::kForward)
+        .push_back(add("embed", Phase::kForward, {}, {{x[0], Access::kCreate}}));
     std::vector<LayerId> layers;
     for (int i = 0; i < blocks; ++i) {
       const LayerId layer = graph.layers.push_back({.name = std::to_string(i), .block = i});
       layers.push_back(layer);
       x.push_back(storage("x", 100, Role::kSavedActivation, layer));
       u.push_back(storage("u", 300, Role::kSavedActivation, layer));
-      graph.forward.push_back(add("F", Phase::kForward, layer,
-                                  {{x[x.size() - 2], Access::kRead},
-                                   {x.back(), Access::kCreate},
-                                   {u.back(), Access::kCreate}}));
+      graph.part(PartKind::kForward)
+          .push_back(add("F", Phase::kForward, layer,
+                         {{x[x.size() - 2], Access::kRead},
+                          {x.back(), Access::kCreate},
+                          {u.back(), Access::kCreate}}));
     }
     StorageId gradient = storage("g", 100, Role::kActivationGradient, {});
-    graph.backward.push_back(add("loss", Phase::kBackward, {},
-                                 {{x.back(), Access::kRead}, {gradient, Access::kCreate}}));
+    graph.part(PartKind::kBackward)
+        .push_back(add("loss", Phase::kBackward, {},
+                       {{x.back(), Access::kRead}, {gradient, Access::kCreate}}));
     for (std::size_t i = static_cast<std::size_t>(blocks); i-- > 0;) {
       const StorageId next = storage("g", 100, Role::kActivationGradient, {});
-      graph.backward.push_back(add("B", Phase::kBackward, layers[i],
-                                   {{x[i], Access::kRead},
-                                    {u[i], Access::kRead},
-                                    {gradient, Access::kRead},
-                                    {next, Access::kCreate}}));
+      graph.part(PartKind::kBackward)
+          .push_back(add("B", Phase::kBackward, layers[i],
+                         {{x[i], Access::kRead},
+                          {u[i], Access::kRead},
+                          {gradient, Access::kRead},
+                          {next, Access::kCreate}}));
       gradient = next;
     }
   }

@@ -43,16 +43,19 @@ std::vector<std::string> names_of(const TrainingGraph& graph, const std::vector<
 }
 
 std::size_t shared_with_backward(const TrainingGraph& graph) {
-  return static_cast<std::size_t>(std::count_if(
-      graph.backward_accumulate.begin(), graph.backward_accumulate.end(), [&](OperatorId id) {
-        return std::find(graph.backward.begin(), graph.backward.end(), id) != graph.backward.end();
-      }));
+  return static_cast<std::size_t>(
+      std::count_if(graph.part(PartKind::kBackwardAccumulate).begin(),
+                    graph.part(PartKind::kBackwardAccumulate).end(), [&](OperatorId id) {
+                      return std::find(graph.part(PartKind::kBackward).begin(),
+                                       graph.part(PartKind::kBackward).end(),
+                                       id) != graph.part(PartKind::kBackward).end();
+                    }));
 }
 
 // Every gradient is changed by exactly one operator of each accumulating backward.
 void check_each_gradient_is_added_once(const TrainingGraph& graph) {
   std::map<std::uint32_t, int> writes;
-  for (OperatorId id : graph.backward_accumulate) {
+  for (OperatorId id : graph.part(PartKind::kBackwardAccumulate)) {
     for (const Touch& touch : graph.touches_of(id)) {
       if (touch.access == Access::kRead || !graph.storages[touch.storage].persistent) continue;
       CHECK(touch.access == Access::kMutate);
@@ -83,7 +86,7 @@ TEST_SUITE("unit") {
     CHECK(graph.operators.size() == operators);
     CHECK(graph.storages.size() == storages);
     CHECK(graph.holds.size() == holds);
-    CHECK(graph.backward_accumulate.empty());
+    CHECK(graph.part(PartKind::kBackwardAccumulate).empty());
     CHECK(graph.micro_batches == 1);
   }
 
@@ -91,7 +94,7 @@ TEST_SUITE("unit") {
     TrainingGraph graph = linear_graph("torch-2.4-cuda");
     Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     check_invariants(graph);
-    CHECK(names_of(graph, graph.backward_accumulate) ==
+    CHECK(names_of(graph, graph.part(PartKind::kBackwardAccumulate)) ==
           std::vector<std::string>{"root_gradient", "linear.input_gradient",
                                    "linear.weight_gradient", "linear.bias_gradient",
                                    "accumulate_gradient", "accumulate_gradient",
@@ -104,25 +107,27 @@ TEST_SUITE("unit") {
   TEST_CASE("a tied weight is added once, after both of its uses") {
     for (std::string_view framework : {"torch-2.4-cuda", "torch-1.13-cpu", "ideal"}) {
       TrainingGraph graph = tied_graph(framework);
-      const std::size_t backward = graph.backward.size();
+      const std::size_t backward = graph.part(PartKind::kBackward).size();
       Accumulate(4, ZeroGrad::kNone).apply(graph, {});
       check_invariants(graph);
       // Where the loss is a variable it is divided first.
-      CHECK(graph.backward.size() == backward + 1);  // the division of the loss
-      CHECK(graph.backward_accumulate.size() == backward + 1 + graph.trained.size());
+      CHECK(graph.part(PartKind::kBackward).size() == backward + 1);  // the division of the loss
+      CHECK(graph.part(PartKind::kBackwardAccumulate).size() ==
+            backward + 1 + graph.trained.size());
       check_each_gradient_is_added_once(graph);
-      CHECK(names_of(graph, graph.backward_accumulate).back() == "accumulate_gradient");
+      CHECK(names_of(graph, graph.part(PartKind::kBackwardAccumulate)).back() ==
+            "accumulate_gradient");
     }
   }
 
   TEST_CASE("several micro-batches divide their losses: quotient and gradient are scalars") {
     TrainingGraph graph = tied_graph("torch-1.13-cpu");
     Accumulate(4, ZeroGrad::kNone).apply(graph, {});
-    const Operator& divide = graph.operators[graph.forward.back()];
+    const Operator& divide = graph.operators[graph.part(PartKind::kForward).back()];
     CHECK(divide.name == "divide_loss");
-    CHECK(names_of(graph, graph.backward)[1] == "divide_loss.backward");
-    const OperatorId end = graph.end_of_step.back();
-    for (const Touch& touch : graph.touches_of(graph.forward.back())) {
+    CHECK(names_of(graph, graph.part(PartKind::kBackward))[1] == "divide_loss.backward");
+    const OperatorId end = graph.part(PartKind::kEndOfStep).back();
+    for (const Touch& touch : graph.touches_of(graph.part(PartKind::kForward).back())) {
       CHECK(graph.storages[touch.storage].bytes == Bytes(4));
       for (const Hold& hold : graph.holds) {
         const bool of_loss = hold.storage == touch.storage;
@@ -130,28 +135,30 @@ TEST_SUITE("unit") {
       }
     }
     // The root's gradient goes no further than the division.
-    const StorageId root = graph.touches_of(graph.backward.front()).front().storage;
+    const StorageId root =
+        graph.touches_of(graph.part(PartKind::kBackward).front()).front().storage;
     int readers = 0;
-    for (OperatorId id : graph.backward) {
+    for (OperatorId id : graph.part(PartKind::kBackward)) {
       for (const Touch& touch : graph.touches_of(id))
         readers += touch.storage == root && touch.access == Access::kRead ? 1 : 0;
     }
     CHECK(readers == 1);
     // One micro-batch divides nothing.
     TrainingGraph whole = tied_graph("torch-1.13-cpu");
-    const std::size_t forward = whole.forward.size();
+    const std::size_t forward = whole.part(PartKind::kForward).size();
     Accumulate(1, ZeroGrad::kZero).apply(whole, {});
-    CHECK(whole.forward.size() == forward);
+    CHECK(whole.part(PartKind::kForward).size() == forward);
   }
 
   TEST_CASE("a gradient that would be converted is added in its own type, without a copy") {
     TrainingGraph graph = tied_graph("torch-2.4-cuda", DType::kBFloat16);
-    const std::size_t backward = graph.backward.size();
-    const std::vector<std::string> before = names_of(graph, graph.backward);
+    const std::size_t backward = graph.part(PartKind::kBackward).size();
+    const std::vector<std::string> before = names_of(graph, graph.part(PartKind::kBackward));
     REQUIRE(std::count(before.begin(), before.end(), "copy_gradient") == 3);
     Accumulate(2, ZeroGrad::kNone).apply(graph, {});
     check_invariants(graph);
-    const std::vector<std::string> after = names_of(graph, graph.backward_accumulate);
+    const std::vector<std::string> after =
+        names_of(graph, graph.part(PartKind::kBackwardAccumulate));
     CHECK(after.size() == backward + 1);  // the division of the loss
     CHECK(std::count(after.begin(), after.end(), "copy_gradient") == 0);
     CHECK(std::count(after.begin(), after.end(), "accumulate_gradient") == 3);
@@ -161,16 +168,17 @@ TEST_SUITE("unit") {
 
   TEST_CASE("holds that end in a cloned operator end in its clone too") {
     TrainingGraph graph = linear_graph("torch-2.4-cuda");
-    const OperatorId last = graph.backward.back();
+    const OperatorId last = graph.part(PartKind::kBackward).back();
     const auto ending = [&](OperatorId id) {
       return std::count_if(graph.holds.begin(), graph.holds.end(),
                            [&](const Hold& hold) { return hold.until == id; });
     };
     REQUIRE(ending(last) > 0);
     Accumulate(2, ZeroGrad::kNone).apply(graph, {});
-    CHECK(ending(graph.backward_accumulate[3]) == ending(last));
+    CHECK(ending(graph.part(PartKind::kBackwardAccumulate)[3]) == ending(last));
     for (const Hold& hold : graph.holds) {
-      if (hold.until == graph.zero_grad[0]) CHECK(graph.storages[hold.storage].persistent);
+      if (hold.until == graph.part(PartKind::kZeroGrad)[0])
+        CHECK(graph.storages[hold.storage].persistent);
     }
   }
 
@@ -181,7 +189,7 @@ TEST_SUITE("unit") {
     CHECK(graph.gradients_persist);
     CHECK(graph.micro_batches == 1);
     std::size_t fills = 0;
-    for (OperatorId id : graph.zero_grad) {
+    for (OperatorId id : graph.part(PartKind::kZeroGrad)) {
       for (const Touch& touch : graph.touches_of(id)) {
         CHECK(touch.access == Access::kOverwrite);
         CHECK(graph.storages[touch.storage].role == Role::kGradient);

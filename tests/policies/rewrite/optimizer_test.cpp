@@ -1,7 +1,6 @@
 // The figures are those of reference/torch-optimizer-and-autograd-probes.txt: four fp32 tensors of
 // 4, 4, 4 and 1 MiB, 13,631,488 bytes of parameters P, on PyTorch 1.13.1.
 #include "policies/rewrite/optimizer.hpp"
-#include "policies/rewrite/optimizer_kernels.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +12,7 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/optimizers/catalogue.hpp"
+#include "policies/rewrite/optimizer_kernels.hpp"
 #include "tests/support/live_bytes.hpp"
 
 namespace tidemark::optimizer_test {
@@ -44,7 +44,7 @@ TrainingGraph probe_graph(Types types = {}) {
                                 .gradient_dtype = types.gradient,
                                 .updated = parameters.back()});
   }
-  graph.zero_grad.push_back(graph.add_operator({.name = "zero_grad"}, {}));
+  graph.part(PartKind::kZeroGrad).push_back(graph.add_operator({.name = "zero_grad"}, {}));
   for (std::size_t i = elements.size(); i-- > 0;) {
     const StorageId gradient =
         graph.storages.push_back({.bytes = bytes_of(types.gradient, elements[i]),
@@ -53,14 +53,14 @@ TrainingGraph probe_graph(Types types = {}) {
                                   .name = "w.grad"});
     const std::vector<Touch> touches = {{parameters[i], Access::kRead},
                                         {gradient, Access::kCreate}};
-    graph.backward.push_back(
-        graph.add_operator({.name = "backward", .phase = Phase::kBackward}, touches));
-    graph.holds.push_back({gradient, {}, graph.zero_grad[0], HoldKind::kLocal});
+    graph.part(PartKind::kBackward)
+        .push_back(graph.add_operator({.name = "backward", .phase = Phase::kBackward}, touches));
+    graph.holds.push_back({gradient, {}, graph.part(PartKind::kZeroGrad)[0], HoldKind::kLocal});
     graph.parameters[ParameterId(i)].gradient = gradient;
     graph.trained.push_back(ParameterId(i));
   }
-  graph.end_of_step.push_back(
-      graph.add_operator({.name = "end_of_step", .phase = Phase::kOptimizer}, {}));
+  graph.part(PartKind::kEndOfStep)
+      .push_back(graph.add_operator({.name = "end_of_step", .phase = Phase::kOptimizer}, {}));
   return graph;
 }
 
@@ -114,7 +114,7 @@ std::int64_t first_peak(const Setting& setting) {
 Work step_work(const Setting& setting) {
   const TrainingGraph graph = optimized(setting);
   Work sum{.launches = 0};
-  for (OperatorId id : graph.optimizer) {
+  for (OperatorId id : graph.part(PartKind::kOptimizer)) {
     sum.read += graph.operators[id].work.read;
     sum.written += graph.operators[id].work.written;
     sum.launches += graph.operators[id].work.launches;
@@ -278,21 +278,21 @@ TEST_SUITE("golden") {
 TEST_SUITE("unit") {
   TEST_CASE("a loop has one operator per parameter, in the order of the parameters") {
     const TrainingGraph graph = optimized({});
-    REQUIRE(graph.optimizer.size() == 4);
-    REQUIRE(graph.optimizer_first.size() == 4);
-    CHECK(graph.operators[graph.optimizer[0]].name == "adam.update");
-    CHECK(graph.operators[graph.optimizer[0]].phase == Phase::kOptimizer);
-    CHECK(graph.operators[graph.optimizer[3]].workspace.count == 12);
+    REQUIRE(graph.part(PartKind::kOptimizer).size() == 4);
+    REQUIRE(graph.part(PartKind::kOptimizerFirst).size() == 4);
+    CHECK(graph.operators[graph.part(PartKind::kOptimizer)[0]].name == "adam.update");
+    CHECK(graph.operators[graph.part(PartKind::kOptimizer)[0]].phase == Phase::kOptimizer);
+    CHECK(graph.operators[graph.part(PartKind::kOptimizer)[3]].workspace.count == 12);
     // Root, division and addition of epsilon are kernels of their own.
-    CHECK(graph.operators[graph.optimizer[0]].work.launches == 8);
-    CHECK(graph.operators[graph.optimizer_first[0]].work.launches == 3);
+    CHECK(graph.operators[graph.part(PartKind::kOptimizer)[0]].work.launches == 8);
+    CHECK(graph.operators[graph.part(PartKind::kOptimizerFirst)[0]].work.launches == 3);
   }
 
   TEST_CASE("foreach has one operator per kernel and moves two to three times as much as fused") {
     const Setting setting{.implementation = kForeach, .framework = "torch-2.4-cuda"};
     const TrainingGraph graph = optimized(setting);
-    REQUIRE(graph.optimizer.size() == 7);
-    CHECK(graph.operators[graph.optimizer[3]].name == "adam.foreach_square_root");
+    REQUIRE(graph.part(PartKind::kOptimizer).size() == 7);
+    CHECK(graph.operators[graph.part(PartKind::kOptimizer)[3]].name == "adam.foreach_square_root");
     const Work work = step_work(setting);
     // m: 12, v: 8 + 12, root 8, divide 8, epsilon 8, update 16 = 72 bytes per parameter.
     CHECK((work.read + work.written).count == 18 * kP);
@@ -302,8 +302,8 @@ TEST_SUITE("unit") {
   TEST_CASE("SGD of nothing but weights reads gradient and weight and has no state to create") {
     const Setting setting{.kind = find_optimizer("sgd"), .implementation = kForeach};
     const TrainingGraph graph = optimized(setting);
-    CHECK(graph.optimizer_first.empty());
-    REQUIRE(graph.optimizer.size() == 1);
+    CHECK(graph.part(PartKind::kOptimizerFirst).empty());
+    REQUIRE(graph.part(PartKind::kOptimizer).size() == 1);
     CHECK(step_work(setting).read.count == 2 * kP);
     CHECK(step_work(setting).written.count == kP);
   }

@@ -37,7 +37,8 @@ void add_operator(TrainingGraph& graph, const char* name, Phase phase,
   op.work.op_class = OperatorClass::kFixed;
   op.work.fixed = Duration(5);
   const OperatorId id = graph.add_operator(std::move(op), touches);
-  (phase == Phase::kForward ? graph.forward : graph.backward).push_back(id);
+  (phase == Phase::kForward ? graph.part(PartKind::kForward) : graph.part(PartKind::kBackward))
+      .push_back(id);
 }
 
 struct LaidOut {
@@ -227,11 +228,12 @@ TEST_SUITE("unit") {
     const StepCosts costs = step_costs(graph, micro_batch_of(graph), fixed_durations(graph), false);
     REQUIRE(costs.graph.nodes.size() == 4);  // conv, norm + relu_, update, backward
     const auto operators = [&](std::uint32_t node) { return costs.operators[CostNodeId(node)]; };
-    CHECK(operators(1) == std::vector{graph.forward[1], graph.forward[3]});
+    CHECK(operators(1) ==
+          std::vector{graph.part(PartKind::kForward)[1], graph.part(PartKind::kForward)[3]});
     CHECK(costs.graph.nodes[CostNodeId(1U)].cost == 10);
     CHECK(costs.graph.nodes[CostNodeId(1U)].bytes == Bytes(101));
     CHECK(!costs.graph.nodes[CostNodeId(1U)].once);
-    CHECK(operators(2) == std::vector{graph.forward[2]});
+    CHECK(operators(2) == std::vector{graph.part(PartKind::kForward)[2]});
     CHECK(costs.graph.nodes[CostNodeId(2U)].once);
     CHECK(costs.graph.fixed_bytes == Bytes(11));
   }

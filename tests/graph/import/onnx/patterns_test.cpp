@@ -134,7 +134,7 @@ TEST_SUITE("unit") {
     probe.w.output(probe.w.node("Relu", {y}));
     const TrainingGraph graph = trained(probe.w);
     CHECK(probe::saved_bytes(graph) == 3 * probe.n());  // x and relu's result of twice its size
-    CHECK(probe::allocations(graph, graph.forward) ==
+    CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
           probe::Sizes{probe.n(), 2 * probe.n(), 2 * probe.n()});
   }
 
@@ -144,7 +144,7 @@ TEST_SUITE("unit") {
     probe.w.output(y);
     const TrainingGraph graph = trained(probe.w);
     CHECK(probe::saved_bytes(graph) == probe.n());
-    CHECK(probe::allocations(graph, graph.forward) ==
+    CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
           probe::Sizes{probe.n(), probe.n(), probe.n()});
   }
 
@@ -201,7 +201,7 @@ TEST_SUITE("unit") {
       const TrainingGraph graph = trained(w);
       const std::int64_t side = 6 + 2 * pad;
       CHECK(probe::saved_bytes(graph) == probe.n());
-      CHECK(probe::allocations(graph, graph.forward) ==
+      CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
             probe::Sizes{probe.n(), 3 * side * side * 4});
     }
   }
@@ -210,7 +210,8 @@ TEST_SUITE("unit") {
     OnnxProbe probe({1, 3, 8, 8});
     probe.w.output(probe.w.node("Pad", {probe.x, probe.w.integers(OnnxDims(8, 0))}));
     const TrainingGraph graph = trained(probe.w);
-    CHECK(probe::allocations(graph, graph.forward) == probe::Sizes{probe.n(), probe.n()});
+    CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
+          probe::Sizes{probe.n(), probe.n()});
   }
 
   TEST_CASE("group norm of pieces keeps its input and two numbers per sample and group") {
@@ -239,8 +240,9 @@ TEST_SUITE("unit") {
     w.output(w.node("Concat", {end, part(0, -3)}, {{"axis", std::int64_t{1}}}));
     const TrainingGraph graph = trained(w);
     CHECK(probe::saved_bytes(graph) == 0);
-    CHECK(probe::allocations(graph, graph.forward) == probe::Sizes{probe.n(), probe.n()});
-    CHECK(probe::allocations(graph, graph.backward) == probe::Sizes{probe.n()});
+    CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
+          probe::Sizes{probe.n(), probe.n()});
+    CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) == probe::Sizes{probe.n()});
   }
 
   TEST_CASE("chunk is one split: backward joins the gradients of its parts once") {
@@ -254,7 +256,7 @@ TEST_SUITE("unit") {
     }
     w.output(sum);
     const TrainingGraph graph = trained(w);
-    CHECK(probe::allocations(graph, graph.backward) == probe::Sizes{probe.n()});
+    CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) == probe::Sizes{probe.n()});
   }
 
   TEST_CASE("batch norm counts its batches in 8 bytes that the file does not hold") {

@@ -11,7 +11,7 @@ namespace {
 probe::Sizes made(OnnxProbe& p, const std::string& output) {
   p.w.output(output);
   const TrainingGraph graph = trained(p.w);
-  probe::Sizes sizes = probe::allocations(graph, graph.forward);
+  probe::Sizes sizes = probe::allocations(graph, graph.part(PartKind::kForward));
   sizes.erase(sizes.begin());
   return sizes;
 }

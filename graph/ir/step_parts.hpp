@@ -1,0 +1,60 @@
+// The parts of a step: named lists of operators that a schedule puts in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "graph/core/ids.hpp"
+
+namespace tidemark {
+
+enum class PartKind : std::uint8_t {
+  kZeroGrad,
+  kForward,
+  kBackward,
+  // Backward that adds to gradients that exist; empty where nothing differs from backward.
+  kBackwardAccumulate,
+  kOptimizerFirst,  // of step 0 only: creates the optimizer's state
+  kOptimizer,
+  kEndOfStep,
+};
+inline constexpr std::size_t kPartKinds = 7;
+
+[[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
+  constexpr std::string_view kNames[] = {"zero_grad",           "forward",         "backward",
+                                         "backward_accumulate", "optimizer_first", "optimizer",
+                                         "end_of_step"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+using PartId = Id<struct PartTag>;
+
+struct StepPart {
+  PartKind kind = PartKind::kForward;
+  // Number of the piece of the model that the part computes: a rank of an interleaved pipeline has
+  // several, each with a forward and a backward.
+  std::uint16_t chunk = 0;
+  std::vector<OperatorId> operators;  // in issue order
+};
+
+// The parts of one training graph. Those of chunk 0 exist from the start, one of each kind in the
+// order of PartKind, empty where the step has no such work.
+class StepParts {
+ public:
+  StepParts();
+
+  // The operators of a part, which is added if it is new. A new chunk's part may move the others.
+  [[nodiscard]] std::vector<OperatorId>& of(PartKind kind, std::uint16_t chunk = 0);
+  // Empty for a part that does not exist.
+  [[nodiscard]] const std::vector<OperatorId>& of(PartKind kind, std::uint16_t chunk = 0) const;
+
+  [[nodiscard]] const IdVector<PartId, StepPart>& all() const { return parts_; }
+
+ private:
+  [[nodiscard]] PartId find(PartKind kind, std::uint16_t chunk) const;
+  IdVector<PartId, StepPart> parts_;
+};
+
+}  // namespace tidemark
