@@ -103,7 +103,11 @@ Json resolved(const Scenario& scenario) {
                {"allocator", scenario.allocator->traits().name}};
   if (scenario.model.kind != ModelKind::kCostGraph) {
     json["precision"] = rules_of(t.precision).name;
-    json["optimizer"] = name_of(t.optimizer.kind);
+    if (t.mode == StepMode::kForward) {
+      json["mode"] = "forward";
+    } else {
+      json["optimizer"] = name_of(t.optimizer.kind);
+    }
     json["accumulate"] = t.accumulate;
   }
   json["steps simulated"] = t.steps;

@@ -306,8 +306,9 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
     text += fmt::format("; {} sample{}", graph.samples, graph.samples == 1 ? "" : "s");
   }
   if (graph.micro_batches > 1) text += fmt::format(" x {} micro-batches", graph.micro_batches);
+  const bool evaluates = scenario.training.mode == StepMode::kForward;
   text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
-                      name_of(scenario.training.optimizer.kind));
+                      evaluates ? "forward only" : name_of(scenario.training.optimizer.kind));
   if (scenario.policy_names.empty()) return text + "; no policy";
   return text + fmt::format("; {}", fmt::join(scenario.policy_names, " + "));
 }

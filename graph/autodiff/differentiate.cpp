@@ -55,6 +55,11 @@ void GradientTape::emit_forward(NodeId id) {
     const ForwardKernel forward = node.family->forward(view);
     kernel.work = forward.work;
     kernel.workspace = forward.workspace;
+    if (forward.temporary > Bytes(0)) {
+      const Tensor temporary = create("temporary", {forward.temporary.count}, DType::kInt8);
+      training_.storages[temporary.storage].role = Role::kTemporary;
+      kernel.creates.push_back(temporary);
+    }
     launch(kernel);
   }
   forward_operator_[id] = training_.part(PartKind::kForward).empty()
@@ -178,10 +183,12 @@ void GradientTape::emit_ends() {
     keep(output, end);
   if (graph_.loss.valid()) keep(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
+  if (options_.evaluates && graph_.logits.valid()) keep(graph_.logits, end);
   if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
     keep(graph_.logits, training_.part(PartKind::kForward).back());
   }
   for (const LocalVariable& local : graph_.locals) {
+    if (local.only_in_evaluation && !options_.evaluates) continue;
     if (forward_operator_[local.until].valid()) keep(local.tensor, forward_operator_[local.until]);
   }
 }

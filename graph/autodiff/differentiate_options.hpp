@@ -12,6 +12,8 @@ struct DifferentiateOptions {
   bool hold_output = false;
   // Gradients of parameters are kept in this type; nullopt: in the parameter's own.
   std::optional<DType> gradient_dtype;
+  // The graph is an evaluation_graph(): the training loop's variable keeps what the model returned.
+  bool evaluates = false;
 };
 
 }  // namespace tidemark

@@ -43,6 +43,8 @@ struct Node {
 struct LocalVariable {
   TensorId tensor;
   NodeId until;
+  // Autograd keeps the tensor anyway, so that the variable counts only where nothing is saved.
+  bool only_in_evaluation = false;
 };
 
 struct Graph {

@@ -13,6 +13,14 @@ struct ForwardKernel;   // operators/node_view.hpp
 class SavedSet;         // operators/node_view.hpp
 class BackwardBuilder;  // operators/backward_builder.hpp
 
+// How an operator differs when its module is in eval().
+enum class InEvaluation : std::uint8_t {
+  kSame,
+  kIdentity,   // it returns its first input: dropout
+  kNothing,    // it does not run: the update of running statistics
+  kOwnKernel,  // its forward rule looks at the attribute "evaluates"
+};
+
 struct OperatorFamily {
   std::string_view name;
   std::string_view summary;  // one line for `tidemark graph` and documentation
@@ -20,6 +28,7 @@ struct OperatorFamily {
   ForwardKernel (*forward)(const NodeView&);
   void (*save)(SavedSet&);
   void (*backward)(BackwardBuilder&);
+  InEvaluation in_evaluation = InEvaluation::kSame;
 };
 
 enum class OperatorPart : std::uint8_t {

@@ -28,8 +28,10 @@ ModelBuilder::Scope::~Scope() {
   builder_.layer_ = outer_;
   if (builder_.graph_.nodes.empty()) return;
   const NodeId last(builder_.graph_.nodes.size() - 1);
-  for (TensorId tensor : locals_)
-    builder_.graph_.locals.push_back({tensor, last});
+  for (LocalVariable& local : locals_) {
+    local.until = last;
+    builder_.graph_.locals.push_back(local);
+  }
 }
 
 ModelBuilder::Scope ModelBuilder::scope(std::string_view module) {

@@ -37,14 +37,16 @@ class ModelBuilder {
     Scope& operator=(const Scope&) = delete;
     ~Scope();
     // A Python variable of this module's forward(): `tensor` lives until the scope ends.
-    void local(TensorId tensor) { locals_.push_back(tensor); }
+    void local(TensorId tensor) { locals_.push_back({tensor, {}}); }
+    // The same of a tensor that autograd saves anyway: nothing changes while training.
+    void local_in_evaluation(TensorId tensor) { locals_.push_back({tensor, {}, true}); }
 
    private:
     friend class ModelBuilder;
     Scope(ModelBuilder& builder, LayerId outer) : builder_(builder), outer_(outer) {}
     ModelBuilder& builder_;
     LayerId outer_;
-    std::vector<TensorId> locals_;
+    std::vector<LocalVariable> locals_;
   };
   [[nodiscard]] Scope scope(std::string_view module);
   // A function frame that is no module of its own: it only holds variables.

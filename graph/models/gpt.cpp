@@ -32,18 +32,7 @@ class GptBuilder {
                             .vocab = config_.vocab});
     ModelBuilder& b = builder_;
     const TensorId tokens = b.input("tokens", {options_.micro_batch, sequence_}, DType::kInt64);
-    TensorId token_weight;
-    const TensorId embedded =
-        b.embedding("wte", tokens, config_.vocab, config_.width, &token_weight);
-    const TensorId positions =
-        b.embedding("wpe", position_ids(b, sequence_), config_.positions, config_.width);
-    TensorId x = b.add_tensors(embedded, positions);
-    x = b.dropout(x, dropout(config_.embedding_dropout));
-    for (std::int64_t i = 0; i < config_.layers; ++i)
-      x = block(i, x);
-    x = b.layer_norm("ln_f", x);
-    const TensorId logits =
-        config_.tie ? b.linear_with(x, token_weight) : b.linear("lm_head", x, config_.vocab, false);
+    const TensorId logits = forward(tokens);
     b.set_output(logits);
     b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
     add_language_loss(b, logits, options_.loss, config_.code == GptCode::kHuggingFace);
@@ -52,6 +41,27 @@ class GptBuilder {
 
  private:
   [[nodiscard]] double dropout(double own) const { return options_.dropout.value_or(own); }
+
+  // x = drop(wte(tokens) + wpe(positions)); x = block(x) for each; return lm_head(ln_f(x))
+  TensorId forward(TensorId tokens) {
+    ModelBuilder& b = builder_;
+    auto frame = b.frame();
+    TensorId token_weight;
+    const TensorId embedded =
+        b.embedding("wte", tokens, config_.vocab, config_.width, &token_weight);
+    const TensorId ids = position_ids(b, sequence_);
+    frame.local_in_evaluation(ids);
+    const TensorId positions = b.embedding("wpe", ids, config_.positions, config_.width);
+    TensorId x = b.add_tensors(embedded, positions);
+    x = b.dropout(x, dropout(config_.embedding_dropout));
+    for (std::int64_t i = 0; i < config_.layers; ++i)
+      x = block(i, x);
+    // Hugging Face's code writes hidden_states = ln_f(hidden_states).
+    if (config_.code != GptCode::kHuggingFace) frame.local_in_evaluation(x);
+    x = b.layer_norm("ln_f", x);
+    return config_.tie ? b.linear_with(x, token_weight)
+                       : b.linear("lm_head", x, config_.vocab, false);
+  }
 
   // x = x + attn(ln_1(x)); x = x + mlp(ln_2(x))
   TensorId block(std::int64_t index, TensorId x) {

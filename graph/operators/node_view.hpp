@@ -50,6 +50,7 @@ class NodeView {
 struct ForwardKernel {
   Work work;
   Bytes workspace;  // temporaries that live inside the kernel only
+  Bytes temporary;  // of a tensor that the operator makes and drops: no part of its kernel
 };
 
 // Collects what autograd keeps of a node. Saving a parameter, buffer or input costs nothing.

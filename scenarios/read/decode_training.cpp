@@ -17,10 +17,11 @@ namespace {
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
-constexpr std::array<std::string_view, 15> kTrainingKeys{
-    "micro_batch", "accumulate", "sequence", "image",       "precision",
-    "optimizer",   "attention",  "steps",    "framework",   "loss",
-    "dropout",     "zero_grad",  "loader",   "hold_output", "autocast_cache"};
+constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
+constexpr std::array<std::string_view, 16> kTrainingKeys{
+    "mode",      "micro_batch", "accumulate",  "sequence",      "image", "precision",
+    "optimizer", "attention",   "steps",       "framework",     "loss",  "dropout",
+    "zero_grad", "loader",      "hold_output", "autocast_cache"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -49,6 +50,12 @@ AttentionKind decode_attention(const Decoder& training, const FrameworkRules& fr
                      fmt::format("{} has no fused attention; write math", framework.name));
   }
   return AttentionKind::kFlash;
+}
+
+StepMode decode_mode(const Decoder& training) {
+  const std::string word = training.optional_word("mode", kModes, "train");
+  if (word == "generate") fail_key(training, "mode", fmt::format("'generate' {}", kLater));
+  return word == "forward" ? StepMode::kForward : StepMode::kTrain;
 }
 
 LossKind decode_loss(const Decoder& training) {
@@ -149,6 +156,8 @@ std::vector<std::string> training_keys() {
 TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model) {
   const Decoder training = scenario.optional_child("training");
   TrainingOptions options;
+  options.mode = decode_mode(training);
+  options.evaluates_loss = training.has("loss");
   options.framework = decode_framework(training);
   options.precision = decode_precision(training);
   options.gradient_dtype = decode_gradient_dtype(training);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/autodiff/differentiate.hpp"
+#include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/solver/step_costs.hpp"
@@ -20,7 +21,7 @@ Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
   options.dtype = rules_of(spec.training.precision).model;
   Graph graph = spec.source.forward(options);
-  if (graph.trainable_parameter_count() == 0) {
+  if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == 0) {
     throw UserError({}, "model",
                     fmt::format("'{}' has no parameters, so there is nothing to train; add a layer "
                                 "with weights, such as a linear one",
@@ -59,7 +60,11 @@ void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<Pa
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;
-  rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+  if (training.mode == StepMode::kTrain) {
+    rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+  } else {
+    graph.micro_batches = static_cast<int>(training.accumulate);
+  }
   if (precision.tf32) rewrites.push_back(&tf32);
   const RewriteContext context = rewrite_context(spec);
   for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
@@ -72,10 +77,16 @@ TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
   Graph graph = run_pass(passes, "model", [&] { return build_forward(spec); });
   graph = rewrite_forward(spec, std::move(graph), passes);
+  const bool evaluates = training.mode == StepMode::kForward;
+  if (evaluates) {
+    graph = run_pass(passes, "evaluate",
+                     [&] { return evaluation_graph(std::move(graph), training.evaluates_loss); });
+  }
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
-    return differentiate(
-        graph, *training.framework,
-        {.hold_output = training.hold_output, .gradient_dtype = training.gradient_dtype});
+    return differentiate(graph, *training.framework,
+                         {.hold_output = training.hold_output,
+                          .gradient_dtype = training.gradient_dtype,
+                          .evaluates = evaluates});
   });
   rewrite_training(spec, result, passes);
   return result;

@@ -40,9 +40,13 @@ EvictionPolicy* eviction_of(const StepSpec& spec) {
 }
 
 // The plain order, without any policy.
-OrderedStep plain_step(const TrainingGraph& graph, int steps, std::vector<PassTime>& passes) {
+OrderedStep plain_step(const TrainingGraph& graph, StepMode mode, int steps,
+                       std::vector<PassTime>& passes) {
   OrderedStep step;
-  step.order = run_pass(passes, "order", [&] { return program_order(graph, steps); });
+  step.order = run_pass(passes, "order", [&] {
+    const bool trains = mode == StepMode::kTrain;
+    return program_order(graph, trains ? training_schedule(graph) : forward_schedule(graph), steps);
+  });
   step.live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, step.order); });
   return step;
 }
@@ -86,7 +90,8 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });
 
-  OrderedStep step = plain_step(graph, options.steps.value_or(spec.training.steps), result.passes);
+  OrderedStep step = plain_step(graph, spec.training.mode,
+                                options.steps.value_or(spec.training.steps), result.passes);
   const ProgramOrder plain = step.order;
   policies.order(step, options.smaller_budget, result.policies);
   const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);

@@ -46,7 +46,8 @@ PolicyPasses::PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, con
       times_(times),
       trials_(std::move(trials)),
       device_(device_of(spec)),
-      rewrites_(policies_of<TrainingRewrite>(spec)) {}
+      rewrites_(policies_of<TrainingRewrite>(spec)),
+      trains_(spec.training.mode == StepMode::kTrain) {}
 
 PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
   return {.graph = graph_,
@@ -63,7 +64,7 @@ void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* sm
                          std::vector<PolicyOutcome>& outcomes) const {
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     const auto* sequence = as_kind<SequencePolicy>(spec_.policies[i]);
-    if (sequence == nullptr) continue;
+    if (sequence == nullptr || !trains_) continue;
     order_by(*sequence, step, smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i],
              outcomes[i]);
   }
@@ -98,7 +99,7 @@ PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step
   DecidedBy decided_by(plan.decisions().size());
   ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
     const auto* residency = as_kind<ResidencyPolicy>(spec_.policies[i]);
-    if (residency == nullptr) return;
+    if (residency == nullptr || !trains_) return;
     residency->plan_recompute(context, plan);
     for (GapId gap : ids_of(decided_by)) {
       if (plan.decided(gap) && !decided_by[gap]) decided_by[gap] = i;
@@ -110,8 +111,8 @@ PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step
 void PolicyPasses::plan_movement(PlannedStep& planned) const {
   ask_each(planned.step, planned.movement, [&](std::size_t i, const PolicyContext& context) {
     const AnyPolicy& policy = spec_.policies[i];
-    if (const auto* p = as_kind<ResidencyPolicy>(policy))
-      p->plan_movement(context, planned.movement);
+    const auto* residency = as_kind<ResidencyPolicy>(policy);
+    if (residency != nullptr && trains_) residency->plan_movement(context, planned.movement);
     if (const auto* p = as_kind<TrainingRewrite>(policy))
       p->plan_movement(context, planned.movement);
   });

@@ -58,6 +58,7 @@ class PolicyPasses {
   TrialsOf trials_;
   DeviceProfile device_;                          // with the libraries of the spec's framework
   std::vector<const TrainingRewrite*> rewrites_;  // as listed
+  bool trains_;  // an evaluation keeps nothing for backward: there is nothing to decide about it
 };
 
 }  // namespace tidemark

@@ -35,7 +35,11 @@ struct ModelSource {
   std::function<TrainingGraph()> step;
 };
 
+// What a step does with the model.
+enum class StepMode { kTrain, kForward };
+
 struct TrainingOptions {
+  StepMode mode = StepMode::kTrain;
   ModelOptions model;  // micro_batch, sequence, image, dtype, attention, dropout, loss
   std::int64_t accumulate = 1;
   int steps = 2;
@@ -46,6 +50,7 @@ struct TrainingOptions {
   ZeroGrad zero_grad = ZeroGrad::kNone;
   bool hold_output = false;
   bool autocast_cache = true;
+  bool evaluates_loss = false;  // kForward computes the loss, too
 };
 
 // Everything of one point; policies are in the order in which they are listed.

@@ -77,7 +77,8 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer,
      .forward = forward,
      .save = save,
-     .backward = backward},
+     .backward = backward,
+     .in_evaluation = InEvaluation::kIdentity},
 };
 
 }  // namespace dropout_family

@@ -77,13 +77,15 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer,
      .forward = forward,
      .save = save,
-     .backward = backward},
+     .backward = backward,
+     .in_evaluation = InEvaluation::kIdentity},
     {.name = "stochastic_depth",
      .summary = "torchvision's: zeroes samples (mode row) or the batch; keeps a number for each",
      .infer = infer,
      .forward = forward,
      .save = save,
-     .backward = backward},
+     .backward = backward,
+     .in_evaluation = InEvaluation::kIdentity},
 };
 
 }  // namespace noise_family

@@ -1,5 +1,6 @@
-// batch_norm in training mode. The running statistics are updated by a node of their own: it writes
-// persistent memory, so recomputation of the normalisation must not repeat it.
+// batch_norm in training mode, and in evaluation by its running statistics. The running statistics
+// are updated by a node of their own: it writes persistent memory, so recomputation of the
+// normalisation must not repeat it.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -32,8 +33,19 @@ ForwardKernel forward(const NodeView& node) {
   return kernel;
 }
 
+// In evaluation mean and variance are there: one pass. The CPU kernel makes a factor and a summand
+// per channel of them first, in tensors of their own.
+ForwardKernel evaluate_batch(const NodeView& node) {
+  ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kNormalization, 2)};
+  if (node.rules().sums_channels_apart) {
+    kernel.temporary = bytes_of(DType::kFloat32, 2 * node.input(kX).shape[1]);
+  }
+  return kernel;
+}
+
 // The CPU kernel sums each channel in tensors of its own before mean and invstd are made.
 ForwardKernel forward_batch(const NodeView& node) {
+  if (node.attributes().flag("evaluates")) return evaluate_batch(node);
   ForwardKernel kernel = forward(node);
   const std::int64_t channels = node.input(kX).shape[1];
   if (node.rules().sums_channels_apart) {
@@ -142,7 +154,8 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer,
      .forward = forward_batch,
      .save = save,
-     .backward = backward},
+     .backward = backward,
+     .in_evaluation = InEvaluation::kOwnKernel},
     {.name = "instance_norm",
      .summary =
          "normalises each channel of each sample; keeps input, statistics and weight n times",
@@ -155,7 +168,8 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer_update,
      .forward = no_kernel,
      .save = save_nothing,
-     .backward = no_backward},
+     .backward = no_backward,
+     .in_evaluation = InEvaluation::kNothing},
 };
 
 }  // namespace batch_norm_family

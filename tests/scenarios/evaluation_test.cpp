@@ -1,0 +1,121 @@
+// training.mode: forward, from the scenario to the result.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/core/decoder.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/simulate.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark::evaluation_test {
+namespace {
+
+PointResult point_of(const std::string& text) {
+  const Value document = parse_document(text, "s.yaml");
+  const Scenario scenario = decode_scenario(document, environment());
+  return simulate(scenario, build_training(scenario), {.smallest_capacity = false});
+}
+
+}  // namespace
+
+TEST_SUITE("golden") {
+  // shared/cases/adapters/torch, steps[1] of resnet18_b2_eval_nograd and gpt_eval_nograd.
+  TEST_CASE("evaluations of PyTorch under no_grad are simulated to the byte") {
+    struct Recorded {
+      std::string_view model;
+      std::string_view training;
+      std::int64_t start;
+      std::int64_t peak;
+    };
+    const Recorded cases[] = {
+        // The first convolution's output and its normalisation, 2 * 64 * 112 * 112 * 4 each, and
+        // factor and summand of 64 channels.
+        {"{preset: resnet18}", "micro_batch: 2", 48'000'848, 60'846'416},
+        // Logits 2 * 128 * 4096 * 4, x and ln_f(x) of 2 * 128 * 256 * 4 each, positions 128 * 8.
+        {"{preset: gpt, layers: 4, width: 256, heads: 8, vocab: 4096, sequence: 128, tie: true}",
+         "micro_batch: 2, sequence: 128, attention: math, dropout: 0", 17'229'824, 21'949'440}};
+    for (const Recorded& recorded : cases) {
+      CAPTURE(recorded.model);
+      const PointResult point = point_of(fmt::format(
+          "model: {}\nhardware: h100-sxm-80gb\nallocator: ideal\ntraining: {{mode: forward, "
+          "precision: fp32, framework: torch-1.13-cpu, {}}}\n",
+          recorded.model, recorded.training));
+      CHECK(point.parameters + point.buffers + point.inputs == Bytes(recorded.start));
+      CHECK(point.run.live_without_workspace.bytes == recorded.peak);
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("an evaluation has no backward, no gradients and nothing saved") {
+    const PointResult point = point_of(
+        "model: {preset: gpt2, layers: 2}\nhardware: h100-sxm-80gb\n"
+        "training: {mode: forward, micro_batch: 2, sequence: 128}\n");
+    CHECK(point.status == PointStatus::kFits);
+    CHECK(point.gradients == Bytes(0));
+    CHECK(point.optimizer_state == Bytes(0));
+    CHECK(point.saved_activations == Bytes(0));
+    CHECK(point.trainable_parameter_count == point.parameter_count);
+    CHECK(point.step_flops.count == point.forward_flops.count);
+    CHECK(point.run.phase[static_cast<std::size_t>(Phase::kBackward)].count() == 0);
+    CHECK(point.run.step > Duration(0));
+    CHECK(point.samples_per_second > 0);
+  }
+
+  TEST_CASE("micro-batches of an evaluation run one after another in the same memory") {
+    const auto run = [](int accumulate) {
+      return point_of(fmt::format(
+          "model: {{preset: gpt2, layers: 2}}\nhardware: h100-sxm-80gb\nallocator: ideal\n"
+          "training: {{mode: forward, sequence: 128, accumulate: {}, framework: ideal}}\n",
+          accumulate));
+    };
+    CHECK(run(3).run.live.bytes == run(1).run.live.bytes);
+    CHECK(run(3).step_flops.count == 3 * run(1).step_flops.count);
+  }
+
+  TEST_CASE("policies about what training keeps find nothing to decide in an evaluation") {
+    const std::string plain =
+        "model: {preset: gpt2, layers: 2}\nhardware: h100-sxm-80gb\n"
+        "training: {mode: forward, micro_batch: 2, sequence: 128}\n";
+    const PointResult without = point_of(plain);
+    for (const char* policy : {"checkpoint_every: {period: 1}", "optimal: {budget: 1GiB}",
+                               "offload_activations: {}", "revolve: {slots: 2}", "capuchin: {}"}) {
+      CAPTURE(policy);
+      const PointResult with = point_of(fmt::format("{}policies: [{{{}}}]\n", plain, policy));
+      CHECK(with.status == PointStatus::kFits);
+      CHECK(with.run.live.bytes == without.run.live.bytes);
+      CHECK(with.run.step == without.run.step);
+      CHECK(with.policies[0].decided == 0);
+    }
+  }
+
+  TEST_CASE("the loss of an evaluation is computed where the scenario names one") {
+    const auto names_loss = [](std::string_view loss) {
+      return point_of(fmt::format("model: {{preset: gpt2, layers: 1}}\nhardware: h100-sxm-80gb\n"
+                                  "training: {{mode: forward, sequence: 64{}}}\n",
+                                  loss))
+          .operators;
+    };
+    CHECK(names_loss(", loss: cross_entropy") > names_loss(""));
+  }
+
+  TEST_CASE("modes have names; generation comes later") {
+    const auto problem = [](std::string_view mode) {
+      try {
+        static_cast<void>(point_of(
+            fmt::format("model: gpt2\nhardware: h100-sxm-80gb\ntraining: {{mode: {}}}\n", mode)));
+      } catch (const UserError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    CHECK(problem("generate").find("comes with a later version") != std::string::npos);
+    CHECK(problem("foreward").find("did you mean 'forward'") != std::string::npos);
+    CHECK(problem("train").empty());
+  }
+}
+
+}  // namespace tidemark::evaluation_test
