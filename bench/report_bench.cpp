@@ -85,11 +85,10 @@ std::vector<Figure> report_figures() {
   const PointResult result =
       simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
   std::string page;
-  // As `run` writes it: the allocator's record included, and of this step, which does not fit.
+  // As `run` writes it: the addresses of blocks included, and of this step, which does not fit.
   const double seconds = median_seconds(5, [&] {
-    Scratch scratch;
-    const auto recorder =
-        run_recorded(scenario, detail.compiled, scratch, result.status == PointStatus::kFits);
+    const AddressLayout layout = address_layout(scenario, detail.compiled, detail.timeline,
+                                                result.status == PointStatus::kFits);
     HtmlReport report{.title = "llama-2-7b",
                       .summary = result_document(std::span(&result, 1)).dump(),
                       .runs = {run_columns({.graph = detail.model->training,
@@ -98,7 +97,7 @@ std::vector<Figure> report_figures() {
                                             .costs = detail.compiled.costs,
                                             .scratch = detail.scratch,
                                             .timeline = detail.timeline,
-                                            .recorder = recorder.get()})}};
+                                            .layout = &layout})}};
     std::ostringstream out;
     write_html_report(out, report);
     page = std::move(out).str();
