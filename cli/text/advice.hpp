@@ -1,12 +1,15 @@
 // A point that does not fit, in words.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/text/wording.hpp"
 
 namespace tidemark {
+
+struct Environment;
 
 // The GPUs on which a point that needs `bytes` would fit, smallest first.
 [[nodiscard]] std::vector<std::string> gpus_with(std::int64_t bytes,
