@@ -86,8 +86,8 @@ AttentionCurve curve_at(std::span<const AttentionCurve> curves, std::int64_t wid
 }  // namespace
 
 Duration CostModel::duration(const Work& work) const {
-  if (work.op_class == OperatorClass::kNone) return Duration(0);
   if (work.op_class == OperatorClass::kFixed) return work.fixed;
+  if (!is_priced_by_device(work.op_class)) return Duration(0);
   if (work.op_class == OperatorClass::kMatmul) {
     return nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
   }
@@ -96,16 +96,12 @@ Duration CostModel::duration(const Work& work) const {
 }
 
 Duration CostModel::memory_duration(const Work& work) const {
-  if (work.op_class == OperatorClass::kNone || work.op_class == OperatorClass::kFixed) {
-    return Duration(0);
-  }
+  if (!is_priced_by_device(work.op_class)) return Duration(0);
   return nanoseconds_of(memory_seconds(work));
 }
 
 Duration CostModel::launch_duration(const Work& work) const {
-  if (work.op_class == OperatorClass::kNone || work.op_class == OperatorClass::kFixed) {
-    return Duration(0);
-  }
+  if (!is_priced_by_device(work.op_class)) return Duration(0);
   return nanoseconds_of(launch_seconds(work));
 }
 

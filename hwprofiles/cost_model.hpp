@@ -42,7 +42,8 @@ class CostModel {
 
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 
-  // Time on the device's stream, alone on the device. kNone takes none, kFixed takes `fixed`.
+  // Time on the device's stream, alone on the device. kNone takes none, kFixed takes `fixed`; what
+  // kCollective takes an InterconnectModel says.
   [[nodiscard]] Duration duration(const Work& work) const;
 
   // Parts of it: the memory traffic, and the floor that launches set. kFixed is neither.

@@ -95,7 +95,7 @@ std::array<double, kOperatorClasses> decode_bandwidth(const FigureReader& shares
   std::array<double, kOperatorClasses> bandwidth{};
   for (int c = 0; c < kOperatorClasses; ++c) {
     const auto op_class = static_cast<OperatorClass>(c);
-    if (op_class == OperatorClass::kNone || op_class == OperatorClass::kFixed) continue;
+    if (!is_priced_by_device(op_class)) continue;
     bandwidth[static_cast<std::size_t>(c)] = shares.required<double>(name_of(op_class), kShare);
   }
   shares.finish();
@@ -192,12 +192,39 @@ LinkProfile decode_link(const FigureReader& link) {
   return profile;
 }
 
+CollectiveProfile decode_collective(const FigureReader& collective) {
+  const CollectiveProfile profile{
+      .floor = collective.required<Duration>("floor"),
+      .ramp = collective.required<double>("ramp", at_least(0)),
+      .bandwidth = collective.required<BytesPerSecond>("bandwidth", kPositive),
+      .in_switch =
+          collective.maybe<BytesPerSecond>("in_switch", kPositive).value_or(BytesPerSecond{}),
+      .in_switch_ranks = collective.maybe<int>("in_switch_ranks", at_least(2)).value_or(0)};
+  collective.finish();
+  return profile;
+}
+
+NetworkProfile decode_network(const FigureReader& network) {
+  const NetworkProfile profile{
+      .bandwidth = network.required<BytesPerSecond>("bandwidth", kPositive),
+      .latency = network.required<Duration>("latency")};
+  network.finish();
+  return profile;
+}
+
 LinksProfile decode_links(const FigureReader& links) {
-  const LinksProfile profile{.host_to_device = decode_link(links.group("h2d")),
-                             .device_to_host = decode_link(links.group("d2h")),
-                             .pageable_share = links.required<double>("pageable_share", kShare),
-                             .hbm_tax = links.required<double>("hbm_tax", at_least(0)),
-                             .nvlink = links.required<BytesPerSecond>("nvlink")};
+  LinksProfile profile{.host_to_device = decode_link(links.group("h2d")),
+                       .device_to_host = decode_link(links.group("d2h")),
+                       .pageable_share = links.required<double>("pageable_share", kShare),
+                       .hbm_tax = links.required<double>("hbm_tax", at_least(0)),
+                       .nvlink = links.required<BytesPerSecond>("nvlink"),
+                       .collective = {},
+                       .network = {}};
+  const Value& given = links.decoder().value();
+  if (given.find("collective") != nullptr) {
+    profile.collective = decode_collective(links.group("collective"));
+  }
+  if (given.find("network") != nullptr) profile.network = decode_network(links.group("network"));
   links.finish();
   return profile;
 }

@@ -105,12 +105,31 @@ struct LinkProfile {
   Duration latency;       // per copy
 };
 
+// Collectives among the GPUs of one host:
+//   floor + ramp * sqrt(bytes) + what each GPU sends / bandwidth
+struct CollectiveProfile {
+  Duration floor;            // of the smallest message
+  double ramp = 0;           // nanoseconds per square root of a byte
+  BytesPerSecond bandwidth;  // "bus bandwidth" of a ring of large messages
+  // Of all-reduces that the switch adds up (NVLink SHARP), among at least so many GPUs; 0: none.
+  BytesPerSecond in_switch;
+  int in_switch_ranks = 0;
+};
+
+// Between hosts, for each GPU and each direction. No bandwidth: the profile knows no network.
+struct NetworkProfile {
+  BytesPerSecond bandwidth;
+  Duration latency;  // of one hop
+};
+
 struct LinksProfile {
   LinkProfile host_to_device;
   LinkProfile device_to_host;
   double pageable_share = 0;  // of the pinned rate, for pageable memory
   double hbm_tax = 0;         // bytes of HBM traffic per copied byte
-  BytesPerSecond nvlink;      // each direction
+  BytesPerSecond nvlink;      // each direction; 0: the GPUs of a host are connected by PCIe
+  CollectiveProfile collective;
+  NetworkProfile network;
 };
 
 struct FrameworkProfile {

@@ -1,6 +1,7 @@
 #include "plots/chrome_trace.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include <fmt/compile.h>
@@ -21,8 +22,8 @@ constexpr std::size_t kFlushAt = std::size_t{1} << 16;  // bytes
 
 // PyTorch's default stream is CUDA stream 7; side streams come from its pools.
 int stream_number(Stream stream) {
-  constexpr int kNumbers[] = {7, 20, 24, 28, 32};
-  return kNumbers[static_cast<int>(stream)];
+  constexpr std::array<int, kStreams> kNumbers{7, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60};
+  return kNumbers[static_cast<std::size_t>(stream)];
 }
 
 // A text as JSON, with its quotes.

@@ -33,6 +33,7 @@ constexpr std::array<AreaInk, kRoles> kRoleInks{{
     {0xe0933a, Hatch::kNone},        // saved activations
     {0xf7e3a1, Hatch::kFalling},     // activation gradients
     {0x2f6b36, Hatch::kNone},        // temporaries
+    {0x4f8fc0, Hatch::kCross},       // gradient buckets
     {0xb98ab8, Hatch::kHorizontal},  // workspace
 }};
 constexpr AreaInk kContextInk{0x9a9a9a, Hatch::kVertical};

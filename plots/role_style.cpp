@@ -17,6 +17,7 @@ const RoleStyle& style_of(Role role) {
       {.label = label_of(Role::kSavedActivation), .colour = 172, .letter = "░"},
       {.label = label_of(Role::kActivationGradient), .colour = 185, .letter = "+"},
       {.label = label_of(Role::kTemporary), .colour = 71, .letter = "t"},
+      {.label = label_of(Role::kGradientBucket), .colour = 110, .letter = "g"},
       {.label = label_of(Role::kWorkspace), .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];

@@ -21,6 +21,7 @@ std::string_view category_of(Role role) {
     case Role::kParameter:
       return "parameter";
     case Role::kGradient:
+    case Role::kGradientBucket:
       return "gradient";
     case Role::kOptimizerState:
       return "optimizer_state";

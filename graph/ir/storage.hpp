@@ -21,15 +21,17 @@ enum class Role : std::uint8_t {
   kInput,            // samples and targets
   kSavedActivation,  // kept by autograd from forward to backward
   kActivationGradient,
-  kTemporary,  // any other tensor
-  kWorkspace,  // inside one operator only
+  kTemporary,       // any other tensor
+  kGradientBucket,  // gradients packed for an all-reduce
+  kWorkspace,       // inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
 
 [[nodiscard]] constexpr std::string_view name_of(Role role) {
   constexpr std::string_view kNames[] = {
-      "parameter",           "gradient",  "optimizer_state", "buffer", "input", "saved_activation",
-      "activation_gradient", "temporary", "workspace"};
+      "parameter",       "gradient",         "optimizer_state",     "buffer",
+      "input",           "saved_activation", "activation_gradient", "temporary",
+      "gradient_bucket", "workspace"};
   return kNames[static_cast<int>(role)];
 }
 

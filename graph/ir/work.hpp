@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graph/core/units.hpp"
+#include "graph/ir/collective.hpp"
 #include "graph/ir/dtype.hpp"
 
 namespace tidemark {
@@ -27,7 +28,8 @@ enum class OperatorClass : std::uint8_t {
   kEmbedding,
   kOptimizer,
   kMemset,
-  kFixed,  // takes `fixed`, whatever the device: nodes of a cost graph
+  kCollective,  // `collective`; takes what the interconnect says
+  kFixed,       // takes `fixed`, whatever the device: nodes of a cost graph
 };
 inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) + 1;
 
@@ -47,8 +49,14 @@ inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) 
                                          "embedding",
                                          "optimizer",
                                          "memset",
+                                         "collective",
                                          "fixed"};
   return kNames[static_cast<int>(c)];
+}
+
+// Whether a device's figures say how long an operator of the class takes.
+[[nodiscard]] constexpr bool is_priced_by_device(OperatorClass c) {
+  return c != OperatorClass::kNone && c != OperatorClass::kFixed && c != OperatorClass::kCollective;
 }
 
 // Work::extent[3] of kAttention: a set of these. Causal flops count only the unmasked half.
@@ -64,8 +72,9 @@ struct Work {
   // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, flags};
   // otherwise unused.
   std::array<std::int64_t, 4> extent{};
-  int launches = 1;  // kernels that one call of the framework starts
-  Duration fixed{};  // kFixed only
+  int launches = 1;         // kernels that one call of the framework starts
+  Duration fixed{};         // kFixed only
+  Collective collective{};  // kCollective only
 };
 
 }  // namespace tidemark

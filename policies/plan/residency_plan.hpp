@@ -18,6 +18,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
+#include "graph/ir/collective.hpp"
 #include "graph/ir/tensor.hpp"
 
 namespace tidemark {
@@ -28,6 +29,10 @@ using GroupId = Id<struct GroupTag>;
 // ends a gap of the group.
 struct Recompute {
   GroupId group;
+  // The group is issued before this operator, if that comes before the first such touch: what runs
+  // on a stream of its own, as a gather does, then overlaps with the operators between. Of several
+  // gaps of one group the earliest counts. Invalid: right before the touch.
+  Position issue_at = {};
 };
 
 // The value is copied to pinned host memory once nothing holds it and fetched back; to NVMe through
@@ -56,21 +61,44 @@ struct Pin {
 
 using Decision = std::variant<std::monostate, Recompute, Offload, Pin>;
 
-// In-order queues of work.
+// In-order queues of work. Each group of ranks communicates on a queue of its own.
 enum class Stream : std::uint8_t {
   kCompute,
   kCopyOut,  // device to host
   kCopyIn,   // host to device
-  kCommunication,
+  kDataGroup,
   kHostWorker,
   kNvmeRead,
   kNvmeWrite,
+  kShardGroup,
+  kTensorGroup,
+  kContextGroup,
+  kExpertGroup,
+  kPipelineGroup,
 };
-inline constexpr std::size_t kStreams = 7;
+inline constexpr std::size_t kStreams = 12;
 [[nodiscard]] constexpr std::string_view name_of(Stream stream) {
-  constexpr std::string_view kNames[] = {"compute", "d2h",       "h2d",       "communication",
-                                         "host",    "nvme_read", "nvme_write"};
+  constexpr std::string_view kNames[] = {"compute",
+                                         "d2h",
+                                         "h2d",
+                                         "communication",
+                                         "host",
+                                         "nvme_read",
+                                         "nvme_write",
+                                         "communication_shard",
+                                         "communication_tensor",
+                                         "communication_context",
+                                         "communication_expert",
+                                         "communication_pipeline"};
   return kNames[static_cast<int>(stream)];
+}
+[[nodiscard]] constexpr bool is_communication(Stream stream) {
+  return stream == Stream::kDataGroup || stream >= Stream::kShardGroup;
+}
+[[nodiscard]] constexpr Stream queue_of(MeshDimension group) {
+  if (group == MeshDimension::kData) return Stream::kDataGroup;
+  const auto others = static_cast<int>(group) - static_cast<int>(MeshDimension::kShard);
+  return static_cast<Stream>(static_cast<int>(Stream::kShardGroup) + others);
 }
 
 // Work on `stream` is issued only when at most `in_flight` earlier instructions of it have not

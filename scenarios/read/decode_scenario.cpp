@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
+#include "hwprofiles/networks.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
@@ -58,12 +59,46 @@ std::string decode_name(const Decoder& scenario, const ModelReference& model) {
   if (error.location().line == 0) throw UserError(named_at, path, error.what());
   std::string key = error.path();
   if (key.ends_with(kFigure)) key.resize(key.size() - kFigure.size());
+  for (const auto& [figure, written] : {std::pair{"hardware.host.gpus", "hardware.node"},
+                                        std::pair{"hardware.links.network", "hardware.network"}}) {
+    if (key.starts_with(figure)) key.replace(0, std::string_view(figure).size(), written);
+  }
   std::string problem = error.problem();
-  const std::vector<std::string> own{"hardware.gpu", "hardware.count"};
+  const std::vector<std::string> own{"hardware.gpu", "hardware.count", "hardware.node",
+                                     "hardware.network"};
   if (problem == "unknown key" && nearest_word(key, own)) {
     problem += fmt::format("; did you mean '{}'?", nearest_word(key, own)->substr(9));
   }
   throw UserError(error.location(), key, problem);
+}
+
+// Lays `figure` into a mapping at GROUP.KEY.
+void lay_into(Value& mapping, std::string_view group, std::string_view key, const Value& figure) {
+  const auto child = [&](Value& parent, std::string_view name) -> Value& {
+    if (Value* present = parent.find(name)) return *present;
+    Value empty;
+    empty.kind = Value::Kind::kMapping;
+    empty.location = figure.location;
+    parent.entries.push_back(
+        {.key = std::string(name), .location = figure.location, .value = std::move(empty)});
+    return parent.entries.back().value;
+  };
+  child(child(mapping, group), key) = figure;
+}
+
+// `node` and `network` are figures of the profile that a scenario names without their groups.
+void lay_out_hosts(const Decoder& hardware, const Environment& environment, Value& overrides) {
+  const Value* node = hardware.value().find("node");
+  if (node != nullptr && !node->is_null()) {
+    static_cast<void>(hardware.required<int>("node", between(1, kMaxCount)));
+    lay_into(overrides, "host", "gpus", *node);
+  }
+  const Value* network = hardware.value().find("network");
+  if (network == nullptr || network->is_null()) return;
+  lay_into(overrides, "links", "network",
+           network->is_scalar() ? load_network(network->scalar, environment.profile_folders,
+                                               network->location, "hardware.network")
+                                : *network);
 }
 
 // The profile with the changes that stand beside `gpu` and `count`.
@@ -71,8 +106,10 @@ DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
                            const Environment& environment) {
   Value overrides = hardware.value();
   std::erase_if(overrides.entries, [](const Value::Entry& entry) {
-    return entry.key == "gpu" || entry.key == "count" || entry.value.is_null();
+    return entry.key == "gpu" || entry.key == "count" || entry.key == "node" ||
+           entry.key == "network" || entry.value.is_null();
   });
+  lay_out_hosts(hardware, environment, overrides);
   const auto gpu = hardware.required<std::string>("gpu");
   const Location named_at = hardware.value().find("gpu")->location;
   if (gpu.empty()) {

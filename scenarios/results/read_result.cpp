@@ -150,9 +150,29 @@ void read_time(const Json& json, RunResult& run) {
   run.exposed_communication = duration(json.at("exposed_communication"));
   run.host_bound = duration(json.at("host_bound"));
   for (std::size_t s = 0; s < kStreams; ++s) {
-    const Json& stream = json.at("streams").at(std::string(name_of(static_cast<Stream>(s))));
+    const auto found = json.at("streams").find(std::string(name_of(static_cast<Stream>(s))));
+    if (found == json.at("streams").end()) continue;
+    const Json& stream = *found;
     run.busy[s] = duration(stream.at("busy"));
     run.exposed[s] = duration(stream.at("exposed"));
+  }
+}
+
+void read_communication(const Json& mesh, const Json& list, PointResult& point) {
+  Mesh::Sizes sizes{};
+  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+    sizes[d] = mesh.at(std::string(name_of(static_cast<MeshDimension>(d))));
+  point.mesh = Mesh(sizes, 1, LinkKind::kNvlink);  // what lies under it is not in the document
+  for (const Json& entry : list) {
+    point.communication.push_back(
+        {.group = member<MeshDimension>(entry.at("group").get<std::string>(),
+                                        static_cast<int>(kMeshDimensions)),
+         .kind = member<CollectiveKind>(entry.at("kind").get<std::string>(),
+                                        static_cast<int>(kCollectiveKinds)),
+         .count = entry.at("count"),
+         .bytes = Bytes(entry.at("bytes").get<std::int64_t>()),
+         .busy = duration(entry.at("seconds")),
+         .exposed = duration(entry.at("exposed_seconds"))});
   }
 }
 
@@ -257,6 +277,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   point.samples_per_second = throughput.at("samples_per_second");
   point.tokens_per_second = throughput.at("tokens_per_second");
   point.model_flops_utilization = throughput.at("model_flops_utilization");
+  read_communication(entry.at("mesh"), entry.at("communication"), point);
   read_policies(entry.at("policies"), point);
   const Json& failure = entry.at("failure");
   if (!failure.is_null()) {

@@ -141,6 +141,9 @@ Json time_of(const RunResult& run) {
   const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
   Json streams = Json::object();
   for (std::size_t s = 0; s < kStreams; ++s) {
+    // Queues of groups beside that of the data ranks are there only where something runs on them.
+    const bool always = s <= static_cast<std::size_t>(Stream::kNvmeWrite);
+    if (!always && run.busy[s].count() == 0 && run.exposed[s].count() == 0) continue;
     streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])},
                                                              {"exposed", seconds(run.exposed[s])}};
   }
@@ -156,6 +159,26 @@ Json time_of(const RunResult& run) {
           {"hidden_transfer_share", hidden_share(run)},
           {"host_bound", seconds(run.host_bound)},
           {"streams", std::move(streams)}};
+}
+
+Json mesh_of(const Mesh& mesh) {
+  Json sizes = Json::object();
+  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+    sizes[std::string(name_of(static_cast<MeshDimension>(d)))] = mesh.sizes()[d];
+  return sizes;
+}
+
+Json communication_of(const PointResult& point) {
+  Json list = Json::array();
+  for (const Communication& used : point.communication) {
+    list.push_back({{"group", name_of(used.group)},
+                    {"kind", name_of(used.kind)},
+                    {"count", used.count},
+                    {"bytes", used.bytes.count},
+                    {"seconds", seconds(used.busy)},
+                    {"exposed_seconds", seconds(used.exposed)}});
+  }
+  return list;
 }
 
 // In the accounting of cost graphs, beside the simulated figures of the point.
@@ -270,6 +293,8 @@ Json point_of(const PointResult& point) {
   json["throughput"] = {{"samples_per_second", finite(point.samples_per_second)},
                         {"tokens_per_second", finite(point.tokens_per_second)},
                         {"model_flops_utilization", finite(point.model_flops_utilization)}};
+  json["mesh"] = mesh_of(point.mesh);
+  json["communication"] = communication_of(point);
   json["policies"] = policies_of(point);
   json["failure"] = failure_of(point);
   return json;

@@ -21,7 +21,8 @@ namespace tidemark {
 
 // What a `failure` has as its kind, by RunStatus; a point whose policy has no plan runs to its end.
 inline constexpr std::string_view kRunStatuses[] = {
-    "infeasible", "out_of_memory", "out_of_host_memory", "out_of_nvme", "deadlock", "thrash"};
+    "infeasible",  "out_of_memory", "out_of_host_memory", "out_of_nvme", "deadlock",
+    "peer_failed", "thrash"};
 
 // As the documents say times.
 [[nodiscard]] double seconds(Duration duration);

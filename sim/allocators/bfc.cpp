@@ -9,6 +9,7 @@ namespace tidemark {
 
 template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scratch&,
                        const RunOptions&);
+template std::vector<RunResult> run(std::span<const Rank<BfcAllocator>>);
 
 namespace {
 

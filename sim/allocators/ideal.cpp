@@ -8,6 +8,7 @@ namespace tidemark {
 
 template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Scratch&,
                        const RunOptions&);
+template std::vector<RunResult> run(std::span<const Rank<IdealAllocator>>);
 
 namespace {
 

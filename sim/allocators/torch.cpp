@@ -15,6 +15,7 @@ namespace tidemark {
 
 template RunResult run(const StepProgram&, const CostTable&, TorchAllocator&, Scratch&,
                        const RunOptions&);
+template std::vector<RunResult> run(std::span<const Rank<TorchAllocator>>);
 template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
                        const RunOptions&);
 

@@ -34,10 +34,11 @@ Duration host_duration(const Work& work, double rate) {
 
 }  // namespace
 
-CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks) {
+CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& mesh) {
   const DeviceProfile& device = model.profile();
   CostTable table;
-  const int sharing = std::clamp(ranks, 1, device.host.gpus);
+  const InterconnectModel interconnect(device, mesh);
+  const int sharing = std::clamp(mesh.ranks(), 1, device.host.gpus);
   const double dram = device.host.dram_bandwidth.value;
   const double most = dram > 0 ? dram / sharing : std::numeric_limits<double>::infinity();
   const double optimizer = std::min(device.host.optimizer_bandwidth.value, most);
@@ -48,7 +49,10 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks) {
   for (const Operator& op : graph.operators) {
     const bool free = op.work.op_class == OperatorClass::kNone;
     const bool on_host = op.executor == Executor::kHost;
-    const Duration duration = on_host ? host_duration(op.work, optimizer) : model.duration(op.work);
+    const bool communicates = op.work.op_class == OperatorClass::kCollective;
+    const Duration duration = communicates ? interconnect.duration(op.work.collective)
+                              : on_host    ? host_duration(op.work, optimizer)
+                                           : model.duration(op.work);
     const Duration memory = std::min(duration, model.memory_duration(op.work));
     const Duration floor = model.launch_duration(op.work);
     table.device.push_back(duration);
@@ -75,6 +79,16 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks) {
   table.device_malloc = device.host.device_malloc;
   table.device_free = device.host.device_free;
   return table;
+}
+
+IdVector<OperatorId, Duration> compute_durations(const TrainingGraph& graph,
+                                                 const CostTable& costs) {
+  IdVector<OperatorId, Duration> durations = costs.device;
+  for (OperatorId op : ids_of(graph.operators)) {
+    if (graph.operators[op].work.op_class == OperatorClass::kCollective)
+      durations[op] = Duration(0);
+  }
+  return durations;
 }
 
 }  // namespace tidemark

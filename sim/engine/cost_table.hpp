@@ -5,6 +5,8 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "hwprofiles/cost_model.hpp"
+#include "hwprofiles/interconnect_model.hpp"
+#include "hwprofiles/mesh.hpp"
 
 namespace tidemark {
 
@@ -38,9 +40,15 @@ struct CostTable {
   Duration device_free{};    // one cudaFree
 };
 
-// `ranks` are equal and share hosts of DeviceProfile::host.gpus GPUs each: their copies, NVMe
-// requests and optimizers on the CPU run at the same time and share the host's bandwidth evenly. A
-// copied byte crosses host memory once.
-[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model, int ranks = 1);
+// The ranks of the mesh are equal and share hosts of DeviceProfile::host.gpus GPUs each: their
+// copies, NVMe requests and optimizers on the CPU run at the same time and share the host's
+// bandwidth evenly. A copied byte crosses host memory once.
+[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model,
+                              const Mesh& mesh = {});
+
+// By operator: `device`, but nothing for collectives: they run beside compute, so that policies
+// that add up compute time leave them out.
+[[nodiscard]] IdVector<OperatorId, Duration> compute_durations(const TrainingGraph& graph,
+                                                               const CostTable& costs);
 
 }  // namespace tidemark

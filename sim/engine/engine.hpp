@@ -6,6 +6,9 @@
 // may start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/engine/scratch.hpp"
@@ -14,10 +17,28 @@
 
 namespace tidemark {
 
-// Runs one rank. Out of memory is a status, not an exception. The definition stands in
+// Runs one rank that communicates with no other, or with ranks that do the same at the same time.
+// Out of memory is a status, not an exception. The definition stands in
 // event_loop_run.hpp; sim/allocators instantiates it for each allocator.
 template <Allocator A>
 [[nodiscard]] RunResult run(const StepProgram& program, const CostTable& costs, A& allocator,
                             Scratch& scratch, const RunOptions& options);
+
+// One of several ranks that differ: its own program, host, streams and memory.
+template <Allocator A>
+struct Rank {
+  const StepProgram* program = nullptr;
+  const CostTable* costs = nullptr;
+  A* allocator = nullptr;
+  Scratch* scratch = nullptr;  // prepared for the program
+  RunOptions options;          // without an eviction policy
+};
+
+// Runs them together, under one clock; the results are in their order. A receive runs when the
+// matching send of the other rank has ended (peers.hpp), and takes no time of its own. Ranks that
+// wait for each other end as kDeadlock, with the receive and the rank that it waits for; those that
+// wait for a rank that has failed as kPeerFailed.
+template <Allocator A>
+[[nodiscard]] std::vector<RunResult> run(std::span<const Rank<A>> ranks);
 
 }  // namespace tidemark

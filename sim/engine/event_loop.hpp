@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/engine/content_check.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/eviction.hpp"
+#include "sim/engine/peers.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/engine/scratch.hpp"
 
@@ -123,26 +125,52 @@ struct Evictor {
   std::vector<std::uint32_t> children;     // what was computed from the block
 };
 
+// What the host waits for before it goes on with the instruction that it has come to. Only with
+// several ranks: alone, it goes through the events of its streams itself while it waits.
+enum class HostWait : std::uint8_t {
+  kNothing,
+  kEdges,       // of the instruction
+  kIdle,        // synchronize(false)
+  kIdleBeside,  // synchronize(true)
+};
+
 template <class A>
 class Engine {
  public:
+  // `peers`: null for a rank that runs alone.
   Engine(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,
-         const RunOptions& options)
+         const RunOptions& options, const Peers* peers = nullptr)
       : program_(program),
         costs_(costs),
         allocator_(allocator),
         scratch_(scratch),
         options_(options),
-        count_(static_cast<std::uint32_t>(program.size())) {
+        peers_(peers),
+        count_(static_cast<std::uint32_t>(program.size())),
+        streams_(scratch.streams) {
     away(Tier::kHost) = {.capacity = options.host_capacity.count,
                          .pools = options.pinned != PinnedMemory::kExact};
     away(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
   }
 
   RunResult run();
+  // One rank of several: see run_ranks().
+  void begin();
+  [[nodiscard]] std::int64_t next_end() const { return stopped_ ? kForever : earliest_end(); }
+  [[nodiscard]] std::int64_t next_issue() const { return stopped_ ? kForever : next_issue_; }
+  void step();
+  void hear_of_sends(std::int64_t now);
+  [[nodiscard]] bool take_sent() { return std::exchange(has_sent_, false); }
+  RunResult finish();
 
  private:
+  void report_deadlock();
   // Host.
+  [[nodiscard]] bool suspend(HostWait wait);
+  [[nodiscard]] bool is_over(HostWait wait) const;
+  void resume_host(std::int64_t now);
+  [[nodiscard]] bool streams_go_on(bool beside) const;
+  [[nodiscard]] std::uint32_t last_ended() const;
   void issue();
   void allocate(BlockId block);
   void allocate_away(BlockId block);
@@ -150,11 +178,15 @@ class Engine {
   [[nodiscard]] AwayMemory& away(Tier tier) { return tier == Tier::kHost ? host_memory_ : nvme_; }
   [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
   bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
-  void release_cached();
+  void release_cached(bool is_idle = false);
   void begin_last_step();
   // Only some allocators capture graphs.
   [[nodiscard]] bool is_capturing() const {
     if constexpr (requires { allocator_.is_capturing(); }) return allocator_.is_capturing();
+    return false;
+  }
+  [[nodiscard]] bool captures() const {
+    if constexpr (requires { allocator_.captures(); }) return allocator_.captures();
     return false;
   }
   void free(std::uint32_t i, BlockId block);
@@ -221,7 +253,9 @@ class Engine {
   A& allocator_;
   Scratch& scratch_;
   const RunOptions& options_;
+  const Peers* const peers_;
   const std::uint32_t count_;
+  const std::size_t streams_;  // that the program uses
   RunResult result_;
   Evictor evictor_;
   std::array<Queue, kStreams> queues_{};
@@ -240,6 +274,10 @@ class Engine {
   bool events_ended_ = false;  // a side stream has made progress since the last look
   bool stopped_ = false;
   bool in_last_step_ = false;
+  HostWait host_wait_ = HostWait::kNothing;
+  bool has_waited_ = false;  // for idle streams, before the allocation is retried
+  bool owes_wait_ = false;   // the allocator gave memory back, which waits for idle streams
+  bool has_sent_ = false;    // a send has ended since the last take_sent()
 };
 
 }  // namespace

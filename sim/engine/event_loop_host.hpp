@@ -17,6 +17,7 @@ template <class A>
 bool Engine<A>::queue_is_full(std::uint32_t i) const {
   switch (program_.opcode[i]) {
     case Opcode::kLaunch:
+    case Opcode::kReceive:
     case Opcode::kCopyOut:
     case Opcode::kCopyIn:
       return queues_[program_.stream[i]].waiting >= kLaunchQueue;
@@ -31,7 +32,7 @@ void Engine<A>::schedule_issue() {
   next_issue_ = kForever;
   if (pc_ == count_ || queue_is_full(pc_)) return;
   next_issue_ = host_;
-  if (program_.opcode[pc_] == Opcode::kLaunch) {
+  if (program_.opcode[pc_] == Opcode::kLaunch || program_.opcode[pc_] == Opcode::kReceive) {
     next_issue_ += costs_.dispatch[OperatorId(program_.subject[pc_])].count();
   } else if (is_copy(program_.opcode[pc_])) {
     next_issue_ += costs_.copy_dispatch.count();
@@ -61,18 +62,52 @@ void Engine<A>::issue() {
     case Opcode::kNvmeWrite:
     case Opcode::kNvmeRead:
     case Opcode::kWait:
+    case Opcode::kReceive:
       enqueue(i);
       if (evictor_.check) evictor_.check->execute(i);
       break;
     case Opcode::kHostWait:
-      wait_for_edges(i);
+      if (!suspend(HostWait::kEdges)) wait_for_edges(i);
       break;
     case Opcode::kSynchronize:
-      synchronize(false);
+      if (!suspend(HostWait::kIdle)) synchronize(false);
       break;
   }
-  if (stopped_) return;
+  if (stopped_ || host_wait_ != HostWait::kNothing) return;
   ++pc_;
+  if (owes_wait_ && suspend(HostWait::kIdle)) return;
+  schedule_issue();
+}
+
+// Whether the host has to wait until others have gone on; the instruction that it has come to is
+// then issued again. Alone it never has to.
+template <class A>
+bool Engine<A>::suspend(HostWait wait) {
+  if (peers_ == nullptr || is_over(wait)) return false;
+  host_wait_ = wait;
+  next_issue_ = kForever;
+  return true;
+}
+
+template <class A>
+bool Engine<A>::is_over(HostWait wait) const {
+  if (wait == HostWait::kEdges) return edges_ended(pc_);
+  return !streams_go_on(wait == HostWait::kIdleBeside);
+}
+
+// At `now` something has ended: what the host waits for may be over.
+template <class A>
+void Engine<A>::resume_host(std::int64_t now) {
+  if (host_wait_ == HostWait::kNothing || !is_over(host_wait_)) return;
+  const bool edges = host_wait_ == HostWait::kEdges;
+  account_block(edges ? last_cause(program_, scratch_, pc_, kNone) : last_ended(), host_, now);
+  host_ = std::max(host_, now);
+  host_wait_ = HostWait::kNothing;
+  if (std::exchange(owes_wait_, false)) {
+    host_ += costs_.synchronize.count();
+    events_ended_ = true;
+    notice_events();
+  }
   schedule_issue();
 }
 
@@ -137,7 +172,10 @@ template <class A>
 void Engine<A>::allocate(BlockId block) {
   const Block& b = program_.blocks[block];
   const std::int64_t bytes = b.bytes.count;
-  if (!in_last_step_ && slot(pc_).last_step) begin_last_step();
+  if (!in_last_step_ && slot(pc_).last_step) {
+    if (captures() && suspend(HostWait::kIdle)) return;
+    begin_last_step();
+  }
   if (b.tier != Tier::kDevice) {
     allocate_away(block);
     return;
@@ -148,7 +186,7 @@ void Engine<A>::allocate(BlockId block) {
     if (stopped_) return;
   }
   if (!allocate_device(block, bytes)) {
-    if (!stopped_) fail(RunStatus::kOutOfMemory, block);
+    if (!stopped_ && host_wait_ == HostWait::kNothing) fail(RunStatus::kOutOfMemory, block);
     return;
   }
   if (options_.eviction != nullptr) evictor_.owned[block.index()] = 1;
@@ -167,7 +205,10 @@ void Engine<A>::allocate_away(BlockId block) {
   const auto lacks = [&] {
     return memory.grows_by(scratch_, block, b) > memory.capacity - memory.taken;
   };
-  if (lacks() && !scratch_.pending.empty()) synchronize(true);
+  if (lacks() && !scratch_.pending.empty()) {
+    if (suspend(HostWait::kIdleBeside)) return;
+    synchronize(true);
+  }
   if (lacks()) {
     fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, block);
     return;
@@ -195,9 +236,7 @@ template <class A>
 void Engine<A>::begin_last_step() {
   in_last_step_ = true;
   note_away_peaks();
-  if constexpr (requires { allocator_.captures(); }) {
-    if (allocator_.captures()) release_cached();
-  }
+  if (captures()) release_cached();
   if constexpr (requires { allocator_.begin_last_step(); }) allocator_.begin_last_step();
 }
 
@@ -208,7 +247,9 @@ bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
     allocation =
         again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
   }
-  if (allocation.device_frees > 0) synchronize(false);  // memory goes back when nothing can use it
+  // Memory goes back when nothing can use it.
+  if (allocation.device_frees > 0 && peers_ == nullptr) synchronize(false);
+  owes_wait_ = owes_wait_ || (allocation.device_frees > 0 && peers_ != nullptr);
   host_ += allocation.device_mallocs * costs_.device_malloc.count() +
            allocation.device_frees * costs_.device_free.count();
   if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
@@ -218,11 +259,11 @@ bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
 // What is cached goes back to the device. cudaFree waits until the device is idle, and unmapping
 // pages is preceded by a wait for their stream: both cost the host a synchronisation.
 template <class A>
-void Engine<A>::release_cached() {
-  const bool waits = !scratch_.pending.empty();
+void Engine<A>::release_cached(bool is_idle) {
+  const bool waits = !scratch_.pending.empty() && !is_idle;
   if (waits) synchronize(false);
   const int released = allocator_.release_cached();
-  if (released > 0 && !waits) synchronize(false);
+  if (released > 0 && !waits && !is_idle) synchronize(false);
   host_ += released * costs_.device_free.count();
 }
 
@@ -231,9 +272,16 @@ void Engine<A>::release_cached() {
 template <class A>
 bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   notice_events();
-  if (try_allocate(block, bytes)) return true;
+  const bool again = std::exchange(has_waited_, false);
+  if (!again && try_allocate(block, bytes)) return true;
   if (is_capturing()) return false;
-  release_cached();
+  const bool has_cached = allocator_.reserved() > allocator_.active();
+  if (!again && (has_cached || !scratch_.pending.empty()) && suspend(HostWait::kIdle)) {
+    has_waited_ = true;
+    return false;
+  }
+  if (again) host_ += costs_.synchronize.count();
+  release_cached(again);
   ++result_.retries;
   if (try_allocate(block, bytes, true)) return true;
   while (options_.eviction != nullptr && evict_some(bytes)) {
@@ -262,8 +310,8 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
   std::array<std::uint32_t, kStreams> events{};
   events.fill(kNone);
   bool waits = false;
-  const std::uint8_t mask = program_.stream[i];
-  for (std::size_t s = 0; mask != 0 && s < kStreams; ++s) {
+  const std::uint16_t mask = program_.stream[i];
+  for (std::size_t s = 0; mask != 0 && s < streams_; ++s) {
     const std::uint32_t last = queues_[s].issued;
     if (((mask >> s) & 1U) == 0 || last == kNone || scratch_.finished[last] >= 0) continue;
     events[s] = last;
@@ -326,7 +374,7 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
       return;
     }
     now = std::max(now, next);
-    for (std::size_t s = 0; s < kStreams; ++s) {
+    for (std::size_t s = 0; s < streams_; ++s) {
       if (queues_[s].ends == next) end(s, next);
     }
     start_ready(next);
@@ -335,27 +383,20 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   host_ = now + costs_.synchronize.count();
 }
 
-// The host waits until the device's streams have done everything that it has issued; `beside`: also
-// for what the optimizer on the host and NVMe do for nobody but themselves.
+// Whether a stream of the device has work; `beside`: also those that work for nobody but
+// themselves, the optimizer on the host and NVMe.
 template <class A>
-void Engine<A>::synchronize(bool beside) {
-  const auto goes_on = [&] {
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      if (!beside && (s == kHostWork || s == kNvmeReads || s == kNvmeWrites)) continue;
-      if (queues_[s].waiting > 0) return true;
-    }
-    return false;
-  };
-  std::int64_t now = host_;
-  while (goes_on()) {
-    const std::int64_t next = earliest_end();
-    if (next == kForever) break;
-    now = std::max(now, next);
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      if (queues_[s].ends == next) end(s, next);
-    }
-    start_ready(next);
+bool Engine<A>::streams_go_on(bool beside) const {
+  for (std::size_t s = 0; s < streams_; ++s) {
+    if (!beside && (s == kHostWork || s == kNvmeReads || s == kNvmeWrites)) continue;
+    if (queues_[s].waiting > 0) return true;
   }
+  return false;
+}
+
+// Of what each stream was given last, the latest to have ended.
+template <class A>
+std::uint32_t Engine<A>::last_ended() const {
   std::uint32_t last = kNone;
   for (const Queue& queue : queues_) {
     if (queue.issued == kNone || scratch_.finished[queue.issued] < 0) continue;
@@ -363,7 +404,24 @@ void Engine<A>::synchronize(bool beside) {
       last = queue.issued;
     }
   }
-  account_block(last, host_, now);
+  return last;
+}
+
+// The host waits until the device's streams have done everything that it has issued; `beside`: also
+// for what the optimizer on the host and NVMe do for nobody but themselves.
+template <class A>
+void Engine<A>::synchronize(bool beside) {
+  std::int64_t now = host_;
+  while (streams_go_on(beside)) {
+    const std::int64_t next = earliest_end();
+    if (next == kForever) break;
+    now = std::max(now, next);
+    for (std::size_t s = 0; s < streams_; ++s) {
+      if (queues_[s].ends == next) end(s, next);
+    }
+    start_ready(next);
+  }
+  account_block(last_ended(), host_, now);
   host_ = now + costs_.synchronize.count();
   events_ended_ = true;
   notice_events();

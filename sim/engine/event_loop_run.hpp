@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 
+#include "graph/core/errors.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/event_loop.hpp"
 #include "sim/engine/event_loop_eviction.hpp"
@@ -14,14 +16,19 @@ namespace tidemark {
 namespace {
 
 template <class A>
-RunResult Engine<A>::run() {
+void Engine<A>::begin() {
   if (options_.eviction != nullptr) prepare_eviction();
   schedule_issue();
+}
+
+template <class A>
+RunResult Engine<A>::run() {
+  begin();
   while (!stopped_) {
     const std::int64_t end_time = earliest_end();
     if (end_time == kForever && next_issue_ == kForever) break;
     if (end_time <= next_issue_) {
-      for (std::size_t s = 0; s < kStreams; ++s) {
+      for (std::size_t s = 0; s < streams_; ++s) {
         if (queues_[s].ends == end_time) end(s, end_time);
       }
       start_ready(end_time);
@@ -31,8 +38,52 @@ RunResult Engine<A>::run() {
         issue();
     }
   }
+  return finish();
+}
+
+// One moment of one rank of several: what ends then, or one instruction of the host.
+template <class A>
+void Engine<A>::step() {
+  const std::int64_t end_time = earliest_end();
+  if (end_time > next_issue_) {
+    issue();
+    return;
+  }
+  for (std::size_t s = 0; s < streams_; ++s) {
+    if (queues_[s].ends == end_time) end(s, end_time);
+  }
+  start_ready(end_time);
+  resume_host(end_time);
+}
+
+// Another rank has sent something at `now`.
+template <class A>
+void Engine<A>::hear_of_sends(std::int64_t now) {
+  if (stopped_) return;
+  start_ready(now);
+  resume_host(now);
+}
+
+// The receive that keeps a queue from going on, or else what the queue has come to.
+template <class A>
+void Engine<A>::report_deadlock() {
+  fail(RunStatus::kDeadlock);
   for (const Queue& queue : queues_) {
-    if (!stopped_ && queue.head != kNone) fail(RunStatus::kDeadlock);
+    if (queue.head == kNone) continue;
+    const bool receives = program_.opcode[queue.head] == Opcode::kReceive && peers_ != nullptr;
+    if (receives && !peers_->has_arrived(queue.head)) {
+      result_.failed_instruction = queue.head;
+      result_.awaited_rank = peers_->receipt_of(queue.head).from;
+      return;
+    }
+    result_.failed_instruction = queue.head;
+  }
+}
+
+template <class A>
+RunResult Engine<A>::finish() {
+  for (const Queue& queue : queues_) {
+    if (!stopped_ && queue.head != kNone) report_deadlock();
     result_.total = std::max(result_.total, Duration(queue.free_since));
   }
   for (Duration d : result_.phase)
@@ -40,12 +91,73 @@ RunResult Engine<A>::run() {
   const auto exposed = [&](Stream s) { return result_.exposed[static_cast<std::size_t>(s)]; };
   result_.exposed_transfer = exposed(Stream::kCopyOut) + exposed(Stream::kCopyIn) +
                              exposed(Stream::kNvmeRead) + exposed(Stream::kNvmeWrite);
-  result_.exposed_communication = exposed(Stream::kCommunication);
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    if (is_communication(static_cast<Stream>(s))) {
+      result_.exposed_communication += result_.exposed[s];
+    }
+  }
   if constexpr (requires { allocator_.segments(); }) result_.segments = allocator_.segments();
   return result_;
 }
 
+// Several ranks under one clock: at equal times what ends comes before what a host issues, and low
+// ranks come before high ones.
+template <class A>
+void run_together(std::deque<Engine<A>>& ranks) {
+  for (Engine<A>& rank : ranks)
+    rank.begin();
+  for (;;) {
+    Engine<A>* next = nullptr;
+    std::int64_t time = kForever;
+    bool ends = false;
+    for (Engine<A>& rank : ranks) {
+      const std::int64_t end = rank.next_end();
+      const std::int64_t issue = rank.next_issue();
+      const std::int64_t at = std::min(end, issue);
+      if (at > time || at == kForever) continue;
+      if (at == time && (ends || end > issue)) continue;
+      next = &rank;
+      time = at;
+      ends = end <= issue;
+    }
+    if (next == nullptr) return;
+    next->step();
+    if (!next->take_sent()) continue;
+    for (Engine<A>& rank : ranks) {
+      if (&rank != next) rank.hear_of_sends(time);
+    }
+  }
+}
+
 }  // namespace
+
+template <Allocator A>
+std::vector<RunResult> run(std::span<const Rank<A>> ranks) {
+  std::vector<const StepProgram*> programs;
+  std::vector<const Scratch*> scratch;
+  for (const Rank<A>& rank : ranks) {
+    if (rank.options.eviction != nullptr) {
+      throw InternalError("eviction decides for a rank that runs alone");
+    }
+    programs.push_back(rank.program);
+    scratch.push_back(rank.scratch);
+  }
+  const std::vector<std::vector<Receipt>> receipts = match_messages(programs);
+  std::deque<Peers> peers;
+  std::deque<Engine<A>> engines;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Rank<A>& rank = ranks[r];
+    const Peers& own = peers.emplace_back(receipts[r], scratch);
+    engines.emplace_back(*rank.program, *rank.costs, *rank.allocator, *rank.scratch, rank.options,
+                         &own);
+  }
+  run_together(engines);
+  std::vector<RunResult> results;
+  for (Engine<A>& engine : engines)
+    results.push_back(engine.finish());
+  tell_deadlock_from_failure(results);
+  return results;
+}
 
 template <Allocator A>
 RunResult run(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,

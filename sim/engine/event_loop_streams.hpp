@@ -40,17 +40,20 @@ bool Engine<A>::edges_ended(std::uint32_t i) const {
   for (std::uint32_t edge : program_.edges_of(i)) {
     if (scratch_.finished[edge] < 0) return false;
   }
-  return true;
+  if (program_.opcode[i] != Opcode::kReceive) return true;
+  return peers_ != nullptr && peers_->has_arrived(i);
 }
 
 template <class A>
 void Engine<A>::start_ready(std::int64_t now) {
-  for (std::size_t s = 0; s < kStreams; ++s) {
+  for (std::size_t s = 0; s < streams_; ++s) {
     Queue& queue = queues_[s];
     while (queue.running == kNone && queue.head != kNone && edges_ended(queue.head)) {
       start(s, now);
-      if (queue.ends != now) break;
-      end(s, now);  // a wait takes no time
+      // A wait of compute takes no time; what ends at once elsewhere may be waited for by a stream
+      // that this loop has passed, and ends in the next round of events.
+      if (queue.ends != now || s != kCompute) break;
+      end(s, now);
     }
   }
 }
@@ -63,7 +66,7 @@ void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
   if (idle <= 0) return;
   const std::int64_t host = std::clamp<std::int64_t>(scratch_.enqueued[i] - free_since, 0, idle);
   result_.host_bound += Duration(host - std::min(host, blocked_total_));
-  for (std::size_t s = 0; s < kStreams && blocked_total_ > 0; ++s)
+  for (std::size_t s = 0; s < streams_ && blocked_total_ > 0; ++s)
     result_.exposed[s] += Duration(blocked_[s]);
   if (idle == host) return;
   trace_wait(program_, scratch_, i, free_since + host, now,
@@ -196,7 +199,12 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   queue.free_since = now;
   queue.running = kNone;
   queue.ends = kForever;
-  if (queue.waiting-- == kLaunchQueue && next_issue_ == kForever) {
+  if (peers_ != nullptr && is_communication(static_cast<Stream>(s)) &&
+      program_.opcode[i] == Opcode::kLaunch) {
+    has_sent_ = true;
+  }
+  if (queue.waiting-- == kLaunchQueue && next_issue_ == kForever &&
+      host_wait_ == HostWait::kNothing) {
     host_ = std::max(host_, now);
     schedule_issue();
   }
@@ -210,7 +218,7 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
 template <class A>
 std::int64_t Engine<A>::earliest_end() const {
   std::int64_t earliest = queues_[0].ends;
-  for (std::size_t s = 1; s < kStreams; ++s)
+  for (std::size_t s = 1; s < streams_; ++s)
     earliest = std::min(earliest, queues_[s].ends);
   return earliest;
 }

@@ -16,8 +16,11 @@ enum class RunStatus : std::uint8_t {
   kOutOfHostMemory,
   kOutOfNvme,
   kDeadlock,
-  kThrash,  // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
+  kPeerFailed,  // waits for a rank that has failed
+  kThrash,      // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
 };
+
+inline constexpr int kNoRank = -1;
 
 // The largest value of one figure of the last step, and the instruction that reached it first.
 struct Peak {
@@ -52,6 +55,9 @@ struct RunResult {
   std::uint32_t failed_instruction = kNoInstruction;
   BlockId failed_block;        // whose allocation failed
   std::int64_t requested = 0;  // by the allocation that failed
+  // Of a deadlock and of kPeerFailed: the rank whose send failed_instruction waits for; none: it
+  // waits for nothing that a rank will send.
+  int awaited_rank = kNoRank;
 
   // Of the last step. live: bytes of blocks as requested; allocated: the same as the allocator
   // rounds; active: with blocks that wait for events; reserved: taken from the device.
@@ -79,7 +85,7 @@ struct RunResult {
   std::array<Duration, kPhases> phase{};
   Duration recompute{};              // compute time of repeated operators
   Duration exposed_transfer{};       // compute waits for copies
-  Duration exposed_communication{};  // compute waits for collectives
+  Duration exposed_communication{};  // compute waits for queues of groups
   Duration host_bound{};             // compute waits for the host
   // Compute waits for work on these streams: exposed_transfer is the sum of the four links.
   std::array<Duration, kStreams> exposed{};

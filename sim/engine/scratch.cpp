@@ -47,8 +47,13 @@ void Scratch::prepare(const StepProgram& program, bool record_events, PinnedMemo
   pending.clear();
   event_of.clear();
   std::size_t deferred = 0;
+  streams = 1;
   for (std::size_t i = 0; i < n; ++i) {
-    if (program.opcode[i] == Opcode::kFree && program.stream[i] != 0) ++deferred;
+    if (program.opcode[i] != Opcode::kFree) {
+      streams = std::max<std::size_t>(streams, program.stream[i] + 1U);
+    } else if (program.stream[i] != 0) {
+      ++deferred;
+    }
   }
   pending.reserve(deferred);
   event_of.reserve(deferred);

@@ -39,6 +39,7 @@ struct Scratch {
   std::vector<MemoryEvent> events;
   std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
+  std::size_t streams = 1;  // the last one that the program uses, and those before it
 
   void prepare(const StepProgram& program, bool record_events,
                PinnedMemory pinned = PinnedMemory::kExact);

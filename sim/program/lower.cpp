@@ -85,7 +85,7 @@ void Lowering::assign_roles() {
   }
 }
 
-std::uint32_t Lowering::emit(Opcode opcode, std::uint8_t stream, std::uint32_t subject,
+std::uint32_t Lowering::emit(Opcode opcode, std::uint16_t stream, std::uint32_t subject,
                              Position p) {
   const auto id = static_cast<std::uint32_t>(program_.size());
   program_.opcode.push_back(opcode);
@@ -169,13 +169,13 @@ BlockId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier,
 void Lowering::free_block(BlockId block, Position p) {
   const LastUse& last = last_[block];
   const bool on_device = program_.blocks[block].tier == Tier::kDevice;
-  std::uint8_t mask = 0;
+  std::uint16_t mask = 0;
   for (std::uint8_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];
     if (use_by == kNever) continue;
     const bool ordered =
         on_device && (s == index_of(Stream::kCompute) || !later(use_by, known_[0][s]));
-    if (!ordered) mask = static_cast<std::uint8_t>(mask | (1U << s));
+    if (!ordered) mask = static_cast<std::uint16_t>(mask | (1U << s));
   }
   emit(Opcode::kFree, mask, block.value, p);
   finish_instruction();
@@ -209,7 +209,7 @@ void Lowering::emit_operator(Position p) {
   if (touches.empty()) return;  // a marker
   const bool on_host = op.executor == Executor::kHost;
   const Tier tier = on_host ? Tier::kHost : Tier::kDevice;
-  const Stream stream = on_host ? Stream::kHostWorker : Stream::kCompute;
+  const Stream stream = stream_of(op);
   for (const Touch& touch : touches) {
     if (touch.access != Access::kCreate) require(touch, tier, p);
   }
@@ -225,7 +225,16 @@ void Lowering::emit_operator(Position p) {
           : op.workspace;
   if (needed > Bytes(0)) workspace = allocate(needed, {}, Role::kWorkspace, tier, p);
   throttle(stream, p);
-  const std::uint32_t launch = emit_work(Opcode::kLaunch, stream, occurrence.op.value, p);
+  const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
+  const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);
+  if (is_message(op)) {
+    const Collective& message = op.work.collective;
+    program_.messages.push_back({.instruction = launch,
+                                 .peer = message.peer,
+                                 .tag = message.tag,
+                                 .bytes = message.bytes,
+                                 .sends = !is_receive(op)});
+  }
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);

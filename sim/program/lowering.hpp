@@ -121,7 +121,7 @@ class Lowering {
   void wait_for_copy(Position p, GapId gap);
   void release(Position p, GapId gap);
 
-  std::uint32_t emit(Opcode opcode, std::uint8_t stream, std::uint32_t subject, Position p);
+  std::uint32_t emit(Opcode opcode, std::uint16_t stream, std::uint32_t subject, Position p);
   // Work on a stream: throttled, and its tail afterwards.
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);

@@ -9,7 +9,7 @@ namespace tidemark {
 namespace {
 
 struct PlannedGroup {
-  Position before;  // the first touch that ends a gap of the group
+  Position before;  // the first touch that ends a gap of the group, or where it is issued
   std::vector<GapId> gaps;
 };
 
@@ -85,6 +85,12 @@ std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
   return mask;
 }
 
+// Before the touch that ends the gap; earlier only once the old copy can be freed.
+Position issue_position(const Gap& gap, const Recompute& recompute) {
+  if (!recompute.issue_at.valid()) return gap.to;
+  return std::clamp(recompute.issue_at, Position(gap.release.value + 1), gap.to);
+}
+
 }  // namespace
 
 ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
@@ -94,8 +100,8 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     const auto* recompute = std::get_if<Recompute>(&plan.decision(gap));
     if (recompute == nullptr) continue;
     PlannedGroup& group = planned[recompute->group];
-    const Position to = live.gaps[gap].to;
-    group.before = group.gaps.empty() ? to : std::min(group.before, to);
+    const Position issued = issue_position(live.gaps[gap], *recompute);
+    group.before = group.gaps.empty() ? issued : std::min(group.before, issued);
     group.gaps.push_back(gap);
   }
   if (plan.groups().empty()) return order;

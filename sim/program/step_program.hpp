@@ -29,6 +29,7 @@ enum class Opcode : std::uint8_t {
   kWait,         // the stream waits for the edges; no work
   kHostWait,     // the host waits for the edges
   kSynchronize,  // the host waits for the device
+  kReceive,      // subject: operator; runs when the matching send of another rank has ended
 };
 
 inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
@@ -60,9 +61,35 @@ struct Block {
   Tier tier = Tier::kDevice;
 };
 
+// A send, a launch, or a receive. Sends of rank a to rank b match receives of b from a in the order
+// of their issue, where queue and tag are equal.
+struct Message {
+  std::uint32_t instruction = 0;
+  int peer = 0;  // the other rank, by its place in the run
+  int tag = 0;
+  Bytes bytes;
+  bool sends = false;
+};
+
+// The queue that runs the operator.
+[[nodiscard]] constexpr Stream stream_of(const Operator& op) {
+  if (op.executor == Executor::kHost) return Stream::kHostWorker;
+  if (op.work.op_class != OperatorClass::kCollective) return Stream::kCompute;
+  return queue_of(op.work.collective.group);
+}
+
+[[nodiscard]] constexpr bool is_receive(const Operator& op) {
+  return op.work.op_class == OperatorClass::kCollective &&
+         op.work.collective.kind == CollectiveKind::kReceive;
+}
+[[nodiscard]] constexpr bool is_message(const Operator& op) {
+  return is_receive(op) || (op.work.op_class == OperatorClass::kCollective &&
+                            op.work.collective.kind == CollectiveKind::kSend);
+}
+
 struct StepProgram {
   std::vector<Opcode> opcode;
-  std::vector<std::uint8_t> stream;       // Stream, or a mask of streams for kFree
+  std::vector<std::uint16_t> stream;      // Stream, or a mask of streams for kFree
   std::vector<std::uint32_t> subject;     // BlockId or OperatorId
   std::vector<Position> position;         // of the program order that the instruction serves
   std::vector<std::uint32_t> first_edge;  // one more than instructions
@@ -70,9 +97,10 @@ struct StepProgram {
   std::vector<std::uint32_t> first_use;   // one more than instructions
   std::vector<BlockUse> uses;             // of launches and copies: in the order of the touches
   IdVector<BlockId, Block> blocks;
-  BlockId matmul_workspace;     // of the library of matrix products, never freed; often invalid
-  std::size_t allocations = 0;  // kAllocate instructions
-  std::vector<Slot> slot;       // by position
+  BlockId matmul_workspace;       // of the library of matrix products, never freed; often invalid
+  std::size_t allocations = 0;    // kAllocate instructions
+  std::vector<Slot> slot;         // by position
+  std::vector<Message> messages;  // in issue order
 
   [[nodiscard]] std::size_t size() const { return opcode.size(); }
   [[nodiscard]] std::span<const std::uint32_t> edges_of(std::size_t i) const {

@@ -205,6 +205,7 @@ void Verifier::step(std::size_t i) {
     case Opcode::kHostWait:
       return;  // order nothing that is counted on
     case Opcode::kLaunch:
+    case Opcode::kReceive:
     case Opcode::kCopyOut:
     case Opcode::kCopyIn:
     case Opcode::kNvmeWrite:
@@ -304,12 +305,11 @@ void Verifier::check_content(std::size_t i) {
     check_copy(i);
     return;
   }
-  if (program_.opcode[i] != Opcode::kLaunch) return;
+  if (program_.opcode[i] != Opcode::kLaunch && program_.opcode[i] != Opcode::kReceive) return;
   const Occurrence& occurrence = order_.at[program_.position[i]];
   const bool on_host = graph_.operators[occurrence.op].executor == Executor::kHost;
   const Tier tier = on_host ? Tier::kHost : Tier::kDevice;
-  if (program_.stream[i] !=
-      static_cast<std::uint8_t>(on_host ? Stream::kHostWorker : Stream::kCompute)) {
+  if (static_cast<Stream>(program_.stream[i]) != stream_of(graph_.operators[occurrence.op])) {
     report(fmt::format("{} runs on the {} stream, which is not its executor's", place(i),
                        name_of(static_cast<Stream>(program_.stream[i]))));
   }

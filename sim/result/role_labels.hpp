@@ -10,16 +10,16 @@ namespace tidemark {
 
 // Bottom of a stacked chart first: what stays, then what comes and goes.
 inline constexpr std::array<Role, kRoles> kStackOrder = {
-    Role::kParameter, Role::kOptimizerState,  Role::kGradient,           Role::kBuffer,
-    Role::kInput,     Role::kSavedActivation, Role::kActivationGradient, Role::kTemporary,
-    Role::kWorkspace};
+    Role::kParameter, Role::kOptimizerState, Role::kGradient,        Role::kGradientBucket,
+    Role::kBuffer,    Role::kInput,          Role::kSavedActivation, Role::kActivationGradient,
+    Role::kTemporary, Role::kWorkspace};
 
 // "saved activations"
 [[nodiscard]] constexpr std::string_view label_of(Role role) {
   constexpr std::array<std::string_view, kRoles> kLabels{
       "parameters", "gradients",         "optimizer state",      "buffers",
       "inputs",     "saved activations", "activation gradients", "temporaries",
-      "workspace"};
+      "gradient buckets", "workspace"};
   return kLabels[static_cast<std::size_t>(role)];
 }
 

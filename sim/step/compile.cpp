@@ -85,7 +85,7 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
   Compiled result{.policies = named_outcomes(spec), .eviction = eviction_of(spec)};
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
   result.costs = run_pass(result.passes, "price",
-                          [&] { return price(graph, CostModel(spec.device), spec.count); });
+                          [&] { return price(graph, CostModel(spec.device), spec.mesh); });
   const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });

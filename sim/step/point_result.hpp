@@ -11,8 +11,10 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/tensor.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/mesh.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/result/communication.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/run_pass.hpp"
@@ -109,6 +111,7 @@ struct PointResult {
   Bytes capacity;  // of the device
   Bytes context;   // that the framework takes of it: CUDA's, with several ranks NCCL's buffers too
   int ranks = 1;   // data-parallel, one device each
+  Mesh mesh;       // of those ranks
   Bytes parameters;
   Bytes gradients;
   Bytes optimizer_state;
@@ -123,6 +126,7 @@ struct PointResult {
   BytesByRole host_by_role{};  // at the peak of pinned memory
 
   RunResult run;
+  std::vector<Communication> communication;  // of the last step
   Convergence convergence;
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace

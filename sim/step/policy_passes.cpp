@@ -42,9 +42,9 @@ PolicyPasses::PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, con
                            std::vector<PassTime>& times, TrialsOf trials)
     : spec_(spec),
       graph_(graph),
-      costs_(costs),
       times_(times),
       trials_(std::move(trials)),
+      durations_(compute_durations(graph, costs)),
       device_(device_of(spec)),
       rewrites_(policies_of<TrainingRewrite>(spec)),
       trains_(spec.training.mode == StepMode::kTrain) {}
@@ -53,7 +53,7 @@ PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
   return {.graph = graph_,
           .order = step.order,
           .live = step.live,
-          .durations = costs_.device,
+          .durations = durations_,
           .device = device_,
           .process_overhead = process_overhead(spec_),
           .rewrites = rewrites_,

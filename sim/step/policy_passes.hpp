@@ -53,9 +53,9 @@ class PolicyPasses {
 
   const StepSpec& spec_;
   const TrainingGraph& graph_;
-  const CostTable& costs_;
   std::vector<PassTime>& times_;
   TrialsOf trials_;
+  IdVector<OperatorId, Duration> durations_;      // of compute
   DeviceProfile device_;                          // with the libraries of the spec's framework
   std::vector<const TrainingRewrite*> rewrites_;  // as listed
   bool trains_;  // an evaluation keeps nothing for backward: there is nothing to decide about it

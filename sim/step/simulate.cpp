@@ -32,6 +32,7 @@ PointStatus point_status(RunStatus status) {
     case RunStatus::kOutOfNvme:
       return PointStatus::kOutOfMemory;
     case RunStatus::kDeadlock:
+    case RunStatus::kPeerFailed:
     case RunStatus::kThrash:
       return PointStatus::kInfeasible;
   }
@@ -120,6 +121,7 @@ void PointSimulation::fill_model() {
   point_.capacity = spec_.device.hbm.capacity;
   point_.context = process_overhead(spec_);
   point_.ranks = spec_.count;
+  point_.mesh = spec_.mesh;
   point_.parameters = model_.parameters;
   point_.gradients = model_.gradients;
   point_.optimizer_state = model_.optimizer_state;
@@ -229,6 +231,7 @@ void PointSimulation::judge_budgets() {
 // What the reported run shows: its peak, its host memory, how soon its steps repeat.
 void PointSimulation::examine_run() {
   const StepProgram& program = compiled_.program;
+  point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
   const bool fits = point_.status == PointStatus::kFits;
   point_.convergence =

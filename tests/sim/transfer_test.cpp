@@ -253,7 +253,7 @@ TEST_SUITE("unit") {
     profile.host.gpus = 8;
     const TrainingGraph graph;
     const auto rate = [&](int ranks, double CostTable::Link::*figure) {
-      return 1 / (price(graph, CostModel(profile), ranks).copy_in.*figure);
+      return 1 / (price(graph, CostModel(profile), data_mesh(ranks, profile)).copy_in.*figure);
     };
     // One rank has the link to itself; 8 ranks have 25 GB/s each, 12.5 per direction; a second
     // host takes ranks 9 to 16, so that nothing gets worse.

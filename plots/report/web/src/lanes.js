@@ -10,7 +10,6 @@ const kLaneHeight = 26;
 const kGap = 6;
 const kWaitShare = 0.38;  // of a lane's height, from below
 const kCompute = 0;       // streams, as sim/program numbers them
-const kCommunication = 3;
 const kHostWorker = 4;
 const kCopies = 3;  // styles of work beside the phases
 const kCollectives = 4;
@@ -38,7 +37,7 @@ const kShort = {
 // What a stretch of waiting was for: a stream's number, or one beyond all for the host.
 function causeOf(stream, streams) {
   if (stream >= streams.length) return 'host';
-  if (stream === kCommunication) return 'communication';
+  if (streams[stream].startsWith('communication')) return 'communication';
   if (stream === kHostWorker) return 'optimizer';
   return stream === kCompute ? 'other' : 'transfer';
 }
@@ -97,7 +96,7 @@ export class Lanes {
     for (let i = 0; i < kind.length; ++i) {
       if (kind[i] !== 0)
         styles[i] = kCopies;
-      else if (stream[i] === kCommunication)
+      else if (this.run.description.streams[stream[i]].startsWith('communication'))
         styles[i] = kCollectives;
       else
         styles[i] = phase[position[i]];

@@ -1,0 +1,119 @@
+#include "hwprofiles/interconnect_model.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+// Share of NVLink that a ring reaches: NCCL's 20.6 GB/s for each of 18 links of an H100, of 25.
+constexpr double kRingShare = 0.8;
+// Share of NVLink that one pair of GPUs reaches: 195 of 300 GB/s at 1 GiB on 8 x A100
+// (li-plus/playground, cuda/nccl.md).
+constexpr double kPairShare = 0.65;
+// Share of its adapters' line rate that a host reaches: 339 GB/s of bus bandwidth at 8 GiB on 2 x 8
+// H100 with 200 Gbit/s each, where 375 are possible (lessizzmore/create-a3mega-ztan-fork).
+constexpr double kNetworkShare = 0.9;
+// NCCL and its network thread, for each hop: 125 us of the smallest message on 2 x 8 H100 less the
+// 35 us of one node, less the latency of two hops (same source).
+constexpr Duration kNetworkStep = std::chrono::microseconds(40);
+// What network transfers add to the ramp, in nanoseconds per square root of a byte: 669 us more
+// than the law without it at 1 GiB on 2 x 8 H100 (same source).
+constexpr double kNetworkRamp = 20;
+// Where the profile says nothing of collectives: as on A100.
+constexpr Duration kUnknownFloor = std::chrono::microseconds(45);
+
+double real(Bytes bytes) {
+  return static_cast<double>(bytes.count);
+}
+
+// Of the whole tensor, what each of `parties` sends: GPUs of a ring, or nodes.
+double sent_share(CollectiveKind kind, int parties) {
+  const double others = static_cast<double>(parties - 1) / parties;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * others;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
+      return others;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kSend:
+    case CollectiveKind::kReceive:
+      return 1;
+  }
+  return 1;
+}
+
+bool is_between_two(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
+}
+
+int doublings(int nodes) {
+  int steps = 0;
+  while ((1 << steps) < nodes)
+    ++steps;
+  return steps;
+}
+
+}  // namespace
+
+InterconnectModel::InterconnectModel(const DeviceProfile& device, const Mesh& mesh)
+    : links_(device.links), mesh_(mesh) {}
+
+BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshGroup& group) const {
+  const double nvlink = links_.nvlink.value;
+  if (!(nvlink > 0)) {
+    // Through the host's memory, both directions at a time.
+    return {std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value) / 2};
+  }
+  if (is_between_two(kind)) return {kPairShare * nvlink};
+  const CollectiveProfile& figures = links_.collective;
+  const int on_one_node = (group.size + group.nodes - 1) / group.nodes;
+  const bool in_switch = kind == CollectiveKind::kAllReduce && figures.in_switch_ranks > 0 &&
+                         on_one_node >= figures.in_switch_ranks;
+  if (in_switch) return figures.in_switch;
+  return figures.bandwidth.value > 0 ? figures.bandwidth : BytesPerSecond{kRingShare * nvlink};
+}
+
+double InterconnectModel::inside_seconds(const Collective& collective,
+                                         const MeshGroup& group) const {
+  const int on_one_node = (group.size + group.nodes - 1) / group.nodes;
+  if (on_one_node == 1) return 0;
+  return sent_share(collective.kind, group.size) * real(collective.bytes) /
+         bus_bandwidth(collective.kind, group).value;
+}
+
+double InterconnectModel::network_seconds(const Collective& collective,
+                                          const MeshGroup& group) const {
+  if (group.nodes == 1) return 0;
+  if (!(links_.network.bandwidth.value > 0)) {
+    throw UserError({}, "hardware.network",
+                    "the ranks lie on several hosts, and the profile of the GPU knows no network; "
+                    "write {bandwidth: 50GB/s, latency: 5us}, or a larger hardware.node");
+  }
+  const int adapters =
+      is_between_two(collective.kind) ? 1 : (group.size + group.nodes - 1) / group.nodes;
+  return sent_share(collective.kind, group.nodes) * real(collective.bytes) / adapters /
+         (kNetworkShare * links_.network.bandwidth.value);
+}
+
+Duration InterconnectModel::duration(const Collective& collective) const {
+  const MeshGroup group = mesh_.group(collective.group);
+  if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);
+  const CollectiveProfile& figures = links_.collective;
+  Duration floor = figures.bandwidth.value > 0 ? figures.floor : kUnknownFloor;
+  double ramp = figures.ramp;
+  if (group.nodes > 1) {
+    floor += 2 * doublings(group.nodes) * (links_.network.latency + kNetworkStep);
+    ramp += kNetworkRamp;
+  }
+  const double seconds =
+      std::max(inside_seconds(collective, group), network_seconds(collective, group));
+  return floor + Duration(std::llround(ramp * std::sqrt(real(collective.bytes)) + seconds * 1e9));
+}
+
+}  // namespace tidemark

@@ -1,0 +1,33 @@
+// What one rank communicated in the last step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/core/units.hpp"
+#include "graph/ir/collective.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/engine/run_result.hpp"
+#include "sim/engine/scratch.hpp"
+#include "sim/program/step_program.hpp"
+
+namespace tidemark {
+
+// Operations of one kind in groups of one dimension. Receives are the other rank's sends.
+struct Communication {
+  MeshDimension group = MeshDimension::kData;
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::int64_t count = 0;
+  Bytes bytes;      // of the whole tensors
+  Duration busy{};  // on the group's queue
+  Duration
+      exposed{};  // compute waited for it; of several kinds in one group by their share of busy
+};
+
+// By group, then by kind; only what was used.
+[[nodiscard]] std::vector<Communication> communication_of(const TrainingGraph& graph,
+                                                          const StepProgram& program,
+                                                          const Scratch& scratch,
+                                                          const RunResult& run);
+
+}  // namespace tidemark

@@ -1,0 +1,108 @@
+// How ranks are laid out, and what a group communicates over.
+#include "hwprofiles/mesh.hpp"
+
+#include <doctest/doctest.h>
+
+#include "graph/core/errors.hpp"
+#include "hwprofiles/interconnect_model.hpp"
+
+namespace tidemark::mesh_test {
+namespace {
+
+constexpr auto kInside = LinkKind::kNvlink;
+
+// 2 tensor x 4 data x 3 pipeline ranks on nodes of 4 GPUs: ranks 0 to 7 are one pipeline stage.
+Mesh three_stages() {
+  return {{4, 2, 2, 1, 1, 3}, 4, kInside};
+}
+
+DeviceProfile device() {
+  DeviceProfile profile{};
+  profile.links.nvlink = {400e9};
+  profile.links.collective = {.floor = std::chrono::microseconds(30),
+                              .ramp = 10,
+                              .bandwidth = {200e9},
+                              .in_switch = {300e9},
+                              .in_switch_ranks = 4};
+  profile.links.network = {.bandwidth = {50e9}, .latency = std::chrono::microseconds(5)};
+  profile.host.gpus = 4;
+  return profile;
+}
+
+Duration time_of(const Mesh& mesh, CollectiveKind kind, MeshDimension group, std::int64_t bytes) {
+  return InterconnectModel(device(), mesh)
+      .duration({.kind = kind, .group = group, .bytes = Bytes(bytes)});
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("ranks are the product of the dimensions that divide the run") {
+    CHECK(Mesh().ranks() == 1);
+    CHECK(three_stages().ranks() == 24);  // shard lies within data
+    CHECK_THROWS_AS(Mesh({4, 3, 1, 1, 1, 1}, 4, kInside), InternalError);
+    CHECK_THROWS_AS(Mesh({4, 1, 0, 1, 1, 1}, 4, kInside), InternalError);
+  }
+
+  TEST_CASE("a group spans as many nodes as its ranks lie on") {
+    const Mesh mesh = three_stages();
+    // Tensor groups are {0, 1}, {2, 3}, ...: on one node.
+    CHECK(mesh.group(MeshDimension::kTensor).nodes == 1);
+    CHECK(mesh.group(MeshDimension::kTensor).link == LinkKind::kNvlink);
+    // Data groups are {0, 2, 4, 6}: two ranks on each of two nodes. Of them {0, 2} share a shard.
+    CHECK(mesh.group(MeshDimension::kData).nodes == 2);
+    CHECK(mesh.group(MeshDimension::kData).link == LinkKind::kNetwork);
+    CHECK(mesh.group(MeshDimension::kShard).nodes == 1);
+    // Stages lie 8 ranks apart.
+    CHECK(mesh.group(MeshDimension::kPipeline).size == 3);
+    CHECK(mesh.group(MeshDimension::kPipeline).nodes == 3);
+    CHECK(mesh.group(MeshDimension::kExpert).size == 1);
+    CHECK(mesh.text() != Mesh().text());
+  }
+
+  TEST_CASE("a collective takes its floor, its ramp and what a ring sends") {
+    const Mesh two = data_mesh(2, device());
+    // 30 us + 10 ns * sqrt(10^8) + 2 (1/2) 10^8 B / 200 GB/s = 30 + 100 + 500 us.
+    CHECK(time_of(two, CollectiveKind::kAllReduce, MeshDimension::kData, 100'000'000) ==
+          std::chrono::microseconds(630));
+    // A gather sends half of it.
+    CHECK(time_of(two, CollectiveKind::kAllGather, MeshDimension::kData, 100'000'000) ==
+          std::chrono::microseconds(380));
+    // Four GPUs add up in the switch: 2 (3/4) 10^8 B / 300 GB/s.
+    CHECK(time_of(data_mesh(4, device()), CollectiveKind::kAllReduce, MeshDimension::kData,
+                  100'000'000) == std::chrono::microseconds(630));
+    // A send from one GPU to another: 10^8 B / (0.65 * 400 GB/s).
+    CHECK(time_of(two, CollectiveKind::kSend, MeshDimension::kData, 100'000'000).count() ==
+          130'000 + 384'615);
+    CHECK(time_of(two, CollectiveKind::kReceive, MeshDimension::kData, 100'000'000).count() == 0);
+    CHECK(time_of(two, CollectiveKind::kAllReduce, MeshDimension::kTensor, 100).count() == 0);
+  }
+
+  TEST_CASE(
+      "between nodes the slower of network and NVLink counts, and two hops for each doubling") {
+    const Mesh mesh = data_mesh(16, device());
+    REQUIRE(mesh.group(MeshDimension::kData).nodes == 4);
+    // floor 30 + 4 hops of 45 us; ramp (10 + 20) ns * 10^4; network 2 (3/4) 10^8 B / 4 adapters of
+    // 45 GB/s = 833.3 us; inside 2 (15/16) 10^8 B / 300 GB/s = 625 us.
+    CHECK(time_of(mesh, CollectiveKind::kAllReduce, MeshDimension::kData, 100'000'000).count() ==
+          30'000 + 180'000 + 300'000 + 833'333);
+    DeviceProfile alone = device();
+    alone.links.network = {};
+    const InterconnectModel model(alone, mesh);
+    CHECK_THROWS_AS(static_cast<void>(model.duration({.bytes = Bytes(1)})), UserError);
+  }
+
+  TEST_CASE("without NVLink collectives go through the host's memory") {
+    DeviceProfile pcie = device();
+    pcie.links.nvlink = {};
+    pcie.links.host_to_device = {.alone = {50e9}, .duplex = {40e9}};
+    pcie.links.device_to_host = {.alone = {50e9}, .duplex = {30e9}};
+    const Mesh mesh = data_mesh(2, pcie);
+    CHECK(mesh.group(MeshDimension::kData).link == LinkKind::kPcie);
+    // 30 us + 10 ns * 10^4 + 10^8 B / 15 GB/s.
+    CHECK(InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)}).count() ==
+          130'000 + 6'666'667);
+  }
+}
+
+}  // namespace tidemark::mesh_test
