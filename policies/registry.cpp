@@ -19,6 +19,7 @@ PolicyRegistry::PolicyRegistry()
           checkpoint_every_entry(),
           checkpoint_entry(),
           checkpoint_sequential_entry(),
+          data_parallel_entry(),
           offload_activations_entry(),
           offload_optimizer_entry(),
           offload_parameters_entry(),

@@ -38,6 +38,20 @@ void check_work(std::span<const ScheduledPart> work) {
   }
 }
 
+// By entry, whether it is the last backward of its chunk in the step.
+std::vector<char> last_backwards(std::span<const ScheduledPart> work) {
+  std::vector<char> is_last(work.size(), 0);
+  std::vector<std::uint16_t> seen;  // chunks, from the end
+  for (std::size_t i = work.size(); i-- > 0;) {
+    const ScheduledPart& part = work[i];
+    if (part.part != PartKind::kBackward) continue;
+    if (std::find(seen.begin(), seen.end(), part.chunk) != seen.end()) continue;
+    seen.push_back(part.chunk);
+    is_last[i] = 1;
+  }
+  return is_last;
+}
+
 std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
                                          std::span<const ScheduledPart> work, int last, int step) {
   const bool gradients_exist = graph.gradients_persist && step > 0;
@@ -47,11 +61,15 @@ std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
   if (!graph.gradients_persist || gradients_exist)
     parts.push_back(scheduled(PartKind::kZeroGrad, 0));
   std::vector<std::uint16_t> begun;  // chunks whose gradients exist
-  for (ScheduledPart part : work) {
+  const std::vector<char> is_last = last_backwards(work);
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    ScheduledPart part = work[i];
     if (part.part == PartKind::kBackward) {
       const bool first = std::find(begun.begin(), begun.end(), part.chunk) == begun.end();
       const bool differs = !graph.part(PartKind::kBackwardAccumulate, part.chunk).empty();
       if ((!first || gradients_exist) && differs) part.part = PartKind::kBackwardAccumulate;
+      const bool reduces = !graph.part(PartKind::kBackwardReduce, part.chunk).empty();
+      if (is_last[i] != 0 && reduces) part.part = PartKind::kBackwardReduce;
       if (first) begun.push_back(part.chunk);
     }
     parts.push_back(part);

@@ -16,17 +16,25 @@ enum class PartKind : std::uint8_t {
   kBackward,
   // Backward that adds to gradients that exist; empty where nothing differs from backward.
   kBackwardAccumulate,
+  // Backward of the last of several micro-batches, where data ranks bring their gradients together;
+  // empty where nothing differs from the others'.
+  kBackwardReduce,
   kOptimizerFirst,  // of step 0 only: creates the optimizer's state
   kOptimizer,
   kEndOfStep,
 };
-inline constexpr std::size_t kPartKinds = 7;
+inline constexpr std::size_t kPartKinds = 8;
 
 [[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
-  constexpr std::string_view kNames[] = {"zero_grad",           "forward",         "backward",
-                                         "backward_accumulate", "optimizer_first", "optimizer",
-                                         "end_of_step"};
+  constexpr std::string_view kNames[] = {
+      "zero_grad",       "forward",         "backward",  "backward_accumulate",
+      "backward_reduce", "optimizer_first", "optimizer", "end_of_step"};
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+[[nodiscard]] constexpr bool is_backward(PartKind kind) {
+  return kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate ||
+         kind == PartKind::kBackwardReduce;
 }
 
 using PartId = Id<struct PartTag>;

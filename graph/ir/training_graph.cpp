@@ -100,14 +100,14 @@ void check_invariants(const TrainingGraph& graph) {
   // Zeros are written over gradients that an earlier step has made; backward goes through chunks
   // from the last to the first.
   constexpr PartKind kOrder[] = {
-      PartKind::kForward,        PartKind::kBackward,  PartKind::kBackwardAccumulate,
-      PartKind::kOptimizerFirst, PartKind::kOptimizer, PartKind::kZeroGrad,
-      PartKind::kEndOfStep};
+      PartKind::kForward,        PartKind::kBackward,       PartKind::kBackwardAccumulate,
+      PartKind::kBackwardReduce, PartKind::kOptimizerFirst, PartKind::kOptimizer,
+      PartKind::kZeroGrad,       PartKind::kEndOfStep};
   std::uint16_t chunks = 1;
   for (const StepPart& part : graph.parts.all())
     chunks = std::max(chunks, static_cast<std::uint16_t>(part.chunk + 1));
   for (PartKind kind : kOrder) {
-    const bool reversed = kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate;
+    const bool reversed = is_backward(kind);
     for (std::uint16_t i = 0; i < chunks; ++i) {
       const auto chunk = static_cast<std::uint16_t>(reversed ? chunks - 1 - i : i);
       check_part(graph, kind, graph.part(kind, chunk), written);

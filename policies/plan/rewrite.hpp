@@ -27,6 +27,9 @@ class TrainingRewrite : public Policy {
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
   virtual void apply(TrainingGraph& graph, const RewriteContext& context) const = 0;
+  // Whether it brings the gradients of data ranks together. Where no policy does, several data
+  // ranks do as data_parallel says.
+  [[nodiscard]] virtual bool reduces_gradients() const { return false; }
   // What a rewrite has given another home it may also fetch ahead of time and throttle: asked with
   // the residency policies, see ResidencyPolicy::plan_movement.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;

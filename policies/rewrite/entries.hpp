@@ -5,6 +5,7 @@
 
 namespace tidemark {
 
+[[nodiscard]] const PolicyEntry& data_parallel_entry();
 [[nodiscard]] const PolicyEntry& offload_optimizer_entry();
 [[nodiscard]] const PolicyEntry& offload_parameters_entry();
 

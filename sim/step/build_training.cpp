@@ -10,6 +10,7 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/data_parallel.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/step/step_device.hpp"
@@ -57,6 +58,10 @@ void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<Pa
   const TrainingOptions& training = spec.training;
   const PrecisionRules& precision = rules_of(training.precision);
   std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
+  const DataParallel data_parallel;
+  const bool reduces = std::any_of(rewrites.begin(), rewrites.end(),
+                                   [](const TrainingRewrite* r) { return r->reduces_gradients(); });
+  if (!reduces) rewrites.push_back(&data_parallel);
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;

@@ -239,14 +239,19 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("ranks behind one host slow each other down") {
-    const auto step = [](const std::string& hardware) {
-      return simulate_with("offload_optimizer: {}", hardware).point.run.step;
+    const auto ran = [](const std::string& hardware) {
+      return simulate_with("offload_optimizer: {}", hardware).point.run;
+    };
+    const auto step = [&](const std::string& hardware) { return ran(hardware).step; };
+    // All-reduces do not touch the optimizer on the host.
+    const auto updates = [&](const std::string& hardware) {
+      return ran(hardware).busy[static_cast<std::size_t>(Stream::kHostWorker)];
     };
     const std::string narrow = ", host: {dram_bandwidth: 160GB/s}";
-    CHECK(step(narrow + ", count: 2") == step(narrow));  // 80 GB/s each are enough
+    CHECK(updates(narrow + ", count: 2") == updates(narrow));  // 80 GB/s each are enough
     CHECK(step(narrow + ", count: 4") > step(narrow + ", count: 2"));
     CHECK(step(narrow + ", count: 8") > step(narrow + ", count: 4"));
-    CHECK(step(narrow + ", count: 16") == step(narrow + ", count: 8"));  // a second host
+    CHECK(updates(narrow + ", count: 16") == updates(narrow + ", count: 8"));  // a second host
   }
 
   TEST_CASE("two placements of the same state: the first stands, the second is contested") {

@@ -1,0 +1,281 @@
+#include "policies/rewrite/data_parallel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "policies/rewrite/entries.hpp"
+
+namespace tidemark {
+namespace {
+
+class BucketedBackward {
+ public:
+  BucketedBackward(TrainingGraph& graph, const DataParallelOptions& options)
+      : graph_(graph),
+        // Gradients that are never dropped are views of their buckets from the first step on.
+        in_place_(options.gradient_as_bucket_view && graph.gradients_persist),
+        copies_back_(!options.gradient_as_bucket_view) {
+    plan(options.limits);
+    if (copies_back_) {
+      add_buckets();
+    } else {
+      add_views();
+    }
+  }
+
+  void build();
+
+ private:
+  struct Bucket {
+    std::vector<std::size_t> members;  // indices into parameters_
+    Bytes bytes;
+    std::int64_t elements = 0;
+    StorageId storage;  // invalid where gradients are views: each member has memory of its own
+  };
+
+  void plan(const BucketLimits& limits);
+  void add_buckets();
+  void add_views();
+  [[nodiscard]] std::vector<std::size_t> completions(const std::vector<OperatorId>& part) const;
+  [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
+  [[nodiscard]] OperatorId add_copy_in(std::size_t member);
+  [[nodiscard]] OperatorId add_all_reduce(std::size_t bucket);
+  [[nodiscard]] OperatorId add_copy_out(std::size_t member);
+  [[nodiscard]] Operator elementwise(std::string_view name, std::size_t member) const;
+
+  [[nodiscard]] const Parameter& parameter(std::size_t member) const {
+    return graph_.parameters[parameters_[member]];
+  }
+
+  TrainingGraph& graph_;
+  std::vector<ParameterId> parameters_;  // with a gradient, in the order of registration
+  bool in_place_;
+  bool copies_back_;
+  std::vector<Bucket> buckets_;         // in the order in which they are reduced
+  std::vector<std::size_t> bucket_of_;  // by member
+  std::vector<StorageId> made_;         // by member: where backward leaves its gradient
+  std::vector<StorageId> packed_;       // by member: what is reduced
+};
+
+void BucketedBackward::plan(const BucketLimits& limits) {
+  std::vector<BucketGradient> gradients;
+  parameters_ = graph_.trained;
+  std::sort(parameters_.begin(), parameters_.end());
+  for (const ParameterId id : parameters_) {
+    const Parameter& parameter = graph_.parameters[id];
+    gradients.push_back({graph_.storages[parameter.gradient].bytes, parameter.gradient_dtype});
+    made_.push_back(parameter.gradient);
+  }
+  bucket_of_.resize(gradients.size());
+  packed_ = made_;
+  for (std::vector<std::size_t>& members : gradient_buckets(gradients, limits)) {
+    Bucket bucket;
+    for (const std::size_t member : members) {
+      bucket.bytes += gradients[member].bytes;
+      bucket.elements += parameter(member).elements;
+      bucket_of_[member] = buckets_.size();
+    }
+    bucket.members = std::move(members);
+    buckets_.push_back(std::move(bucket));
+  }
+}
+
+// Flat tensors that stay for the whole run.
+void BucketedBackward::add_buckets() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Storage storage{.bytes = buckets_[b].bytes,
+                    .dtype = parameter(buckets_[b].members.front()).gradient_dtype,
+                    .elements = buckets_[b].elements,
+                    .role = Role::kGradientBucket,
+                    .initial = true,
+                    .persistent = true};
+    storage.name = fmt::format("gradient_bucket.{}", b);
+    buckets_[b].storage = graph_.storages.push_back(std::move(storage));
+    for (const std::size_t member : buckets_[b].members)
+      packed_[member] = buckets_[b].storage;
+  }
+}
+
+// What autograd makes is copied into the bucket and dropped; `.grad` is the bucket's part.
+void BucketedBackward::add_views() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& trained = graph_.parameters[parameters_[i]];
+    if (in_place_) {
+      graph_.storages[trained.gradient].role = Role::kGradientBucket;
+      continue;
+    }
+    Storage view = graph_.storages[trained.gradient];
+    view.role = Role::kGradientBucket;
+    view.initial = view.persistent = true;
+    Storage& made = graph_.storages[trained.gradient];
+    made.role = Role::kActivationGradient;
+    made.persistent = false;
+    made.name += ".new";
+    trained.gradient = packed_[i] = graph_.storages.push_back(std::move(view));
+  }
+  if (in_place_) return;
+  IdVector<StorageId, char> is_made(graph_.storages.size(), 0);
+  for (const StorageId storage : made_)
+    is_made[storage] = 1;
+  // Nothing but the bucket's memory outlives backward, and zero_grad does not drop that.
+  std::erase_if(graph_.holds, [&](const Hold& hold) {
+    return hold.kind == HoldKind::kLocal && !hold.since.valid() && is_made[hold.storage] != 0;
+  });
+}
+
+// By member: the index in the part after which its gradient is complete. AccumulateGrad, and DDP's
+// hook, run when the backward node that completes the gradient has returned.
+std::vector<std::size_t> BucketedBackward::completions(const std::vector<OperatorId>& part) const {
+  constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  IdVector<StorageId, std::size_t> last(graph_.storages.size(), kNever);
+  for (std::size_t at = 0; at < part.size(); ++at) {
+    for (const Touch& touch : graph_.touches_of(part[at])) {
+      if (touch.access != Access::kRead) last[touch.storage] = at;
+    }
+  }
+  std::vector<std::size_t> completed;
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    std::size_t at = last[made_[i]];
+    if (at == kNever) {
+      throw InternalError(fmt::format("nothing in backward makes '{}.grad'", parameter(i).name));
+    }
+    const NodeId node = graph_.operators[part[at]].node;
+    while (node.valid() && at + 1 < part.size() && graph_.operators[part[at + 1]].node == node)
+      ++at;
+    completed.push_back(at);
+  }
+  return completed;
+}
+
+Operator BucketedBackward::elementwise(std::string_view name, std::size_t member) const {
+  const Parameter& trained = parameter(member);
+  const Bytes bytes = graph_.storages[made_[member]].bytes;
+  Operator op{.phase = Phase::kBackward,
+              .layer = trained.layer,
+              .work = {.op_class = OperatorClass::kElementwise,
+                       .dtype = trained.gradient_dtype,
+                       .flops = Flops(static_cast<double>(trained.elements)),
+                       .read = bytes,
+                       .written = bytes}};
+  op.name = name;
+  return op;
+}
+
+// The copy is fused with the division by the number of ranks.
+OperatorId BucketedBackward::add_copy_in(std::size_t member) {
+  if (in_place_) {
+    return graph_.add_operator(elementwise("divide_gradient", member),
+                               std::array{Touch{made_[member], Access::kMutate}});
+  }
+  const bool whole = !copies_back_ || buckets_[bucket_of_[member]].members.size() == 1;
+  return graph_.add_operator(
+      elementwise("copy_into_bucket", member),
+      std::array{Touch{made_[member], Access::kRead},
+                 Touch{packed_[member], whole ? Access::kOverwrite : Access::kMutate}});
+}
+
+OperatorId BucketedBackward::add_all_reduce(std::size_t index) {
+  const Bucket& bucket = buckets_[index];
+  const Parameter& last = parameter(bucket.members.back());
+  Operator op{.name = "all_reduce",
+              .phase = Phase::kBackward,
+              .layer = last.layer,
+              .work = {.op_class = OperatorClass::kCollective,
+                       .dtype = last.gradient_dtype,
+                       .read = bucket.bytes,
+                       .written = bucket.bytes,
+                       .collective = {.kind = CollectiveKind::kAllReduce,
+                                      .group = MeshDimension::kData,
+                                      .bytes = bucket.bytes}}};
+  std::vector<Touch> touches;
+  if (bucket.storage.valid()) {
+    touches.push_back({bucket.storage, Access::kMutate});
+  } else {
+    for (const std::size_t member : bucket.members)
+      touches.push_back({packed_[member], Access::kMutate});
+  }
+  return graph_.add_operator(std::move(op), touches);
+}
+
+OperatorId BucketedBackward::add_copy_out(std::size_t member) {
+  return graph_.add_operator(
+      elementwise("copy_from_bucket", member),
+      std::array{Touch{packed_[member], Access::kRead}, Touch{made_[member], Access::kOverwrite}});
+}
+
+// The part with everything that a rank does to bring its gradients together with the others'.
+std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part) {
+  std::vector<std::vector<std::size_t>> completed(part.size());
+  const std::vector<std::size_t> completion = completions(part);
+  for (std::size_t i = 0; i < completion.size(); ++i)
+    completed[completion[i]].push_back(i);
+  std::vector<std::size_t> missing;
+  for (const Bucket& bucket : buckets_)
+    missing.push_back(bucket.members.size());
+  std::vector<OperatorId> result;
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < part.size(); ++at) {
+    result.push_back(part[at]);
+    for (const std::size_t member : completed[at]) {
+      result.push_back(add_copy_in(member));
+      --missing[bucket_of_[member]];
+    }
+    for (; next < buckets_.size() && missing[next] == 0; ++next)
+      result.push_back(add_all_reduce(next));
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (copies_back_) {
+      for (const std::size_t member : buckets_[b].members)
+        result.push_back(add_copy_out(member));
+    }
+  }
+  return result;
+}
+
+void BucketedBackward::build() {
+  std::vector<OperatorId>& accumulate = graph_.part(PartKind::kBackwardAccumulate);
+  if (graph_.micro_batches > 1) {
+    graph_.part(PartKind::kBackwardReduce) = reduced(accumulate);
+    return;
+  }
+  std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
+  backward = reduced(backward);
+  if (!accumulate.empty()) accumulate = reduced(accumulate);
+}
+
+}  // namespace
+
+void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
+  if (context.mesh.size(MeshDimension::kData) == 1 || graph.trained.empty()) return;
+  BucketedBackward(graph, options_).build();
+}
+
+const PolicyEntry& data_parallel_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "data_parallel",
+      .kind = "training rewrite",
+      .summary =
+          "every data rank has the whole model; gradients are averaged bucket by bucket "
+          "while backward goes on; what several ranks do where no policy shards",
+      .source = "PyTorch DistributedDataParallel; Li et al. 2020",
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        DataParallelOptions options;
+        const Range positive = at_least(1);
+        options.limits.bucket = d.optional<Bytes>("bucket", options.limits.bucket, positive);
+        options.limits.first_bucket =
+            d.optional<Bytes>("first_bucket", options.limits.first_bucket, positive);
+        options.gradient_as_bucket_view = d.optional<bool>("gradient_as_bucket_view", false);
+        options.limits.find_unused = d.optional<bool>("find_unused", false);
+        d.finish();
+        return std::make_unique<DataParallel>(options);
+      }};
+  return kEntry;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,87 @@
+// Several data ranks, from the text of a scenario to its figures.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark::data_parallel_scenarios_test {
+namespace {
+
+PointResult simulated(const std::string& hardware, const std::string& more) {
+  const std::string text = fmt::format(
+      "{{model: gpt2, hardware: {{gpu: h100-sxm-80gb{}}}, training: {{sequence: 64, precision: "
+      "fp32{}}}",
+      hardware, more);
+  return simulate_points(parse_document(text + "}", "s.yaml"), environment(), 1,
+                         {.smallest_capacity = false})
+      .front();
+}
+
+}  // namespace
+
+TEST_SUITE("golden") {
+  TEST_CASE("GPT-2's gradients are reduced in 13 buckets") {
+    // ../shared/cases/parallel/ddp-buckets.csv: 497,759,232 bytes from the second iteration on.
+    const PointResult eight = simulated(", count: 8", "}");
+    REQUIRE(eight.communication.size() == 1);
+    CHECK(eight.communication[0].count == 13);
+    CHECK(eight.communication[0].bytes.count == 497'759'232);
+    CHECK(eight.mesh.size(MeshDimension::kData) == 8);
+    CHECK(eight.run.exposed_communication > Duration(0));
+    CHECK(eight.run.exposed_communication < eight.communication[0].busy);
+    const auto document = result_document(std::span(&eight, 1));
+    const auto& point = document["points"][0];
+    CHECK(point["mesh"]["data"] == 8);
+    CHECK(point["communication"][0]["kind"] == "all_reduce");
+    CHECK(point["communication"][0]["bytes"] == 497'759'232);
+    CHECK(point["memory"]["peak"]["by_role"]["gradient_bucket"] == 497'759'232);
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("one rank is the plain run, whatever it says of data parallelism") {
+    const PointResult plain = simulated("", "}");
+    const PointResult one = simulated(", count: 1", "}, policies: [data_parallel: {bucket: 1MiB}]");
+    CHECK(one.run.step == plain.run.step);
+    CHECK(one.run.reserved.bytes == plain.run.reserved.bytes);
+    CHECK(one.communication.empty());
+    CHECK(plain.communication.empty());
+  }
+
+  TEST_CASE("several ranks take more time than one each and more memory, by their buckets") {
+    const PointResult one = simulated("", "}");
+    const PointResult two = simulated(", count: 2", "}");
+    CHECK(two.run.step > one.run.step);
+    CHECK(two.samples_per_second < 2 * one.samples_per_second);
+    CHECK(two.run.live.bytes == one.run.live.bytes + 497'759'232);
+    const PointResult view =
+        simulated(", count: 2", "}, policies: [data_parallel: {gradient_as_bucket_view: true}]");
+    CHECK(view.run.live.bytes < two.run.live.bytes);
+    CHECK(view.gradients.count == 0);
+  }
+
+  TEST_CASE("what lies between the hosts decides how long they wait") {
+    const PointResult fast = simulated(", count: 16, node: 8, network: infiniband-400", "}");
+    const PointResult slow = simulated(", count: 16, node: 8, network: ethernet-100", "}");
+    const PointResult own =
+        simulated(", count: 16, node: 8, network: {bandwidth: 12.5GB/s, latency: 25us}", "}");
+    const PointResult together = simulated(", count: 16, node: 16, network: ethernet-100", "}");
+    CHECK(slow.run.exposed_communication > fast.run.exposed_communication);
+    CHECK(own.run.step == slow.run.step);
+    CHECK(together.run.exposed_communication < fast.run.exposed_communication);
+  }
+
+  TEST_CASE("an unknown network and a wrong figure are told where they stand") {
+    CHECK(refusal("model: gpt2\nhardware: {gpu: h100-sxm-80gb, network: infiniband-40}\n")
+              .find("hardware.network: unknown network 'infiniband-40'; did you mean "
+                    "'infiniband-400'?") != std::string::npos);
+    CHECK(refusal("model: gpt2\nhardware: {gpu: h100-sxm-80gb, network: {bandwidth: 5}}\n")
+              .find("hardware.network.bandwidth") != std::string::npos);
+    CHECK(refusal("model: gpt2\nhardware: {gpu: h100-sxm-80gb, node: 0}\n").find("hardware.node") !=
+          std::string::npos);
+  }
+}
+
+}  // namespace tidemark::data_parallel_scenarios_test
