@@ -176,8 +176,8 @@ struct Original {
   const Environment& environment;
 };
 
-PointResult simulate_changed(const Value& document, const Scenario& changed,
-                             const Original& original, const Compiled* compiled) {
+PointResult simulate_changed(const Scenario& changed, const Original& original,
+                             const Compiled* compiled) {
   const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
                                 .largest_tensors = 0};
   if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
@@ -199,7 +199,7 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
       result.overrides.emplace_back(change.key, as_json(change.value));
     }
     const Scenario changed = decode_scenario(document, original.environment);
-    const PointResult point = simulate_changed(document, changed, original, compiled);
+    const PointResult point = simulate_changed(changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
     result.device_used = point.device_used().count;
     // Without a limit it would have taken regions that double.
