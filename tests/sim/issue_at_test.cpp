@@ -5,6 +5,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "tests/support/hand_made_graph.hpp"

@@ -12,6 +12,7 @@
 
 #include "sim/engine/engine.hpp"
 #include "sim/engine/peers.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/result/deadlock.hpp"
 
 namespace tidemark::ranks_test {

@@ -11,6 +11,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "sim/result/communication.hpp"
