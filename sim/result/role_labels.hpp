@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "graph/ir/tensor.hpp"
+#include "graph/ir/storage.hpp"
 
 namespace tidemark {
 
