@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "graph/operators/framework.hpp"
 #include "graph/core/units.hpp"
 #include "graph/ir/tensor.hpp"
+#include "graph/operators/framework.hpp"
 
 namespace tidemark {
 

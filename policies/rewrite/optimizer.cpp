@@ -24,9 +24,9 @@ std::vector<const Parameter*> in_order(const TrainingGraph& graph) {
 void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   std::vector<const Parameter*> order = in_order(graph);
   // Host first: the device's part of the step runs beside it.
-  const auto on_device = std::stable_partition(
-      order.begin(), order.end(),
-      [](const Parameter* t) { return t->updated_by == Executor::kHost; });
+  const auto on_device = std::stable_partition(order.begin(), order.end(), [](const Parameter* t) {
+    return t->updated_by == Executor::kHost;
+  });
   for (auto begin = order.begin(); begin != on_device;) {
     const auto end = std::find_if(begin, on_device, [&](const Parameter* t) {
       return t->update_group != (*begin)->update_group;

@@ -11,6 +11,7 @@
 #include "sim/engine/event_loop_eviction.hpp"
 #include "sim/engine/event_loop_host.hpp"
 #include "sim/engine/event_loop_streams.hpp"
+#include "sim/engine/event_loop_synchronize.hpp"
 
 namespace tidemark {
 namespace {

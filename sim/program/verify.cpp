@@ -382,8 +382,7 @@ void Verifier::check_end() {
   }
   for (const Occurrence& occurrence : plain_.at) {
     if (!writes_persistent(graph_, occurrence.op)) continue;
-    const auto found = persistent_writes_.find(key_of(occurrence));
-    const int times = found == persistent_writes_.end() ? 0 : found->second;
+    const int times = persistent_writes_[key_of(occurrence)];
     if (times == 1) continue;
     report(fmt::format("{} changes persistent memory and runs {} times in step {}",
                        graph_.describe(occurrence.op), times, occurrence.step));

@@ -17,8 +17,8 @@ inline constexpr std::array<Role, kRoles> kStackOrder = {
 // "saved activations"
 [[nodiscard]] constexpr std::string_view label_of(Role role) {
   constexpr std::array<std::string_view, kRoles> kLabels{
-      "parameters", "gradients",         "optimizer state",      "buffers",
-      "inputs",     "saved activations", "activation gradients", "temporaries",
+      "parameters",       "gradients",         "optimizer state",      "buffers",
+      "inputs",           "saved activations", "activation gradients", "temporaries",
       "gradient buckets", "workspace"};
   return kLabels[static_cast<std::size_t>(role)];
 }

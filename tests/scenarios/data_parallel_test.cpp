@@ -14,7 +14,7 @@ PointResult simulated(const std::string& hardware, const std::string& more) {
       "{{model: gpt2, hardware: {{gpu: h100-sxm-80gb{}}}, training: {{sequence: 64, precision: "
       "fp32{}}}",
       hardware, more);
-  return simulate_points(parse_document(text + "}", "s.yaml"), environment(), 1,
+  return simulate_points(parse_document(text, "s.yaml"), environment(), 1,
                          {.smallest_capacity = false})
       .front();
 }

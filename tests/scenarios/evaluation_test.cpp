@@ -81,8 +81,9 @@ TEST_SUITE("unit") {
         "model: {preset: gpt2, layers: 2}\nhardware: h100-sxm-80gb\n"
         "training: {mode: forward, micro_batch: 2, sequence: 128}\n";
     const PointResult without = point_of(plain);
-    for (const char* policy : {"checkpoint_every: {period: 1}", "optimal: {budget: 1GiB}",
-                               "offload_activations: {}", "revolve: {slots: 2}", "capuchin: {}"}) {
+    for (const char* policy :
+         {"checkpoint_every: {period: 1}", "optimal: {budget: 1GiB}", "offload_activations: {}",
+          "revolve: {checkpoints: 1}", "capuchin: {}"}) {
       CAPTURE(policy);
       const PointResult with = point_of(fmt::format("{}policies: [{{{}}}]\n", plain, policy));
       CHECK(with.status == PointStatus::kFits);

@@ -281,8 +281,10 @@ TEST_SUITE("unit") {
     CHECK(two.context.count == one.context.count + 1480 * kMiB.count);
     // And the buckets of their gradients.
     CHECK(two.run.live.bytes == one.run.live.bytes + two.gradients.count);
-    CHECK(two.smallest_capacity >=
-          one.smallest_capacity + 1480 * kMiB.count + two.gradients.count);
+    // What fragments leave free takes up some of the buckets.
+    CHECK(two.smallest_capacity > one.smallest_capacity + 1480 * kMiB.count);
+    CHECK(two.smallest_capacity <=
+          one.smallest_capacity + 1480 * kMiB.count + two.gradients.count + 2 * kMiB.count);
   }
 
   TEST_CASE("the micro-batch that is suggested is the largest divisor of the samples that fits") {

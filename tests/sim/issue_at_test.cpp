@@ -31,19 +31,21 @@ struct Gathered {
                    .collective = {.kind = CollectiveKind::kAllGather,
                                   .group = MeshDimension::kShard,
                                   .bytes = Bytes(1024)}};
-    graph.part(PartKind::kForward).push_back(graph.add_operator(
-        std::move(gather), std::vector<Touch>{{shard, Access::kRead}, {copy, Access::kCreate}}));
+    graph.part(PartKind::kForward)
+        .push_back(graph.add_operator(
+            std::move(gather),
+            std::vector<Touch>{{shard, Access::kRead}, {copy, Access::kCreate}}));
     StorageId before = copy;
     for (int i = 0; i < 4; ++i) {
       const StorageId next = storage("a", Role::kTemporary);
-      graph.part(PartKind::kForward).push_back(
-          testing::add_microsecond(graph, "use", Phase::kForward, layer,
-                                   {{before, Access::kRead}, {next, Access::kCreate}}));
+      graph.part(PartKind::kForward)
+          .push_back(testing::add_microsecond(graph, "use", Phase::kForward, layer,
+                                              {{before, Access::kRead}, {next, Access::kCreate}}));
       before = next;
     }
-    graph.part(PartKind::kForward).push_back(
-        testing::add_microsecond(graph, "use again", Phase::kForward, layer,
-                                 {{copy, Access::kRead}, {before, Access::kMutate}}));
+    graph.part(PartKind::kForward)
+        .push_back(testing::add_microsecond(graph, "use again", Phase::kForward, layer,
+                                            {{copy, Access::kRead}, {before, Access::kMutate}}));
   }
 };
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "policies/plan/policy.hpp"
-#include "policies/residency/checkpoint.hpp"
 #include "policies/recompute/entries.hpp"
+#include "policies/residency/checkpoint.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"

@@ -15,10 +15,10 @@ namespace {
 constexpr PartKind kF = PartKind::kForward;
 constexpr PartKind kB = PartKind::kBackward;
 
-// "F0 B0 F1 B1"; A: backward that accumulates, Z: zero_grad, I: the optimizer's first step, O: the
-// optimizer, E: the end.
+// "F0 B0 F1 B1"; A: backward that accumulates, R: backward that reduces, Z: zero_grad, I: the
+// optimizer's first step, O: the optimizer, E: the end.
 std::string text_of(const std::vector<ScheduledPart>& parts) {
-  constexpr char kLetters[] = {'Z', 'F', 'B', 'A', 'I', 'O', 'E'};
+  constexpr char kLetters[] = {'Z', 'F', 'B', 'A', 'R', 'I', 'O', 'E'};
   std::string text;
   for (const ScheduledPart& part : parts) {
     if (!text.empty()) text += ' ';
@@ -28,10 +28,11 @@ std::string text_of(const std::vector<ScheduledPart>& parts) {
   return text;
 }
 
-// A graph with one operator in each part of a step.
+// A graph with one operator in each part of a step on one rank.
 TrainingGraph one_of_each() {
   TrainingGraph graph;
   for (std::size_t kind = 0; kind < kPartKinds; ++kind) {
+    if (static_cast<PartKind>(kind) == PartKind::kBackwardReduce) continue;
     Operator op;
     op.name = name_of(static_cast<PartKind>(kind));
     graph.part(static_cast<PartKind>(kind)).push_back(graph.add_operator(std::move(op), {}));
@@ -83,6 +84,15 @@ TEST_SUITE("unit") {
     CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 A0 F1 A1 F2 A2 O2 E2");
     graph.part(PartKind::kBackwardAccumulate).clear();
     CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 B0 F1 B1 F2 B2 O2 E2");
+  }
+
+  TEST_CASE("data ranks bring gradients together in the last backward of a step") {
+    TrainingGraph graph = one_of_each();
+    graph.micro_batches = 3;
+    graph.part(PartKind::kBackwardReduce).push_back(graph.part(PartKind::kBackward).front());
+    CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 B0 F1 A1 F2 R2 O2 E2");
+    graph.micro_batches = 1;
+    CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 R0 O0 E0");
   }
 
   TEST_CASE("an evaluation runs forward only") {

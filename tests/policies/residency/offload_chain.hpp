@@ -27,6 +27,8 @@ struct OffloadChain {
   static constexpr std::int64_t kSaved = 1000;
   TrainingGraph graph;
 
+  static constexpr OperatorFamily kFamily{.name = "F"};
+
   explicit OffloadChain(int layers, bool saves_input = false) {
     graph.blocks = layers;
     const auto storage = [&](std::int64_t bytes, Role role, LayerId layer, std::string name) {
@@ -46,11 +48,13 @@ struct OffloadChain {
           graph.layers.push_back({.name = "h." + std::to_string(i) + ".mlp", .block = i}));
       x.push_back(storage(1, Role::kSavedActivation, ids.back(), "x"));
       u.push_back(storage(kSaved, Role::kSavedActivation, ids.back(), "u"));
-      graph.part(PartKind::kForward)
-          .push_back(add("F", Phase::kForward, ids.back(),
-                         {{x[x.size() - 2], Access::kRead},
-                          {x.back(), Access::kCreate},
-                          {u.back(), Access::kCreate}}));
+      const OperatorId f = add("F", Phase::kForward, ids.back(),
+                               {{x[x.size() - 2], Access::kRead},
+                                {x.back(), Access::kCreate},
+                                {u.back(), Access::kCreate}});
+      graph.operators[f].family = &kFamily;
+      graph.operators[f].part = OperatorPart::kForward;
+      graph.part(PartKind::kForward).push_back(f);
     }
     StorageId gradient = storage(1, Role::kActivationGradient, {}, "g");
     graph.part(PartKind::kBackward)

@@ -50,15 +50,18 @@ TrainingGraph chain() {
     activations.push_back(
         testing::add_storage(graph, "a" + std::to_string(i), 8, Role::kTemporary, layer));
     const StorageId before = i == 0 ? input : activations[static_cast<std::size_t>(i) - 1];
-    graph.part(PartKind::kForward).push_back(testing::add_microsecond(
-        graph, "forward", Phase::kForward, layer,
-        {{before, Access::kRead}, {weight, Access::kRead}, {activations.back(), Access::kCreate}}));
+    graph.part(PartKind::kForward)
+        .push_back(testing::add_microsecond(graph, "forward", Phase::kForward, layer,
+                                            {{before, Access::kRead},
+                                             {weight, Access::kRead},
+                                             {activations.back(), Access::kCreate}}));
   }
   for (std::size_t i = kLayers; i-- > 0;) {
-    graph.part(PartKind::kBackward).push_back(
-        testing::add_microsecond(graph, "backward", Phase::kBackward, layer,
-                                 {{activations[i], Access::kRead},
-                                  {graph.parameters[graph.trained[i]].gradient, Access::kCreate}}));
+    graph.part(PartKind::kBackward)
+        .push_back(testing::add_microsecond(
+            graph, "backward", Phase::kBackward, layer,
+            {{activations[i], Access::kRead},
+             {graph.parameters[graph.trained[i]].gradient, Access::kCreate}}));
   }
   const OperatorId zero = testing::add_microsecond(graph, "zero_grad", Phase::kForward, layer, {});
   graph.part(PartKind::kZeroGrad).push_back(zero);
@@ -71,9 +74,10 @@ TrainingGraph chain() {
 // Rewrites of a later stage read what data_parallel has left as `.grad`.
 TrainingGraph with_optimizer(TrainingGraph graph) {
   for (const Parameter& trained : graph.parameters) {
-    graph.part(PartKind::kOptimizer).push_back(testing::add_microsecond(
-        graph, "update", Phase::kOptimizer, LayerId(),
-        {{trained.gradient, Access::kRead}, {trained.storage, Access::kMutate}}));
+    graph.part(PartKind::kOptimizer)
+        .push_back(testing::add_microsecond(
+            graph, "update", Phase::kOptimizer, LayerId(),
+            {{trained.gradient, Access::kRead}, {trained.storage, Access::kMutate}}));
   }
   return graph;
 }
