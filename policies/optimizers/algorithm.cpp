@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "policies/optimizers/spec.hpp"
-
 namespace tidemark {
 
 using enum OptimizerTensor;
@@ -23,12 +21,6 @@ void add_fused_update(OptimizerKernels& kernels) {
 void add_fused_moment_update(OptimizerKernels& kernels) {
   kernels.add("fused", {kGradient, kWeights, kFirstMoment}, {kWeights, kFirstMoment, kParameter},
               5);
-}
-
-void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels) {
-  if (spec.weight_decay <= 0) return;
-  kernels.add("add_decay", {kGradient, kWeights}, {kDecayedGradient}, 2);
-  kernels.read_gradient_from(kDecayedGradient);
 }
 
 }  // namespace tidemark

@@ -143,7 +143,5 @@ using OptimizerKind = const OptimizerAlgorithm*;
 // one.
 void add_fused_update(OptimizerKernels& kernels);
 void add_fused_moment_update(OptimizerKernels& kernels);
-// gradient + weight_decay * weights, which later kernels read.
-void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels);
 
 }  // namespace tidemark

@@ -96,4 +96,11 @@ OptimizerImplementation implementation_of(const OptimizerSpec& spec, const Frame
   return OptimizerImplementation::kFused;
 }
 
+void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels) {
+  if (spec.weight_decay <= 0) return;
+  kernels.add("add_decay", {OptimizerTensor::kGradient, OptimizerTensor::kWeights},
+              {OptimizerTensor::kDecayedGradient}, 2);
+  kernels.read_gradient_from(OptimizerTensor::kDecayedGradient);
+}
+
 }  // namespace tidemark

@@ -37,4 +37,7 @@ struct OptimizerSpec {
                                                         const FrameworkRules& rules,
                                                         bool master_weights);
 
+// Adds gradient + weight_decay * weights, which later kernels read.
+void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels);
+
 }  // namespace tidemark
