@@ -120,7 +120,7 @@ TEST_SUITE("unit") {
       const Graph graph = build(preset);
       std::size_t linears = 0;
       for (const Node& node : graph.nodes)
-        linears += is_module(node) ? 1 : 0;
+        linears += is_module(node) ? 1U : 0U;
       const Graph copy = with_factors(graph);
       CHECK(copy.nodes.size() == graph.nodes.size() + linears);
       CHECK(copy.tensors.size() == graph.tensors.size() + 3 * linears);
