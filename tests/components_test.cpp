@@ -179,20 +179,9 @@ const SourceTree& sources() {
   return kTree;
 }
 
-// Faults that begin with one of these are being mended; they are only reported.
-constexpr std::array<std::string_view, 1> kOpen = {"scenarios/"};
-
 void expect_none(const Faults& faults) {
-  for (const std::string& fault : faults) {
-    const bool open = std::any_of(kOpen.begin(), kOpen.end(), [&](std::string_view prefix) {
-      return fault.starts_with(prefix);
-    });
-    if (open) {
-      MESSAGE("open: " << fault);
-    } else {
-      FAIL_CHECK(fault);
-    }
-  }
+  for (const std::string& fault : faults)
+    FAIL_CHECK(fault);
 }
 
 std::string include(const std::string& path) {

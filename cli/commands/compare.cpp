@@ -18,7 +18,7 @@
 #include "plots/comparison_charts.hpp"
 #include "plots/svg.hpp"
 #include "plots/table.hpp"
-#include "scenarios/results/compare_document.hpp"
+#include "scenarios/studies/compare_document.hpp"
 
 namespace tidemark {
 namespace {

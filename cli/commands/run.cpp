@@ -1,5 +1,10 @@
 // tidemark run: simulate and show.
+#include <deque>
+#include <map>
+#include <mutex>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -99,73 +104,89 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   return exit_code(points);
 }
 
-// A chart per point, under what the point changes.
-std::string charts_of(const std::vector<Value>& documents, const Environment& environment,
-                      const Console& console) {
-  std::string text;
-  for (const Value& document : documents) {
-    const std::size_t count = sweep_points(document).size();
-    for (std::size_t i = 0; i < count; ++i) {
-      try {
-        const DetailedPoint point =
-            simulate_in_detail(document, i, environment, {.smallest_capacity = false});
-        text += fmt::format(
-            "\n{}\n{}",
-            bold(setting_line(point.result, point.scenario, *point.detail.model), console.colour),
-            chart_of(point, console));
-      } catch (const UserError&) {
-        // The table has said why.
-      }
-    }
+// Terminal charts of points that run on several threads: each under what the point changes.
+class TerminalCharts {
+ public:
+  explicit TerminalCharts(const Console& console) : console_(console) {}
+
+  void add(std::size_t index, const DetailedPoint& point) {
+    std::string text = fmt::format(
+        "\n{}\n{}",
+        bold(setting_line(point.result, point.scenario, *point.detail.model), console_.colour),
+        chart_of(point, console_));
+    const std::lock_guard lock(mutex_);
+    charts_[index] = std::move(text);
   }
-  return text;
+  // In the order of the points.
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    for (const auto& [index, chart] : charts_)
+      all += chart;
+    return all;
+  }
+
+ private:
+  const Console& console_;
+  std::mutex mutex_;
+  std::map<std::size_t, std::string> charts_;
+};
+
+// Documents that name the same folder share its files.
+struct ReportGroup {
+  PointsReport report;
+  std::vector<PointResult> points;
+};
+
+ReportGroup& group_of(std::deque<ReportGroup>& groups, ReportFiles files, const Console& console) {
+  for (ReportGroup& group : groups) {
+    if (group.report.files().folder == files.folder) return group;
+  }
+  check_writable(files.folder);
+  warn_of_no_folder(files, console);
+  return groups.emplace_back(ReportGroup{PointsReport(std::move(files)), {}});
 }
 
 int run_many(const std::vector<Value>& documents, const Environment& environment,
              const RunCommand& command, const Console& console) {
-  // Documents that name the same folder share its files.
-  struct Group {
-    ReportFiles files;
-    std::vector<Value> documents;
-    std::vector<PointResult> points;
-  };
-  std::vector<Group> groups;
-  const auto group_of = [&](const Value& document) -> Group& {
-    const ReportFiles files = report_files(document, command.folder, environment);
-    for (Group& group : groups) {
-      if (group.files.folder == files.folder) return group;
-    }
-    check_writable(files.folder);
-    warn_of_no_folder(files, console);
-    return groups.emplace_back(Group{.files = files});
-  };
-  for (const Value& document : documents)
-    group_of(document).documents.push_back(document);
+  std::deque<ReportGroup> groups;
+  std::vector<ReportGroup*> of_document;
+  for (const Value& document : documents) {
+    of_document.push_back(
+        &group_of(groups, report_files(document, command.folder, environment), console));
+  }
+  const bool draws = command.chart && !command.json;
+  TerminalCharts charts(console);
   std::vector<PointResult> all;
   {
     Progress progress(console, documents.size() == 1 ? "points" : "points of this file");
-    for (const Value& document : documents) {
-      const std::vector<PointResult> points = simulate_points(
-          document, environment, thread_count(command.threads),
-          {.convergence_limit = kConvergenceLimit, .suggestions = true},
-          {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }});
+    for (std::size_t d = 0; d < documents.size(); ++d) {
+      ReportGroup& group = *of_document[d];
+      PointsListener listener;
+      listener.progress = [&](std::size_t done, std::size_t total) {
+        progress.report(done, total);
+      };
+      if (draws || group.report.wants_detail()) {
+        listener.detail = [&](std::size_t index, const SimulatedPoint& point) {
+          if (draws) charts.add(all.size() + index, *point.detail);
+          group.report.add(group.points.size() + index, point);
+        };
+      }
+      const std::vector<PointResult> points =
+          simulate_points(documents[d], environment, thread_count(command.threads),
+                          {.convergence_limit = kConvergenceLimit, .suggestions = true}, listener);
       all.insert(all.end(), points.begin(), points.end());
-      Group& group = group_of(document);
       group.points.insert(group.points.end(), points.begin(), points.end());
     }
   }
-  for (const Group& group : groups) {
-    Progress progress(console, "points written");
-    write_report(group.files, group.points, group.documents, environment,
-                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
-  }
+  for (ReportGroup& group : groups)
+    group.report.write(group.points);
   if (command.json) {
     print(document_text(all, published_of(documents)));
   } else {
     print(points_table(all, console.colour, console.terminal ? console.width : 0) +
           wrap_lines(published_text(published_of(documents), console.colour),
                      console.terminal ? console.width : 0));
-    if (command.chart) print(charts_of(documents, environment, console));
+    if (draws) print(charts.text());
   }
   return exit_code(all);
 }

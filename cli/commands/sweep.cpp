@@ -1,5 +1,6 @@
 // tidemark sweep: every point of a scenario's sweep into a folder, in pieces where it is long.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -48,9 +49,16 @@ int merge_shards(const SweepCommand& command, const Console& console) {
                                 tidemark::quoted(names.empty() ? command.folder : names.front())));
   }
   const MergedSweep merged = merge_journals(command.merged_folder);
-  write_report({.folder = command.merged_folder, .html = has_html_report()}, merged.points, {}, {},
-               {});
+  PointsReport({.folder = command.merged_folder, .html = has_html_report()}).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
+}
+
+// A point whose figures an earlier sweep has left, but not its run.
+SimulatedPoint simulate_for_charts(const Value& document, std::size_t index,
+                                   const Environment& environment) {
+  auto detail = std::make_shared<const DetailedPoint>(
+      simulate_in_detail(document, index, environment, {.smallest_capacity = false}));
+  return {.result = detail->result, .detail = detail};
 }
 
 }  // namespace
@@ -117,14 +125,18 @@ int SweepCommand::execute(const Console& console) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
   SweepJournal journal(folder, sweep, part, known);
+  PointsReport report({.folder = part.count == 1 ? folder : "", .html = has_html_report()});
+  PointsListener listener;
+  listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
+  if (report.wants_detail()) {
+    listener.detail = [&](std::size_t i, const SimulatedPoint& point) { report.add(i, point); };
+  }
   std::vector<PointResult> points;
   {
     Progress progress(console, "points");
-    points = simulate_points(
-        document, environment, thread_count(threads), {.convergence_limit = kConvergenceLimit},
-        {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); },
-         .finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); }},
-        wanted);
+    listener.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); };
+    points = simulate_points(document, environment, thread_count(threads),
+                             {.convergence_limit = kConvergenceLimit}, listener, wanted);
   }
   std::vector<PointResult> shown;
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -132,10 +144,9 @@ int SweepCommand::execute(const Console& console) const {
     shown.push_back(std::move(known[i] ? *known[i] : points[i]));
   }
   if (part.count == 1) {
-    Progress progress(console, "points written");
-    write_report({.folder = folder, .html = has_html_report()}, shown, std::span(&document, 1),
-                 environment,
-                 [&](std::size_t done, std::size_t total) { progress.report(done, total); });
+    for (const std::size_t i : report.without_charts(shown))
+      report.add(i, simulate_for_charts(document, i, environment));
+    report.write(shown);
   }
   return show(shown, sweep.published, json, console);
 }

@@ -7,7 +7,7 @@
 
 #include "cli/output/output_folder.hpp"
 #include "plots/memory_figure.hpp"
-#include "scenarios/results/peak_terms.hpp"
+#include "scenarios/studies/detailed_point.hpp"
 
 namespace tidemark {
 

@@ -14,9 +14,9 @@
 #include "cli/text/wording.hpp"
 #include "plots/report/run_columns.hpp"
 #include "plots/role_style.hpp"
-#include "scenarios/read/document_json.hpp"
-#include "scenarios/results/compare_document.hpp"
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/compare_document.hpp"
 #include "sim/allocators/address_layout.hpp"
 #include "sim/step/run_compiled.hpp"
 

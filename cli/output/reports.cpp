@@ -1,6 +1,10 @@
 #include "cli/output/reports.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,10 +17,8 @@
 #include "plots/perfetto_trace.hpp"
 #include "plots/timeline_csv.hpp"
 #include "plots/torch_snapshot.hpp"
-#include "scenarios/read/located_error.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"
-#include "scenarios/studies/suggestions.hpp"
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
@@ -73,27 +75,6 @@ void add_detail(OutputFolder& output, const ReportFiles& files, const std::strin
 
 }  // namespace
 
-DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
-                                 const Environment& environment, const SimulateOptions& options) {
-  Value point = document;
-  const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.at(index))
-    apply_override(point, change);
-  DetailedPoint result{.document = point, .scenario = decode_scenario(point, environment)};
-  try {
-    result.detail.model = std::make_shared<const TrainedModel>(build_training(result.scenario));
-    result.result = simulate(result.scenario, *result.detail.model, options, &result.detail);
-  } catch (const UserError& error) {
-    throw located(error, point);
-  }
-  const bool runs = result.result.run.status == RunStatus::kCompleted;
-  if (options.suggestions && !runs && result.result.failure) {
-    result.result.failure->tried =
-        suggest_changes(point, result.scenario, *result.detail.model, environment, result.result);
-  }
-  return result;
-}
-
 ReportFiles report_files(const Value& document, const std::string& output_option,
                          const Environment& environment) {
   ReportFiles files;
@@ -139,50 +120,73 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   output.commit();
 }
 
-void write_report(const ReportFiles& files, std::span<const PointResult> points,
-                  std::span<const Value> documents, const Environment& environment,
-                  const std::function<void(std::size_t, std::size_t)>& progress) {
-  if (files.folder.empty()) return;
-  OutputFolder output(files.folder);
-  add_results(output, files, points);
-  HtmlPage page(files.html ? points : std::span<const PointResult>());
-  std::size_t number = 0;
-  std::vector<NamedFigure> overlaid;
-  std::size_t charted = 0;
-  const auto built =
-      static_cast<std::size_t>(std::count_if(points.begin(), points.end(), [](const auto& point) {
-        return point.status != PointStatus::kError;
-      }));
-  const std::size_t detailed = files.any_detail() ? built
-                               : files.html       ? std::min(built, kChartedPoints)
-                                                  : 0;
-  std::size_t done = 0;
-  for (const Value& document : documents) {
-    const std::size_t count = sweep_points(document).size();
-    for (std::size_t i = 0; i < count; ++i) {
-      const bool is_built = points[number].status != PointStatus::kError;
-      const bool charts = files.html && charted < kChartedPoints;
-      ++number;
-      if (!is_built || (!files.any_detail() && !charts)) continue;
-      const DetailedPoint point =
-          simulate_in_detail(document, i, environment, {.smallest_capacity = false});
-      if (files.timelines) add_timeline(output, fmt::format("timeline-{}.csv", number), point);
-      add_detail(output, files, fmt::format("-{}", number), point);
-      if (files.svg) {
-        overlaid.push_back({point_label(points[number - 1], number), figure_of(point)});
-      }
-      if (charts) {
-        page.add_charts(number - 1, charts_of(point));
-        ++charted;
-      }
-      if (progress) progress(++done, detailed);
-    }
+struct PointsReport::Collected {
+  std::mutex mutex;
+  std::unique_ptr<OutputFolder> output;        // as soon as there is something to write
+  std::map<std::size_t, NamedFigure> figures;  // by point
+  std::map<std::size_t, PointCharts> charts;   // of the first kChartedPoints that were built
+};
+
+PointsReport::PointsReport(ReportFiles files)
+    : files_(std::move(files)), collected_(std::make_unique<Collected>()) {}
+PointsReport::~PointsReport() = default;
+PointsReport::PointsReport(PointsReport&&) noexcept = default;
+PointsReport& PointsReport::operator=(PointsReport&&) noexcept = default;
+
+bool PointsReport::wants_detail() const {
+  return !files_.folder.empty() && (files_.any_detail() || files_.html);
+}
+
+void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
+  if (!wants_detail() || point.detail == nullptr) return;
+  Collected& all = *collected_;
+  const std::lock_guard lock(all.mutex);
+  if (files_.any_detail()) {
+    if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
+    const std::string suffix = fmt::format("-{}", index + 1);
+    if (files_.timelines) add_timeline(*all.output, "timeline" + suffix + ".csv", *point.detail);
+    add_detail(*all.output, files_, suffix, *point.detail);
   }
-  if (files.svg) {
+  if (files_.svg) {
+    all.figures[index] = {point_label(point.result, index + 1), figure_of(*point.detail)};
+  }
+  const bool first = all.charts.size() < kChartedPoints || index < all.charts.rbegin()->first;
+  if (!files_.html || !first) return;
+  all.charts[index] = charts_of(*point.detail);
+  if (all.charts.size() > kChartedPoints) all.charts.erase(std::prev(all.charts.end()));
+}
+
+std::vector<std::size_t> PointsReport::without_charts(std::span<const PointResult> points) const {
+  std::vector<std::size_t> missing;
+  std::size_t built = 0;
+  if (files_.folder.empty() || !files_.html) return missing;
+  for (std::size_t i = 0; i < points.size() && built < kChartedPoints; ++i) {
+    if (points[i].status == PointStatus::kError) continue;
+    ++built;
+    if (!collected_->charts.contains(i)) missing.push_back(i);
+  }
+  return missing;
+}
+
+void PointsReport::write(std::span<const PointResult> points) {
+  if (files_.folder.empty()) return;
+  Collected& all = *collected_;
+  if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
+  OutputFolder& output = *all.output;
+  add_results(output, files_, points);
+  if (files_.svg) {
+    std::vector<NamedFigure> overlaid;
+    for (auto& [index, figure] : all.figures)
+      overlaid.push_back(std::move(figure));
     add_overlaid_svg(output, overlaid);
     add_pareto_svg(output, points, common_setting(overlaid));
   }
-  if (files.html) page.write(output.add("report.html"));
+  if (files_.html) {
+    HtmlPage page(points);
+    for (auto& [index, charts] : all.charts)
+      page.add_charts(index, std::move(charts));
+    page.write(output.add("report.html"));
+  }
   output.commit();
 }
 

@@ -1,20 +1,17 @@
 // The files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
 #pragma once
 
-#include <functional>
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "scenarios/results/peak_terms.hpp"
+#include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
-
-// Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
-[[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
-                                               const Environment& environment,
-                                               const SimulateOptions& options);
 
 // Which files a run writes, and where.
 struct ReportFiles {
@@ -22,7 +19,7 @@ struct ReportFiles {
   bool json = true;    // results.json
   bool csv = true;     // results.csv
   // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists
-  // csv among its formats, since each point is simulated once more for it.
+  // csv among its formats.
   bool timelines = false;
   // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
   // scenario lists it.
@@ -46,11 +43,32 @@ struct ReportFiles {
 
 // Writes all files or none; nothing when there is no folder. Throws UserError.
 void write_report(const ReportFiles& files, const DetailedPoint& point);
-// `documents` are those whose points these are, in order. `progress`: as in simulate_points(), of
-// the points that are simulated once more for files of their own.
-void write_report(const ReportFiles& files, std::span<const PointResult> points,
-                  std::span<const Value> documents, const Environment& environment,
-                  const std::function<void(std::size_t, std::size_t)>& progress = {});
+
+// The files of several points. What belongs to one point is written while it is there: no point is
+// simulated again for a chart.
+class PointsReport {
+ public:
+  explicit PointsReport(ReportFiles files);
+  ~PointsReport();
+  PointsReport(PointsReport&&) noexcept;
+  PointsReport& operator=(PointsReport&&) noexcept;
+
+  [[nodiscard]] const ReportFiles& files() const { return files_; }
+  // Whether add() is of any use.
+  [[nodiscard]] bool wants_detail() const;
+  // Takes what it needs of point `index`; from any thread. Throws UserError.
+  void add(std::size_t index, const SimulatedPoint& point);
+  // Points that the page would chart and that were not added, as they came from an earlier run.
+  [[nodiscard]] std::vector<std::size_t> without_charts(std::span<const PointResult> points) const;
+  // Writes all files or none; nothing when there is no folder. Throws UserError.
+  void write(std::span<const PointResult> points);
+
+ private:
+  struct Collected;
+
+  ReportFiles files_;
+  std::unique_ptr<Collected> collected_;
+};
 
 // Returns the result document as it is printed, with the figures that a paper reports.
 [[nodiscard]] std::string document_text(std::span<const PointResult> points,

@@ -9,6 +9,7 @@
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/short_form.hpp"
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
@@ -172,7 +173,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   if (const Suggestion* cheapest = cheapest_that_fits(tried)) {
     std::string settings;
     for (const auto& [key, value] : cheapest->overrides)
-      settings += fmt::format(" -s '{}={}'", key, value);
+      settings += fmt::format(" -s '{}={}'", key, as_json(value));
     paragraph(fmt::format("Of these the step is shortest with {}:", cheapest->change));
     text += "   " + settings + '\n';
   }

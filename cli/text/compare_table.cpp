@@ -9,7 +9,7 @@
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
-#include "scenarios/results/compare_document.hpp"
+#include "scenarios/studies/compare_document.hpp"
 
 namespace tidemark {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "scenarios/results/peak_difference.hpp"
+#include "scenarios/studies/peak_difference.hpp"
 
 namespace tidemark {
 

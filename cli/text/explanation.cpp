@@ -12,6 +12,7 @@
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/results/peak_terms.hpp"
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {

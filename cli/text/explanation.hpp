@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "scenarios/results/peak_terms.hpp"
+#include "scenarios/studies/detailed_point.hpp"
 
 namespace tidemark {
 

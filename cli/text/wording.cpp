@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "scenarios/results/document_json.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -98,9 +100,10 @@ std::string in_seconds(Duration duration, Duration largest) {
   return fmt::format("{:.3f} ms", ns * 1e-6);
 }
 
-std::string short_setting(std::string_view json) {
+std::string short_setting(const Value& setting) {
+  const std::string json = as_json(setting);
   const Json value = Json::parse(json, nullptr, false);
-  if (value.is_discarded()) return std::string(json);
+  if (value.is_discarded()) return json;
   if (value.is_object()) return mapping_text(value);
   if (!value.is_array()) return scalar_text(value);
   if (value.empty()) return "no policy";

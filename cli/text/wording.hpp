@@ -35,8 +35,8 @@ class BytesColumn {
                                      Duration largest);  // "1.234 s" or "412.3 ms"
 
 // A setting as a person would say it: "4", "a100-sxm-80gb", and policies as
-// "checkpoint_every(period 1) + offload_activations", none as "no policy". `json` is one value.
-[[nodiscard]] std::string short_setting(std::string_view json);
+// "checkpoint_every(period 1) + offload_activations", none as "no policy".
+[[nodiscard]] std::string short_setting(const Value& value);
 
 // "backward, h.47.mlp: linear.weight_gradient"
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);

@@ -1,7 +1,8 @@
 // Maximum flow by blocking flows (Dinic 1970), for capacities that are real numbers.
 //
 // Boost.Graph's boykov_kolmogorov_max_flow takes more than twice our time on most cuts and between
-// 1.7 and 3.4 times on bounds; on the cuts of one graph it is faster. Medians of 5 runs on graphs of
+// 1.7 and 3.4 times on bounds; on the cuts of one graph it is faster. Medians of 5 runs on graphs
+// of
 // ../shared/cases/rematerialization, ours and Boost's, in ms (paired, -O2, on a loaded machine):
 //
 //                        60 minimum cuts    4 bounds of cuts

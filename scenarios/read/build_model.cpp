@@ -9,7 +9,7 @@
 #include "graph/import/onnx/import_onnx.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/decode_parts.hpp"
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
 namespace {

@@ -10,9 +10,9 @@
 #include "hwprofiles/networks.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/goal.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"
-#include "scenarios/studies/goal.hpp"
 
 namespace tidemark {
 namespace {

@@ -11,6 +11,7 @@
 #include "graph/import/onnx/import_onnx.hpp"
 #include "policies/registry.hpp"
 #include "sim/allocators/registry.hpp"
+#include "sim/step/override.hpp"
 #include "sim/step/step_spec.hpp"
 
 namespace tidemark {
@@ -53,12 +54,6 @@ struct Environment {
   std::string no_html_report;
   // Of all scenarios that are read here.
   std::unique_ptr<PlanCache> plans;
-};
-
-// One point of a sweep: the keys it changes, in the order of the matrix.
-struct Override {
-  std::string key;  // "training.micro_batch", "policies.zero.stage"
-  Value value;
 };
 
 // Reads a file and what it extends: key by key, mappings merged, everything else replaced. Paths in

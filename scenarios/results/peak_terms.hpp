@@ -5,18 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "scenarios/read/scenario.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
-
-// A point on its own, with what its charts need.
-struct DetailedPoint {
-  Value document;  // with what the point changes
-  Scenario scenario;
-  PointResult result;
-  PointDetail detail;
-};
 
 // "h.3" of "h.3.attn": up to the first part that is a number, where layers repeat.
 [[nodiscard]] std::string block_of(const std::string& layer);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "scenarios/read/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/allocators/registry.hpp"
 
@@ -36,19 +35,23 @@ Duration duration(const Json& seconds) {
   return Duration(std::llround(seconds.get<double>() * 1e9));
 }
 
-std::vector<std::pair<std::string, std::string>> overrides_of(const Json& json) {
+std::vector<Override> overrides_of(const Json& json) {
   if (!json.is_object()) throw UserError("overrides are no object");
-  std::vector<std::pair<std::string, std::string>> overrides;
+  std::vector<Override> overrides;
   for (const auto& [key, value] : json.items())
-    overrides.emplace_back(key, as_json(parse_document(value.dump(), "results.json")));
+    overrides.push_back({key, parse_document(value.dump(), "results.json")});
   return overrides;
 }
 
+Bytes bytes(const Json& json) {
+  return Bytes(json.get<std::int64_t>());
+}
+
 BytesByRole by_role(const Json& json) {
-  BytesByRole bytes{};
+  BytesByRole held{};
   for (int r = 0; r < kRoles; ++r)
-    bytes[static_cast<std::size_t>(r)] = json.at(std::string(name_of(static_cast<Role>(r))));
-  return bytes;
+    held[static_cast<std::size_t>(r)] = json.at(std::string(name_of(static_cast<Role>(r))));
+  return held;
 }
 
 Phase phase_of(const Json& json) {
@@ -110,14 +113,14 @@ void read_allocator(const Json& json, PointResult& point) {
 
 void read_memory(const Json& json, PointResult& point) {
   RunResult& run = point.run;
-  point.capacity = Bytes(json.at("capacity").get<std::int64_t>());
-  point.context = Bytes(json.at("context").get<std::int64_t>());
-  point.parameters = Bytes(json.at("parameters").get<std::int64_t>());
-  point.gradients = Bytes(json.at("gradients").get<std::int64_t>());
-  point.optimizer_state = Bytes(json.at("optimizer_state").get<std::int64_t>());
-  point.buffers = Bytes(json.at("buffers").get<std::int64_t>());
-  point.inputs = Bytes(json.at("inputs").get<std::int64_t>());
-  point.saved_activations = Bytes(json.at("saved_activations").get<std::int64_t>());
+  point.capacity = bytes(json.at("capacity"));
+  point.context = bytes(json.at("context"));
+  point.parameters = bytes(json.at("parameters"));
+  point.gradients = bytes(json.at("gradients"));
+  point.optimizer_state = bytes(json.at("optimizer_state"));
+  point.buffers = bytes(json.at("buffers"));
+  point.inputs = bytes(json.at("inputs"));
+  point.saved_activations = bytes(json.at("saved_activations"));
   point.smallest_capacity = json.at("smallest_capacity");
   run.live.bytes = json.at("peak_live");
   run.allocated.bytes = json.at("peak_allocated");
@@ -135,7 +138,7 @@ void read_memory(const Json& json, PointResult& point) {
   const Json& host = json.at("host");
   run.host.bytes = host.at("peak");
   run.host_taken.bytes = host.at("taken");
-  point.host_capacity = Bytes(host.at("capacity").get<std::int64_t>());
+  point.host_capacity = bytes(host.at("capacity"));
   point.host_by_role = by_role(host.at("by_role"));
   run.nvme.bytes = json.at("nvme").at("peak");
   point.nvme_capacity = Bytes(json.at("nvme").at("capacity").get<std::int64_t>());
@@ -200,12 +203,12 @@ void read_policies(const Json& json, PointResult& point) {
     outcome.contested = policy.at("contested");
     outcome.refused = policy.at("refused");
     outcome.recomputed_operators = policy.at("recomputed_operators");
-    outcome.offloaded = Bytes(policy.at("offloaded_bytes").get<std::int64_t>());
+    outcome.offloaded = bytes(policy.at("offloaded_bytes"));
     std::optional<Bytes> budget;
     if (policy.contains("status")) {
       outcome.plan = read_plan(policy);
     } else if (policy.contains("budget")) {
-      budget = Bytes(policy.at("budget").get<std::int64_t>());
+      budget = bytes(policy.at("budget"));
     }
     point.policies.push_back(std::move(outcome));
     point.budgets.push_back(budget);
@@ -217,9 +220,9 @@ void read_suggestions(const Json& json, bool fits, Failure& failure) {
     Suggestion suggestion{.change = entry.at("change"),
                           .overrides = overrides_of(entry.at("overrides")),
                           .fits = fits,
-                          .device_used = entry.at("device_used"),
-                          .peak_live = entry.at("peak_live"),
-                          .peak_reserved = entry.at("peak_reserved")};
+                          .device_used = bytes(entry.at("device_used")),
+                          .peak_live = bytes(entry.at("peak_live")),
+                          .peak_reserved = bytes(entry.at("peak_reserved"))};
     if (fits) suggestion.step = duration(entry.at("step_time"));
     failure.tried.push_back(std::move(suggestion));
   }

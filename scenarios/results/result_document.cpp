@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "scenarios/results/document_json.hpp"
 #include "sim/result/transfers.hpp"
 #include "tidemark/version.hpp"
 
@@ -27,11 +28,12 @@ std::string_view name_of(RunStatus status) {
   return kRunStatuses[static_cast<std::size_t>(status)];
 }
 
-Json json_of(const std::vector<std::pair<std::string, std::string>>& overrides) {
+Json json_of(const std::vector<Override>& overrides) {
   Json json = Json::object();
   for (const auto& [key, value] : overrides) {
-    Json parsed = Json::parse(value, nullptr, false);
-    json[key] = parsed.is_discarded() ? Json(value) : std::move(parsed);
+    const std::string text = as_json(value);
+    Json parsed = Json::parse(text, nullptr, false);
+    json[key] = parsed.is_discarded() ? Json(text) : std::move(parsed);
   }
   return json;
 }
@@ -246,9 +248,9 @@ Json suggestions_of(const Failure& failure, bool fit) {
     if (suggestion.fits != fit) continue;
     Json json = {{"change", suggestion.change},
                  {"overrides", json_of(suggestion.overrides)},
-                 {"device_used", suggestion.device_used},
-                 {"peak_live", suggestion.peak_live},
-                 {"peak_reserved", suggestion.peak_reserved}};
+                 {"device_used", suggestion.device_used.count},
+                 {"peak_live", suggestion.peak_live.count},
+                 {"peak_reserved", suggestion.peak_reserved.count}};
     if (fit) json["step_time"] = seconds(suggestion.step);
     list.push_back(std::move(json));
   }

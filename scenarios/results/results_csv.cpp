@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/result/csv.hpp"
 
@@ -67,8 +68,9 @@ std::vector<std::string> overridden_keys(std::span<const PointResult> points) {
 std::string override_text(const PointResult& point, const std::string& key) {
   for (const auto& [name, value] : point.overrides) {
     if (name != key) continue;
-    const nlohmann::json parsed = nlohmann::json::parse(value, nullptr, false);
-    return parsed.is_string() ? parsed.get<std::string>() : value;
+    const std::string text = as_json(value);
+    const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+    return parsed.is_string() ? parsed.get<std::string>() : text;
   }
   return {};
 }

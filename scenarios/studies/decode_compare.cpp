@@ -47,10 +47,10 @@ CompareSpec::Budget decode_budget(const Decoder& item) {
 
 // An error of a list that stood in for `policies`, at its place under `compare`.
 [[noreturn]] void rethrow_for_list(const UserError& error, std::size_t list) {
-  constexpr std::string_view kPolicies = "policies";
+  constexpr std::string_view kListKey = "policies";
   std::string path = error.path();
-  if (path.starts_with(kPolicies)) {
-    path = fmt::format("compare.policies[{}]{}", list, path.substr(kPolicies.size()));
+  if (path.starts_with(kListKey)) {
+    path = fmt::format("compare.policies[{}]{}", list, path.substr(kListKey.size()));
   }
   throw UserError(error.location(), path, error.problem());
 }

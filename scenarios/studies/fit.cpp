@@ -10,7 +10,7 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
@@ -35,7 +35,7 @@ void check_key(const std::string& key) {
 
 // That the allocator may take of the device.
 std::int64_t room(const PointResult& point) {
-  const std::int64_t device = point.capacity.count - point.context.count;
+  const std::int64_t device = point.usable().count;
   const bool limited = point.failure && point.failure->allowed;
   return limited ? std::min(device, *point.failure->allowed) : device;
 }
@@ -111,8 +111,7 @@ class Search {
     const auto found = tried_.find(value);
     if (found != tried_.end()) return found->second;
     Value changed = document_;
-    Override change = parse_override(fmt::format("{}={}", options_.key, value));
-    change.value.location = {.file = "--maximize"};
+    Override change{options_.key, text_value(fmt::to_string(value), {.file = "--maximize"})};
     apply_override(changed, change);
     SimulateOptions simulate = options_.simulate;
     simulate.suggestions = simulate.suggestions && tried_.empty();
@@ -124,7 +123,7 @@ class Search {
       point.name = tried_.begin()->second.name;
       point.error = error.what();
     }
-    point.overrides.emplace_back(options_.key, as_json(change.value));
+    point.overrides.push_back(std::move(change));
     return tried_.emplace(value, std::move(point)).first->second;
   }
 

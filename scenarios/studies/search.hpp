@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "scenarios/studies/goal.hpp"
+#include "scenarios/read/goal.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {

@@ -1,17 +1,17 @@
 #include "scenarios/studies/simulate_points.hpp"
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "graph/core/errors.hpp"
-#include "scenarios/read/document_json.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/parallel.hpp"
+#include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
-#include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
 namespace {
@@ -19,57 +19,104 @@ namespace {
 // A model that several points share: built by the first that needs it, dropped by the last.
 struct SharedModel {
   std::once_flag built;
-  std::unique_ptr<const TrainedModel> model;
+  std::shared_ptr<const TrainedModel> model;
   std::string error;
   std::atomic<int> users{0};
 };
 
 struct Point {
+  Value document;
   std::vector<Override> overrides;
   std::optional<Scenario> scenario;
   std::string error;
   SharedModel* shared = nullptr;
 };
 
-PointResult error_row(const Value& document, const std::string& error) {
-  PointResult row;
-  if (const Value* name = document.find("name")) row.name = name->scalar;
-  row.status = PointStatus::kError;
-  row.error = error;
+SimulatedPoint error_row(const Value& document, const std::string& error) {
+  SimulatedPoint row;
+  if (const Value* name = document.find("name")) row.result.name = name->scalar;
+  row.result.status = PointStatus::kError;
+  row.result.error = error;
   return row;
 }
 
-// `document` as the point has it.
-PointResult run_point(Point& point, const Value& document, const Environment& environment,
-                      const SimulateOptions& options,
-                      const std::vector<PolicyOutcome>* smaller_budget) {
-  if (!point.scenario) return error_row(document, point.error);
+// The point's model, or null where it cannot be built.
+std::shared_ptr<const TrainedModel> model_of(const Point& point) {
   SharedModel& shared = *point.shared;
   std::call_once(shared.built, [&] {
     try {
-      shared.model = std::make_unique<const TrainedModel>(build_training(*point.scenario));
+      shared.model = std::make_shared<const TrainedModel>(build_training(*point.scenario));
     } catch (const UserError& error) {
-      shared.error = located(error, document).what();
+      shared.error = located(error, point.document).what();
     }
   });
-  PointResult row;
-  if (shared.model == nullptr) {
-    row = error_row(document, shared.error);
+  return shared.model;
+}
+
+// Simulates a point and lets its scenario go.
+SimulatedPoint run_point(Point& point, const Environment& environment,
+                         const PointRequest& request) {
+  if (!point.scenario) return error_row(point.document, point.error);
+  SharedModel& shared = *point.shared;
+  std::shared_ptr<const TrainedModel> model = model_of(point);
+  SimulatedPoint row;
+  if (model == nullptr) {
+    row = error_row(point.document, shared.error);
   } else {
     try {
-      row = simulate(*point.scenario, *shared.model,
-                     compile(*point.scenario, *shared.model, {.smaller_budget = smaller_budget}),
-                     options);
-      if (options.suggestions && row.failure) {
-        row.failure->tried =
-            suggest_changes(document, *point.scenario, *shared.model, environment, row);
-      }
+      row = simulate_point(point.document, *std::move(point.scenario), std::move(model),
+                           environment, request);
     } catch (const UserError& error) {
-      row = error_row(document, located(error, document).what());
+      row = error_row(point.document, located(error, point.document).what());
     }
   }
+  point.scenario.reset();
   if (--shared.users == 0) shared.model.reset();
   return row;
+}
+
+// The points of a sweep, read but not simulated.
+std::vector<Point> points_of(const Value& document) {
+  std::vector<Point> points;
+  for (PointDocument& point : point_documents(document)) {
+    points.push_back({.document = std::move(point.document),
+                      .overrides = std::move(point.overrides),
+                      .error = std::move(point.error)});
+  }
+  return points;
+}
+
+// budget_runs() of the points, each up to its last member that is wanted.
+std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& points,
+                                                  const std::vector<bool>& wanted) {
+  std::vector<Value> documents;
+  for (const Point& point : points)
+    documents.push_back(point.document);
+  std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  for (std::vector<std::size_t>& run : runs) {
+    while (!wanted.empty() && !run.empty() && !wanted[run.back()])
+      run.pop_back();
+  }
+  return runs;
+}
+
+using SharedModels = std::unordered_map<std::string, std::unique_ptr<SharedModel>>;
+
+// Reads a point and says which model it shares. A mistake is the point's error, or thrown where
+// there is only one point.
+void decode_point(Point& point, bool alone, const Environment& environment, SharedModels& models) {
+  if (!point.error.empty()) return;
+  try {
+    point.scenario.emplace(decode_scenario(point.document, environment));
+  } catch (const UserError& error) {
+    if (alone) throw;
+    point.error = error.what();
+    return;
+  }
+  std::unique_ptr<SharedModel>& model = models[point.scenario->training_key];
+  if (model == nullptr) model = std::make_unique<SharedModel>();
+  ++model->users;
+  point.shared = model.get();
 }
 
 }  // namespace
@@ -94,38 +141,15 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
                                          int threads, const SimulateOptions& options,
                                          const PointsListener& listener,
                                          const std::vector<bool>& wanted) {
-  std::vector<Point> points;
-  std::vector<Value> documents;
-  for (PointDocument& point : point_documents(document)) {
-    documents.push_back(std::move(point.document));
-    points.push_back({.overrides = std::move(point.overrides), .error = std::move(point.error)});
-  }
+  std::vector<Point> points = points_of(document);
   const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
-  std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  const std::vector<std::vector<std::size_t>> runs = wanted_runs(points, wanted);
+  SharedModels models;
   std::size_t total = 0;
-  for (std::vector<std::size_t>& run : runs) {
-    while (!run.empty() && !is_wanted(run.back()))
-      run.pop_back();
-    for (const std::size_t i : run)
-      total += is_wanted(i) ? 1U : 0U;
-  }
-
-  std::unordered_map<std::string, std::unique_ptr<SharedModel>> models;
   for (const std::vector<std::size_t>& run : runs) {
     for (const std::size_t i : run) {
-      Point& point = points[i];
-      if (!point.error.empty()) continue;
-      try {
-        point.scenario.emplace(decode_scenario(documents[i], environment));
-      } catch (const UserError& error) {
-        if (points.size() == 1) throw;
-        point.error = error.what();
-        continue;
-      }
-      std::unique_ptr<SharedModel>& model = models[point.scenario->training_key];
-      if (model == nullptr) model = std::make_unique<SharedModel>();
-      ++model->users;
-      point.shared = model.get();
+      decode_point(points[i], points.size() == 1, environment, models);
+      total += is_wanted(i) ? 1U : 0U;
     }
   }
 
@@ -135,13 +159,14 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
   for_each_parallel(runs.size(), threads, [&](std::size_t r) {
     BudgetRun run;
     for (const std::size_t i : runs[r]) {
-      PointResult result = run.better(
-          run_point(points[i], documents[i], environment, options, run.smaller_budget()));
-      points[i].scenario.reset();
+      const PointRequest request{.options = options,
+                                 .smaller_budget = run.smaller_budget(),
+                                 .detailed = static_cast<bool>(listener.detail)};
+      SimulatedPoint point = run.better(run_point(points[i], environment, request));
       if (!is_wanted(i)) continue;
-      for (const Override& change : points[i].overrides)
-        result.overrides.emplace_back(change.key, as_json(change.value));
-      results[i] = std::move(result);
+      point.result.overrides = std::move(points[i].overrides);
+      if (point.detail != nullptr) listener.detail(i, point);
+      results[i] = std::move(point.result);
       const std::lock_guard lock(mutex);
       ++done;
       if (listener.finished) listener.finished(i, results[i]);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/detailed_point.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
@@ -19,10 +20,14 @@ struct PointDocument {
 };
 [[nodiscard]] std::vector<PointDocument> point_documents(const Value& document);
 
-// What a caller hears of while points are simulated, from their threads, one call at a time.
+// What a caller hears of while points are simulated, from their threads; each may be empty.
 struct PointsListener {
+  // One call at a time.
   std::function<void(std::size_t done, std::size_t total)> progress;
   std::function<void(std::size_t index, const PointResult&)> finished;
+  // The run behind each point that could be built, before it is finished; several calls at a time.
+  // Where a plan for less memory stands in, it is that plan's run. Nothing keeps it afterwards.
+  std::function<void(std::size_t index, const SimulatedPoint&)> detail;
 };
 
 // Points of a document, on `threads` threads over shared models; a point that fails is a row with

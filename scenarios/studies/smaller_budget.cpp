@@ -8,7 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/plan_policies.hpp"
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
 namespace {
@@ -94,16 +94,17 @@ std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documen
   return indices;
 }
 
-PointResult BudgetRun::better(PointResult point) {
-  const std::optional<PlanFigures> plan = plan_of(point);
-  if (point.status == PointStatus::kError || !plan) return point;
-  const bool keeps = has_plan(point);
-  if (best_ && best_->run.live.bytes <= std::max(plan->budget, point.run.live.bytes) &&
-      (!keeps || best_->run.step < point.run.step)) {
+SimulatedPoint BudgetRun::better(SimulatedPoint point) {
+  const std::optional<PlanFigures> plan = plan_of(point.result);
+  if (point.result.status == PointStatus::kError || !plan) return point;
+  const bool keeps = has_plan(point.result);
+  const std::int64_t allowed = std::max(plan->budget, point.result.run.live.bytes);
+  if (best_ && best_->result.run.live.bytes <= allowed &&
+      (!keeps || best_->result.run.step < point.result.run.step)) {
     point = *best_;
-    keep_bound(point, plan);
+    keep_bound(point.result, plan);
   }
-  if (has_plan(point)) best_ = point;
+  if (has_plan(point.result)) best_ = point;
   return point;
 }
 

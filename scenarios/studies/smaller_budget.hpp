@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "scenarios/studies/detailed_point.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
@@ -26,15 +27,15 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked);
 // where that is better than its own, it is taken instead.
 class BudgetRun {
  public:
-  // What the policies of the next point are told; null: nothing.
+  // What the policies of the next point start from; null: nothing.
   [[nodiscard]] const std::vector<PolicyOutcome>* smaller_budget() const {
-    return best_ ? &best_->policies : nullptr;
+    return best_ ? &best_->result.policies : nullptr;
   }
   // The next point, or the best of those before it.
-  [[nodiscard]] PointResult better(PointResult point);
+  [[nodiscard]] SimulatedPoint better(SimulatedPoint point);
 
  private:
-  std::optional<PointResult> best_;
+  std::optional<SimulatedPoint> best_;
 };
 
 }  // namespace tidemark

@@ -12,15 +12,36 @@
 #include <fmt/format.h>
 
 #include "policies/rewrite/optimizer_kernels.hpp"
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
 namespace {
 
 struct Candidate {
   std::string change;
-  std::vector<std::string> settings;  // "training.micro_batch=4", as on the command line
+  std::vector<Override> settings;
 };
+
+// A value that a document would have as one plain word.
+Value word(std::string text) {
+  return text_value(std::move(text), {});
+}
+
+// One policy of a list, with at most one parameter.
+Value policy_item(const std::string& name, const std::string& parameter = "",
+                  const std::string& value = "") {
+  Value parameters = mapping_value({});
+  if (!parameter.empty()) set_entry(parameters, parameter, {}, word(value));
+  Value item = mapping_value({});
+  set_entry(item, name, {}, std::move(parameters));
+  return item;
+}
+Value recompute_all() {
+  return policy_item("checkpoint_every", "period", "1");
+}
+Value offload_all() {
+  return policy_item("offload_activations");
+}
 
 struct Group {
   std::vector<Candidate> candidates;
@@ -28,9 +49,7 @@ struct Group {
   bool same_program = false;  // the changes leave the compiled program as it is
 };
 
-constexpr const char* kRecompute = "checkpoint_every: {period: 1}";
 constexpr std::int64_t kLargestSearched = 1 << 20;  // micro-batch
-constexpr const char* kOffload = "offload_activations: {}";
 
 // Bytes that the allocator may reserve.
 std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
@@ -65,7 +84,7 @@ class Candidates {
     const auto& names = scenario_.policy_names;
     return std::find(names.begin(), names.end(), name) != names.end();
   }
-  [[nodiscard]] std::string with_policies(const std::vector<std::string>& added) const;
+  [[nodiscard]] Override with_policies(std::vector<Value> added) const;
 
   const Value& document_;
   const Scenario& scenario_;
@@ -75,7 +94,7 @@ class Candidates {
 Group Candidates::memory_fraction() const {
   Group group{.candidates = {}, .same_program = true};
   if (scenario_.allocator->memory_fraction() < 1) {
-    group.candidates.push_back({"memory_fraction 1", {"allocator.memory_fraction=1.0"}});
+    group.candidates.push_back({"memory_fraction 1", {{"allocator.memory_fraction", word("1.0")}}});
   }
   return group;
 }
@@ -83,9 +102,9 @@ Group Candidates::memory_fraction() const {
 Group Candidates::allocator_options() const {
   Group group{.candidates = {}, .same_program = true};
   for (const AllocatorChange& change : scenario_.allocator->changes()) {
-    std::vector<std::string> settings;
+    std::vector<Override> settings;
     for (const AllocatorSetting& setting : change.settings)
-      settings.push_back(fmt::format("allocator.{}={}", setting.key, setting.value.scalar));
+      settings.push_back({fmt::format("allocator.{}", setting.key), setting.value});
     group.candidates.push_back({change.text, std::move(settings)});
   }
   return group;
@@ -95,27 +114,26 @@ Group Candidates::details() const {
   Group group;
   if (scenario_.model.kind == ModelKind::kCostGraph) return group;
   if (scenario_.training.zero_grad == ZeroGrad::kZero) {
-    group.candidates.push_back({"zero_grad none", {"training.zero_grad=none"}});
+    group.candidates.push_back({"zero_grad none", {{"training.zero_grad", word("none")}}});
   }
   const TrainingOptions& training = scenario_.training;
   const OptimizerImplementation present = implementation_of(
       training.optimizer, *training.framework, rules_of(training.precision).master_weights);
-  for (const auto& [word, implementation] : {std::pair("fused", OptimizerImplementation::kFused),
+  for (const auto& [name, implementation] : {std::pair("fused", OptimizerImplementation::kFused),
                                              std::pair("loop", OptimizerImplementation::kLoop)}) {
     if (implementation == present) continue;
-    group.candidates.push_back({fmt::format("optimizer {}", word),
-                                {fmt::format("training.optimizer.implementation={}", word)}});
+    group.candidates.push_back(
+        {fmt::format("optimizer {}", name), {{"training.optimizer.implementation", word(name)}}});
   }
   return group;
 }
 
-std::string Candidates::with_policies(const std::vector<std::string>& added) const {
+Override Candidates::with_policies(std::vector<Value> added) const {
   Value list;
   if (const Value* listed = document_.find("policies")) list = *listed;
   list.kind = Value::Kind::kSequence;
-  for (const std::string& policy : added)
-    list.items.push_back(parse_document(policy, "policies"));
-  return "policies=" + as_json(list);
+  std::move(added.begin(), added.end(), std::back_inserter(list.items));
+  return {"policies", std::move(list)};
 }
 
 Group Candidates::policies() const {
@@ -123,25 +141,26 @@ Group Candidates::policies() const {
   if (scenario_.model.kind == ModelKind::kCostGraph) return group;
   const bool may_offload = !has_policy("offload_activations");
   if (may_recompute()) {
-    group.candidates.push_back({"checkpoint_every(period 1)", {with_policies({kRecompute})}});
+    group.candidates.push_back({"checkpoint_every(period 1)", {with_policies({recompute_all()})}});
   }
-  if (may_offload) group.candidates.push_back({"offload_activations", {with_policies({kOffload})}});
+  if (may_offload)
+    group.candidates.push_back({"offload_activations", {with_policies({offload_all()})}});
   if (may_recompute() && may_offload) {
     group.candidates.push_back({"checkpoint_every(period 1) + offload_activations",
-                                {with_policies({kRecompute, kOffload})}});
+                                {with_policies({recompute_all(), offload_all()})}});
   }
   return group;
 }
 
 Candidate Candidates::recompute_first(std::int64_t count) const {
   return {fmt::format("checkpoint(first {})", count),
-          {with_policies({fmt::format("checkpoint: {{first: {}}}", count)})}};
+          {with_policies({policy_item("checkpoint", "first", fmt::to_string(count))})}};
 }
 
 Candidate Candidates::offload_part(std::int64_t percent) const {
   const std::string fraction = fmt::format("{:g}", static_cast<double>(percent) / 100);
   return {fmt::format("offload_activations(fraction {})", fraction),
-          {with_policies({fmt::format("offload_activations: {{fraction: {}}}", fraction)})}};
+          {with_policies({policy_item("offload_activations", "fraction", fraction)})}};
 }
 
 // Divisors of the samples that a step accumulates, below the present micro-batch; ascending.
@@ -162,9 +181,9 @@ Candidate Candidates::micro_batch(std::int64_t size, bool recomputes) const {
   Candidate candidate{
       fmt::format("{}micro_batch {}, accumulate {}",
                   recomputes ? "checkpoint_every(period 1), " : "", size, accumulate),
-      {fmt::format("training.micro_batch={}", size),
-       fmt::format("training.accumulate={}", accumulate)}};
-  if (recomputes) candidate.settings.push_back(with_policies({kRecompute}));
+      {{"training.micro_batch", word(fmt::to_string(size))},
+       {"training.accumulate", word(fmt::to_string(accumulate))}}};
+  if (recomputes) candidate.settings.push_back(with_policies({recompute_all()}));
   return candidate;
 }
 
@@ -191,21 +210,19 @@ PointResult simulate_changed(const Scenario& changed, const Original& original,
 std::optional<Suggestion> try_change(const Candidate& candidate, const Original& original,
                                      const Compiled* compiled) {
   try {
-    Suggestion result{.change = candidate.change, .overrides = {}};
+    Suggestion result{.change = candidate.change, .overrides = candidate.settings};
     Value document = original.document;
-    for (const std::string& setting : candidate.settings) {
-      const Override change = parse_override(setting);
+    for (const Override& change : candidate.settings)
       apply_override(document, change);
-      result.overrides.emplace_back(change.key, as_json(change.value));
-    }
     const Scenario changed = decode_scenario(document, original.environment);
     const PointResult point = simulate_changed(changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
-    result.device_used = point.device_used().count;
+    result.device_used = point.device_used();
     // Without a limit it would have taken regions that double.
-    if (!result.fits && point.smallest_capacity > 0) result.device_used = point.smallest_capacity;
-    result.peak_live = point.run.live.bytes;
-    result.peak_reserved = point.run.reserved.bytes;
+    if (!result.fits && point.smallest_capacity > 0)
+      result.device_used = Bytes(point.smallest_capacity);
+    result.peak_live = Bytes(point.run.live.bytes);
+    result.peak_reserved = Bytes(point.run.reserved.bytes);
     result.step = point.run.step;
     return result;
   } catch (const UserError&) {
@@ -292,9 +309,7 @@ void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candid
 bool model_fits(const Scenario& scenario, const PointResult& point) {
   // Policies may move or divide it.
   if (!scenario.policy_names.empty()) return true;
-  const std::int64_t stays =
-      point.parameters.count + point.gradients.count + point.optimizer_state.count;
-  return stays + point.context.count <= point.capacity.count;
+  return point.model_bytes() + point.context <= point.capacity;
 }
 
 }  // namespace

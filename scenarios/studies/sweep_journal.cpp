@@ -16,7 +16,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/sha1.hpp"
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -154,7 +154,7 @@ Json header_of(const SweepIdentity& sweep, const Shard& shard) {
 std::string line_of(std::size_t index, const std::string& key, const PointResult& result) {
   Json overrides = Json::object();
   for (const auto& [name, value] : result.overrides)
-    overrides[name] = value;
+    overrides[name] = as_json(value);
   const Json json = {{"point", index},
                      {"key", key},
                      {"overrides", std::move(overrides)},
@@ -212,7 +212,7 @@ Journal read_journal(const std::string& path) {
                            .result = read_point(json.at("result"))};
       entry.result.overrides.clear();
       for (const auto& [name, value] : json.at("overrides").items())
-        entry.result.overrides.emplace_back(name, value.get<std::string>());
+        entry.result.overrides.push_back({name, parse_document(value.get<std::string>(), path)});
       journal.entries.push_back(std::move(entry));
     } catch (const std::exception&) {
       // A line that another version or a full disk has left is a point that is not there.
@@ -264,9 +264,7 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   std::vector<Value> documents;
   for (const PointDocument& point : points) {
     documents.push_back(point.document);
-    auto& overrides = sweep.overrides.emplace_back();
-    for (const Override& change : point.overrides)
-      overrides.emplace_back(change.key, as_json(change.value));
+    sweep.overrides.push_back(point.overrides);
   }
   sweep.keys.resize(points.size());
   sweep.of_shard.resize(points.size());

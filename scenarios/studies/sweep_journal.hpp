@@ -39,8 +39,8 @@ struct SweepIdentity {
   // overrides, the content of the files and of the profile that it names and of the plug-ins, the
   // points that it is told of (smaller_budget.hpp), the program's version; not where the files lie.
   std::vector<std::string> keys;
-  std::vector<bool> of_shard;                                               // by point
-  std::vector<std::vector<std::pair<std::string, std::string>>> overrides;  // by point, as JSON
+  std::vector<bool> of_shard;                    // by point
+  std::vector<std::vector<Override>> overrides;  // by point
 };
 [[nodiscard]] SweepIdentity sweep_identity(const Value& document, const Environment& environment,
                                            std::span<const std::string> plugins,

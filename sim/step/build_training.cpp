@@ -73,9 +73,10 @@ void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<Pa
   if (precision.tf32) rewrites.push_back(&tf32);
   const RewriteContext context = rewrite_context(spec);
   for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
-    run_pass(passes, rewrite->name(), [&] { rewrite->apply(graph, context); });
+    run_pass(
+        passes, rewrite->name(), [&] { rewrite->apply(graph, context); },
+        [&] { check_invariants(graph); });
   }
-  check_invariants(graph);
 }
 
 TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {

@@ -99,7 +99,7 @@ void fill_place(Failure& failure, const BlockNames& names, const RunResult& run)
 
 }  // namespace
 
-Failure failure_of(std::string reason) {
+Failure failure_because(std::string reason) {
   Failure failure;
   failure.message = reason;
   failure.reason = std::move(reason);
@@ -110,7 +110,7 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
                        const RunResult& run, const OutOfMemory& memory) {
   const StepProgram& program = compiled.program;
   if (run.failed_instruction == kNoInstruction || run.failed_instruction >= program.size()) {
-    return failure_of("the streams wait for each other");
+    return failure_because("the streams wait for each other");
   }
   const BlockNames names(graph, compiled);
   Failure failure;

@@ -15,6 +15,6 @@ namespace tidemark {
                                      const OutOfMemory& memory);
 
 // A failure that is its reason and nothing else.
-[[nodiscard]] Failure failure_of(std::string reason);
+[[nodiscard]] Failure failure_because(std::string reason);
 
 }  // namespace tidemark

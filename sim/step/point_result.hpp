@@ -17,6 +17,7 @@
 #include "sim/result/communication.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/convergence.hpp"
+#include "sim/step/override.hpp"
 #include "sim/step/run_pass.hpp"
 #include "sim/step/step_spec.hpp"
 
@@ -65,12 +66,12 @@ inline constexpr std::size_t kShownPins = 16;
 
 // A change to the step, simulated.
 struct Suggestion {
-  std::string change;                                          // in words
-  std::vector<std::pair<std::string, std::string>> overrides;  // key, value as JSON
+  std::string change;  // in words
+  std::vector<Override> overrides;
   bool fits = false;
-  std::int64_t device_used = 0;
-  std::int64_t peak_live = 0;
-  std::int64_t peak_reserved = 0;
+  Bytes device_used;
+  Bytes peak_live;
+  Bytes peak_reserved;
   Duration step{};
 };
 
@@ -97,7 +98,7 @@ struct Failure {
 
 struct PointResult {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> overrides;  // key, value as JSON
+  std::vector<Override> overrides;  // what sets the point apart
   PointStatus status = PointStatus::kError;
   std::string error;  // of a point that could not be built
 

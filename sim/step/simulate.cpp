@@ -205,10 +205,10 @@ void PointSimulation::judge_plans() {
     if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
     const bool proven = outcome.plan->status == "infeasible";
     point_.status = PointStatus::kInfeasible;
-    point_.failure = failure_of(fmt::format("{}: {} within the budget of {}: {}", outcome.name,
-                                            proven ? "no plan fits" : "found no plan that fits",
-                                            format_bytes(Bytes(outcome.plan->budget)),
-                                            outcome.plan->infeasible));
+    point_.failure = failure_because(
+        fmt::format("{}: {} within the budget of {}: {}", outcome.name,
+                    proven ? "no plan fits" : "found no plan that fits",
+                    format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible));
   }
 }
 
@@ -220,7 +220,7 @@ void PointSimulation::judge_budgets() {
     const std::optional<Bytes>& budget = point_.budgets[i];
     if (!budget || live <= *budget) continue;
     point_.status = PointStatus::kInfeasible;
-    point_.failure = failure_of(fmt::format(
+    point_.failure = failure_because(fmt::format(
         "{}: the budget of {} is missed by {}: {} live is the least that its plan comes to",
         spec_.policy_names[i], format_bytes(*budget), format_bytes(live - *budget),
         format_bytes(live)));

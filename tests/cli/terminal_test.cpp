@@ -108,7 +108,6 @@ TEST_SUITE("unit") {
                    batches + "]}}\n");
     const Screen screen = work.run_on_terminal("sweep s.yaml -o out -j 1");
     CHECK(contains(screen.text, " of 24 points"));
-    if (tidemark::has_html_report()) CHECK(contains(screen.text, " of 12 points written"));
     const std::size_t lines = count_of(screen.text, "\r\x1b[K");
     CHECK(static_cast<double>(lines) <= 10 * screen.seconds + 3);
     if (screen.seconds > 2) CHECK(contains(screen.text, "points, about "));

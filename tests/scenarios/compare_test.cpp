@@ -10,7 +10,7 @@
 
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/optimal.hpp"
-#include "scenarios/results/compare_document.hpp"
+#include "scenarios/studies/compare_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"

@@ -56,8 +56,8 @@ struct Failed {
   // What comes out when the suggestion is followed.
   [[nodiscard]] PointResult follow(const Suggestion& suggestion) const {
     Value changed = document;
-    for (const auto& [key, value] : suggestion.overrides)
-      apply_override(changed, parse_override(fmt::format("{}={}", key, value)));
+    for (const Override& change : suggestion.overrides)
+      apply_override(changed, change);
     const Scenario other = decode_scenario(changed, environment());
     return simulate(other, build_training(other), {});
   }
@@ -218,15 +218,15 @@ TEST_SUITE("unit") {
       REQUIRE_FALSE(tried.empty());
       CAPTURE(percent);
       const bool live_fits = failed.point.run.most_live + failed.point.context.count <= capacity;
-      CHECK((tried.front().overrides.front().first.rfind("allocator.", 0) == 0) == live_fits);
+      CHECK((tried.front().overrides.front().key.rfind("allocator.", 0) == 0) == live_fits);
       for (const Suggestion& suggestion : tried) {
         CAPTURE(suggestion.change);
         const PointResult point = failed.follow(suggestion);
         CHECK(suggestion.fits == (point.status == PointStatus::kFits));
         CHECK(suggestion.step == point.run.step);
-        CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
+        CHECK(suggestion.peak_reserved.count == point.run.reserved.bytes);
         if (!suggestion.fits) continue;
-        CHECK(suggestion.device_used <= capacity);
+        CHECK(suggestion.device_used <= Bytes(capacity));
         REQUIRE(cheapest_that_fits(tried) != nullptr);
         CHECK(cheapest_that_fits(tried)->step <= suggestion.step);
         // The fewest blocks: with one less it does not fit.
@@ -318,7 +318,7 @@ TEST_SUITE("unit") {
       CAPTURE(suggestion.change);
       const PointResult point = failed.follow(suggestion);
       CHECK(suggestion.fits == (point.status == PointStatus::kFits));
-      if (!suggestion.fits) CHECK(suggestion.device_used == point.smallest_capacity);
+      if (!suggestion.fits) CHECK(suggestion.device_used.count == point.smallest_capacity);
     }
   }
 

@@ -1,5 +1,5 @@
 // Two peaks side by side: every table adds up to the totals' difference.
-#include "scenarios/results/peak_difference.hpp"
+#include "scenarios/studies/peak_difference.hpp"
 
 #include <filesystem>
 #include <fstream>

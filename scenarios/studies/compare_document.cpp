@@ -1,4 +1,4 @@
-#include "scenarios/results/compare_document.hpp"
+#include "scenarios/studies/compare_document.hpp"
 
 #include <set>
 #include <string_view>
@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/result/csv.hpp"
 
@@ -24,7 +25,7 @@ std::string or_empty(const std::optional<double>& value) {
 
 std::string override_of(const ComparePoint& point, std::string_view key) {
   for (const auto& [name, value] : point.result.overrides) {
-    if (name == key) return value;
+    if (name == key) return as_json(value);
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scenarios/results/peak_terms.hpp"
+#include "scenarios/studies/detailed_point.hpp"
 
 namespace tidemark {
 

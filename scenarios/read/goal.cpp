@@ -1,4 +1,4 @@
-#include "scenarios/studies/goal.hpp"
+#include "scenarios/read/goal.hpp"
 
 #include <algorithm>
 #include <cctype>

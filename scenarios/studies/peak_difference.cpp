@@ -1,4 +1,4 @@
-#include "scenarios/results/peak_difference.hpp"
+#include "scenarios/studies/peak_difference.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "scenarios/read/document_json.hpp"
+#include "scenarios/results/document_json.hpp"
 
 #include <algorithm>
 #include <string_view>

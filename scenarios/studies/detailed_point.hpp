@@ -1,0 +1,25 @@
+// A point on its own, with the run behind its figures.
+#pragma once
+
+#include <memory>
+
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/point_result.hpp"
+#include "sim/step/simulate.hpp"
+
+namespace tidemark {
+
+struct DetailedPoint {
+  Value document;  // with what the point changes
+  Scenario scenario;
+  PointResult result;
+  PointDetail detail;
+};
+
+// A point's figures and, where they are wanted, the run behind them.
+struct SimulatedPoint {
+  PointResult result;
+  std::shared_ptr<const DetailedPoint> detail;
+};
+
+}  // namespace tidemark

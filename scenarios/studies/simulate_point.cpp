@@ -1,0 +1,62 @@
+#include "scenarios/studies/simulate_point.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "graph/core/errors.hpp"
+#include "scenarios/read/located_error.hpp"
+#include "scenarios/studies/suggestions.hpp"
+#include "sim/step/point_runner.hpp"
+
+namespace tidemark {
+namespace {
+
+PointResult run_once(const Value& document, const Scenario& scenario,
+                     std::shared_ptr<const TrainedModel> model, const Environment& environment,
+                     const PointRequest& request, const DetailSink& sink) {
+  PointRunner runner(scenario, std::move(model));
+  PointResult result =
+      runner.run(request.options, {.smaller_budget = request.smaller_budget}, sink);
+  if (request.options.suggestions && result.failure) {
+    result.failure->tried =
+        suggest_changes(document, scenario, *runner.model(), environment, result);
+  }
+  return result;
+}
+
+}  // namespace
+
+SimulatedPoint simulate_point(const Value& document, Scenario scenario,
+                              std::shared_ptr<const TrainedModel> model,
+                              const Environment& environment, const PointRequest& request) {
+  if (!request.detailed) {
+    return {.result = run_once(document, scenario, std::move(model), environment, request, {})};
+  }
+  PointDetail kept;
+  PointResult result =
+      run_once(document, scenario, std::move(model), environment, request,
+               [&](const PointResult&, PointDetail detail) { kept = std::move(detail); });
+  auto detail = std::make_shared<const DetailedPoint>(
+      DetailedPoint{document, std::move(scenario), result, std::move(kept)});
+  return {.result = std::move(result), .detail = std::move(detail)};
+}
+
+DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
+                                 const Environment& environment, const SimulateOptions& options) {
+  Value point = document;
+  const std::vector<std::vector<Override>> points = sweep_points(document);
+  for (const Override& change : points.at(index))
+    apply_override(point, change);
+  DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
+  try {
+    auto model = std::make_shared<const TrainedModel>(build_training(found.scenario));
+    found.result =
+        run_once(point, found.scenario, std::move(model), environment, {.options = options},
+                 [&](const PointResult&, PointDetail detail) { found.detail = std::move(detail); });
+  } catch (const UserError& error) {
+    throw located(error, point);
+  }
+  return found;
+}
+
+}  // namespace tidemark

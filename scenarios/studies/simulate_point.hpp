@@ -1,0 +1,33 @@
+// One point of a document, simulated once: figures, suggestions and the run behind them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/detailed_point.hpp"
+#include "sim/step/compile.hpp"
+#include "sim/step/simulate.hpp"
+
+namespace tidemark {
+
+// How to simulate a point beside the figures that are wanted.
+struct PointRequest {
+  SimulateOptions options;
+  // Outcomes of the same policies with less memory, or null.
+  const std::vector<PolicyOutcome>* smaller_budget = nullptr;
+  bool detailed = false;  // whether the run is kept
+};
+
+// `document` is `scenario`; `model`: of it, or of one with the same training_key. Throws UserError.
+[[nodiscard]] SimulatedPoint simulate_point(const Value& document, Scenario scenario,
+                                            std::shared_ptr<const TrainedModel> model,
+                                            const Environment& environment,
+                                            const PointRequest& request);
+
+// Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
+[[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
+                                               const Environment& environment,
+                                               const SimulateOptions& options);
+
+}  // namespace tidemark
