@@ -31,11 +31,9 @@ endfunction()
 # Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
 #   PUBLIC   what its headers need: the rung before it, packages seen in headers
 #   PRIVATE  what only its .cpp files need
-#   ALONE    files (globs) that are compiled one by one where CMAKE_UNITY_BUILD joins the others:
-#            files of one family whose entry functions have the same names
 # A folder without a .cpp yet becomes an INTERFACE library, so that the ladder above it configures.
 function(tidemark_rung name)
-  cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE")
   set(target tidemark_${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
@@ -43,10 +41,6 @@ function(tidemark_rung name)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PRIVATE ${rung_PRIVATE})
     tidemark_own_code(${target})
-    if(rung_ALONE)
-      file(GLOB alone CONFIGURE_DEPENDS ${rung_ALONE})
-      set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    endif()
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)

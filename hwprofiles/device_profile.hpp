@@ -111,7 +111,8 @@ struct CollectiveProfile {
   Duration floor;            // of the smallest message
   double ramp = 0;           // nanoseconds per square root of a byte
   BytesPerSecond bandwidth;  // "bus bandwidth" of a ring of large messages
-  // Of all-reduces that the switch adds up (NVLink SHARP), among at least so many GPUs; 0: none.
+  // Bus bandwidth of all-reduces that the switch adds up (NVLink SHARP). It does so among at least
+  // `in_switch_ranks` GPUs; 0: never.
   BytesPerSecond in_switch;
   int in_switch_ranks = 0;
 };

@@ -20,17 +20,17 @@ constexpr double kNetworkShare = 0.9;
 // NCCL and its network thread, for each hop: 125 us of the smallest message on 2 x 8 H100 less the
 // 35 us of one node, less the latency of two hops (same source).
 constexpr Duration kNetworkStep = std::chrono::microseconds(40);
-// What network transfers add to the ramp, in nanoseconds per square root of a byte: 669 us more
+// Network transfers add this to the ramp, in nanoseconds per square root of a byte: 669 us more
 // than the law without it at 1 GiB on 2 x 8 H100 (same source).
 constexpr double kNetworkRamp = 20;
-// Where the profile says nothing of collectives: as on A100.
+// A profile that says nothing of collectives gets the floor of 8 x A100.
 constexpr Duration kUnknownFloor = std::chrono::microseconds(45);
 
 double real(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
 
-// Of the whole tensor, what each of `parties` sends: GPUs of a ring, or nodes.
+// Each of `parties` (GPUs of a ring, or nodes) sends this share of the whole tensor.
 double sent_share(CollectiveKind kind, int parties) {
   const double others = static_cast<double>(parties - 1) / parties;
   switch (kind) {

@@ -78,7 +78,7 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
     double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
     if (by_sample) seconds = point.samples_per_second > 0 ? 1 / point.samples_per_second : 0;
     runs.push_back({.name = point_label(point, i + 1),
-                    .memory = device_needed(point),
+                    .memory = point.device_needed().count,
                     .seconds = seconds,
                     .fits = point.status == PointStatus::kFits});
   }

@@ -169,7 +169,7 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
     entry["charts"] = false;
     if (points[i].status == PointStatus::kError) continue;
     entry["memory"]["context"] = points[i].context.count;
-    entry["memory"]["device_needed"] = device_needed(points[i]);
+    entry["memory"]["device_needed"] = points[i].device_needed().count;
   }
 }
 

@@ -124,10 +124,8 @@ std::string explain_failure(const PointResult& point, const Environment& environ
     }
     return text;
   }
-  const std::int64_t needed =
-      point.smallest_capacity > 0 ? point.smallest_capacity : device_used(point);
-  const std::int64_t persistent = point.parameters.count + point.gradients.count +
-                                  point.optimizer_state.count + point.buffers.count;
+  const std::int64_t needed = point.device_that_does().count;
+  const std::int64_t persistent = (point.model_bytes() + point.buffers).count;
   // The reason says by how much; no device makes up for it. A step that runs misses a budget.
   if (point.run.status == RunStatus::kOutOfHostMemory ||
       point.run.status == RunStatus::kOutOfNvme || point.run.status == RunStatus::kCompleted) {

@@ -92,7 +92,8 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
   if (!comparison_.cost_graph) cells.push_back({point.plan ? unit_.text(point.plan->peak) : "-"});
   const bool found = result.run.live.bytes > 0;
   cells.push_back({found ? unit_.text(result.run.live.bytes) : "-"});
-  if (!comparison_.cost_graph) cells.push_back({planned ? unit_.text(device_used(result)) : "-"});
+  if (!comparison_.cost_graph)
+    cells.push_back({planned ? unit_.text(result.device_used().count) : "-"});
   cells.push_back({planned ? time(result) : "-"});
   cells.push_back({or_dash(point.overhead), -1, point.best});
   if (!comparison_.cost_graph) cells.push_back({or_dash(planned_overhead(point))});

@@ -221,7 +221,7 @@ std::string Explanation::phases() const {
 std::string Explanation::device() const {
   const std::int64_t capacity = point_.capacity.count;
   const DeviceTerms terms = device_terms(point_, detail_);
-  const BytesColumn unit(std::max(capacity, device_used(point_)));
+  const BytesColumn unit(std::max(capacity, point_.device_used().count));
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
               kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
@@ -235,10 +235,10 @@ std::string Explanation::device() const {
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,
       point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
-  add("device memory used", device_used(point_), "", true);
+  add("device memory used", point_.device_used().count, "", true);
   add("capacity", capacity, scenario_.device.name);
-  const std::int64_t needed = device_needed(point_);
-  if (needed != device_used(point_)) add("needed", needed, "regions double without a limit");
+  const std::int64_t needed = point_.device_needed().count;
+  if (needed != point_.device_used().count) add("needed", needed, "regions double without a limit");
   const std::int64_t left = capacity - needed;
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
   std::string text = title("On the device") + table.text(colour_, width_) + reserved_terms();

@@ -55,7 +55,7 @@ class Summary {
 
 std::string Summary::memory() const {
   const bool fits = point_.run.status == RunStatus::kCompleted;
-  const std::int64_t used = device_needed(point_);
+  const std::int64_t used = point_.device_needed().count;
   const BytesColumn unit(point_.capacity.count);
   std::string rest =
       fmt::format("{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
@@ -70,7 +70,7 @@ std::string Summary::memory() const {
     rest += " would be used if there were enough";
   }
   std::string text = line("device memory", rest);
-  if (used == device_used(point_)) {
+  if (used == point_.device_used().count) {
     text += line(
         "", fmt::format("= {} reserved by the {} allocator{}",
                         format_bytes(Bytes(point_.run.reserved.bytes)), point_.allocator.name,
@@ -226,7 +226,7 @@ std::string Summary::policies() const {
       add(grouped(outcome.recomputed_operators) + " operators recomputed");
     }
     if (outcome.offloaded.count > 0) {
-      // Where the step uses two tiers, the lines below say how much is on each.
+      // The lines below say how much is on each tier of a step that uses two.
       const bool disks = point_.run.nvme.bytes > 0;
       add(format_bytes(outcome.offloaded) +
           (disks ? " kept off the device" : " moved to the host"));

@@ -108,7 +108,7 @@ void PointsTable::choose_best() {
     names.insert(point.name);
     if (point.status == PointStatus::kError) continue;
     capacities.insert(point.capacity.count);
-    most_bytes_ = std::max(most_bytes_, device_needed(point));
+    most_bytes_ = std::max(most_bytes_, point.device_needed().count);
     longest_ = std::max(longest_, point.run.step);
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
@@ -116,7 +116,8 @@ void PointsTable::choose_best() {
     if (fastest_ == nullptr || point.samples_per_second > fastest_->samples_per_second) {
       fastest_ = &point;
     }
-    if (leanest_ == nullptr || device_needed(point) < device_needed(*leanest_)) leanest_ = &point;
+    if (leanest_ == nullptr || point.device_needed().count < leanest_->device_needed().count)
+      leanest_ = &point;
   }
   names_differ_ = names.size() > 1;
   capacities_differ_ = capacities.size() > 1;
@@ -157,8 +158,9 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   const BytesColumn unit(most_bytes_);
   const bool fastest = &point == fastest_ && points_.size() > 1;
   cells.push_back({fits ? "yes" : "no", fits ? kGood : kBad});
-  cells.push_back({unit.text(device_needed(point)), -1, &point == leanest_ && points_.size() > 1});
-  cells.push_back({share_of(device_needed(point), point.capacity.count), fits ? -1 : kBad});
+  cells.push_back(
+      {unit.text(point.device_needed().count), -1, &point == leanest_ && points_.size() > 1});
+  cells.push_back({share_of(point.device_needed().count, point.capacity.count), fits ? -1 : kBad});
   cells.push_back({unit.text(point.run.live.bytes)});
   cells.push_back({fits ? in_seconds(point.run.step, longest_) : "-", -1, fastest});
   const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
@@ -198,12 +200,11 @@ std::string PointsTable::verdict() const {
   std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
   if (fastest_ == nullptr || points_.size() == 1) return text + "." + advice() + "\n";
   text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
-                      format_duration(fastest_->run.step),
-                      format_bytes(Bytes(device_needed(*fastest_))));
+                      format_duration(fastest_->run.step), format_bytes(fastest_->device_needed()));
   if (leanest_ != fastest_) {
-    text += fmt::format("\nleanest: {} ({}, {})", bold(setting(*leanest_), colour_),
-                        format_duration(leanest_->run.step),
-                        format_bytes(Bytes(device_needed(*leanest_))));
+    text +=
+        fmt::format("\nleanest: {} ({}, {})", bold(setting(*leanest_), colour_),
+                    format_duration(leanest_->run.step), format_bytes(leanest_->device_needed()));
   }
   const std::string moved = transfer_verdict(*fastest_);
   if (!moved.empty()) text += fmt::format("\nthe fastest: {}", moved);

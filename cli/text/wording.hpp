@@ -48,14 +48,4 @@ class BytesColumn {
 // it does not, or where that is said already because no plan fits.
 [[nodiscard]] std::string over_budget(const PointResult& point);
 
-// Bytes of the device that the whole step takes, the framework's context included.
-[[nodiscard]] inline std::int64_t device_used(const PointResult& point) {
-  return point.device_used().count;
-}
-
-// Device memory that a point needs.
-[[nodiscard]] inline std::int64_t device_needed(const PointResult& point) {
-  return point.device_needed().count;
-}
-
 }  // namespace tidemark

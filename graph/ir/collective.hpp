@@ -42,13 +42,14 @@ inline constexpr std::size_t kCollectiveKinds = 7;
   return kNames[static_cast<int>(kind)];
 }
 
-// What an operator of class kCollective communicates.
+// Describes the communication of an operator of class kCollective.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   MeshDimension group = MeshDimension::kData;
   Bytes bytes;  // of the whole tensor: what an all-gather ends with, a reduce-scatter begins with
-  // Of kSend and kReceive: the other rank's index in the group, and what tells several messages
-  // between the same two ranks apart. Equal ones match in the order in which they are issued.
+  // kSend and kReceive name the other rank by its index in the group; the tag tells several
+  // messages between the same two ranks apart. Equal ones match in the order in which they are
+  // issued.
   int peer = -1;
   int tag = 0;
 };

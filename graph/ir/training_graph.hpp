@@ -90,7 +90,7 @@ struct TrainingGraph {
   std::int64_t tokens = 0;
   std::size_t tensors = 0;  // of the forward graph
 
-  // What a schedule puts in order (analysis/schedule.hpp).
+  // A schedule (analysis/schedule.hpp) puts these in order.
   StepParts parts;
   int micro_batches = 1;
   // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.

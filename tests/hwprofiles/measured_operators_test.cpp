@@ -11,6 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "hwprofiles/cost_model.hpp"
+#include "hwprofiles/interconnect_model.hpp"
+#include "hwprofiles/mesh.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
@@ -22,9 +24,13 @@ std::string tables() {
   return shared_path("cases/measured/operators").string() + '/';
 }
 
-CostModel model_of(const std::string& name) {
+DeviceProfile profile_of(const std::string& name) {
   const std::string folder = test::source_path("hwprofiles");
-  return CostModel(load_device_profile(name, std::vector<std::string>{folder}));
+  return load_device_profile(name, std::vector<std::string>{folder});
+}
+
+CostModel model_of(const std::string& name) {
+  return CostModel(profile_of(name));
 }
 
 // The cells of each line, up to the first quoted one. Empty where the table is absent.
@@ -186,6 +192,37 @@ TEST_SUITE("golden") {
     MESSAGE("attention: ", samples.size(), " points, median ", errors.median, ", mean ",
             errors.mean);
     CHECK(errors.median < 0.02);
+  }
+
+  TEST_CASE("all-reduces on one host are predicted within their bounds") {
+    // nccl-tests: busbw = 2 (n - 1) / n * bytes / time. The profiles were fitted to these rows.
+    struct System {
+      const char* prefix;
+      const char* gpu;
+      double mean_bound;
+    };
+    const System systems[] = {{"8xA100 NVLink3", "a100-sxm-80gb", 0.085},
+                              {"8xH200 NVLink4", "h100-sxm-80gb", 0.036}};
+    const std::vector<std::vector<std::string>> rows = read_table("nccl-allreduce-busbw.csv");
+    for (const System& system : systems) {
+      if (rows.empty()) return;
+      const DeviceProfile device = profile_of(system.gpu);
+      const InterconnectModel links(device, data_mesh(8, device));
+      std::vector<Sample> samples;
+      for (const std::vector<std::string>& row : rows) {
+        if (!row[0].starts_with(system.prefix)) continue;
+        const Bytes bytes(std::stoll(row[2]));
+        const double sent = 2.0 * 7 / 8 * static_cast<double>(bytes.count);
+        samples.push_back({.measured = sent / (std::stod(row[3]) * 1e9),
+                           .predicted = seconds(links.duration({.kind = CollectiveKind::kAllReduce,
+                                                                .group = MeshDimension::kData,
+                                                                .bytes = bytes}))});
+      }
+      REQUIRE(samples.size() == 20);
+      const Errors errors = errors_of(samples);
+      MESSAGE(std::string(system.prefix), ": median ", errors.median, ", mean ", errors.mean);
+      CHECK(errors.mean < system.mean_bound);
+    }
   }
 }
 
