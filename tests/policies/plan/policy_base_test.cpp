@@ -32,7 +32,8 @@ AnyPolicy decoded(const PolicyEntry& entry, const std::string& parameters) {
 TEST_SUITE("unit") {
   TEST_CASE("a policy with a key `budget` takes one, and no other does") {
     int takes = 0;
-    for (const PolicyEntry& entry : PolicyRegistry().entries()) {
+    const PolicyRegistry registry;
+    for (const PolicyEntry& entry : registry.entries()) {
       if (entry.name == "checkpoint_sequential") continue;  // has a required key, and no budget
       CAPTURE(entry.name);
       AnyPolicy policy = decoded(entry, entry.name == "te_offload" ? "{layers: 1}" : "{}");
