@@ -28,6 +28,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace main_detail {
 namespace {
 
 using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
@@ -148,11 +149,6 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   return execute(commands, console);
 }
 
-}  // namespace
-}  // namespace tidemark
-
-namespace {
-
 // Simulated steps allocate and free the same megabytes again and again: they are kept rather than
 // given back to the system and cleared each time.
 void keep_freed_memory() {
@@ -165,15 +161,17 @@ void keep_freed_memory() {
 }
 
 }  // namespace
+}  // namespace main_detail
+}  // namespace tidemark
 
 int main(int argc, char** argv) {
   using namespace tidemark;  // NOLINT(google-build-using-namespace)
-  keep_freed_memory();
+  main_detail::keep_freed_memory();
   std::optional<Console> console;
   try {
     console = open_console(argc > 0 ? argv[0] : "tidemark");
-    return run_command_line(std::vector<std::string>(argv + std::min(argc, 1), argv + argc),
-                            *console);
+    return main_detail::run_command_line(
+        std::vector<std::string>(argv + std::min(argc, 1), argv + argc), *console);
   } catch (const UserError& error) {
     print_error(console.value_or(Console()), error.what());
     return kExitBadInput;

@@ -10,6 +10,7 @@
 #include "graph/ir/convolutions.hpp"
 
 namespace tidemark {
+namespace cost_model_detail {
 namespace {
 
 struct Tile {
@@ -84,25 +85,26 @@ AttentionCurve curve_at(std::span<const AttentionCurve> curves, std::int64_t wid
 }
 
 }  // namespace
+}  // namespace cost_model_detail
 
 Duration CostModel::duration(const Work& work) const {
   if (work.op_class == OperatorClass::kFixed) return work.fixed;
   if (!is_priced_by_device(work.op_class)) return Duration(0);
   if (work.op_class == OperatorClass::kMatmul) {
-    return nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
+    return cost_model_detail::nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
   }
-  return nanoseconds_of(launch_seconds(work) +
-                        std::max(compute_seconds(work), memory_seconds(work)));
+  return cost_model_detail::nanoseconds_of(launch_seconds(work) +
+                                           std::max(compute_seconds(work), memory_seconds(work)));
 }
 
 Duration CostModel::memory_duration(const Work& work) const {
   if (!is_priced_by_device(work.op_class)) return Duration(0);
-  return nanoseconds_of(memory_seconds(work));
+  return cost_model_detail::nanoseconds_of(memory_seconds(work));
 }
 
 Duration CostModel::launch_duration(const Work& work) const {
   if (!is_priced_by_device(work.op_class)) return Duration(0);
-  return nanoseconds_of(launch_seconds(work));
+  return cost_model_detail::nanoseconds_of(launch_seconds(work));
 }
 
 Duration CostModel::dispatch_duration(const Work& work) const {
@@ -113,23 +115,26 @@ Duration CostModel::copy_duration(Bytes bytes, CopyDirection direction) const {
   const LinkProfile& link = direction == CopyDirection::kHostToDevice
                                 ? profile_.links.host_to_device
                                 : profile_.links.device_to_host;
-  return link.latency + nanoseconds_of(real(bytes.count) / link.alone.value);
+  return link.latency +
+         cost_model_detail::nanoseconds_of(cost_model_detail::real(bytes.count) / link.alone.value);
 }
 
 double CostModel::launch_seconds(const Work& work) const {
   Duration floor = profile_.launch.kernel * work.launches;
   if (work.op_class == OperatorClass::kMatmul) floor += profile_.launch.matmul;
   if (is_dense_convolution(work.op_class)) floor += profile_.launch.convolution;
-  return seconds_of(floor);
+  return cost_model_detail::seconds_of(floor);
 }
 
 double CostModel::memory_seconds(const Work& work) const {
   const Bytes traffic = work.read + work.written;
   const double share = profile_.bandwidth[static_cast<std::size_t>(work.op_class)];
   const double hbm = profile_.hbm.bandwidth.value;
-  const bool resident = profits_from_cache(work.op_class) && traffic <= profile_.l2.usable;
+  const bool resident =
+      cost_model_detail::profits_from_cache(work.op_class) && traffic <= profile_.l2.usable;
   const double hit = resident ? profile_.l2.residency : 0;
-  return real(traffic.count) / share * (hit / profile_.l2.bandwidth.value + (1 - hit) / hbm);
+  return cost_model_detail::real(traffic.count) / share *
+         (hit / profile_.l2.bandwidth.value + (1 - hit) / hbm);
 }
 
 double CostModel::compute_seconds(const Work& work) const {
@@ -148,23 +153,30 @@ double CostModel::matmul_seconds(const Work& work) const {
   const double memory = memory_seconds(work);
   if (m < 1 || n < 1 || k < 1 || batch < 1) return std::max(work.flops.count / peak, memory);
 
-  const TileModel& model =
-      runs_on_tensor_cores(type) ? profile_.tensor_core_tile : profile_.cuda_core_tile;
+  const TileModel& model = cost_model_detail::runs_on_tensor_cores(type) ? profile_.tensor_core_tile
+                                                                         : profile_.cuda_core_tile;
   const double partial =
-      kPartialBytes * real(m) * real(n) * real(batch) /
+      cost_model_detail::kPartialBytes * cost_model_detail::real(m) * cost_model_detail::real(n) *
+      cost_model_detail::real(batch) /
       (profile_.bandwidth[static_cast<std::size_t>(work.op_class)] * profile_.hbm.bandwidth.value);
   double fastest = std::numeric_limits<double>::infinity();
-  for (const Tile tile : kTiles) {
-    const double area = real(tile.m) * real(tile.n);
-    const double tile_rate = peak / profile_.multiprocessors *
-                             std::min(1.0, std::pow(area / kFullTile, model.small_tile_exponent));
-    for (const std::int64_t splits : kSplits) {
-      if (splits > 1 && k / splits < kShortestSplit) break;
-      const std::int64_t blocks = ceil_div(m, tile.m) * ceil_div(n, tile.n) * batch * splits;
-      const double waves = real(ceil_div(blocks, profile_.multiprocessors));
+  for (const cost_model_detail::Tile tile : cost_model_detail::kTiles) {
+    const double area = cost_model_detail::real(tile.m) * cost_model_detail::real(tile.n);
+    const double tile_rate =
+        peak / profile_.multiprocessors *
+        std::min(1.0, std::pow(area / cost_model_detail::kFullTile, model.small_tile_exponent));
+    for (const std::int64_t splits : cost_model_detail::kSplits) {
+      if (splits > 1 && k / splits < cost_model_detail::kShortestSplit) break;
+      const std::int64_t blocks = cost_model_detail::ceil_div(m, tile.m) *
+                                  cost_model_detail::ceil_div(n, tile.n) * batch * splits;
+      const double waves =
+          cost_model_detail::real(cost_model_detail::ceil_div(blocks, profile_.multiprocessors));
       const double compute =
-          waves * 2 * area * (real(k) / real(splits) + model.prologue) / tile_rate;
-      const double traffic = memory + (splits > 1 ? 2 * real(splits) * partial : 0);
+          waves * 2 * area *
+          (cost_model_detail::real(k) / cost_model_detail::real(splits) + model.prologue) /
+          tile_rate;
+      const double traffic =
+          memory + (splits > 1 ? 2 * cost_model_detail::real(splits) * partial : 0);
       fastest = std::min(fastest, std::max(compute, traffic));
     }
   }
@@ -175,13 +187,13 @@ double CostModel::attention_rate(const Work& work) const {
   const std::int64_t key_length = std::max<std::int64_t>(1, work.extent[1]);
   const bool causal = (work.extent[3] & kAttentionCausal) != 0;
   const bool backward = (work.extent[3] & kAttentionBackward) != 0;
-  const AttentionCurve curve =
-      curve_at(backward ? profile_.attention_backward : profile_.attention_forward, work.extent[2]);
+  const AttentionCurve curve = cost_model_detail::curve_at(
+      backward ? profile_.attention_backward : profile_.attention_forward, work.extent[2]);
   const DType type = matrix_type(profile_, work.dtype);
   const double peak = profile_.matrix[static_cast<std::size_t>(type)].peak.value;
   const double share = causal ? curve.causal_share : curve.share;
   const double half_length = causal ? curve.causal_half_length : curve.half_length;
-  return peak * share / (1 + half_length / real(key_length));
+  return peak * share / (1 + half_length / cost_model_detail::real(key_length));
 }
 
 double CostModel::convolution_rate(const Work& work) const {
@@ -192,7 +204,7 @@ double CostModel::convolution_rate(const Work& work) const {
                                       : profile_.convolution_forward;
   const DType type = matrix_type(profile_, work.dtype);
   return profile_.matrix[static_cast<std::size_t>(type)].peak.value *
-         (runs_on_tensor_cores(type) ? share.tensor_cores : share.cuda_cores);
+         (cost_model_detail::runs_on_tensor_cores(type) ? share.tensor_cores : share.cuda_cores);
 }
 
 double CostModel::vector_rate(DType type) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 namespace tidemark {
+namespace device_profile_detail {
 namespace {
 
 constexpr Range kPositive = above(0);
@@ -240,6 +241,7 @@ FrameworkProfile decode_framework(const FigureReader& framework) {
 }
 
 }  // namespace
+}  // namespace device_profile_detail
 
 BytesPerSecond NvmeProfile::reached(BytesPerSecond rate) const {
   const double seconds = std::chrono::duration<double>(latency).count();
@@ -249,8 +251,9 @@ BytesPerSecond NvmeProfile::reached(BytesPerSecond rate) const {
 }
 
 DType matrix_type(const DeviceProfile& profile, DType type) {
-  while (!(profile.matrix[index_of(type)].peak.value > 0) && type != DType::kFloat32) {
-    type = wider_type(type);
+  while (!(profile.matrix[device_profile_detail::index_of(type)].peak.value > 0) &&
+         type != DType::kFloat32) {
+    type = device_profile_detail::wider_type(type);
   }
   return type;
 }
@@ -261,16 +264,17 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
   profile.name = decoder.required<std::string>("name");
   profile.description = decoder.optional<std::string>("description", "");
   profile.multiprocessors = reader.required<int>("multiprocessors", at_least(1));
-  profile.hbm = decode_hbm(reader.group("hbm"));
-  profile.l2 = decode_l2(reader.group("l2"));
-  profile.matrix = decode_peaks(reader.group("peaks"));
-  profile.vector = decode_vector(reader.group("vector"));
-  decode_efficiency(reader.group("efficiency"), profile);
-  profile.launch = decode_launch(reader.group("launch"));
-  profile.host = decode_host(reader.group("host"));
-  if (decoder.value().find("nvme") != nullptr) profile.nvme = decode_nvme(reader.group("nvme"));
-  profile.links = decode_links(reader.group("links"));
-  profile.framework = decode_framework(reader.group("framework"));
+  profile.hbm = device_profile_detail::decode_hbm(reader.group("hbm"));
+  profile.l2 = device_profile_detail::decode_l2(reader.group("l2"));
+  profile.matrix = device_profile_detail::decode_peaks(reader.group("peaks"));
+  profile.vector = device_profile_detail::decode_vector(reader.group("vector"));
+  device_profile_detail::decode_efficiency(reader.group("efficiency"), profile);
+  profile.launch = device_profile_detail::decode_launch(reader.group("launch"));
+  profile.host = device_profile_detail::decode_host(reader.group("host"));
+  if (decoder.value().find("nvme") != nullptr)
+    profile.nvme = device_profile_detail::decode_nvme(reader.group("nvme"));
+  profile.links = device_profile_detail::decode_links(reader.group("links"));
+  profile.framework = device_profile_detail::decode_framework(reader.group("framework"));
   reader.finish();
   return profile;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 namespace tidemark {
+namespace figures_detail {
 namespace {
 
 // Keys of a profile that are texts, not figures.
@@ -72,6 +73,7 @@ Value merge_sourced(const Value& base, const Value& changes) {
 }
 
 }  // namespace
+}  // namespace figures_detail
 
 FigureReader::FigureReader(const Decoder& decoder, std::string path, std::string source,
                            std::vector<Figure>& figures)
@@ -81,7 +83,8 @@ FigureReader::FigureReader(const Decoder& decoder, std::string path, std::string
 
 FigureReader FigureReader::group(std::string_view key) const {
   const Value* value = decoder_.value().find(key);
-  if (value != nullptr && !value->is_null() && (!value->is_mapping() || is_figure(*value))) {
+  if (value != nullptr && !value->is_null() &&
+      (!value->is_mapping() || figures_detail::is_figure(*value))) {
     decoder_.fail_at(key, "expected a group of figures");
   }
   return {decoder_.required_child(key), path_ + std::string(key) + ".", source_, *figures_};
@@ -130,7 +133,7 @@ void FigureReader::record(std::string_view key, const Value& value, std::string 
 }
 
 Value merge_figures(const Value& base, const Value& changes, const std::string& source) {
-  return merge_sourced(base, with_sources(changes, source));
+  return figures_detail::merge_sourced(base, figures_detail::with_sources(changes, source));
 }
 
 template int FigureReader::required(std::string_view, Range) const;

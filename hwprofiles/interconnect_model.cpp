@@ -7,6 +7,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace interconnect_model_detail {
 namespace {
 
 // Share of NVLink that a ring reaches: NCCL's 20.6 GB/s for each of 18 links of an H100, of 25.
@@ -60,6 +61,7 @@ int doublings(int nodes) {
 }
 
 }  // namespace
+}  // namespace interconnect_model_detail
 
 InterconnectModel::InterconnectModel(const DeviceProfile& device, const Mesh& mesh)
     : links_(device.links), mesh_(mesh) {}
@@ -70,20 +72,24 @@ BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshG
     // Through the host's memory, both directions at a time.
     return {std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value) / 2};
   }
-  if (is_between_two(kind)) return {kPairShare * nvlink};
+  if (interconnect_model_detail::is_between_two(kind))
+    return {interconnect_model_detail::kPairShare * nvlink};
   const CollectiveProfile& figures = links_.collective;
   const int on_one_node = (group.size + group.nodes - 1) / group.nodes;
   const bool in_switch = kind == CollectiveKind::kAllReduce && figures.in_switch_ranks > 0 &&
                          on_one_node >= figures.in_switch_ranks;
   if (in_switch) return figures.in_switch;
-  return figures.bandwidth.value > 0 ? figures.bandwidth : BytesPerSecond{kRingShare * nvlink};
+  return figures.bandwidth.value > 0
+             ? figures.bandwidth
+             : BytesPerSecond{interconnect_model_detail::kRingShare * nvlink};
 }
 
 double InterconnectModel::inside_seconds(const Collective& collective,
                                          const MeshGroup& group) const {
   const int on_one_node = (group.size + group.nodes - 1) / group.nodes;
   if (on_one_node == 1) return 0;
-  return sent_share(collective.kind, group.size) * real(collective.bytes) /
+  return interconnect_model_detail::sent_share(collective.kind, group.size) *
+         interconnect_model_detail::real(collective.bytes) /
          bus_bandwidth(collective.kind, group).value;
 }
 
@@ -95,25 +101,31 @@ double InterconnectModel::network_seconds(const Collective& collective,
                     "the ranks lie on several hosts, and the profile of the GPU knows no network; "
                     "write {bandwidth: 50GB/s, latency: 5us}, or a larger hardware.node");
   }
-  const int adapters =
-      is_between_two(collective.kind) ? 1 : (group.size + group.nodes - 1) / group.nodes;
-  return sent_share(collective.kind, group.nodes) * real(collective.bytes) / adapters /
-         (kNetworkShare * links_.network.bandwidth.value);
+  const int adapters = interconnect_model_detail::is_between_two(collective.kind)
+                           ? 1
+                           : (group.size + group.nodes - 1) / group.nodes;
+  return interconnect_model_detail::sent_share(collective.kind, group.nodes) *
+         interconnect_model_detail::real(collective.bytes) / adapters /
+         (interconnect_model_detail::kNetworkShare * links_.network.bandwidth.value);
 }
 
 Duration InterconnectModel::duration(const Collective& collective) const {
   const MeshGroup group = mesh_.group(collective.group);
   if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);
   const CollectiveProfile& figures = links_.collective;
-  Duration floor = figures.bandwidth.value > 0 ? figures.floor : kUnknownFloor;
+  Duration floor =
+      figures.bandwidth.value > 0 ? figures.floor : interconnect_model_detail::kUnknownFloor;
   double ramp = figures.ramp;
   if (group.nodes > 1) {
-    floor += 2 * doublings(group.nodes) * (links_.network.latency + kNetworkStep);
-    ramp += kNetworkRamp;
+    floor += 2 * interconnect_model_detail::doublings(group.nodes) *
+             (links_.network.latency + interconnect_model_detail::kNetworkStep);
+    ramp += interconnect_model_detail::kNetworkRamp;
   }
   const double seconds =
       std::max(inside_seconds(collective, group), network_seconds(collective, group));
-  return floor + Duration(std::llround(ramp * std::sqrt(real(collective.bytes)) + seconds * 1e9));
+  return floor +
+         Duration(std::llround(ramp * std::sqrt(interconnect_model_detail::real(collective.bytes)) +
+                               seconds * 1e9));
 }
 
 }  // namespace tidemark

@@ -8,6 +8,7 @@
 #include "hwprofiles/device_profile.hpp"
 
 namespace tidemark {
+namespace networks_detail {
 namespace {
 
 std::string folder_of_networks(const std::string& profiles) {
@@ -15,11 +16,12 @@ std::string folder_of_networks(const std::string& profiles) {
 }
 
 }  // namespace
+}  // namespace networks_detail
 
 std::vector<std::string> network_names(std::span<const std::string> folders) {
   std::vector<std::string> names;
   for (const std::string& folder : folders) {
-    for (std::string& name : profile_names(folder_of_networks(folder)))
+    for (std::string& name : profile_names(networks_detail::folder_of_networks(folder)))
       names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
@@ -36,7 +38,8 @@ Value load_network(const std::string& name, std::span<const std::string> folders
                                 name, did_you_mean(name, known), fmt::join(known, ", ")));
   }
   for (const std::string& folder : folders) {
-    const auto file = std::filesystem::path(folder_of_networks(folder)) / (name + ".yaml");
+    const auto file =
+        std::filesystem::path(networks_detail::folder_of_networks(folder)) / (name + ".yaml");
     if (std::filesystem::exists(file)) return read_document(file.string());
   }
   throw UserError(named_at, path, fmt::format("the file of network '{}' is gone", name));

@@ -5,6 +5,7 @@
 #include "hwprofiles/device_profile.hpp"
 
 namespace tidemark {
+namespace profile_files_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,12 +66,15 @@ Value read_profile(const std::string& file, std::span<const std::string> folders
 }
 
 }  // namespace
+}  // namespace profile_files_detail
 
 std::vector<std::string> profile_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code missing;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, missing)) {
-    if (entry.path().extension() == kExtension) names.push_back(entry.path().stem().string());
+  for (const std::filesystem::directory_entry& entry :
+       std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.path().extension() == profile_files_detail::kExtension)
+      names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -79,11 +83,11 @@ std::vector<std::string> profile_names(const std::string& folder) {
 DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::span<const std::string> folders, const Value* overrides,
                                   const Location& named_at) {
-  const std::string file = find_profile(name_or_path, folders, {}, named_at);
+  const std::string file = profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
   std::vector<std::string> open_files;
-  Value profile = read_profile(file, folders, open_files);
+  Value profile = profile_files_detail::read_profile(file, folders, open_files);
   if (overrides == nullptr) return decode_device_profile(Decoder(profile));
-  profile = merge_figures(profile, *overrides, std::string(kOverridden));
+  profile = merge_figures(profile, *overrides, std::string(profile_files_detail::kOverridden));
   return decode_device_profile(Decoder(profile, "hardware"));
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace axis_scale_detail {
 namespace {
 
 struct Unit {
@@ -46,6 +47,7 @@ Unit unit_for(AxisUnit unit, double value) {
 }
 
 }  // namespace
+}  // namespace axis_scale_detail
 
 double round_step(double least) {
   constexpr double kSteps[] = {1, 2, 2.5, 5};
@@ -59,7 +61,8 @@ double round_step(double least) {
 AxisTicks round_ticks(double begin, double end, AxisUnit unit, std::size_t at_most) {
   AxisTicks ticks;
   if (!std::isfinite(begin) || !std::isfinite(end) || !(begin < end) || at_most == 0) return ticks;
-  const Unit in = unit_for(unit, std::max(std::abs(begin), std::abs(end)));
+  const axis_scale_detail::Unit in =
+      axis_scale_detail::unit_for(unit, std::max(std::abs(begin), std::abs(end)));
   ticks.unit = in.name;
   const double first = begin / in.size;
   const double last = end / in.size;

@@ -11,6 +11,7 @@
 #include "plots/role_style.hpp"
 
 namespace tidemark {
+namespace chrome_trace_detail {
 namespace {
 
 // The processes of a device have its number and the host its own, as in Kineto.
@@ -37,18 +38,20 @@ struct Microseconds {
 };
 
 }  // namespace
+}  // namespace chrome_trace_detail
 }  // namespace tidemark
 
 template <>
-struct fmt::formatter<tidemark::Microseconds> {
+struct fmt::formatter<tidemark::chrome_trace_detail::Microseconds> {
   constexpr auto parse(format_parse_context& context) { return context.begin(); }
   template <class Context>
-  auto format(tidemark::Microseconds time, Context& context) const {
+  auto format(tidemark::chrome_trace_detail::Microseconds time, Context& context) const {
     return fmt::format_to(context.out(), FMT_COMPILE("{}.{:03}"), time.ns / 1000, time.ns % 1000);
   }
 };
 
 namespace tidemark {
+namespace chrome_trace_detail {
 namespace {
 
 class ChromeWriter {
@@ -283,10 +286,11 @@ void ChromeWriter::write() {
 }
 
 }  // namespace
+}  // namespace chrome_trace_detail
 
 void write_chrome_trace(std::ostream& out, const TrainingGraph& graph, const StepProgram& program,
                         const TraceModel& model, const TraceTitle& title) {
-  ChromeWriter(out, graph, program, model, title).write();
+  chrome_trace_detail::ChromeWriter(out, graph, program, model, title).write();
 }
 
 }  // namespace tidemark

@@ -8,6 +8,7 @@
 #include "sim/result/csv.hpp"
 
 namespace tidemark {
+namespace comparison_charts_detail {
 namespace {
 
 constexpr std::uint32_t kFrontInk = 0x0b3c5d;
@@ -23,6 +24,7 @@ void fit_axis(SvgAxis& axis, double low, double high) {
 }
 
 }  // namespace
+}  // namespace comparison_charts_detail
 
 SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& runs, Bytes capacity,
                       const std::string& time_title) {
@@ -58,14 +60,16 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
                            .legend = explained[kind] ? "" : kKinds[kind],
                            .shape = run.fits ? MarkShape::kCircle : MarkShape::kCross,
                            .hollow = kind == 1,
-                           .rgb = std::array{kFrontInk, kBehindInk, kFailedInk}[kind]});
+                           .rgb = std::array{comparison_charts_detail::kFrontInk,
+                                             comparison_charts_detail::kBehindInk,
+                                             comparison_charts_detail::kFailedInk}[kind]});
     explained[kind] = true;
   }
   if (range) {
-    fit_axis(chart.x, (*range)[0], (*range)[1]);
-    fit_axis(chart.y, (*range)[2], (*range)[3]);
+    comparison_charts_detail::fit_axis(chart.x, (*range)[0], (*range)[1]);
+    comparison_charts_detail::fit_axis(chart.y, (*range)[2], (*range)[3]);
   }
-  SvgLine line{.rgb = kFrontInk, .dash = Dash::kShort};
+  SvgLine line{.rgb = comparison_charts_detail::kFrontInk, .dash = Dash::kShort};
   for (const std::size_t i : front)
     line.points.push_back({static_cast<double>(runs[i].memory), runs[i].seconds});
   if (line.points.size() > 1) chart.lines.push_back(std::move(line));
@@ -73,7 +77,7 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
   if (capacity.count > 0 && limit > chart.x.begin && limit < chart.x.end) {
     chart.lines.push_back({.label = fmt::format("capacity {}", format_bytes(capacity)),
                            .points = {{limit, chart.y.begin}, {limit, chart.y.end}},
-                           .rgb = kFailedInk,
+                           .rgb = comparison_charts_detail::kFailedInk,
                            .dash = Dash::kLong});
   }
   if (untimed > 0) chart.notes.push_back(fmt::format("{} without a time left out", untimed));
@@ -110,7 +114,7 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
     least = std::min(least, static_cast<double>(point.budget));
     most = std::max(most, static_cast<double>(point.budget));
   }
-  fit_axis(chart.x, least, most);
+  comparison_charts_detail::fit_axis(chart.x, least, most);
   const bool some_fail = std::any_of(points.begin(), points.end(),
                                      [](const BudgetPoint& p) { return !p.overhead.has_value(); });
   const double top = highest * 1.1;
@@ -141,8 +145,10 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
     chart.lines.push_back(std::move(line));
   }
   if (some_fail) {
-    chart.guides.push_back(
-        {.y = top, .label = "infeasible", .rgb = kBehindInk, .dash = Dash::kDotted});
+    chart.guides.push_back({.y = top,
+                            .label = "infeasible",
+                            .rgb = comparison_charts_detail::kBehindInk,
+                            .dash = Dash::kDotted});
   }
   return chart;
 }

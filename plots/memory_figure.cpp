@@ -10,6 +10,7 @@
 #include "sim/result/csv.hpp"
 
 namespace tidemark {
+namespace memory_figure_detail {
 namespace {
 
 constexpr double kFarCapacity = 2.5;   // times the peak: a line farther up wastes the picture
@@ -106,6 +107,7 @@ SvgLine step_line(const MemoryFigure& figure, bool reserved) {
 }
 
 }  // namespace
+}  // namespace memory_figure_detail
 
 Duration MemoryFigure::column_begin(std::size_t column) const {
   return Duration((options.end - options.begin).count() * static_cast<std::int64_t>(column) /
@@ -127,20 +129,22 @@ SvgChart memory_chart(const MemoryFigure& figure) {
   const MemoryFigureOptions& options = figure.options;
   SvgChart chart{.title = options.title, .subtitle = options.subtitle};
   chart.plot_width = static_cast<double>(options.columns);
-  chart.x = {
-      .title = "time in the step", .unit = AxisUnit::kSeconds, .end = seconds(end_of(figure))};
-  scale_memory(chart, most_on_device(figure), options.capacity, options.does_not_fit);
-  add_phases(chart, figure);
+  chart.x = {.title = "time in the step",
+             .unit = AxisUnit::kSeconds,
+             .end = memory_figure_detail::seconds(memory_figure_detail::end_of(figure))};
+  memory_figure_detail::scale_memory(chart, memory_figure_detail::most_on_device(figure),
+                                     options.capacity, options.does_not_fit);
+  memory_figure_detail::add_phases(chart, figure);
   const std::vector<MemorySample>& samples = figure.samples;
   if (samples.empty()) return chart;
   for (std::size_t c = 0; c <= samples.size(); ++c)
-    chart.column_edges.push_back(seconds(figure.column_begin(c)));
+    chart.column_edges.push_back(memory_figure_detail::seconds(figure.column_begin(c)));
 
   const auto peak = std::max_element(
       samples.begin(), samples.end(),
       [](const MemorySample& a, const MemorySample& b) { return a.live < b.live; });
-  const auto add = [&](std::string_view label, std::int64_t at_peak, const AreaInk& ink,
-                       std::vector<double> heights) {
+  const auto add = [&](std::string_view label, std::int64_t at_peak,
+                       const memory_figure_detail::AreaInk& ink, std::vector<double> heights) {
     if (std::all_of(heights.begin(), heights.end(), [](double h) { return h == 0; })) return;
     chart.areas.push_back({.label = fmt::format("{} {}", label, format_bytes(Bytes(at_peak))),
                            .rgb = ink.rgb,
@@ -148,25 +152,29 @@ SvgChart memory_chart(const MemoryFigure& figure) {
                            .heights = std::move(heights)});
   };
   const double context = static_cast<double>(options.context.count);
-  add(context_style().label, options.context.count, kContextInk,
+  add(context_style().label, options.context.count, memory_figure_detail::kContextInk,
       std::vector<double>(samples.size(), context));
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
     std::vector<double> heights;
     for (const MemorySample& sample : samples)
       heights.push_back(static_cast<double>(sample.by_role[r]));
-    add(style_of(role).label, peak->by_role[r], kRoleInks[r], std::move(heights));
+    add(style_of(role).label, peak->by_role[r], memory_figure_detail::kRoleInks[r],
+        std::move(heights));
   }
-  SvgLine reserved = step_line(figure, true);
-  reserved.label = fmt::format("reserved {}", format_bytes(Bytes(device_bytes(figure, *peak))));
-  reserved.rgb = kReservedInk;
+  SvgLine reserved = memory_figure_detail::step_line(figure, true);
+  reserved.label = fmt::format(
+      "reserved {}", format_bytes(Bytes(memory_figure_detail::device_bytes(figure, *peak))));
+  reserved.rgb = memory_figure_detail::kReservedInk;
   reserved.dash = Dash::kShort;
   chart.lines.push_back(std::move(reserved));
   chart.notes.insert(chart.notes.begin(), "sizes at the peak of what is live");
 
   const std::int64_t on_device = options.context.count + peak->live;
   const auto column = static_cast<std::size_t>(peak - samples.begin());
-  const double at = seconds(figure.column_begin(column) + figure.column_begin(column + 1)) / 2;
+  const double at =
+      memory_figure_detail::seconds(figure.column_begin(column) + figure.column_begin(column + 1)) /
+      2;
   const std::string size =
       fmt::format("peak {} live at {}", format_bytes(Bytes(peak->live)),
                   format_duration(std::max(peak->time - options.begin, Duration(0))));
@@ -175,7 +183,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
        .label = options.peak_note.empty() ? size : fmt::format("{}: {}", size, options.peak_note),
        .short_label = size,
        .shape = MarkShape::kTriangle,
-       .rgb = kReservedInk});
+       .rgb = memory_figure_detail::kReservedInk});
   return chart;
 }
 
@@ -188,7 +196,8 @@ void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure) {
     const MemorySample& sample = figure.samples[c];
     const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
     out << figure.column_begin(c).count() << ',' << time.count() << ',' << name_of(figure.phases[c])
-        << ',' << sample.live << ',' << sample.reserved << ',' << device_bytes(figure, sample);
+        << ',' << sample.live << ',' << sample.reserved << ','
+        << memory_figure_detail::device_bytes(figure, sample);
     for (const std::int64_t bytes : sample.by_role)
       out << ',' << bytes;
     out << '\n';
@@ -225,12 +234,13 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const MemoryFigure& figure = runs[i].figure;
     chart.plot_width = static_cast<double>(figure.options.columns);
-    chart.x.end = std::max(chart.x.end, seconds(end_of(figure)));
+    chart.x.end =
+        std::max(chart.x.end, memory_figure_detail::seconds(memory_figure_detail::end_of(figure)));
     for (const MemorySample& sample : figure.samples)
       most = std::max(most, figure.options.context.count + sample.live);
     capacities.push_back(figure.options.capacity);
     const LineInk ink = line_ink(i);
-    SvgLine line = step_line(figure, false);
+    SvgLine line = memory_figure_detail::step_line(figure, false);
     const auto peak = std::max_element(line.points.begin(), line.points.end(),
                                        [](SvgPoint a, SvgPoint b) { return a.y < b.y; });
     line.label = fmt::format(
@@ -239,7 +249,7 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
         figure.options.does_not_fit ? ", does not fit" : "");
     line.rgb = ink.rgb;
     line.dash = ink.dash;
-    if (runs.size() > kTellApart && peak != line.points.end()) {
+    if (runs.size() > memory_figure_detail::kTellApart && peak != line.points.end()) {
       const std::string letter(1, static_cast<char>('A' + i % 26));
       chart.marks.push_back({.at = *peak, .label = letter, .shape = MarkShape::kNone});
       line.label = letter + "  " + line.label;
@@ -249,7 +259,8 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
   std::sort(capacities.begin(), capacities.end());
   capacities.erase(std::unique(capacities.begin(), capacities.end()), capacities.end());
   const bool one_device = capacities.size() == 1;
-  scale_memory(chart, most, one_device ? capacities.front() : Bytes(0), false);
+  memory_figure_detail::scale_memory(chart, most, one_device ? capacities.front() : Bytes(0),
+                                     false);
   chart.y.title = "device memory in use";
   return chart;
 }
@@ -262,7 +273,7 @@ void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>
       const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
       out << csv_field(name) << ',' << figure.column_begin(c).count() << ',' << time.count() << ','
           << sample.live << ',' << figure.options.context.count + sample.live << ','
-          << device_bytes(figure, sample) << '\n';
+          << memory_figure_detail::device_bytes(figure, sample) << '\n';
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace memory_samples_detail {
 namespace {
 
 // The column of a time; the last one includes the end.
@@ -14,6 +15,7 @@ std::size_t column_at(std::int64_t time, std::int64_t begin, std::int64_t end,
 }
 
 }  // namespace
+}  // namespace memory_samples_detail
 
 std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimeline& timeline,
                                    Duration begin, Duration end, std::size_t columns) {
@@ -33,7 +35,8 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
     const bool before =
         point.time < begin ||
         (point.time == begin && !program.slot[program.position[at].index()].last_step);
-    const std::size_t column = column_at(point.time.count(), begin.count(), end.count(), columns);
+    const std::size_t column =
+        memory_samples_detail::column_at(point.time.count(), begin.count(), end.count(), columns);
     if (!before) enter(column);
     const Block& block = program.blocks[point.block];
     now.by_role[static_cast<std::size_t>(block.role)] += point.sign * block.bytes.count;
@@ -63,8 +66,9 @@ std::vector<Phase> phases_of(const StepProgram& program, const Scratch& scratch,
     const std::int64_t last = std::min(std::max(scratch.finished[i], first), to);
     if (last < from || first > to) continue;
     const auto phase = static_cast<std::size_t>(program.slot[program.position[i].index()].phase);
-    const std::size_t last_column = column_at(last, from, to, columns);
-    for (std::size_t c = column_at(first, from, to, columns); c <= last_column; ++c) {
+    const std::size_t last_column = memory_samples_detail::column_at(last, from, to, columns);
+    for (std::size_t c = memory_samples_detail::column_at(first, from, to, columns);
+         c <= last_column; ++c) {
       const double width = static_cast<double>(to - from) / static_cast<double>(columns);
       const double left = static_cast<double>(from) + width * static_cast<double>(c);
       const double overlap = std::min(static_cast<double>(last), left + width) -

@@ -10,6 +10,7 @@
 #include "plots/role_style.hpp"
 
 namespace tidemark {
+namespace perfetto_trace_detail {
 namespace {
 
 // Field numbers of perfetto/trace/*.proto.
@@ -307,10 +308,11 @@ void PerfettoWriter::write() {
 }
 
 }  // namespace
+}  // namespace perfetto_trace_detail
 
 void write_perfetto_trace(std::ostream& out, const TrainingGraph& graph, const StepProgram& program,
                           const TraceModel& model, const TraceTitle& title) {
-  PerfettoWriter(out, graph, program, model, title).write();
+  perfetto_trace_detail::PerfettoWriter(out, graph, program, model, title).write();
 }
 
 }  // namespace tidemark

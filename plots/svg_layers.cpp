@@ -6,6 +6,7 @@
 #include "plots/svg_writer.hpp"
 
 namespace tidemark {
+namespace svg_layers_detail {
 namespace {
 
 std::string_view dashes(Dash dash) {
@@ -14,6 +15,7 @@ std::string_view dashes(Dash dash) {
 }
 
 }  // namespace
+}  // namespace svg_layers_detail
 
 // The ink of an area: its colour under hatching.
 void SvgWriter::pattern(std::size_t index, const SvgArea& area) {
@@ -85,7 +87,7 @@ void SvgWriter::areas() {
 
 void SvgWriter::stroke(std::uint32_t rgb, double width, Dash dash) {
   put(" fill=\"none\" stroke=\"#{:06x}\" stroke-width=\"{:g}\"", rgb, width);
-  if (dash != Dash::kSolid) put(" stroke-dasharray=\"{}\"", dashes(dash));
+  if (dash != Dash::kSolid) put(" stroke-dasharray=\"{}\"", svg_layers_detail::dashes(dash));
 }
 
 void SvgWriter::polyline(const SvgLine& line) {

@@ -5,6 +5,7 @@
 #include "plots/role_style.hpp"
 
 namespace tidemark {
+namespace table_detail {
 namespace {
 
 constexpr std::size_t kGutter = 2;          // blanks between columns
@@ -27,6 +28,7 @@ void drop_trailing_blanks(std::string& line) {
 }
 
 }  // namespace
+}  // namespace table_detail
 
 std::size_t display_width(std::string_view text) {
   std::size_t width = 0;
@@ -61,6 +63,7 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
+namespace table_detail {
 namespace {
 
 // Returns where the meaning of a line "  --name VALUE      what it means" begins; 0 for others.
@@ -98,13 +101,14 @@ std::string wrapped(std::string_view text, std::size_t width, bool meanings) {
 }
 
 }  // namespace
+}  // namespace table_detail
 
 std::string wrap_lines(std::string_view text, std::size_t width) {
-  return wrapped(text, width, false);
+  return table_detail::wrapped(text, width, false);
 }
 
 std::string wrap_meanings(std::string_view text, std::size_t width) {
-  return wrapped(text, width, true);
+  return table_detail::wrapped(text, width, true);
 }
 
 void Table::add_row(std::vector<Cell> cells) {
@@ -135,9 +139,9 @@ Table::Layout Table::layout(std::size_t width) const {
   }
   if (shown.empty() || width == 0) return layout;
   const auto total = [&] {
-    std::size_t sum = indent_ - kGutter;
+    std::size_t sum = indent_ - table_detail::kGutter;
     for (const std::size_t c : shown)
-      sum += widths[c] + kGutter;
+      sum += widths[c] + table_detail::kGutter;
     return sum;
   };
   // Makes a column of words narrower, down to its longest word and no further than to `least`,
@@ -149,7 +153,7 @@ Table::Layout Table::layout(std::size_t width) const {
   };
   while (total() > width) {
     const std::size_t last = widths[shown.back()];
-    if (total() - last + std::min(last, kNarrowestWrap) <= width) break;
+    if (total() - last + std::min(last, table_detail::kNarrowestWrap) <= width) break;
     const auto most = std::max_element(
         shown.begin(), shown.end(),
         [&](std::size_t a, std::size_t b) { return columns_[a].spare < columns_[b].spare; });
@@ -157,13 +161,13 @@ Table::Layout Table::layout(std::size_t width) const {
     shown.erase(most);
   }
   const std::vector<std::size_t> unwrapped = widths;
-  narrow(shown.back(), kNarrowestWrap);
+  narrow(shown.back(), table_detail::kNarrowestWrap);
   const auto narrow_names = [&] {
     std::vector<std::size_t> by_width = shown;
     std::stable_sort(by_width.begin(), by_width.end(),
                      [&](std::size_t x, std::size_t y) { return widths[x] > widths[y]; });
     for (const std::size_t c : by_width) {
-      if (c != shown.back() || layout.below) narrow(c, kNarrowestName);
+      if (c != shown.back() || layout.below) narrow(c, table_detail::kNarrowestName);
     }
   };
   narrow_names();
@@ -192,15 +196,15 @@ std::string Table::text(bool colour, std::size_t width) const {
     std::string line(indent_, ' ');
     for (const std::size_t c : shown) {
       line += cell_of(c);
-      if (c != shown.back()) line.append(kGutter, ' ');
+      if (c != shown.back()) line.append(table_detail::kGutter, ' ');
     }
-    drop_trailing_blanks(line);
+    table_detail::drop_trailing_blanks(line);
     out += line + '\n';
   };
   const auto aligned = [&](std::size_t c, const std::string& text) {
     return c == shown.back() && columns_[c].align == Align::kLeft
                ? text
-               : padded(text, widths[c], columns_[c].align);
+               : table_detail::padded(text, widths[c], columns_[c].align);
   };
   const bool titled = std::any_of(shown.begin(), shown.end(),
                                   [&](std::size_t c) { return !columns_[c].title.empty(); });
@@ -218,14 +222,15 @@ std::string Table::text(bool colour, std::size_t width) const {
     for (std::size_t i = 0; i < height; ++i) {
       add_line([&](std::size_t c) {
         const std::string text = i < lines[c].size() ? lines[c][i] : "";
-        return text.empty() ? aligned(c, text) : styled(aligned(c, text), row[c], colour);
+        return text.empty() ? aligned(c, text)
+                            : table_detail::styled(aligned(c, text), row[c], colour);
       });
     }
     if (!below || row[*below].text.empty()) continue;
-    const std::string blanks(indent_ + kBelowIndent, ' ');
+    const std::string blanks(indent_ + table_detail::kBelowIndent, ' ');
     for (const std::string& line :
          wrap(row[*below].text, std::max(width, blanks.size() + 1) - blanks.size()))
-      out += blanks + styled(line, row[*below], colour) + '\n';
+      out += blanks + table_detail::styled(line, row[*below], colour) + '\n';
   }
   return out;
 }

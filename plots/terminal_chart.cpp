@@ -11,6 +11,7 @@
 #include "plots/table.hpp"
 
 namespace tidemark {
+namespace terminal_chart_detail {
 namespace {
 
 constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
@@ -354,11 +355,12 @@ std::string Chart::draw() const {
 }
 
 }  // namespace
+}  // namespace terminal_chart_detail
 
 std::string draw_memory_chart(const StepProgram& program, const Scratch& scratch,
                               const MemoryTimeline& timeline, const ChartOptions& options) {
   if (timeline.points.empty()) return {};
-  return Chart(program, scratch, timeline, options).draw();
+  return terminal_chart_detail::Chart(program, scratch, timeline, options).draw();
 }
 
 }  // namespace tidemark

@@ -7,6 +7,7 @@
 #include "plots/pickle_writer.hpp"
 
 namespace tidemark {
+namespace torch_snapshot_detail {
 namespace {
 
 // The first simulated address: readers take 0 for none.
@@ -243,11 +244,12 @@ void SnapshotWriter::write() {
 }
 
 }  // namespace
+}  // namespace torch_snapshot_detail
 
 void write_torch_snapshot(std::ostream& out, const TrainingGraph& graph, const ProgramOrder& order,
                           const StepProgram& program, const MemoryTimeline& timeline,
                           const TorchRecorder& recorder) {
-  SnapshotWriter(out, graph, order, program, timeline, recorder).write();
+  torch_snapshot_detail::SnapshotWriter(out, graph, order, program, timeline, recorder).write();
 }
 
 }  // namespace tidemark

@@ -5,6 +5,7 @@
 #include <map>
 
 namespace tidemark {
+namespace trace_model_detail {
 namespace {
 
 constexpr std::size_t kNoSlice = std::numeric_limits<std::size_t>::max();
@@ -173,11 +174,12 @@ void TraceBuilder::memory() {
 }
 
 }  // namespace
+}  // namespace trace_model_detail
 
 TraceModel trace_model(const TrainingGraph& graph, const ProgramOrder& order,
                        const StepProgram& program, const CostTable& costs, const Scratch& scratch,
                        const MemoryTimeline& timeline) {
-  return TraceBuilder(graph, order, program, costs, scratch, timeline).build();
+  return trace_model_detail::TraceBuilder(graph, order, program, costs, scratch, timeline).build();
 }
 
 std::string_view block_name(const TrainingGraph& graph, const StepProgram& program, BlockId block) {

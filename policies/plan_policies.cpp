@@ -7,6 +7,7 @@
 #include "policies/solver/solver_policies.hpp"
 
 namespace tidemark {
+namespace plan_policies_detail {
 namespace {
 
 // Those that decide by blocks and kinds of operators stand behind Chen's.
@@ -21,9 +22,10 @@ std::vector<PlanPolicy> make_plan_policies() {
 }
 
 }  // namespace
+}  // namespace plan_policies_detail
 
 std::span<const PlanPolicy> plan_policies() {
-  static const std::vector<PlanPolicy> kAll = make_plan_policies();
+  static const std::vector<PlanPolicy> kAll = plan_policies_detail::make_plan_policies();
   return kAll;
 }
 

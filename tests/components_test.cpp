@@ -5,6 +5,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -174,6 +175,44 @@ Faults step_faults(const SourceTree& tree) {
   return faults;
 }
 
+// The namespace that a source's helpers are in: graph/core/ids.cpp has ids_detail, or
+// core_ids_detail where another folder of graph has an ids.cpp as well.
+std::set<std::string> helper_namespaces(std::string_view path) {
+  const std::string stem = component_of(path).substr(folder_of(path).size() + 1);
+  std::string folder = folder_of(path);
+  folder.erase(0, folder.rfind('/') + 1);
+  return {stem + "_detail", folder + "_" + stem + "_detail"};
+}
+
+// Helpers whose names would depend on which sources are compiled together (CMAKE_UNITY_BUILD).
+Faults namespace_faults(const SourceTree& tree) {
+  Faults faults;
+  std::map<std::string, std::string> owners;  // by top-level folder and namespace
+  for (const auto& [path, text] : tree) {
+    if (!path.ends_with(".cpp")) continue;
+    const std::set<std::string> allowed = helper_namespaces(path);
+    std::istringstream lines(text);
+    std::string before;
+    for (std::string line; std::getline(lines, line); before = line) {
+      if (line != "namespace {") continue;
+      std::string name;
+      if (before.starts_with("namespace ") && before.ends_with(" {"))
+        name = before.substr(10, before.size() - 12);
+      if (!allowed.contains(name)) {
+        faults.push_back(fmt::format("{}: its unnamed namespace is not in {}", path,
+                                     fmt::join(allowed, " or ")));
+        break;
+      }
+      const auto [owner, is_new] = owners.emplace(path.substr(0, path.find('/')) + name, path);
+      if (!is_new && owner->second != path) {
+        faults.push_back(fmt::format("{}, {}: both have {}", owner->second, path, name));
+        break;
+      }
+    }
+  }
+  return faults;
+}
+
 const SourceTree& sources() {
   static const SourceTree kTree = test::read_sources(test::source_path());
   return kTree;
@@ -208,6 +247,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("what simulates a step knows nothing of scenario files") {
     expect_none(step_faults(sources()));
+  }
+
+  TEST_CASE("helpers of a source are in a namespace of its own") {
+    expect_none(namespace_faults(sources()));
   }
 
   TEST_CASE("a circle of components is found where it is closed by a source") {
@@ -275,6 +318,19 @@ TEST_SUITE("unit") {
     tree["sim/b.cpp"] = "";
     CHECK(size_faults(tree) ==
           Faults{"sim/a.cpp: 401 lines, 400 at most", "sim: 26 sources, 25 at most"});
+  }
+
+  TEST_CASE("helpers outside a namespace of their source are found") {
+    const std::string unnamed = "namespace {\nint a;\n}\n";
+    SourceTree tree{{"sim/x/a.cpp", "namespace a_detail {\n" + unnamed},
+                    {"sim/y/a.cpp", "namespace y_a_detail {\n" + unnamed},
+                    {"plots/x/a.cpp", "namespace a_detail {\n" + unnamed}};
+    CHECK(namespace_faults(tree).empty());
+    tree["sim/y/a.cpp"] = "namespace a_detail {\n" + unnamed;
+    CHECK(namespace_faults(tree) == Faults{"sim/x/a.cpp, sim/y/a.cpp: both have a_detail"});
+    tree["sim/y/a.cpp"] = unnamed;
+    CHECK(namespace_faults(tree) ==
+          Faults{"sim/y/a.cpp: its unnamed namespace is not in a_detail or y_a_detail"});
   }
 
   TEST_CASE("a step that knows of documents is found") {

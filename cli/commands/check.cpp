@@ -11,6 +11,7 @@
 #include "sim/step/compile.hpp"
 
 namespace tidemark {
+namespace check_detail {
 namespace {
 
 // Points whose model is built too where it is a file of its own: shapes only show then.
@@ -45,6 +46,7 @@ std::size_t check_points(const Value& document, const Environment& environment) 
 }
 
 }  // namespace
+}  // namespace check_detail
 
 void CheckCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "look for errors in scenario files without simulating them");
@@ -60,7 +62,7 @@ int CheckCommand::execute(const Console& console) const {
     ScenarioInput one = input;
     one.names = {name};
     try {
-      const std::size_t points = check_points(one.load().front(), environment);
+      const std::size_t points = check_detail::check_points(one.load().front(), environment);
       text += fmt::format("{}: ok, {} point{}\n", name, points, points == 1 ? "" : "s");
     } catch (const UserError& error) {
       print_error(console, error.what());

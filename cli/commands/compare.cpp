@@ -21,6 +21,7 @@
 #include "scenarios/studies/compare_document.hpp"
 
 namespace tidemark {
+namespace compare_detail {
 namespace {
 
 constexpr const char* kCompareExamples =
@@ -140,10 +141,11 @@ bool wants_html(const Value& document) {
 }
 
 }  // namespace
+}  // namespace compare_detail
 
 void CompareCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "policies against memory budgets on one graph");
-  app->footer(kCompareExamples);
+  app->footer(compare_detail::kCompareExamples);
   input.add_options(*app, false);
   app->add_option(
          "-o,--output", folder,
@@ -160,11 +162,11 @@ void CompareCommand::attach(CLI::App& parent) {
 int CompareCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   const Value document = input.load().front();
-  const std::string into = folder_of(document, folder);
+  const std::string into = compare_detail::folder_of(document, folder);
   static_cast<void>(decode_compare(document, environment));
   check_writable(into);
-  const bool html = !into.empty() && wants_html(document);
-  Charts charts;
+  const bool html = !into.empty() && compare_detail::wants_html(document);
+  compare_detail::Charts charts;
   Comparison comparison;
   {
     Progress progress(console, "points");
@@ -182,7 +184,7 @@ int CompareCommand::execute(const Console& console) const {
   if (!published.empty()) full["published"] = published;
   const std::string text =
       full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  write_files(into, comparison, text, html, charts);
+  compare_detail::write_files(into, comparison, text, html, charts);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
                    wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),

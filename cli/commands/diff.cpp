@@ -17,6 +17,7 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
+namespace diff_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -60,6 +61,7 @@ std::string printed(const Json& document) {
 }
 
 }  // namespace
+}  // namespace diff_detail
 
 void DiffCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "why one peak is larger than another, term by term");
@@ -104,7 +106,7 @@ int DiffCommand::execute(const Console& console) const {
     }
     names.push_back(names.front());
   }
-  std::vector<Side> sides(2);
+  std::vector<diff_detail::Side> sides(2);
   const auto is_snapshot = [&](std::size_t i) { return is_pickle(names[i]); };
   for (std::size_t i = 0; i < 2; ++i) {
     const std::vector<std::string>& own = i == 0 ? overrides_a : overrides_b;
@@ -120,7 +122,7 @@ int DiffCommand::execute(const Console& console) const {
     ScenarioInput one = input;
     one.names = {names[i]};
     one.overrides.insert(one.overrides.end(), own.begin(), own.end());
-    sides[i].point = simulate_side(one, environment, console);
+    sides[i].point = diff_detail::simulate_side(one, environment, console);
   }
   const bool recorded = is_snapshot(0) || is_snapshot(1);
   const DiffView view{.top = all ? static_cast<std::size_t>(-1) : top,
@@ -129,15 +131,16 @@ int DiffCommand::execute(const Console& console) const {
   if (!recorded) {
     const DetailedPoint& a = *sides[0].point;
     const DetailedPoint& b = *sides[1].point;
-    print(json ? printed(difference_json(a, b)) : difference_text(a, b, view));
+    print(json ? diff_detail::printed(difference_json(a, b)) : difference_text(a, b, view));
     return kExitFits;
   }
   for (std::size_t i = 0; i < 2; ++i) {
-    if (sides[i].point) sides[i].recorded = record(*sides[i].point, names[i]);
+    if (sides[i].point) sides[i].recorded = diff_detail::record(*sides[i].point, names[i]);
   }
   const RecordedSide& a = sides[0].recorded;
   const RecordedSide& b = sides[1].recorded;
-  print(json ? printed(recorded_difference_json(a, b)) : recorded_difference_text(a, b, view));
+  print(json ? diff_detail::printed(recorded_difference_json(a, b))
+             : recorded_difference_text(a, b, view));
   return kExitFits;
 }
 

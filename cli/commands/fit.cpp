@@ -19,6 +19,7 @@
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
+namespace fit_detail {
 namespace {
 
 // The rows that tell how it grows: the doublings that fit, the answer, the next.
@@ -99,6 +100,7 @@ std::string document_of(const Fit& found, const FitOptions& options) {
 }
 
 }  // namespace
+}  // namespace fit_detail
 
 void FitCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "the largest batch, or other number, with which it fits");
@@ -142,12 +144,12 @@ int FitCommand::execute(const Console& console) const {
     found = fit(document, environment, options);
   }
   if (json) {
-    print(document_of(found, options));
+    print(fit_detail::document_of(found, options));
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
-    const std::vector<PointResult> points = shown_points(found, multiple_of);
+    const std::vector<PointResult> points = fit_detail::shown_points(found, multiple_of);
     std::string text = points.empty() ? std::string() : points_table(points, console.colour, width);
-    text += found.largest ? wrap_lines(verdict(found, options, console), width)
+    text += found.largest ? wrap_lines(fit_detail::verdict(found, options, console), width)
                           : '\n' + explain_failure(found.tried.front().result, environment,
                                                    console.colour, console.width);
     print(text);

@@ -16,6 +16,7 @@
 #include "sim/step/compile.hpp"
 
 namespace tidemark {
+namespace graph_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -147,6 +148,7 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
 }
 
 }  // namespace
+}  // namespace graph_detail
 
 void GraphCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "show the training graph of a model");
@@ -180,12 +182,13 @@ int GraphCommand::execute(const Console& console) const {
     write_dot(out, model.training);
     print(out.str());
   } else if (cost_graph) {
-    print(cost_graph_json(cost_graph_of(scenario, model.training)) + '\n');
+    print(graph_detail::cost_graph_json(cost_graph_of(scenario, model.training)) + '\n');
   } else if (json) {
-    print(graph_json(model.training).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+    print(graph_detail::graph_json(model.training)
+              .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
           '\n');
   } else {
-    print(graph_table(model.training, console));
+    print(graph_detail::graph_table(model.training, console));
   }
   return kExitFits;
 }

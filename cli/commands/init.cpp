@@ -11,6 +11,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace init_detail {
 namespace {
 
 // Every key that is commented out shows its default.
@@ -65,6 +66,7 @@ sweep:
 )yaml";
 
 }  // namespace
+}  // namespace init_detail
 
 void InitCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "write a commented scenario to start from");
@@ -73,7 +75,7 @@ void InitCommand::attach(CLI::App& parent) {
 
 int InitCommand::execute(const Console&) const {
   const std::string name = file == "-" ? "scenario.yaml" : file;
-  std::string text(kTemplate);
+  std::string text(init_detail::kTemplate);
   for (std::size_t at = text.find("FILE"); at != std::string::npos; at = text.find("FILE", at)) {
     text.replace(at, 4, name);
     at += name.size();

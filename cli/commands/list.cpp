@@ -10,6 +10,7 @@
 #include "scenarios/read/environment.hpp"
 
 namespace tidemark {
+namespace list_detail {
 namespace {
 
 Environment environment_with(const std::vector<std::string>& plugins, const Console& console) {
@@ -47,18 +48,20 @@ void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
 }
 
 }  // namespace
+}  // namespace list_detail
 
 void ListCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "list models, gpus, policies, allocators or optimizers");
   app->add_option("KIND", kind, "models, gpus, policies, allocators or optimizers")->required();
-  add_plugin_option(*app, plugins);
+  list_detail::add_plugin_option(*app, plugins);
 }
 
 int ListCommand::execute(const Console& console) const {
   std::vector<std::string> kinds;
-  for (const Catalogue& catalogue : catalogues(environment_with(plugins, console))) {
+  for (const Catalogue& catalogue : catalogues(list_detail::environment_with(plugins, console))) {
     if (catalogue.kind == kind || catalogue.singular == kind) {
-      print(wrap_meanings(list_text(catalogue, console), console.terminal ? console.width : 0));
+      print(wrap_meanings(list_detail::list_text(catalogue, console),
+                          console.terminal ? console.width : 0));
       return kExitFits;
     }
     kinds.push_back(catalogue.kind);
@@ -74,13 +77,13 @@ void DescribeCommand::attach(CLI::App& parent) {
   tidemark describe a100-sxm-80gb          every figure with its source
   tidemark describe offload_activations    parameters with defaults and ranges)");
   app->add_option("NAME", name, "a name that `tidemark list` shows")->required();
-  add_plugin_option(*app, plugins);
+  list_detail::add_plugin_option(*app, plugins);
 }
 
 int DescribeCommand::execute(const Console& console) const {
   std::vector<std::string> names;
   std::string text;
-  for (const Catalogue& catalogue : catalogues(environment_with(plugins, console))) {
+  for (const Catalogue& catalogue : catalogues(list_detail::environment_with(plugins, console))) {
     for (const CatalogueEntry& entry : catalogue.entries) {
       names.push_back(entry.name);
       if (entry.name != name) continue;

@@ -21,6 +21,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace pack_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,6 +79,7 @@ std::string summary(const NamedProblem& named, const PackResult& result,
 }
 
 }  // namespace
+}  // namespace pack_detail
 
 void PackCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "give addresses to buffers with known lifetimes");
@@ -106,7 +108,7 @@ int PackCommand::execute(const Console& console) const {
   PackOptions options{.capacity = limit,
                       .time_limit = parse_option("time-limit", time_limit, parse_duration)};
   const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
-  const SolutionFile solution(out);
+  const pack_detail::SolutionFile solution(out);
   const auto begin = std::chrono::steady_clock::now();
   const PackResult result = [&] {
     const Waiting waiting(console, "packing", options.time_limit);
@@ -119,7 +121,7 @@ int PackCommand::execute(const Console& console) const {
   solution.write(solution_csv(named, result.packing));
   if (json) {
     nlohmann::ordered_json document{{"tidemark", kVersion},
-                                    {"status", status_of(result, limit)},
+                                    {"status", pack_detail::status_of(result, limit)},
                                     {"height", result.packing.height},
                                     {"lower_bound", result.lower_bound},
                                     {"proven_optimal", result.optimal()},
@@ -129,7 +131,7 @@ int PackCommand::execute(const Console& console) const {
     if (limit) document["capacity"] = *limit;
     print(document.dump(2) + '\n');
   } else {
-    print(summary(named, result, limit, seconds.count(), out));
+    print(pack_detail::summary(named, result, limit, seconds.count(), out));
   }
   return limit && result.packing.height > *limit ? kExitDoesNotFit : kExitFits;
 }

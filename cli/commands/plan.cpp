@@ -28,6 +28,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace plan_detail {
 namespace {
 
 // Says what is wrong with a number that may be 0; empty where nothing is.
@@ -191,10 +192,11 @@ std::string summary(const Answer& a, const std::string& name) {
 }
 
 }  // namespace
+}  // namespace plan_detail
 
 void PlanCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "which values of a step to keep, which to recompute");
-  app->footer(policy_lines() + R"(
+  app->footer(plan_detail::policy_lines() + R"(
 SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
 "workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
 --cost-graph` writes it; the scenario's own policies are left out. The budget includes fixed_bytes. The
@@ -221,16 +223,16 @@ Examples:
       ->capture_default_str();
   app->add_option("--iterations", iterations,
                   "of the search, in place of a time limit: the same plan everywhere")
-      ->check(&count_fault);
+      ->check(&plan_detail::count_fault);
   app->add_option("--seed", seed, "of the search's random choices")
-      ->check(&count_fault)
+      ->check(&plan_detail::count_fault)
       ->capture_default_str();
   app->add_flag("--json", json, "for scripts");
 }
 
 int PlanCommand::execute(const Console& console) const {
   PlanRequest request{
-      .schedule_class = parse_class(schedule_class),
+      .schedule_class = plan_detail::parse_class(schedule_class),
       .time_limit = std::min<Duration>(parse_option("time-limit", time_limit, parse_duration),
                                        std::chrono::hours(24 * 365)),
       .iterations = iterations,
@@ -238,10 +240,10 @@ int PlanCommand::execute(const Console& console) const {
   if (iterations > 0 && app->get_option("--time-limit")->empty())
     request.time_limit = std::chrono::hours(24 * 365);
   std::string policy_name;
-  const PlanFunction solve_with = parse_policy(policy, policy_name, request);
-  const CostGraph costs = cost_graph_of(input, console);
+  const PlanFunction solve_with = plan_detail::parse_policy(policy, policy_name, request);
+  const CostGraph costs = plan_detail::cost_graph_of(input, console);
   const RematProblem problem = remat_problem(costs);
-  const std::int64_t asked = parse_budget(budget, problem);
+  const std::int64_t asked = plan_detail::parse_budget(budget, problem);
   if (request.budget == 0) request.budget = asked;
   const auto begin = std::chrono::steady_clock::now();
   const PlanResult result = [&] {
@@ -249,8 +251,9 @@ int PlanCommand::execute(const Console& console) const {
     return solve_with(problem, request);
   }();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const Answer answer{problem, request, result, policy_name, seconds.count()};
-  print(json ? document_of(answer).dump() + '\n' : summary(answer, costs.name));
+  const plan_detail::Answer answer{problem, request, result, policy_name, seconds.count()};
+  print(json ? plan_detail::document_of(answer).dump() + '\n'
+             : plan_detail::summary(answer, costs.name));
   const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
   return fits ? kExitFits : kExitDoesNotFit;
 }

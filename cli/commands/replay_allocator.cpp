@@ -16,6 +16,7 @@
 #include "sim/memory/trace/replay.hpp"
 
 namespace tidemark {
+namespace replay_allocator_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -187,6 +188,7 @@ std::string table_of(const ReplayResult& result) {
 }
 
 }  // namespace
+}  // namespace replay_allocator_detail
 
 CLI::App& replay_command(CLI::App& program) {
   for (CLI::App* known : program.get_subcommands([](CLI::App*) { return true; })) {
@@ -229,9 +231,9 @@ Examples:
 }
 
 int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
-  const ReplayOptions options = options_of(*this);
+  const ReplayOptions options = replay_allocator_detail::options_of(*this);
   const bool snapshot = is_pickle(trace);
-  const std::optional<int> chosen = device_of(device);
+  const std::optional<int> chosen = replay_allocator_detail::device_of(device);
   if (chosen && !snapshot)
     refuse_option("device", "only snapshots of PyTorch have several devices");
   std::optional<WholeFile> rows;
@@ -241,10 +243,11 @@ int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   WholeFile* const answers = rows ? &*rows : nullptr;
   const ReplayResult result = snapshot ? replay_snapshot(trace, chosen, options, answers)
                                        : replay_trace(trace, options, answers);
-  if (segments) segments->write(layout_of(result).dump() + '\n');
+  if (segments) segments->write(replay_allocator_detail::layout_of(result).dump() + '\n');
   if (rows) rows->commit();
   if (segments) segments->commit();
-  print(json ? document_of(result, *this, options).dump(2) + '\n' : table_of(result));
+  print(json ? replay_allocator_detail::document_of(result, *this, options).dump(2) + '\n'
+             : replay_allocator_detail::table_of(result));
   return kExitFits;
 }
 

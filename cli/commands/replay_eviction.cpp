@@ -18,6 +18,7 @@
 #include "policies/eviction/online/online_eviction.hpp"
 
 namespace tidemark {
+namespace replay_eviction_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -109,6 +110,7 @@ std::string table_of(const EvictionResult& result, const EvictionOptions& option
 }
 
 }  // namespace
+}  // namespace replay_eviction_detail
 
 void ReplayEvictionCommand::attach(CLI::App& parent) {
   app = replay_command(parent).add_subcommand(
@@ -136,9 +138,10 @@ Example:
 }
 
 int ReplayEvictionCommand::execute(const Console& /*console*/) const {
-  const EvictionOptions options = options_of(*this);
+  const EvictionOptions options = replay_eviction_detail::options_of(*this);
   const EvictionResult result = replay_eviction(read_eviction_log(log), options);
-  print(json ? document_of(result).dump(2) + '\n' : table_of(result, options));
+  print(json ? replay_eviction_detail::document_of(result).dump(2) + '\n'
+             : replay_eviction_detail::table_of(result, options));
   return kExitFits;
 }
 

@@ -25,6 +25,7 @@
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
+namespace run_detail {
 namespace {
 
 constexpr const char* kRunExamples = R"(Examples:
@@ -192,10 +193,11 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
 }
 
 }  // namespace
+}  // namespace run_detail
 
 void RunCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
-  app->footer(kRunExamples);
+  app->footer(run_detail::kRunExamples);
   input.add_options(*app, true);
   app->add_option(
          "-o,--output", folder,
@@ -215,8 +217,8 @@ int RunCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   const std::vector<Value> documents = input.load();
   const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
-  return one ? run_one(documents.front(), environment, *this, console)
-             : run_many(documents, environment, *this, console);
+  return one ? run_detail::run_one(documents.front(), environment, *this, console)
+             : run_detail::run_many(documents, environment, *this, console);
 }
 
 }  // namespace tidemark

@@ -14,6 +14,7 @@
 #include "scenarios/read/environment.hpp"
 
 namespace tidemark {
+namespace scenario_input_detail {
 namespace {
 
 bool is_yaml(const std::string& name) {
@@ -53,9 +54,10 @@ void check_scenario_name(const std::string& name) {
 }
 
 }  // namespace
+}  // namespace scenario_input_detail
 
 bool is_scenario_file(const std::string& name) {
-  return is_yaml(name) && !is_layer_file(name);
+  return scenario_input_detail::is_yaml(name) && !scenario_input_detail::is_layer_file(name);
 }
 
 void ScenarioInput::add_options(CLI::App& command, bool many) {
@@ -90,7 +92,7 @@ std::vector<Value> ScenarioInput::load() const {
   std::vector<Value> documents;
   for (const std::string& name : names) {
     if (gpu.empty()) {
-      check_scenario_name(name);
+      scenario_input_detail::check_scenario_name(name);
       documents.push_back(load_scenario(name));
     } else if (is_scenario_file(name)) {
       throw UserError(

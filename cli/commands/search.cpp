@@ -18,6 +18,7 @@
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
+namespace search_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -101,6 +102,7 @@ std::string document_of(const SearchResult& found) {
 }
 
 }  // namespace
+}  // namespace search_detail
 
 void SearchCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName,
@@ -138,7 +140,7 @@ int SearchCommand::execute(const Console& console) const {
          .finished = {}});
   }
   if (json) {
-    print(document_of(found));
+    print(search_detail::document_of(found));
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
     std::vector<PointResult> best;
@@ -148,7 +150,8 @@ int SearchCommand::execute(const Console& console) const {
       for (std::size_t i = 0; i < std::min<std::size_t>(top, found.points.size()); ++i)
         best.push_back(found.points[i].result);
     }
-    print(points_table(best, console.colour, width) + wrap_lines(verdict(found, console), width));
+    print(points_table(best, console.colour, width) +
+          wrap_lines(search_detail::verdict(found, console), width));
   }
   return found.ranking.empty() ? kExitDoesNotFit : kExitFits;
 }

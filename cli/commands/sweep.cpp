@@ -22,6 +22,7 @@
 #include "scenarios/studies/sweep_journal.hpp"
 
 namespace tidemark {
+namespace sweep_detail {
 namespace {
 
 Shard shard_of(const std::string& text) {
@@ -62,6 +63,7 @@ SimulatedPoint simulate_for_charts(const Value& document, std::size_t index,
 }
 
 }  // namespace
+}  // namespace sweep_detail
 
 void SweepCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate every point of a scenario's sweep into a folder");
@@ -101,12 +103,12 @@ Example:
 }
 
 int SweepCommand::execute(const Console& console) const {
-  if (merge->parsed()) return merge_shards(*this, console);
+  if (merge->parsed()) return sweep_detail::merge_shards(*this, console);
   if (input.names.empty()) {
     throw UserError("SCENARIO is required, or merge DIR\nsee: tidemark sweep --help");
   }
   if (folder.empty()) throw UserError("--output is required: a sweep is written into a folder");
-  const Shard part = shard_of(shard);
+  const Shard part = sweep_detail::shard_of(shard);
   const Environment environment = input.environment(console);
   const Value document = input.load().front();
   check_writable(folder);
@@ -145,10 +147,10 @@ int SweepCommand::execute(const Console& console) const {
   }
   if (part.count == 1) {
     for (const std::size_t i : report.without_charts(shown))
-      report.add(i, simulate_for_charts(document, i, environment));
+      report.add(i, sweep_detail::simulate_for_charts(document, i, environment));
     report.write(shown);
   }
-  return show(shown, sweep.published, json, console);
+  return sweep_detail::show(shown, sweep.published, json, console);
 }
 
 }  // namespace tidemark

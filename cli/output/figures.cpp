@@ -13,6 +13,7 @@
 #include "plots/svg.hpp"
 
 namespace tidemark {
+namespace figures_detail {
 namespace {
 
 // Samples of one step on all ranks; 0 where the point has no throughput.
@@ -22,6 +23,7 @@ std::int64_t samples_of(const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace figures_detail
 
 MemoryFigure figure_of(const DetailedPoint& point) {
   const PointResult& result = point.result;
@@ -67,7 +69,7 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
   for (const PointResult& point : points) {
     if (point.status == PointStatus::kError) continue;
     capacities.insert(point.capacity.count);
-    if (point.status == PointStatus::kFits) samples.insert(samples_of(point));
+    if (point.status == PointStatus::kFits) samples.insert(figures_detail::samples_of(point));
   }
   // Steps on different numbers of samples are compared by the time that a sample takes.
   const bool by_sample = samples.size() > 1;

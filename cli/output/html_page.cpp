@@ -21,6 +21,7 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
+namespace html_page_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -150,20 +151,21 @@ std::vector<PointResult> results_of(const Comparison& comparison) {
 }
 
 }  // namespace
+}  // namespace html_page_detail
 
 HtmlPage::HtmlPage(std::span<const PointResult> points)
     : report_({.title = title_of(points), .runs = std::vector<std::string>(points.size())}),
-      summary_(std::make_unique<Json>(result_document(points))) {
-  Json& summary = *summary_;
+      summary_(std::make_unique<html_page_detail::Json>(result_document(points))) {
+  html_page_detail::Json& summary = *summary_;
   summary["title"] = report_.title;
-  summary["roles"] = roles();
-  summary["stack_order"] = stack_order();
-  summary["context_colour"] = hex_colour(context_style().colour);
-  const std::vector<std::string> labels = labels_of(points);
+  summary["roles"] = html_page_detail::roles();
+  summary["stack_order"] = html_page_detail::stack_order();
+  summary["context_colour"] = html_page_detail::hex_colour(context_style().colour);
+  const std::vector<std::string> labels = html_page_detail::labels_of(points);
   for (std::size_t i = 0; i < points.size(); ++i) {
-    Json& entry = summary["points"][i];
+    html_page_detail::Json& entry = summary["points"][i];
     entry["label"] = labels[i];
-    Json& settings = entry["settings"] = Json::object();
+    html_page_detail::Json& settings = entry["settings"] = html_page_detail::Json::object();
     for (const auto& [key, value] : points[i].overrides)
       settings[key] = short_setting(value);
     entry["charts"] = false;
@@ -174,19 +176,19 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
 }
 
 HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts)
-    : HtmlPage(results_of(comparison)) {
+    : HtmlPage(html_page_detail::results_of(comparison)) {
   report_.title = comparison.name;
-  Json& summary = *summary_;
-  const Json document = compare_document(comparison);
+  html_page_detail::Json& summary = *summary_;
+  const html_page_detail::Json document = compare_document(comparison);
   summary["title"] = report_.title;
   summary["compare"] = {{"base", document["base"]},
                         {"cost_graph", comparison.cost_graph},
-                        {"least", least_of(comparison)}};
+                        {"least", html_page_detail::least_of(comparison)}};
   std::map<std::size_t, std::size_t> first;  // point of each evaluation
   for (std::size_t i = 0; i < comparison.points.size(); ++i) {
     const ComparePoint& point = comparison.points[i];
-    Json& entry = summary["points"][i];
-    Json& compared = entry["compare"] = document["points"][i]["compare"];
+    html_page_detail::Json& entry = summary["points"][i];
+    html_page_detail::Json& compared = entry["compare"] = document["points"][i]["compare"];
     compared["policies"] = policies_label(point);
     compared["reason"] = reason_of(point);
     compared["same_run_as"] = first.try_emplace(point.evaluation, i).first->second;
@@ -209,13 +211,14 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
 
 void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
   report_.runs.at(index) = std::move(charts.columns);
-  Json& entry = (*summary_)["points"][index];
+  html_page_detail::Json& entry = (*summary_)["points"][index];
   entry["charts"] = true;
-  entry.update(Json::parse(charts.facts));
+  entry.update(html_page_detail::Json::parse(charts.facts));
 }
 
 void HtmlPage::write(std::ostream& out) {
-  report_.summary = summary_->dump(-1, ' ', false, Json::error_handler_t::replace);
+  report_.summary =
+      summary_->dump(-1, ' ', false, html_page_detail::Json::error_handler_t::replace);
   write_html_report(out, report_);
 }
 
@@ -238,27 +241,29 @@ PointCharts charts_of(const DetailedPoint& point) {
   run.layout = &layout;
   charts.columns = run_columns(run);
 
-  Json entry;
+  html_page_detail::Json entry;
   entry["setting"] = setting_line(point.result, point.scenario, *detail.model);
   if (const std::string& name = detail.model->training.name; name.find('/') != std::string::npos) {
-    entry["setting"] = file_name(name) + entry["setting"].get<std::string>().substr(name.size());
+    entry["setting"] =
+        html_page_detail::file_name(name) + entry["setting"].get<std::string>().substr(name.size());
   }
-  entry["resolved"] = resolved(point.scenario);
+  entry["resolved"] = html_page_detail::resolved(point.scenario);
   Value document = point.document;
   std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
   for (Value::Entry& key : document.entries) {
     if (key.key == "model" || key.key == "hardware" || key.key == "report") {
-      shorten_paths(key.value);
+      html_page_detail::shorten_paths(key.value);
     }
   }
-  const Json as_read = Json::parse(as_json(document), nullptr, false);
-  entry["document"] = as_read.is_discarded() ? Json(nullptr) : as_read;
+  const html_page_detail::Json as_read =
+      html_page_detail::Json::parse(as_json(document), nullptr, false);
+  entry["document"] = as_read.is_discarded() ? html_page_detail::Json(nullptr) : as_read;
   const std::uint32_t failed = point.result.run.failed_instruction;
-  entry["failed_position"] =
-      failed < compiled.program.size()
-          ? Json(static_cast<std::int64_t>(compiled.program.position[failed].value))
-          : Json(nullptr);
-  charts.facts = entry.dump(-1, ' ', false, Json::error_handler_t::replace);
+  entry["failed_position"] = failed < compiled.program.size()
+                                 ? html_page_detail::Json(static_cast<std::int64_t>(
+                                       compiled.program.position[failed].value))
+                                 : html_page_detail::Json(nullptr);
+  charts.facts = entry.dump(-1, ' ', false, html_page_detail::Json::error_handler_t::replace);
   return charts;
 }
 

@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace output_folder_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,26 +18,29 @@ namespace fs = std::filesystem;
 }
 
 }  // namespace
+}  // namespace output_folder_detail
 
 OutputFolder::OutputFolder(const std::string& path) : folder_(path) {
   std::error_code error;
   if (path.empty()) throw UserError("the output folder has an empty name");
-  if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) {
-    fail(folder_, "is a file; -o takes a folder");
+  if (std::filesystem::exists(folder_, error) && !std::filesystem::is_directory(folder_, error)) {
+    output_folder_detail::fail(folder_, "is a file; -o takes a folder");
   }
-  for (fs::path p = fs::absolute(folder_).lexically_normal(); !p.empty() && !fs::exists(p, error);
-       p = p.parent_path()) {
+  for (std::filesystem::path p = std::filesystem::absolute(folder_).lexically_normal();
+       !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
     made_.insert(made_.begin(), p);
     if (p == p.parent_path()) break;
   }
   error.clear();
-  fs::create_directories(folder_, error);
-  if (error) fail(folder_, fmt::format("the folder cannot be made: {}", error.message()));
+  std::filesystem::create_directories(folder_, error);
+  if (error)
+    output_folder_detail::fail(folder_,
+                               fmt::format("the folder cannot be made: {}", error.message()));
   // A probe, so that an hour of simulation does not end in an error.
-  const fs::path probe = folder_ / fmt::format(".tidemark-{}", getpid());
+  const std::filesystem::path probe = folder_ / fmt::format(".tidemark-{}", getpid());
   const bool writable = std::ofstream(probe).is_open();
-  fs::remove(probe, error);
-  if (!writable) fail(folder_, "the folder cannot be written");
+  std::filesystem::remove(probe, error);
+  if (!writable) output_folder_detail::fail(folder_, "the folder cannot be written");
 }
 
 OutputFolder::~OutputFolder() {
@@ -44,18 +48,18 @@ OutputFolder::~OutputFolder() {
   std::error_code error;
   for (File& file : files_) {
     file.stream.reset();
-    fs::remove(file.temporary, error);
+    std::filesystem::remove(file.temporary, error);
   }
   // remove() leaves a folder alone that is not empty.
   for (std::size_t i = made_.size(); i-- > 0;)
-    fs::remove(made_[i], error);
+    std::filesystem::remove(made_[i], error);
 }
 
 std::ofstream& OutputFolder::add(const std::string& name) {
   File file{.final_path = folder_ / name,
             .temporary = folder_ / fmt::format(".{}.{}", name, getpid())};
   file.stream = std::make_unique<std::ofstream>(file.temporary, std::ios::binary | std::ios::trunc);
-  if (!file.stream->is_open()) fail(file.final_path, "cannot be written");
+  if (!file.stream->is_open()) output_folder_detail::fail(file.final_path, "cannot be written");
   files_.push_back(std::move(file));
   return *files_.back().stream;
 }
@@ -63,12 +67,15 @@ std::ofstream& OutputFolder::add(const std::string& name) {
 void OutputFolder::commit() {
   for (File& file : files_) {
     file.stream->close();
-    if (file.stream->fail()) fail(file.final_path, "cannot be written (is the disk full?)");
+    if (file.stream->fail())
+      output_folder_detail::fail(file.final_path, "cannot be written (is the disk full?)");
   }
   for (File& file : files_) {
     std::error_code error;
-    fs::rename(file.temporary, file.final_path, error);
-    if (error) fail(file.final_path, fmt::format("cannot be written: {}", error.message()));
+    std::filesystem::rename(file.temporary, file.final_path, error);
+    if (error)
+      output_folder_detail::fail(file.final_path,
+                                 fmt::format("cannot be written: {}", error.message()));
   }
   committed_ = true;
 }

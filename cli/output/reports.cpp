@@ -22,6 +22,7 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
+namespace reports_detail {
 namespace {
 
 void add_results(OutputFolder& output, const ReportFiles& files,
@@ -74,6 +75,7 @@ void add_detail(OutputFolder& output, const ReportFiles& files, const std::strin
 }
 
 }  // namespace
+}  // namespace reports_detail
 
 ReportFiles report_files(const Value& document, const std::string& output_option,
                          const Environment& environment) {
@@ -109,9 +111,9 @@ ReportFiles report_files(const Value& document, const std::string& output_option
 void write_report(const ReportFiles& files, const DetailedPoint& point) {
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
-  add_results(output, files, std::span(&point.result, 1));
-  if (files.csv) add_timeline(output, "timeline.csv", point);
-  add_detail(output, files, "", point);
+  reports_detail::add_results(output, files, std::span(&point.result, 1));
+  if (files.csv) reports_detail::add_timeline(output, "timeline.csv", point);
+  reports_detail::add_detail(output, files, "", point);
   if (files.html) {
     HtmlPage page(std::span(&point.result, 1));
     page.add_charts(0, charts_of(point));
@@ -144,8 +146,9 @@ void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
   if (files_.any_detail()) {
     if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
     const std::string suffix = fmt::format("-{}", index + 1);
-    if (files_.timelines) add_timeline(*all.output, "timeline" + suffix + ".csv", *point.detail);
-    add_detail(*all.output, files_, suffix, *point.detail);
+    if (files_.timelines)
+      reports_detail::add_timeline(*all.output, "timeline" + suffix + ".csv", *point.detail);
+    reports_detail::add_detail(*all.output, files_, suffix, *point.detail);
   }
   if (files_.svg) {
     all.figures[index] = {point_label(point.result, index + 1), figure_of(*point.detail)};
@@ -173,7 +176,7 @@ void PointsReport::write(std::span<const PointResult> points) {
   Collected& all = *collected_;
   if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
   OutputFolder& output = *all.output;
-  add_results(output, files_, points);
+  reports_detail::add_results(output, files_, points);
   if (files_.svg) {
     std::vector<NamedFigure> overlaid;
     for (auto& [index, figure] : all.figures)

@@ -13,6 +13,7 @@
 #include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
+namespace advice_detail {
 namespace {
 
 constexpr std::size_t kShownGpus = 4;
@@ -84,6 +85,7 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
 }
 
 }  // namespace
+}  // namespace advice_detail
 
 std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& environment) {
   std::vector<std::pair<std::int64_t, std::string>> found;
@@ -108,7 +110,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   if (point.failure) {
     paragraph(point.failure->reason + ".");
     if (point.run.status == RunStatus::kOutOfMemory && point.context <= point.capacity) {
-      text += memory_at_failure(point, colour, width);
+      text += advice_detail::memory_at_failure(point, colour, width);
       if (point.failure->message != point.failure->reason)
         paragraph("PyTorch says: " + point.failure->message);
     }
@@ -158,7 +160,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
                    {""},
                    {"none listed is that large", kBad}});
   } else {
-    const std::size_t shown = std::min(gpus.size(), kShownGpus);
+    const std::size_t shown = std::min(gpus.size(), advice_detail::kShownGpus);
     table.add_row(
         {{"a larger GPU: " +
           fmt::format("{}", fmt::join(gpus.begin(),

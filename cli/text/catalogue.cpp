@@ -13,6 +13,7 @@
 #include "scenarios/read/environment.hpp"
 
 namespace tidemark {
+namespace catalogue_detail {
 namespace {
 
 std::string parameter_table(const std::vector<ParameterNote>& notes, bool colour) {
@@ -210,10 +211,12 @@ Catalogue optimizers() {
 }
 
 }  // namespace
+}  // namespace catalogue_detail
 
 std::vector<Catalogue> catalogues(const Environment& environment) {
-  return {models(), gpus(environment), policies(environment), allocators(environment),
-          optimizers()};
+  return {catalogue_detail::models(), catalogue_detail::gpus(environment),
+          catalogue_detail::policies(environment), catalogue_detail::allocators(environment),
+          catalogue_detail::optimizers()};
 }
 
 }  // namespace tidemark

@@ -12,6 +12,7 @@
 #include "scenarios/studies/compare_document.hpp"
 
 namespace tidemark {
+namespace compare_table_detail {
 namespace {
 
 constexpr std::size_t kNotesWidth = 100;  // where there is no terminal
@@ -154,13 +155,14 @@ std::string CompareTable::text(std::size_t width) const {
 }
 
 }  // namespace
+}  // namespace compare_table_detail
 
 std::string policies_label(const ComparePoint& point) {
   return changed_value(point.result, "policies");
 }
 
 std::string compare_table(const Comparison& comparison, bool colour, std::size_t width) {
-  return CompareTable(comparison, colour).text(width);
+  return compare_table_detail::CompareTable(comparison, colour).text(width);
 }
 
 }  // namespace tidemark

@@ -13,6 +13,7 @@
 #include "plots/role_style.hpp"
 
 namespace tidemark {
+namespace console_detail {
 namespace {
 
 constexpr std::size_t kNarrowest = 60;
@@ -35,19 +36,21 @@ bool set_in_environment(const char* name) {
 }
 
 }  // namespace
+}  // namespace console_detail
 
 Console open_console(std::string program) {
   Console console{.program = std::move(program)};
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
-  const bool plain =
-      set_in_environment("NO_COLOR") || (term != nullptr && std::string_view(term) == "dumb");
+  const bool plain = console_detail::set_in_environment("NO_COLOR") ||
+                     (term != nullptr && std::string_view(term) == "dumb");
   console.terminal = isatty(STDOUT_FILENO) != 0;
   console.error_terminal = isatty(STDERR_FILENO) != 0;
   console.colour = console.terminal && !plain;
   console.error_colour = console.error_terminal && !plain;
   winsize size{};
   if (console.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    console.width = std::clamp<std::size_t>(size.ws_col, kNarrowest, kWidest);
+    console.width =
+        std::clamp<std::size_t>(size.ws_col, console_detail::kNarrowest, console_detail::kWidest);
   }
   return console;
 }
@@ -81,14 +84,15 @@ Progress::~Progress() {
 void Progress::report(std::size_t done, std::size_t total) {
   if (!shown_ || total < 2) return;
   const auto now = std::chrono::steady_clock::now();
-  if (dirty_ && now - last_ < kBetweenReports) return;
+  if (dirty_ && now - last_ < console_detail::kBetweenReports) return;
   last_ = now;
   dirty_ = true;
   std::string line = fmt::format("\r\x1b[K{} of {} {}", done, total, noun_);
   const std::chrono::duration<double> elapsed = now - begin_;
-  if (done > 0 && done < total && elapsed >= kBeforeEstimates) {
-    line += fmt::format(", about {} left", in_words(elapsed.count() / static_cast<double>(done) *
-                                                    static_cast<double>(total - done)));
+  if (done > 0 && done < total && elapsed >= console_detail::kBeforeEstimates) {
+    line += fmt::format(", about {} left",
+                        console_detail::in_words(elapsed.count() / static_cast<double>(done) *
+                                                 static_cast<double>(total - done)));
   }
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
@@ -100,12 +104,13 @@ Waiting::Waiting(const Console& console, std::string what, std::chrono::nanoseco
     const auto begin = std::chrono::steady_clock::now();
     bool dirty = false;
     std::unique_lock lock(mutex_);
-    while (!over_.wait_for(lock, kBetweenTicks, [this] { return ended_; })) {
+    while (!over_.wait_for(lock, console_detail::kBetweenTicks, [this] { return ended_; })) {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-      std::string line = fmt::format("\r\x1b[K{}: {}", what, in_words(elapsed.count()));
+      std::string line =
+          fmt::format("\r\x1b[K{}: {}", what, console_detail::in_words(elapsed.count()));
       if (limit.count() > 0) {
-        line +=
-            fmt::format(" of at most {}", in_words(std::chrono::duration<double>(limit).count()));
+        line += fmt::format(" of at most {}",
+                            console_detail::in_words(std::chrono::duration<double>(limit).count()));
       }
       std::fwrite(line.data(), 1, line.size(), stderr);
       std::fflush(stderr);

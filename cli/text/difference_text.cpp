@@ -14,6 +14,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace difference_text_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -225,25 +226,27 @@ Json times_json(const std::vector<TermPair>& terms) {
 }
 
 }  // namespace
+}  // namespace difference_text_detail
 
 std::string difference_text(const DetailedPoint& a, const DetailedPoint& b, const DiffView& view) {
-  return Difference(a, b, view).text();
+  return difference_text_detail::Difference(a, b, view).text();
 }
 
-Json difference_json(const DetailedPoint& a, const DetailedPoint& b) {
+difference_text_detail::Json difference_json(const DetailedPoint& a, const DetailedPoint& b) {
   const PeakDifference d = peak_difference(a, b);
-  Json document{{"tidemark", kVersion}};
+  difference_text_detail::Json document{{"tidemark", kVersion}};
   const auto side = [](const DetailedPoint& point) {
-    return Json{{"name", point.result.name},
-                {"setting", setting_line(point.result, point.scenario, *point.detail.model)},
-                {"status", name_of(point.result.status)}};
+    return difference_text_detail::Json{
+        {"name", point.result.name},
+        {"setting", setting_line(point.result, point.scenario, *point.detail.model)},
+        {"status", name_of(point.result.status)}};
   };
   document["a"] = side(a);
   document["b"] = side(b);
-  document["peak"] = terms_json({d.live}).front();
-  document["by_role"] = terms_json(d.roles);
-  document["by_layer"] = terms_json(d.layers);
-  Json tensors = Json::array();
+  document["peak"] = difference_text_detail::terms_json({d.live}).front();
+  document["by_role"] = difference_text_detail::terms_json(d.roles);
+  document["by_layer"] = difference_text_detail::terms_json(d.layers);
+  difference_text_detail::Json tensors = difference_text_detail::Json::array();
   for (const TensorPair& pair : d.tensors) {
     tensors.push_back({{"tensor", pair.tensor.tensor},
                        {"layer", pair.tensor.layer},
@@ -256,13 +259,13 @@ Json difference_json(const DetailedPoint& a, const DetailedPoint& b) {
                        {"difference", pair.difference()}});
   }
   document["by_tensor"] = std::move(tensors);
-  document["phase_peaks"] = terms_json(d.phase_peaks);
-  document["device"] = terms_json(d.device);
-  document["device_used"] = terms_json({d.device_used}).front();
-  document["step"] = times_json({d.step}).front();
-  document["phases"] = times_json(d.phase_times);
-  document["waits"] = times_json(d.waits);
-  document["streams"] = times_json(d.streams);
+  document["phase_peaks"] = difference_text_detail::terms_json(d.phase_peaks);
+  document["device"] = difference_text_detail::terms_json(d.device);
+  document["device_used"] = difference_text_detail::terms_json({d.device_used}).front();
+  document["step"] = difference_text_detail::times_json({d.step}).front();
+  document["phases"] = difference_text_detail::times_json(d.phase_times);
+  document["waits"] = difference_text_detail::times_json(d.waits);
+  document["streams"] = difference_text_detail::times_json(d.streams);
   return document;
 }
 

@@ -16,6 +16,7 @@
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
+namespace explanation_detail {
 namespace {
 
 constexpr std::size_t kTermBarWidth = 24;
@@ -283,9 +284,10 @@ std::string Explanation::reserved_terms() const {
 }
 
 }  // namespace
+}  // namespace explanation_detail
 
 std::string explanation(const DetailedPoint& point, const ExplanationView& view) {
-  return Explanation(point, view).text();
+  return explanation_detail::Explanation(point, view).text();
 }
 
 std::string explanation_json(const DetailedPoint& point) {

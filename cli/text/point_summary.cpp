@@ -12,6 +12,7 @@
 #include "plots/table.hpp"
 
 namespace tidemark {
+namespace point_summary_detail {
 namespace {
 
 constexpr std::size_t kLongestBar = 30;
@@ -272,6 +273,7 @@ std::string Summary::text() const {
 }
 
 }  // namespace
+}  // namespace point_summary_detail
 
 std::string bar(double share, std::size_t width) {
   static constexpr std::string_view kBlocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -315,7 +317,7 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
 
 std::string point_summary(const PointResult& point, const PointDetail& detail,
                           const Scenario& scenario, bool colour, std::size_t width) {
-  return Summary(point, detail, scenario, colour, width).text();
+  return point_summary_detail::Summary(point, detail, scenario, colour, width).text();
 }
 
 }  // namespace tidemark

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/text/wording.hpp"
+#include "scenarios/read/scenario.hpp"
 
 namespace tidemark {
 

@@ -15,6 +15,7 @@
 #include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
+namespace points_table_detail {
 namespace {
 
 // The keys that points change, and how a column calls them: the last word where that is clear.
@@ -235,10 +236,11 @@ std::string PointsTable::text(std::size_t width) {
 }
 
 }  // namespace
+}  // namespace points_table_detail
 
 std::string points_table(std::span<const PointResult> points, bool colour, std::size_t width) {
   if (points.empty()) return "no points\n";
-  return PointsTable(points, colour).text(width);
+  return points_table_detail::PointsTable(points, colour).text(width);
 }
 
 }  // namespace tidemark

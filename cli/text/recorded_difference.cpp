@@ -13,6 +13,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace recorded_difference_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -283,14 +284,16 @@ Json RecordedDifference::json() const {
 }
 
 }  // namespace
+}  // namespace recorded_difference_detail
 
 std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,
                                      const DiffView& view) {
-  return RecordedDifference(a, b).text(view);
+  return recorded_difference_detail::RecordedDifference(a, b).text(view);
 }
 
-Json recorded_difference_json(const RecordedSide& a, const RecordedSide& b) {
-  return RecordedDifference(a, b).json();
+recorded_difference_detail::Json recorded_difference_json(const RecordedSide& a,
+                                                          const RecordedSide& b) {
+  return recorded_difference_detail::RecordedDifference(a, b).json();
 }
 
 }  // namespace tidemark

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace recorded_groups_detail {
 namespace {
 
 // "h.*.attn" of "h.3.attn": numbers between dots, by which repeated layers differ.
@@ -31,6 +32,7 @@ std::string without_numbers(std::string_view label) {
 }
 
 }  // namespace
+}  // namespace recorded_groups_detail
 
 std::string Multiple::ratio() const {
   const std::int64_t more = std::max(a.bytes, b.bytes) / std::min(a.bytes, b.bytes);
@@ -40,7 +42,7 @@ std::string Multiple::ratio() const {
 std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
   for (const std::size_t i : which)
-    ++counts[{without_numbers(peak.live[i].label), peak.live[i].bytes}];
+    ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label), peak.live[i].bytes}];
   std::vector<Alike> groups;
   for (const auto& [key, count] : counts)
     groups.push_back({key.first, key.second, count});
@@ -57,8 +59,8 @@ std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPea
   for (const AllocationPair& pair : match.pairs) {
     const LiveAllocation& of_a = a.live[pair.a];
     const LiveAllocation& of_b = b.live[pair.b];
-    ++counts[{pair.how, without_numbers(of_a.label), without_numbers(of_b.label), of_a.bytes,
-              of_b.bytes}];
+    ++counts[{pair.how, recorded_groups_detail::without_numbers(of_a.label),
+              recorded_groups_detail::without_numbers(of_b.label), of_a.bytes, of_b.bytes}];
   }
   std::vector<MatchedAlike> groups;
   for (const auto& [key, count] : counts) {

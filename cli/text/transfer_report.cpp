@@ -13,6 +13,7 @@
 #include "sim/result/transfers.hpp"
 
 namespace tidemark {
+namespace transfer_report_detail {
 namespace {
 
 // Streams that are not compute's own, as people call them.
@@ -38,18 +39,19 @@ std::string name_in(const TrainingGraph& graph, StorageId s) {
 }
 
 }  // namespace
+}  // namespace transfer_report_detail
 
 std::string transfer_verdict(const PointResult& point) {
   const RunResult& run = point.run;
   const Duration copies = copy_time(run);
-  const Duration updates = of(run.busy, Stream::kHostWorker);
+  const Duration updates = transfer_report_detail::of(run.busy, Stream::kHostWorker);
   if (copies <= Duration(0) && updates <= Duration(0)) return {};
   const double hidden = hidden_share(run);
   std::string text = fmt::format("offload hides {} of its copies", percent(hidden));
   if (run.exposed_transfer > Duration(0)) {
     text += fmt::format("; the rest costs {}", format_duration(run.exposed_transfer));
   }
-  const Duration waits = of(run.exposed, Stream::kHostWorker);
+  const Duration waits = transfer_report_detail::of(run.exposed, Stream::kHostWorker);
   if (waits > Duration(0)) {
     text += fmt::format("; waiting for the optimizer on the host costs {}", format_duration(waits));
   }
@@ -68,11 +70,11 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
   std::string text = '\n' + bold("What moved in the last step", colour) + '\n';
   text += "  " + verdict + '\n';
   Table links({{""}, {"busy", Align::kRight}, {"compute waited", Align::kRight}}, kIndent);
-  for (const Link& link : kLinks) {
-    if (of(run.busy, link.stream) <= Duration(0)) continue;
+  for (const transfer_report_detail::Link& link : transfer_report_detail::kLinks) {
+    if (transfer_report_detail::of(run.busy, link.stream) <= Duration(0)) continue;
     links.add_row({{std::string(link.name)},
-                   {format_duration(of(run.busy, link.stream))},
-                   {format_duration(of(run.exposed, link.stream))}});
+                   {format_duration(transfer_report_detail::of(run.busy, link.stream))},
+                   {format_duration(transfer_report_detail::of(run.exposed, link.stream))}});
   }
   text += links.text(colour, width);
   text += fmt::format("  {} out, {} in; {} were off the device when live bytes peaked\n",
@@ -90,7 +92,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
   const std::size_t shown = std::min(top, report.tensors.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const MovedTensor& tensor = report.tensors[i];
-    table.add_row({{name_in(detail.model->training, tensor.storage)},
+    table.add_row({{transfer_report_detail::name_in(detail.model->training, tensor.storage)},
                    {format_bytes(tensor.bytes)},
                    {format_duration(tensor.window)},
                    {format_duration(tensor.copies)},

@@ -10,6 +10,7 @@
 #include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
+namespace wording_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -55,6 +56,7 @@ std::string mapping_text(Json mapping) {
 }
 
 }  // namespace
+}  // namespace wording_detail
 
 BytesColumn::BytesColumn(std::int64_t largest) {
   const bool gib = largest >= kGiB.count;
@@ -102,14 +104,14 @@ std::string in_seconds(Duration duration, Duration largest) {
 
 std::string short_setting(const Value& setting) {
   const std::string json = as_json(setting);
-  const Json value = Json::parse(json, nullptr, false);
+  const wording_detail::Json value = wording_detail::Json::parse(json, nullptr, false);
   if (value.is_discarded()) return json;
-  if (value.is_object()) return mapping_text(value);
-  if (!value.is_array()) return scalar_text(value);
+  if (value.is_object()) return wording_detail::mapping_text(value);
+  if (!value.is_array()) return wording_detail::scalar_text(value);
   if (value.empty()) return "no policy";
   std::string text;
-  for (const Json& item : value)
-    text += (text.empty() ? "" : " + ") + policy_text(item);
+  for (const wording_detail::Json& item : value)
+    text += (text.empty() ? "" : " + ") + wording_detail::policy_text(item);
   return text;
 }
 

@@ -12,6 +12,7 @@
 
 namespace tidemark {
 
+namespace dependency_graph_detail {
 namespace {
 
 using Vertex = DependencyGraph::vertex_descriptor;
@@ -148,6 +149,7 @@ std::string describe_results(const TrainingGraph& graph, OperatorId id) {
 }
 
 }  // namespace
+}  // namespace dependency_graph_detail
 
 DependencyGraph dependency_graph(const Graph& graph) {
   DependencyGraph dependencies(graph.nodes.size());
@@ -190,30 +192,31 @@ DependencyGraph dependency_graph(const TrainingGraph& graph) {
 
 bool is_in_topological_order(const DependencyGraph& graph) {
   const auto [first, last] = edges(graph);
-  return std::all_of(first, last,
-                     [&](const Edge& edge) { return source(edge, graph) < target(edge, graph); });
+  return std::all_of(first, last, [&](const dependency_graph_detail::Edge& edge) {
+    return source(edge, graph) < target(edge, graph);
+  });
 }
 
 std::vector<std::size_t> find_cycle(const DependencyGraph& graph) {
-  std::vector<Vertex> cycle;
-  std::vector<Vertex> came_from(num_vertices(graph));
+  std::vector<dependency_graph_detail::Vertex> cycle;
+  std::vector<dependency_graph_detail::Vertex> came_from(num_vertices(graph));
   std::vector<boost::default_color_type> colours(num_vertices(graph));
   const auto colour_map =
       make_iterator_property_map(colours.begin(), get(boost::vertex_index, graph));
-  depth_first_search(graph, CycleFinder(came_from, cycle), colour_map);
+  depth_first_search(graph, dependency_graph_detail::CycleFinder(came_from, cycle), colour_map);
   return cycle;
 }
 
 std::vector<std::size_t> articulation_points(const DependencyGraph& graph) {
-  UndirectedGraph undirected(num_vertices(graph));
-  for (const Edge edge : boost::make_iterator_range(edges(graph))) {
+  dependency_graph_detail::UndirectedGraph undirected(num_vertices(graph));
+  for (const dependency_graph_detail::Edge edge : boost::make_iterator_range(edges(graph))) {
     add_edge(source(edge, graph), target(edge, graph), undirected);
   }
-  std::vector<Reach> reach(num_vertices(graph));
+  std::vector<dependency_graph_detail::Reach> reach(num_vertices(graph));
   std::vector<boost::default_color_type> colours(num_vertices(graph));
   const auto colour_map =
       make_iterator_property_map(colours.begin(), get(boost::vertex_index, undirected));
-  depth_first_search(undirected, CutFinder(reach), colour_map);
+  depth_first_search(undirected, dependency_graph_detail::CutFinder(reach), colour_map);
   std::vector<std::size_t> points;
   for (std::size_t v = 0; v < reach.size(); ++v) {
     if (reach[v].cuts) points.push_back(v);
@@ -222,28 +225,30 @@ std::vector<std::size_t> articulation_points(const DependencyGraph& graph) {
 }
 
 void write_dot(std::ostream& out, const Graph& graph) {
-  write_header(out, graph.name);
+  dependency_graph_detail::write_header(out, graph.name);
   for (NodeId id : ids_of(graph.nodes)) {
     const Node& node = graph.nodes[id];
     const std::string_view layer =
         node.layer.valid() ? std::string_view(graph.layers[node.layer].name) : std::string_view();
-    write_vertex(out, id.index(), layer, node.family->name, describe_outputs(graph, node),
-                 "#dbe9f6");
+    dependency_graph_detail::write_vertex(out, id.index(), layer, node.family->name,
+                                          dependency_graph_detail::describe_outputs(graph, node),
+                                          "#dbe9f6");
   }
-  write_edges(out, dependency_graph(graph));
+  dependency_graph_detail::write_edges(out, dependency_graph(graph));
 }
 
 void write_dot(std::ostream& out, const TrainingGraph& graph) {
-  write_header(out, graph.name);
+  dependency_graph_detail::write_header(out, graph.name);
   for (const auto* part : {&graph.part(PartKind::kForward), &graph.part(PartKind::kBackward)}) {
     const std::string_view colour = part == &graph.part(PartKind::kForward) ? "#dbe9f6" : "#fde3cf";
     for (OperatorId id : *part) {
       const Operator& op = graph.operators[id];
-      write_vertex(out, id.index(), graph.layer_name(op.layer), op.name,
-                   describe_results(graph, id), colour);
+      dependency_graph_detail::write_vertex(out, id.index(), graph.layer_name(op.layer), op.name,
+                                            dependency_graph_detail::describe_results(graph, id),
+                                            colour);
     }
   }
-  write_edges(out, dependency_graph(graph));
+  dependency_graph_detail::write_edges(out, dependency_graph(graph));
 }
 
 }  // namespace tidemark

@@ -6,6 +6,7 @@
 #include "graph/analysis/instances.hpp"
 
 namespace tidemark {
+namespace liveness_detail {
 namespace {
 
 // Holds by the operator that ends them, and local variables by the operator that starts them.
@@ -46,6 +47,7 @@ struct HoldIndex {
 };
 
 }  // namespace
+}  // namespace liveness_detail
 
 Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order) {
   Liveness live;
@@ -68,7 +70,7 @@ Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order)
   live.gap_after.resize(touches);
   live.gaps.resize(first_gap.back());
 
-  const HoldIndex holds(graph);
+  const liveness_detail::HoldIndex holds(graph);
   std::vector<const Kept*> kept;  // storages that frames keep, by end
   for (const Kept& k : order.kept) {
     if (k.storage.valid()) kept.push_back(&k);

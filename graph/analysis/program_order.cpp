@@ -4,6 +4,7 @@
 
 namespace tidemark {
 
+namespace program_order_detail {
 namespace {
 
 // By micro-batch, the lowest number that no other micro-batch in flight has.
@@ -33,6 +34,7 @@ std::vector<std::uint16_t> number_in_flight(const std::vector<ScheduledPart>& pa
 }
 
 }  // namespace
+}  // namespace program_order_detail
 
 ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& schedule, int steps) {
   ProgramOrder order;
@@ -45,7 +47,8 @@ ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& sched
   for (int step = 0; step < steps; ++step) {
     const std::vector<ScheduledPart>& parts =
         step == 0 ? schedule.first_step : schedule.later_steps;
-    const std::vector<std::uint16_t> numbers = number_in_flight(parts, schedule.micro_batches);
+    const std::vector<std::uint16_t> numbers =
+        program_order_detail::number_in_flight(parts, schedule.micro_batches);
     for (std::uint16_t number : numbers)
       order.in_flight = std::max(order.in_flight, number + 1);
     for (const ScheduledPart& part : parts) {

@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace schedule_detail {
 namespace {
 
 ScheduledPart scheduled(PartKind part, int micro_batch) {
@@ -81,13 +82,14 @@ std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
 }
 
 }  // namespace
+}  // namespace schedule_detail
 
 std::vector<ScheduledPart> one_after_another(int micro_batches) {
   std::vector<ScheduledPart> work;
   work.reserve(static_cast<std::size_t>(micro_batches) * 2);
   for (int m = 0; m < micro_batches; ++m) {
-    work.push_back(scheduled(PartKind::kForward, m));
-    work.push_back(scheduled(PartKind::kBackward, m));
+    work.push_back(schedule_detail::scheduled(PartKind::kForward, m));
+    work.push_back(schedule_detail::scheduled(PartKind::kBackward, m));
   }
   return work;
 }
@@ -97,7 +99,7 @@ std::vector<ScheduledPart> gpipe(int micro_batches) {
   work.reserve(static_cast<std::size_t>(micro_batches) * 2);
   for (PartKind part : {PartKind::kForward, PartKind::kBackward}) {
     for (int m = 0; m < micro_batches; ++m)
-      work.push_back(scheduled(part, m));
+      work.push_back(schedule_detail::scheduled(part, m));
   }
   return work;
 }
@@ -107,19 +109,20 @@ std::vector<ScheduledPart> one_forward_one_backward(int stages, int stage, int m
   std::vector<ScheduledPart> work;
   work.reserve(static_cast<std::size_t>(micro_batches) * 2);
   for (int m = 0; m < micro_batches + under_way; ++m) {
-    if (m < micro_batches) work.push_back(scheduled(PartKind::kForward, m));
-    if (m >= under_way) work.push_back(scheduled(PartKind::kBackward, m - under_way));
+    if (m < micro_batches) work.push_back(schedule_detail::scheduled(PartKind::kForward, m));
+    if (m >= under_way)
+      work.push_back(schedule_detail::scheduled(PartKind::kBackward, m - under_way));
   }
   return work;
 }
 
 StepSchedule training_schedule(const TrainingGraph& graph, std::span<const ScheduledPart> work) {
-  check_work(work);
+  schedule_detail::check_work(work);
   int last = 0;
   for (const ScheduledPart& part : work)
     last = std::max<int>(last, part.micro_batch);
-  return {.first_step = training_step(graph, work, last, 0),
-          .later_steps = training_step(graph, work, last, 1),
+  return {.first_step = schedule_detail::training_step(graph, work, last, 0),
+          .later_steps = schedule_detail::training_step(graph, work, last, 1),
           .micro_batches = last + 1};
 }
 
@@ -130,8 +133,8 @@ StepSchedule training_schedule(const TrainingGraph& graph) {
 StepSchedule forward_schedule(const TrainingGraph& graph) {
   std::vector<ScheduledPart> parts;
   for (int m = 0; m < graph.micro_batches; ++m)
-    parts.push_back(scheduled(PartKind::kForward, m));
-  parts.push_back(scheduled(PartKind::kEndOfStep, graph.micro_batches - 1));
+    parts.push_back(schedule_detail::scheduled(PartKind::kForward, m));
+  parts.push_back(schedule_detail::scheduled(PartKind::kEndOfStep, graph.micro_batches - 1));
   return {.first_step = parts, .later_steps = parts, .micro_batches = graph.micro_batches};
 }
 

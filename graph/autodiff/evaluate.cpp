@@ -6,6 +6,7 @@
 #include "graph/operators/family.hpp"
 
 namespace tidemark {
+namespace evaluate_detail {
 namespace {
 
 // Tensors of one storage become tensors of another.
@@ -121,6 +122,7 @@ void keep_inputs_of_blocks(Graph& graph) {
 }
 
 }  // namespace
+}  // namespace evaluate_detail
 
 Graph evaluation_graph(Graph graph, bool with_loss) {
   IdVector<TensorId, char> is_parameter(graph.tensors.size(), 0);
@@ -129,9 +131,9 @@ Graph evaluation_graph(Graph graph, bool with_loss) {
   for (TensorId id : ids_of(graph.tensors)) {
     if (is_parameter[id] == 0) graph.tensors[id].requires_grad = false;
   }
-  leave_training_mode(graph);
-  if (!with_loss && graph.loss.valid()) drop_loss(graph);
-  keep_inputs_of_blocks(graph);
+  evaluate_detail::leave_training_mode(graph);
+  if (!with_loss && graph.loss.valid()) evaluate_detail::drop_loss(graph);
+  evaluate_detail::keep_inputs_of_blocks(graph);
   return graph;
 }
 

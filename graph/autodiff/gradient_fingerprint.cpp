@@ -4,6 +4,7 @@
 #include <string_view>
 
 namespace tidemark {
+namespace gradient_fingerprint_detail {
 namespace {
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
@@ -19,20 +20,23 @@ std::uint64_t hash_text(std::string_view text) {
 }
 
 }  // namespace
+}  // namespace gradient_fingerprint_detail
 
 std::uint64_t gradient_fingerprint(const TrainingGraph& graph) {
   IdVector<StorageId, std::uint64_t> content(graph.storages.size(), 0);
   for (StorageId s : ids_of(graph.storages))
-    content[s] = hash_text(graph.storages[s].name);
+    content[s] = gradient_fingerprint_detail::hash_text(graph.storages[s].name);
   const auto play = [&](std::span<const OperatorId> part) {
     for (OperatorId id : part) {
-      std::uint64_t hash = hash_text(graph.operators[id].name);
+      std::uint64_t hash = gradient_fingerprint_detail::hash_text(graph.operators[id].name);
       for (const Touch& touch : graph.touches_of(id)) {
-        if (touch.access <= Access::kMutate) hash = mix(hash, content[touch.storage]);
+        if (touch.access <= Access::kMutate)
+          hash = gradient_fingerprint_detail::mix(hash, content[touch.storage]);
       }
       std::uint64_t index = 0;
       for (const Touch& touch : graph.touches_of(id)) {
-        if (touch.access != Access::kRead) content[touch.storage] = mix(hash, ++index);
+        if (touch.access != Access::kRead)
+          content[touch.storage] = gradient_fingerprint_detail::mix(hash, ++index);
       }
     }
   };
@@ -41,7 +45,8 @@ std::uint64_t gradient_fingerprint(const TrainingGraph& graph) {
   std::uint64_t fingerprint = 0;
   for (ParameterId id : graph.trained) {
     const Parameter& parameter = graph.parameters[id];
-    fingerprint += mix(hash_text(parameter.name), content[parameter.gradient]);
+    fingerprint += gradient_fingerprint_detail::mix(
+        gradient_fingerprint_detail::hash_text(parameter.name), content[parameter.gradient]);
   }
   return fingerprint;
 }

@@ -21,6 +21,7 @@ struct Decoder::Record {
   std::unordered_map<const Value*, Mapping> asked;
 };
 
+namespace decoder_detail {
 namespace {
 
 // Stands for every value that is absent.
@@ -51,6 +52,7 @@ std::string not_a_mapping(const Value& value) {
 }
 
 }  // namespace
+}  // namespace decoder_detail
 
 Decoder::Decoder() : record_(std::make_shared<Record>()) {}
 
@@ -67,7 +69,7 @@ Decoder Decoder::describing(std::vector<ParameterNote>& notes) {
 }
 
 const Value& Decoder::value() const {
-  return value_ == nullptr ? null_value() : *value_;
+  return value_ == nullptr ? decoder_detail::null_value() : *value_;
 }
 
 Location Decoder::location() const {
@@ -107,7 +109,7 @@ std::vector<Decoder> Decoder::items() const {
 std::vector<std::pair<std::string, Decoder>> Decoder::entries() const {
   std::vector<std::pair<std::string, Decoder>> entries;
   if (value().is_null()) return entries;
-  if (!value_->is_mapping()) fail(not_a_mapping(*value_));
+  if (!value_->is_mapping()) fail(decoder_detail::not_a_mapping(*value_));
   record_->asked[value_].all = true;
   entries.reserve(value_->entries.size());
   for (const Value::Entry& entry : value_->entries) {
@@ -118,14 +120,14 @@ std::vector<std::pair<std::string, Decoder>> Decoder::entries() const {
 
 void Decoder::finish() const {
   if (value().is_null()) return;
-  if (!value_->is_mapping()) fail(not_a_mapping(*value_));
+  if (!value_->is_mapping()) fail(decoder_detail::not_a_mapping(*value_));
   const Record::Mapping& asked = record_->asked[value_];
   if (asked.all) return;
   const std::vector<std::string>& known = asked.keys;
   for (const Value::Entry& entry : value_->entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
     std::string hint = did_you_mean(entry.key, known);
-    if (hint.empty() && !known.empty() && known.size() <= kMaxListedKeys) {
+    if (hint.empty() && !known.empty() && known.size() <= decoder_detail::kMaxListedKeys) {
       hint = fmt::format("; known keys: {}", fmt::join(known, ", "));
     }
     throw UserError(entry.location, path_of(entry.key), "unknown key" + hint);
@@ -152,7 +154,7 @@ Decoder Decoder::child(std::string_view key, const Value* value) const {
 // The value of a key, which now counts as asked for; null when it is absent.
 const Value* Decoder::ask(std::string_view key) const {
   if (value().is_null()) return nullptr;
-  if (!value_->is_mapping()) fail(not_a_mapping(*value_));
+  if (!value_->is_mapping()) fail(decoder_detail::not_a_mapping(*value_));
   std::vector<std::string>& keys = record_->asked[value_].keys;
   if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.emplace_back(key);
   return value_->find(key);
@@ -175,7 +177,8 @@ const Value& Decoder::require(std::string_view key, std::string_view expected) c
     std::vector<std::string> strangers;
     for (const Value::Entry& entry : value_->entries) {
       const bool asked = std::find(known.begin(), known.end(), entry.key) != known.end();
-      if (!asked && strangers.size() < kMaxListedKeys) strangers.push_back(entry.key);
+      if (!asked && strangers.size() < decoder_detail::kMaxListedKeys)
+        strangers.push_back(entry.key);
     }
     if (const auto nearest = nearest_word(key, strangers)) {
       hint = fmt::format("; is '{}' meant to be it?", excerpt(*nearest));
@@ -296,23 +299,24 @@ std::string Decoder::read_word(const Value& value, std::span<const std::string_v
   const std::string hint = value.is_scalar() ? did_you_mean(value.scalar, candidates) : "";
   throw UserError(value.location, path,
                   fmt::format("expected {}{}, found {}{}", words.size() > 1 ? "one of " : "",
-                              join(words, ", "), found(value), hint));
+                              decoder_detail::join(words, ", "), found(value), hint));
 }
 
 std::string Decoder::required_word(std::string_view key,
                                    std::span<const std::string_view> words) const {
   if (notes_ != nullptr) {
-    note(key, "word", "", join(words, " | "));
+    note(key, "word", "", decoder_detail::join(words, " | "));
     return words.empty() ? std::string() : std::string(words.front());
   }
-  const std::string expected = (words.size() > 1 ? "one of " : "") + join(words, ", ");
+  const std::string expected =
+      (words.size() > 1 ? "one of " : "") + decoder_detail::join(words, ", ");
   return read_word(require(key, expected), words, path_of(key));
 }
 
 std::string Decoder::optional_word(std::string_view key, std::span<const std::string_view> words,
                                    std::string_view fallback) const {
   if (notes_ != nullptr) {
-    note(key, "word", std::string(fallback), join(words, " | "));
+    note(key, "word", std::string(fallback), decoder_detail::join(words, " | "));
     return std::string(fallback);
   }
   const Value* value = ask(key);

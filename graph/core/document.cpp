@@ -19,6 +19,7 @@
 #include "graph/core/yaml_reader.hpp"
 
 namespace tidemark {
+namespace document_detail {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -95,13 +96,15 @@ std::string similar_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
+}  // namespace document_detail
 
 Value parse_document(std::string_view text, const std::string& file) {
   if (text.size() > kMaxFileBytes) {
     throw UserError({file, 0, 0}, "", fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
   }
-  check_text(text, file);
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  document_detail::check_text(text, file);
+  if (text.starts_with(document_detail::kByteOrderMark))
+    text.remove_prefix(document_detail::kByteOrderMark.size());
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   const bool must_be_json = file.ends_with(".json");
   if (start != std::string_view::npos &&
@@ -133,7 +136,7 @@ std::string read_text_file(const std::string& path) {
                                                                &std::fclose);
   if (!stream) {
     const int reason = errno;
-    if (reason == ENOENT) fail("no such file" + similar_file(path));
+    if (reason == ENOENT) fail("no such file" + document_detail::similar_file(path));
     fail("cannot be opened: " + std::generic_category().message(reason));
   }
   std::string text;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace document_builder_detail {
 namespace {
 
 // Up to this many keys a mapping is searched one by one.
@@ -27,6 +28,7 @@ std::size_t measure(const Value& value, std::size_t& nodes, std::size_t& text_by
 }
 
 }  // namespace
+}  // namespace document_builder_detail
 
 void DocumentBuilder::add_null(Place place, std::size_t anchor) {
   if (expects_key()) fail(place, "a key is missing here; a key may not be empty or null");
@@ -134,7 +136,7 @@ void DocumentBuilder::add(Place place, Value value, std::size_t anchor) {
   }
   if (anchor != 0) {
     Named named;
-    named.height = measure(value, named.nodes, named.text_bytes);
+    named.height = document_builder_detail::measure(value, named.nodes, named.text_bytes);
     count_alias(place, named);
     named.value = value;
     named_.insert_or_assign(anchor, std::move(named));
@@ -164,7 +166,7 @@ void DocumentBuilder::add_key(Place place, std::string key) {
 
 void DocumentBuilder::check_duplicate(Place place, Open& open) const {
   const std::vector<Value::Entry>& entries = open.value.entries;
-  if (entries.size() < kSmallMapping) {
+  if (entries.size() < document_builder_detail::kSmallMapping) {
     for (const Value::Entry& entry : entries) {
       if (entry.key != open.key) continue;
       fail(place, fmt::format("duplicate key; first given on line {}", entry.location.line));

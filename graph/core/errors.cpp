@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace errors_detail {
 namespace {
 
 constexpr std::size_t kExcerptBytes = 60;
@@ -22,17 +23,18 @@ std::string compose(const Location& location, const std::string& path, const std
 }
 
 }  // namespace
+}  // namespace errors_detail
 
 UserError::UserError(Location location, std::string path, std::string problem)
-    : std::runtime_error(compose(location, path, problem)),
+    : std::runtime_error(errors_detail::compose(location, path, problem)),
       location_(std::move(location)),
       path_(std::move(path)),
       problem_(std::move(problem)) {}
 
 std::string excerpt(std::string_view text) {
-  const bool cut = text.size() > kExcerptBytes;
+  const bool cut = text.size() > errors_detail::kExcerptBytes;
   if (cut) {
-    std::size_t end = kExcerptBytes;
+    std::size_t end = errors_detail::kExcerptBytes;
     // A character of several bytes is not cut in two: its later bytes read 10xxxxxx.
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
       --end;

@@ -6,6 +6,7 @@
 #include "graph/core/scalar_text.hpp"
 
 namespace tidemark {
+namespace json_reader_detail {
 namespace {
 
 // -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
@@ -269,9 +270,10 @@ class JsonReader {
 };
 
 }  // namespace
+}  // namespace json_reader_detail
 
 std::optional<SyntaxProblem> read_json(std::string_view text, DocumentBuilder& builder) {
-  return JsonReader(text, builder).read();
+  return json_reader_detail::JsonReader(text, builder).read();
 }
 
 }  // namespace tidemark

@@ -13,6 +13,7 @@
 #include "graph/core/scalar_text.hpp"
 
 namespace tidemark {
+namespace numbers_detail {
 namespace {
 
 // `text` without the underscores between digits.
@@ -104,16 +105,18 @@ std::string number_digits(const Value& value, const std::string& expected, Liter
 }
 
 }  // namespace
+}  // namespace numbers_detail
 
 std::int64_t read_integer(const Value& value, const std::string& expected, std::int64_t lowest,
                           std::int64_t highest) {
-  Literal literal;
-  const std::string digits = number_digits(value, expected, literal);
+  numbers_detail::Literal literal;
+  const std::string digits = numbers_detail::number_digits(value, expected, literal);
   if (!literal.is_whole) {
     double real = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), real);
     const bool whole = std::abs(real) < 1e15 && real == std::floor(real);
-    refuse_number(expected, value, whole ? fmt::format("; write {:.0f}", real) : "");
+    numbers_detail::refuse_number(expected, value,
+                                  whole ? fmt::format("; write {:.0f}", real) : "");
   }
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
@@ -125,8 +128,8 @@ std::int64_t read_integer(const Value& value, const std::string& expected, std::
 }
 
 double read_real(const Value& value, const std::string& expected) {
-  Literal literal;
-  const std::string digits = number_digits(value, expected, literal);
+  numbers_detail::Literal literal;
+  const std::string digits = numbers_detail::number_digits(value, expected, literal);
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc()) {

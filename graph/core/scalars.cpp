@@ -12,6 +12,7 @@
 #include "graph/core/scalar_text.hpp"
 
 namespace tidemark {
+namespace scalars_detail {
 namespace {
 
 template <class T>
@@ -119,26 +120,27 @@ T read_quantity(const Value& value) {
 }
 
 }  // namespace
+}  // namespace scalars_detail
 
 template <Scalar T>
 T ScalarRules<T>::read(const Value& value, const Range& range) {
   if constexpr (std::same_as<T, bool>) {
-    return read_bool(value);
+    return scalars_detail::read_bool(value);
   } else if constexpr (std::same_as<T, std::string>) {
     if (!value.is_scalar()) refuse("expected a text, found " + found(value));
     return value.scalar;
   } else {
     T result{};
-    if constexpr (kIsInteger<T>) {
+    if constexpr (scalars_detail::kIsInteger<T>) {
       using Limits = std::numeric_limits<T>;
       result =
           static_cast<T>(read_integer(value, expectation(range), Limits::min(), Limits::max()));
     } else if constexpr (std::same_as<T, double>) {
       result = read_real(value, expectation(range));
     } else {
-      result = read_quantity<T>(value);
+      result = scalars_detail::read_quantity<T>(value);
     }
-    if (!contains(range, measure(result))) {
+    if (!scalars_detail::contains(range, scalars_detail::measure(result))) {
       refuse(fmt::format("expected {}, found {}", expectation(range), excerpt(value.scalar)));
     }
     return result;
@@ -147,16 +149,16 @@ T ScalarRules<T>::read(const Value& value, const Range& range) {
 
 template <Scalar T>
 std::string_view ScalarRules<T>::type_name() {
-  return type_words<T>().name;
+  return scalars_detail::type_words<T>().name;
 }
 
 template <Scalar T>
 std::string ScalarRules<T>::expectation(const Range& range) {
-  std::string what(type_words<T>().with_article);
+  std::string what(scalars_detail::type_words<T>().with_article);
   const bool has_low = std::isfinite(range.low);
   const bool has_high = std::isfinite(range.high);
-  const std::string low = has_low ? write_bound<T>(range.low) : "";
-  const std::string high = has_high ? write_bound<T>(range.high) : "";
+  const std::string low = has_low ? scalars_detail::write_bound<T>(range.low) : "";
+  const std::string high = has_high ? scalars_detail::write_bound<T>(range.high) : "";
   if (has_low && has_high && range.low_excluded) {
     return fmt::format("{} above {} and at most {}", what, low, high);
   }
@@ -171,8 +173,8 @@ template <Scalar T>
 std::string ScalarRules<T>::range_note(const Range& range) {
   const bool has_low = std::isfinite(range.low);
   const bool has_high = std::isfinite(range.high);
-  const std::string low = has_low ? write_bound<T>(range.low) : "";
-  const std::string high = has_high ? write_bound<T>(range.high) : "";
+  const std::string low = has_low ? scalars_detail::write_bound<T>(range.low) : "";
+  const std::string high = has_high ? scalars_detail::write_bound<T>(range.high) : "";
   if (has_low && has_high && range.low_excluded) return fmt::format("> {}, <= {}", low, high);
   if (has_low && has_high) return fmt::format("{} to {}", low, high);
   if (has_low) return (range.low_excluded ? "> " : ">= ") + low;
@@ -206,7 +208,7 @@ T ScalarRules<T>::lowest_legal(const Range& range) {
     // Above an excluded end stands the next whole number, or the upper end if that is closer.
     double lowest = std::isfinite(range.low) ? range.low : std::min(0.0, range.high);
     if (range.low_excluded) lowest = std::min(lowest + 1, range.high);
-    if constexpr (kIsInteger<T>) {
+    if constexpr (scalars_detail::kIsInteger<T>) {
       return static_cast<T>(std::ceil(lowest));
     } else if constexpr (std::same_as<T, double>) {
       return lowest;

@@ -14,6 +14,7 @@
 #include "graph/core/words.hpp"
 
 namespace tidemark {
+namespace units_detail {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
@@ -287,21 +288,24 @@ double real(const Ratio& ratio) {
 }
 
 }  // namespace
+}  // namespace units_detail
 
 Bytes parse_bytes(std::string_view text) {
-  return Bytes(whole(parse(text, kSizes), text, "bytes", "byte"));
+  return Bytes(
+      units_detail::whole(units_detail::parse(text, units_detail::kSizes), text, "bytes", "byte"));
 }
 
 BytesPerSecond parse_bandwidth(std::string_view text) {
-  return {real(parse(text, kBandwidths))};
+  return {units_detail::real(units_detail::parse(text, units_detail::kBandwidths))};
 }
 
 FlopsPerSecond parse_flops_rate(std::string_view text) {
-  return {real(parse(text, kFlopsRates))};
+  return {units_detail::real(units_detail::parse(text, units_detail::kFlopsRates))};
 }
 
 Duration parse_duration(std::string_view text) {
-  return Duration(whole(parse(text, kDurations), text, "nanoseconds", "nanosecond"));
+  return Duration(units_detail::whole(units_detail::parse(text, units_detail::kDurations), text,
+                                      "nanoseconds", "nanosecond"));
 }
 
 }  // namespace tidemark

@@ -9,6 +9,7 @@
 #include "graph/core/units.hpp"
 
 namespace tidemark {
+namespace units_format_detail {
 namespace {
 
 struct Step {
@@ -75,26 +76,29 @@ std::string write_rate(double value, std::span<const Step> steps) {
 }
 
 }  // namespace
+}  // namespace units_format_detail
 
 std::string format_bytes(Bytes bytes) {
   if (bytes.count > -1024 && bytes.count < 1024) return fmt::format("{} B", bytes.count);
-  return show(static_cast<double>(bytes.count), kSizeSteps);
+  return units_format_detail::show(static_cast<double>(bytes.count),
+                                   units_format_detail::kSizeSteps);
 }
 
 std::string format_duration(Duration duration) {
-  return show(static_cast<double>(duration.count()), kDurationSteps);
+  return units_format_detail::show(static_cast<double>(duration.count()),
+                                   units_format_detail::kDurationSteps);
 }
 
 std::string format_bandwidth(BytesPerSecond rate) {
-  return show(rate.value, kBandwidthSteps);
+  return units_format_detail::show(rate.value, units_format_detail::kBandwidthSteps);
 }
 
 std::string format_flops_rate(FlopsPerSecond rate) {
-  return show(rate.value, kFlopsSteps);
+  return units_format_detail::show(rate.value, units_format_detail::kFlopsSteps);
 }
 
 std::string format_count(double count) {
-  return show(count, kCountSteps);
+  return units_format_detail::show(count, units_format_detail::kCountSteps);
 }
 
 std::string write_bytes(Bytes bytes) {
@@ -115,15 +119,16 @@ std::string write_duration(Duration duration) {
     count /= 1000;
     ++step;
   }
-  return count == 0 ? "0 s" : fmt::format("{} {}", count, kDurationSteps[step].unit);
+  return count == 0 ? "0 s"
+                    : fmt::format("{} {}", count, units_format_detail::kDurationSteps[step].unit);
 }
 
 std::string write_bandwidth(BytesPerSecond rate) {
-  return write_rate(rate.value, kBandwidthSteps);
+  return units_format_detail::write_rate(rate.value, units_format_detail::kBandwidthSteps);
 }
 
 std::string write_flops_rate(FlopsPerSecond rate) {
-  return write_rate(rate.value, kFlopsSteps);
+  return units_format_detail::write_rate(rate.value, units_format_detail::kFlopsSteps);
 }
 
 }  // namespace tidemark

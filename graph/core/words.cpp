@@ -6,6 +6,7 @@
 #include <vector>
 
 namespace tidemark {
+namespace words_detail {
 namespace {
 
 constexpr std::size_t kLongestWord = 64;  // longer texts are no slips
@@ -41,20 +42,22 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+}  // namespace words_detail
 
 std::optional<std::string> nearest_word(std::string_view word,
                                         std::span<const std::string> candidates) {
-  if (word.empty() || word.size() > kLongestWord) return std::nullopt;
+  if (word.empty() || word.size() > words_detail::kLongestWord) return std::nullopt;
   // One slip in a short word, two in a middling one, three in a long one.
   const std::size_t slips = word.size() <= 4 ? 1 : word.size() <= 8 ? 2 : 3;
-  const std::string wanted = lower_case(word);
+  const std::string wanted = words_detail::lower_case(word);
   std::size_t best = std::min(slips, word.size() - 1) + 1;
   std::optional<std::string> nearest;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > wanted.size() + slips || wanted.size() > candidate.size() + slips) {
       continue;
     }
-    const std::size_t distance = edit_distance(wanted, lower_case(candidate));
+    const std::size_t distance =
+        words_detail::edit_distance(wanted, words_detail::lower_case(candidate));
     if (distance >= best) continue;
     best = distance;
     nearest = candidate;

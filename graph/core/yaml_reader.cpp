@@ -13,6 +13,7 @@
 #include <yaml-cpp/parser.h>
 
 namespace tidemark {
+namespace yaml_reader_detail {
 namespace {
 
 constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
@@ -266,21 +267,23 @@ void check_directives(std::string_view text, const DocumentBuilder& builder) {
 }
 
 }  // namespace
+}  // namespace yaml_reader_detail
 
 void read_yaml(std::string_view text, DocumentBuilder& builder) {
-  check_line_ends(text, builder);
-  check_brackets(text, builder);
-  check_directives(text, builder);
+  yaml_reader_detail::check_line_ends(text, builder);
+  yaml_reader_detail::check_brackets(text, builder);
+  yaml_reader_detail::check_directives(text, builder);
   std::istringstream stream{std::string(text)};
-  EventReader events(text, builder);
+  yaml_reader_detail::EventReader events(text, builder);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(events)) {
     }
   } catch (const YAML::Exception& error) {
-    const Place place = place_of(error.mark);
-    const bool tab = indented_with_tab(text, place.line);
-    builder.fail(place, tab ? "indent with blanks, not tabs" : explain(error.msg));
+    const Place place = yaml_reader_detail::place_of(error.mark);
+    const bool tab = yaml_reader_detail::indented_with_tab(text, place.line);
+    builder.fail(place,
+                 tab ? "indent with blanks, not tabs" : yaml_reader_detail::explain(error.msg));
   }
 }
 

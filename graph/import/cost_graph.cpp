@@ -11,6 +11,7 @@
 
 namespace tidemark {
 
+namespace cost_graph_detail {
 namespace {
 
 std::string describe(const CostGraph& graph, std::size_t id) {
@@ -138,6 +139,7 @@ void check_parts(const CostGraph& graph, const std::vector<Decoder>& nodes) {
 }
 
 }  // namespace
+}  // namespace cost_graph_detail
 
 bool is_cost_graph(const Value& document) {
   return document.find("nodes") != nullptr && document.find("fixed_bytes") != nullptr;
@@ -145,10 +147,10 @@ bool is_cost_graph(const Value& document) {
 
 CostGraph decode_cost_graph(const Decoder& document) {
   CostGraph graph;
-  Totals totals;
+  cost_graph_detail::Totals totals;
   graph.name = document.required<std::string>("name");
   graph.fixed_bytes = document.required<Bytes>("fixed_bytes");
-  add_up(document, "fixed_bytes", graph.fixed_bytes.count, totals.bytes);
+  cost_graph_detail::add_up(document, "fixed_bytes", graph.fixed_bytes.count, totals.bytes);
   if (!document.has("nodes")) {
     document.fail_at("nodes", "required key is missing; expected a list of nodes");
   }
@@ -156,26 +158,28 @@ CostGraph decode_cost_graph(const Decoder& document) {
   if (nodes.empty()) document.fail_at("nodes", "the graph has no nodes");
   graph.nodes.reserve(nodes.size());
   for (const Decoder& node : nodes) {
-    check_id(node, static_cast<std::int64_t>(graph.nodes.size()), graph);
-    graph.nodes.push_back(read_node(node, totals));
+    cost_graph_detail::check_id(node, static_cast<std::int64_t>(graph.nodes.size()), graph);
+    graph.nodes.push_back(cost_graph_detail::read_node(node, totals));
   }
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    read_dependencies(nodes[i], i, graph);
+    cost_graph_detail::read_dependencies(nodes[i], i, graph);
 
   // A stamp per node finds repeated dependencies in linear time.
   IdVector<CostNodeId, std::size_t> last_reader(graph.nodes.size(), nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const std::vector<CostNodeId>& deps = graph.nodes[CostNodeId(i)].deps;
     for (std::size_t k = 0; k < deps.size(); ++k) {
-      if (deps[k].index() >= i) fail_out_of_order(graph, nodes, i, k);
+      if (deps[k].index() >= i) cost_graph_detail::fail_out_of_order(graph, nodes, i, k);
       if (std::exchange(last_reader[deps[k]], i) == i) {
-        fail_at_dependency(nodes[i], k,
-                           fmt::format("node {} names its dependency on node {} twice",
-                                       describe(graph, i), describe(graph, deps[k].index())));
+        cost_graph_detail::fail_at_dependency(
+            nodes[i], k,
+            fmt::format("node {} names its dependency on node {} twice",
+                        cost_graph_detail::describe(graph, i),
+                        cost_graph_detail::describe(graph, deps[k].index())));
       }
     }
   }
-  check_parts(graph, nodes);
+  cost_graph_detail::check_parts(graph, nodes);
   return graph;
 }
 

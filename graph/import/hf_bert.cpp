@@ -11,6 +11,7 @@
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
+namespace hf_bert_detail {
 namespace {
 
 constexpr std::array<std::string_view, 5> kClasses = {
@@ -21,12 +22,13 @@ constexpr std::array<BertHead, 5> kHeads = {
     BertHead::kQuestionAnswering, BertHead::kPooled};
 
 }  // namespace
+}  // namespace hf_bert_detail
 
 Graph build_hf_bert(const Decoder& config, const std::string& name, const ModelOptions& options) {
   BertConfig bert;  // BertConfig's defaults are those of bert-base-uncased
-  const std::string chosen = hf_class(config, kClasses);
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    if (kClasses[i] == chosen) bert.head = kHeads[i];
+  const std::string chosen = hf_class(config, hf_bert_detail::kClasses);
+  for (std::size_t i = 0; i < hf_bert_detail::kClasses.size(); ++i) {
+    if (hf_bert_detail::kClasses[i] == chosen) bert.head = hf_bert_detail::kHeads[i];
   }
   bert.vocab = config.optional<std::int64_t>("vocab_size", bert.vocab, up_to(kMaxVocabulary));
   bert.width = config.required<std::int64_t>("hidden_size", up_to(kMaxWidth));

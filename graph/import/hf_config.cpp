@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace hf_config_detail {
 namespace {
 
 // "llama-3-8b" for llama-3-8b.json and for llama-3-8b/config.json.
@@ -24,6 +25,7 @@ std::string model_name(const std::string& path) {
 }
 
 }  // namespace
+}  // namespace hf_config_detail
 
 std::span<const HfArchitecture> hf_architectures() {
   static constexpr std::array<HfArchitecture, 10> kArchitectures = {{
@@ -70,7 +72,7 @@ Graph import_hf_config(const Decoder& config, const std::string& name,
 
 Graph import_hf_config(const std::string& path, const ModelOptions& options) {
   const Value document = read_document(path);
-  return import_hf_config(Decoder(document), model_name(path), options);
+  return import_hf_config(Decoder(document), hf_config_detail::model_name(path), options);
 }
 
 std::int64_t hf_labels(const Decoder& config) {

@@ -13,6 +13,7 @@
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
+namespace hf_gpt_neox_detail {
 namespace {
 
 struct NeoxConfig {
@@ -139,11 +140,12 @@ class NeoxBuilder {
 };
 
 }  // namespace
+}  // namespace hf_gpt_neox_detail
 
 Graph build_hf_gpt_neox(const Decoder& config, const std::string& name,
                         const ModelOptions& options) {
   constexpr double kDefaultRotaryShare = 0.25;  // GPTNeoXConfig
-  NeoxConfig neox;
+  hf_gpt_neox_detail::NeoxConfig neox;
   neox.vocab = config.required<std::int64_t>("vocab_size", up_to(kMaxVocabulary));
   neox.width = config.required<std::int64_t>("hidden_size", up_to(kMaxWidth));
   neox.ffn = config.required<std::int64_t>("intermediate_size", up_to(kMaxWidth));
@@ -169,7 +171,7 @@ Graph build_hf_gpt_neox(const Decoder& config, const std::string& name,
                                neox.rotary_width, neox.width / neox.heads));
   }
   check_options(options);
-  return NeoxBuilder(std::move(neox), name, options).build();
+  return hf_gpt_neox_detail::NeoxBuilder(std::move(neox), name, options).build();
 }
 
 }  // namespace tidemark

@@ -10,6 +10,7 @@
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
+namespace hf_opt_detail {
 namespace {
 
 constexpr std::int64_t kPositionOffset = 2;  // OPTLearnedPositionalEmbedding.offset
@@ -122,10 +123,11 @@ class OptBuilder {
 };
 
 }  // namespace
+}  // namespace hf_opt_detail
 
 Graph build_hf_opt(const Decoder& config, const std::string& name, const ModelOptions& options) {
   constexpr double kDefaultDropout = 0.1;  // OPTConfig
-  OptConfig opt;
+  hf_opt_detail::OptConfig opt;
   opt.vocab = config.required<std::int64_t>("vocab_size", up_to(kMaxVocabulary));
   opt.width = config.required<std::int64_t>("hidden_size", up_to(kMaxWidth));
   opt.ffn = config.required<std::int64_t>("ffn_dim", up_to(kMaxWidth));
@@ -145,7 +147,7 @@ Graph build_hf_opt(const Decoder& config, const std::string& name, const ModelOp
   require_divides(config, "num_attention_heads", opt.heads, "heads", opt.width,
                   fmt::format("a width of {}", opt.width));
   check_options(options);
-  return OptBuilder(std::move(opt), name, options).build();
+  return hf_opt_detail::OptBuilder(std::move(opt), name, options).build();
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 #include "graph/models/t5.hpp"
 
 namespace tidemark {
+namespace hf_t5_detail {
 namespace {
 
 // feed_forward_proj: an activation, or "gated-" and one. "gated-gelu" means gelu_new there.
@@ -24,6 +25,7 @@ void read_feed_forward(const Decoder& config, T5Config& t5) {
 }
 
 }  // namespace
+}  // namespace hf_t5_detail
 
 Graph build_hf_t5(const Decoder& config, const std::string& name, const ModelOptions& options) {
   static constexpr std::array<std::string_view, 2> kClasses = {"T5ForConditionalGeneration",
@@ -45,7 +47,7 @@ Graph build_hf_t5(const Decoder& config, const std::string& name, const ModelOpt
       config.optional<std::int64_t>("n_positions", kDefaultSequence, up_to(kMaxSequence));
   t5.dropout = config.optional<double>("dropout_rate", 0.1, between(0, 1));
   t5.tie = config.optional<bool>("tie_word_embeddings", true);
-  read_feed_forward(config, t5);
+  hf_t5_detail::read_feed_forward(config, t5);
   if (t5.heads * t5.head_width > kMaxWidth) {
     config.fail_at("d_kv", fmt::format("{} heads of width {} are wider than {} together", t5.heads,
                                        t5.head_width, kMaxWidth));

@@ -15,6 +15,7 @@
 
 namespace tidemark {
 
+namespace layer_structures_detail {
 namespace {
 
 // Two layers of one list cannot have one name, given or that of their position: their parameters
@@ -35,6 +36,7 @@ void require_new_name(const Decoder& layer, int position,
 }
 
 }  // namespace
+}  // namespace layer_structures_detail
 
 TensorId LayerModel::run(const Decoder& layers, TensorId x, Taps& taps) {
   if (++depth_ > kMaxLayerDepth) {
@@ -46,7 +48,7 @@ TensorId LayerModel::run(const Decoder& layers, TensorId x, Taps& taps) {
   int position = 0;
   std::map<std::string, Location, std::less<>> named;
   for (const Decoder& layer : layers.items()) {
-    require_new_name(layer, position, named);
+    layer_structures_detail::require_new_name(layer, position, named);
     x = run_layer(layer, std::to_string(position++), x, taps);
   }
   --depth_;

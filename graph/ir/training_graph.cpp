@@ -43,6 +43,7 @@ bool writes_persistent(const TrainingGraph& graph, OperatorId id) {
   return false;
 }
 
+namespace training_graph_detail {
 namespace {
 
 void check_part(const TrainingGraph& graph, PartKind kind, std::span<const OperatorId> operators,
@@ -94,6 +95,7 @@ void check_storages(const TrainingGraph& graph) {
 }
 
 }  // namespace
+}  // namespace training_graph_detail
 
 void check_invariants(const TrainingGraph& graph) {
   IdVector<StorageId, char> written(graph.storages.size(), 0);
@@ -110,10 +112,10 @@ void check_invariants(const TrainingGraph& graph) {
     const bool reversed = is_backward(kind);
     for (std::uint16_t i = 0; i < chunks; ++i) {
       const auto chunk = static_cast<std::uint16_t>(reversed ? chunks - 1 - i : i);
-      check_part(graph, kind, graph.part(kind, chunk), written);
+      training_graph_detail::check_part(graph, kind, graph.part(kind, chunk), written);
     }
   }
-  check_storages(graph);
+  training_graph_detail::check_storages(graph);
   for (const Hold& hold : graph.holds) {
     if (!graph.storages.contains(hold.storage) || !graph.operators.contains(hold.until)) {
       throw InternalError("a hold names a storage or an operator that does not exist");

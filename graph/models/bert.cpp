@@ -12,6 +12,7 @@
 
 namespace tidemark {
 
+namespace bert_detail {
 namespace {
 
 class BertBuilder {
@@ -150,6 +151,7 @@ class BertBuilder {
 };
 
 }  // namespace
+}  // namespace bert_detail
 
 BertConfig decode_bert(const Decoder& overrides, BertConfig defaults) {
   const Decoder& d = overrides;
@@ -173,7 +175,7 @@ BertConfig decode_bert(const Decoder& overrides, BertConfig defaults) {
 
 Graph build_bert(const BertConfig& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
-  return BertBuilder(config, name, options).build();
+  return bert_detail::BertBuilder(config, name, options).build();
 }
 
 std::vector<ModelPreset> bert_presets() {

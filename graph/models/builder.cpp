@@ -8,6 +8,7 @@
 #include "graph/operators/family.hpp"
 
 namespace tidemark {
+namespace builder_detail {
 namespace {
 
 std::vector<std::int64_t> list_of(const Shape& shape) {
@@ -19,6 +20,7 @@ std::int64_t flag(bool value) {
 }
 
 }  // namespace
+}  // namespace builder_detail
 
 ModelBuilder::ModelBuilder(std::string model_name, DType dtype) : dtype_(dtype) {
   graph_.name = std::move(model_name);
@@ -139,7 +141,8 @@ TensorId ModelBuilder::rms_norm(std::string_view module, TensorId x, bool eager)
   const TensorId hidden = cast(x, DType::kFloat32);
   const TensorId squares = add("pow", {hidden}, {{"exponent", 2.0}});
   const TensorId variance =
-      add("mean", {squares}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", flag(true)}});
+      add("mean", {squares},
+          {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", builder_detail::flag(true)}});
   const TensorId rstd = add("rsqrt", {add("add_scalar", {variance})});
   return multiply(weight, cast(multiply(hidden, rstd), dtype));
 }
@@ -153,7 +156,8 @@ TensorId ModelBuilder::batch_norm(std::string_view module, TensorId x) {
   const TensorId variance = buffer("running_var", channels, dtype_);
   const TensorId batches = buffer("num_batches_tracked", {}, DType::kInt64);
   const TensorId result = add("batch_norm", {x, weight, bias});
-  add_many("update_running_stats", {mean, variance, batches}, {{"in_place", flag(true)}});
+  add_many("update_running_stats", {mean, variance, batches},
+           {{"in_place", builder_detail::flag(true)}});
   return result;
 }
 
@@ -206,13 +210,15 @@ TensorId ModelBuilder::avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t 
 
 // adaptive_avg_pool2d(1) is x.mean([-1, -2], keepdim=True).
 TensorId ModelBuilder::global_avg_pool2d(TensorId x) {
-  return add("mean", {x}, {{"axes", std::vector<std::int64_t>{-1, -2}}, {"keepdim", flag(true)}});
+  return add(
+      "mean", {x},
+      {{"axes", std::vector<std::int64_t>{-1, -2}}, {"keepdim", builder_detail::flag(true)}});
 }
 
 TensorId ModelBuilder::activation(std::string_view kind, TensorId x, bool in_place) {
   if (kind == "gelu_new" || kind == "new_gelu") return gelu_new(x);
   if (kind == "gelu_tanh") return add("gelu", {x}, {{"approximate", std::string("tanh")}});
-  if (in_place) return add(kind, {x}, {{"in_place", flag(true)}});
+  if (in_place) return add(kind, {x}, {{"in_place", builder_detail::flag(true)}});
   return add(kind, {x});
 }
 
@@ -231,12 +237,12 @@ TensorId ModelBuilder::softmax(TensorId x) {
 
 TensorId ModelBuilder::dropout(TensorId x, double p, bool in_place) {
   Attributes attributes{{"p", p}};
-  if (in_place && p > 0) attributes.set("in_place", flag(true));
+  if (in_place && p > 0) attributes.set("in_place", builder_detail::flag(true));
   return add("dropout", {x}, std::move(attributes));
 }
 
 TensorId ModelBuilder::add_tensors(TensorId a, TensorId b, bool in_place) {
-  if (in_place) return add("add", {a, b}, {{"in_place", flag(true)}});
+  if (in_place) return add("add", {a, b}, {{"in_place", builder_detail::flag(true)}});
   return add("add", {a, b});
 }
 
@@ -263,11 +269,11 @@ TensorId ModelBuilder::cast(TensorId x, DType dtype) {
 }
 
 TensorId ModelBuilder::view(TensorId x, Shape shape) {
-  return add("view", {x}, {{"shape", list_of(shape)}});
+  return add("view", {x}, {{"shape", builder_detail::list_of(shape)}});
 }
 
 TensorId ModelBuilder::reshape(TensorId x, Shape shape) {
-  return add("reshape", {x}, {{"shape", list_of(shape)}});
+  return add("reshape", {x}, {{"shape", builder_detail::list_of(shape)}});
 }
 
 TensorId ModelBuilder::transpose(TensorId x, int axis_a, int axis_b) {
@@ -280,7 +286,7 @@ TensorId ModelBuilder::contiguous(TensorId x) {
 }
 
 TensorId ModelBuilder::expand(TensorId x, Shape shape) {
-  return add("expand", {x}, {{"shape", list_of(shape)}});
+  return add("expand", {x}, {{"shape", builder_detail::list_of(shape)}});
 }
 
 TensorId ModelBuilder::flatten(TensorId x, int from_axis) {
@@ -308,10 +314,11 @@ TensorId ModelBuilder::matmul(TensorId a, TensorId b) {
       const Shape rows{-1, shape(a)[-1]};
       Shape result = shape(a);
       result[-1] = shape(b)[1];
-      return view(add("linear", {reshape(a, rows), b}, {{"transposed_weight", flag(true)}}),
-                  result);
+      return view(
+          add("linear", {reshape(a, rows), b}, {{"transposed_weight", builder_detail::flag(true)}}),
+          result);
     }
-    return add("linear", {a, b}, {{"transposed_weight", flag(true)}});
+    return add("linear", {a, b}, {{"transposed_weight", builder_detail::flag(true)}});
   }
   const int rank = std::max(shape(a).rank(), shape(b).rank());
   Shape batch;
@@ -344,7 +351,8 @@ TensorId ModelBuilder::rotary(TensorId x, TensorId cos, TensorId sin) {
 TensorId ModelBuilder::attention(TensorId q, TensorId k, TensorId v, AttentionKind kind,
                                  bool causal, double dropout_p, TensorId mask) {
   if (kind == AttentionKind::kFlash) {
-    return add("attention", {q, k, v}, {{"causal", flag(causal)}, {"dropout_p", dropout_p}});
+    return add("attention", {q, k, v},
+               {{"causal", builder_detail::flag(causal)}, {"dropout_p", dropout_p}});
   }
   TensorId scores = scale(matmul(q, transpose(k, -2, -1)));
   if (causal && mask.valid()) scores = masked_fill(scores, mask);

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace convnext_detail {
 namespace {
 
 constexpr std::size_t kConvNextStages = 4;
@@ -122,11 +123,14 @@ Graph build_convnext(const ConvnextConfig& config, const std::string& name,
 }
 
 }  // namespace
+}  // namespace convnext_detail
 
 std::vector<ModelPreset> convnext_presets() {
-  const auto preset = [](std::string name, std::string summary, ConvnextConfig config) {
-    return make_preset<ConvnextConfig>(std::move(name), "vision", std::move(summary),
-                                       std::move(config), decode_convnext, build_convnext);
+  const auto preset = [](std::string name, std::string summary,
+                         convnext_detail::ConvnextConfig config) {
+    return make_preset<convnext_detail::ConvnextConfig>(
+        std::move(name), "vision", std::move(summary), std::move(config),
+        convnext_detail::decode_convnext, convnext_detail::build_convnext);
   };
   return {
       preset("convnext_tiny", "ConvNeXt-T, 28.6 M parameters (torchvision)", {}),

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace densenet_detail {
 namespace {
 
 constexpr std::int64_t kMaxBlockLayers = 256;  // all pairs of layers of a block meet
@@ -113,11 +114,14 @@ Graph build_densenet(const DensenetConfig& config, const std::string& name,
 }
 
 }  // namespace
+}  // namespace densenet_detail
 
 std::vector<ModelPreset> densenet_presets() {
-  const auto preset = [](std::string name, std::string summary, DensenetConfig config) {
-    return make_preset<DensenetConfig>(std::move(name), "vision", std::move(summary),
-                                       std::move(config), decode_densenet, build_densenet);
+  const auto preset = [](std::string name, std::string summary,
+                         densenet_detail::DensenetConfig config) {
+    return make_preset<densenet_detail::DensenetConfig>(
+        std::move(name), "vision", std::move(summary), std::move(config),
+        densenet_detail::decode_densenet, densenet_detail::build_densenet);
   };
   return {
       preset("densenet121", "DenseNet-121, 7.98 M parameters (torchvision)", {}),

@@ -10,6 +10,7 @@
 #include "graph/models/routing.hpp"
 
 namespace tidemark {
+namespace experts_detail {
 namespace {
 
 TensorId take(ModelBuilder& b, TensorId x, int axis, std::int64_t index) {
@@ -84,6 +85,7 @@ TensorId dispatched(ModelBuilder& b, TensorId hidden, const Routing& routing,
 }
 
 }  // namespace
+}  // namespace experts_detail
 
 std::int64_t expert_capacity(const MixtureOfExperts& mixture, std::int64_t tokens) {
   const double places = mixture.capacity_factor.value_or(1) * static_cast<double>(tokens) *
@@ -101,25 +103,27 @@ TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module, Tens
   const Shape shape = b.shape(x);
   const std::int64_t tokens = shape[0] * shape[1];
   const TensorId hidden = b.view(x, {tokens, shape[2]});
-  const Routing routing = route(b, hidden, mixture);
+  const experts_detail::Routing routing = experts_detail::route(b, hidden, mixture);
   scope.local(routing.weights);
   scope.local(routing.mask);
   if (mixture.capacity_factor) {
     const std::int64_t capacity = expert_capacity(mixture, tokens);
-    return b.view(dispatched(b, hidden, routing, mixture, capacity), shape);
+    return b.view(experts_detail::dispatched(b, hidden, routing, mixture, capacity), shape);
   }
-  TensorId result = zeros_like_tokens(b, x, tokens, shape[2]);
+  TensorId result = experts_detail::zeros_like_tokens(b, x, tokens, shape[2]);
   const std::int64_t routed = tokens * mixture.per_token;
   for (std::int64_t i = 0; i < mixture.experts; ++i) {
     const std::int64_t share = routed / mixture.experts + (i < routed % mixture.experts ? 1 : 0);
     if (share == 0) continue;
     // idx, top_x = torch.where(expert_mask[i]): two columns of one tensor.
     const TensorId chosen =
-        b.add_many(nonzero_family(), {take(b, routing.mask, 0, i)}, {{"count", share}}).front();
-    const TensorId rank = take(b, chosen, 1, 0);
-    const TensorId row = take(b, chosen, 1, 1);
+        b.add_many(nonzero_family(), {experts_detail::take(b, routing.mask, 0, i)},
+                   {{"count", share}})
+            .front();
+    const TensorId rank = experts_detail::take(b, chosen, 1, 0);
+    const TensorId row = experts_detail::take(b, chosen, 1, 1);
     const TensorId state = b.add_many(index_family(), {hidden, row}, {}).front();
-    const TensorId computed = expert(b, i, state, mixture);
+    const TensorId computed = experts_detail::expert(b, i, state, mixture);
     const TensorId weight = b.add_many(index_family(), {routing.weights, row, rank}, {}).front();
     const TensorId weighted = b.multiply(computed, b.view(weight, {share, 1}));
     result =

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace gpt_detail {
 namespace {
 
 class GptBuilder {
@@ -131,6 +132,7 @@ GptConfig gpt2(std::int64_t layers, std::int64_t width, std::int64_t heads) {
 }
 
 }  // namespace
+}  // namespace gpt_detail
 
 GptConfig decode_gpt(const Decoder& overrides, GptConfig defaults) {
   const Decoder& d = overrides;
@@ -159,7 +161,7 @@ void check_gpt_heads(const Decoder& config, std::string_view key, const GptConfi
 
 Graph build_gpt(const GptConfig& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
-  return GptBuilder(config, name, options).build();
+  return gpt_detail::GptBuilder(config, name, options).build();
 }
 
 std::vector<ModelPreset> gpt_presets() {
@@ -169,10 +171,13 @@ std::vector<ModelPreset> gpt_presets() {
   };
   return {
       preset("gpt", "GPT-2 as nanoGPT writes it, with free sizes", {}),
-      preset("gpt2", "GPT-2 small, 124 M parameters (Hugging Face)", gpt2(12, 768, 12)),
-      preset("gpt2-medium", "GPT-2 medium, 355 M parameters (Hugging Face)", gpt2(24, 1024, 16)),
-      preset("gpt2-large", "GPT-2 large, 774 M parameters (Hugging Face)", gpt2(36, 1280, 20)),
-      preset("gpt2-xl", "GPT-2 XL, 1.56 B parameters (Hugging Face)", gpt2(48, 1600, 25)),
+      preset("gpt2", "GPT-2 small, 124 M parameters (Hugging Face)", gpt_detail::gpt2(12, 768, 12)),
+      preset("gpt2-medium", "GPT-2 medium, 355 M parameters (Hugging Face)",
+             gpt_detail::gpt2(24, 1024, 16)),
+      preset("gpt2-large", "GPT-2 large, 774 M parameters (Hugging Face)",
+             gpt_detail::gpt2(36, 1280, 20)),
+      preset("gpt2-xl", "GPT-2 XL, 1.56 B parameters (Hugging Face)",
+             gpt_detail::gpt2(48, 1600, 25)),
   };
 }
 

@@ -53,6 +53,7 @@ std::span<const std::string_view> activation_names() {
   return kNames;
 }
 
+namespace language_detail {
 namespace {
 
 // Hugging Face's FastGELUActivation:
@@ -65,9 +66,10 @@ TensorId gelu_fast(ModelBuilder& b, TensorId x) {
 }
 
 }  // namespace
+}  // namespace language_detail
 
 TensorId activate(ModelBuilder& builder, std::string_view name, TensorId x, bool in_place) {
-  if (name == "gelu_fast") return gelu_fast(builder, x);
+  if (name == "gelu_fast") return language_detail::gelu_fast(builder, x);
   if (name == "quick_gelu") {  // x * sigmoid(1.702 * x)
     return builder.multiply(x, builder.activation("sigmoid", builder.scale(x)));
   }

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace llama_detail {
 namespace {
 
 class LlamaBuilder {
@@ -211,6 +212,7 @@ LlamaConfig llama_3_2_1b() {
 }
 
 }  // namespace
+}  // namespace llama_detail
 
 LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults) {
   const Decoder& d = overrides;
@@ -273,7 +275,7 @@ void check_llama_heads(const Decoder& config, const LlamaKeys& keys, const Llama
 
 Graph build_llama(const LlamaConfig& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
-  return LlamaBuilder(config, name, options).build();
+  return llama_detail::LlamaBuilder(config, name, options).build();
 }
 
 std::vector<ModelPreset> llama_presets() {
@@ -283,15 +285,20 @@ std::vector<ModelPreset> llama_presets() {
   };
   return {
       preset("llama", "Llama as Hugging Face writes it, with free sizes", {}),
-      preset("llama-2-7b", "Llama 2, 6.74 B parameters", llama_2_7b()),
-      preset("llama-2-70b", "Llama 2, 69.0 B parameters, grouped queries", llama_2_70b()),
-      preset("llama-3-8b", "Llama 3, 8.03 B parameters, grouped queries", llama_3_8b()),
-      preset("llama-3.2-1b", "Llama 3.2, 1.24 B parameters, tied embeddings", llama_3_2_1b()),
-      preset("mistral-7b", "Mistral 7B, 7.24 B parameters, grouped queries", mistral_7b()),
+      preset("llama-2-7b", "Llama 2, 6.74 B parameters", llama_detail::llama_2_7b()),
+      preset("llama-2-70b", "Llama 2, 69.0 B parameters, grouped queries",
+             llama_detail::llama_2_70b()),
+      preset("llama-3-8b", "Llama 3, 8.03 B parameters, grouped queries",
+             llama_detail::llama_3_8b()),
+      preset("llama-3.2-1b", "Llama 3.2, 1.24 B parameters, tied embeddings",
+             llama_detail::llama_3_2_1b()),
+      preset("mistral-7b", "Mistral 7B, 7.24 B parameters, grouped queries",
+             llama_detail::mistral_7b()),
       preset("mixtral-8x7b", "Mixtral, 46.7 B parameters, 2 of 8 experts per token",
-             mixtral_8x7b()),
-      preset("qwen2.5-0.5b", "Qwen2.5, 494 M parameters, tied embeddings", qwen_2_5_half_b()),
-      preset("qwen2.5-7b", "Qwen2.5, 7.62 B parameters", qwen_2_5_7b()),
+             llama_detail::mixtral_8x7b()),
+      preset("qwen2.5-0.5b", "Qwen2.5, 494 M parameters, tied embeddings",
+             llama_detail::qwen_2_5_half_b()),
+      preset("qwen2.5-7b", "Qwen2.5, 7.62 B parameters", llama_detail::qwen_2_5_7b()),
   };
 }
 

@@ -14,6 +14,7 @@
 
 namespace tidemark {
 
+namespace lstm_detail {
 namespace {
 
 // The example's defaults; WikiText-2 has 33,278 words.
@@ -74,12 +75,13 @@ Graph build_lstm(const LstmConfig& config, const std::string& name, const ModelO
 }
 
 }  // namespace
+}  // namespace lstm_detail
 
 std::vector<ModelPreset> lstm_presets() {
-  ModelPreset preset = make_preset<LstmConfig>(
+  ModelPreset preset = make_preset<lstm_detail::LstmConfig>(
       "lstm_lm", "language",
       "recurrent language model of torch's examples: lstm, gru or rnn, 14.0 M parameters", {},
-      decode_lstm, build_lstm);
+      lstm_detail::decode_lstm, lstm_detail::build_lstm);
   preset.attends = false;
   return {std::move(preset)};
 }

@@ -12,6 +12,7 @@
 
 namespace tidemark {
 
+namespace mlp_detail {
 namespace {
 
 struct MlpConfig {
@@ -56,11 +57,12 @@ Graph build_mlp(const MlpConfig& config, const std::string& name, const ModelOpt
 }
 
 }  // namespace
+}  // namespace mlp_detail
 
 std::vector<ModelPreset> mlp_presets() {
-  return {make_preset<MlpConfig>("mlp", "basic",
-                                 "linear layers with an activation between each two", {},
-                                 decode_mlp, build_mlp)};
+  return {make_preset<mlp_detail::MlpConfig>("mlp", "basic",
+                                             "linear layers with an activation between each two",
+                                             {}, mlp_detail::decode_mlp, mlp_detail::build_mlp)};
 }
 
 }  // namespace tidemark

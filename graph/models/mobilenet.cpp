@@ -14,6 +14,7 @@
 
 namespace tidemark {
 
+namespace mobilenet_detail {
 namespace {
 
 struct MobilenetConfig {
@@ -104,11 +105,12 @@ Graph build_mobilenet(const MobilenetConfig& config, const std::string& name,
 }
 
 }  // namespace
+}  // namespace mobilenet_detail
 
 std::vector<ModelPreset> mobilenet_presets() {
-  return {make_preset<MobilenetConfig>("mobilenet_v2", "vision",
-                                       "MobileNetV2, 3.50 M parameters (torchvision)", {},
-                                       decode_mobilenet, build_mobilenet)};
+  return {make_preset<mobilenet_detail::MobilenetConfig>(
+      "mobilenet_v2", "vision", "MobileNetV2, 3.50 M parameters (torchvision)", {},
+      mobilenet_detail::decode_mobilenet, mobilenet_detail::build_mobilenet)};
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 
 namespace tidemark {
 
+namespace model_limits_detail {
 namespace {
 
 void check_option(std::string_view path, std::int64_t value, std::int64_t limit) {
@@ -20,11 +21,13 @@ void check_option(std::string_view path, std::int64_t value, std::int64_t limit)
 }
 
 }  // namespace
+}  // namespace model_limits_detail
 
 void check_options(const ModelOptions& options) {
-  check_option("training.micro_batch", options.micro_batch, kMaxSamples);
-  if (options.sequence) check_option("training.sequence", *options.sequence, kMaxSequence);
-  if (options.image) check_option("training.image", *options.image, kMaxImage);
+  model_limits_detail::check_option("training.micro_batch", options.micro_batch, kMaxSamples);
+  if (options.sequence)
+    model_limits_detail::check_option("training.sequence", *options.sequence, kMaxSequence);
+  if (options.image) model_limits_detail::check_option("training.image", *options.image, kMaxImage);
   if (options.dropout && !(*options.dropout >= 0 && *options.dropout <= 1)) {
     throw UserError({}, "training.dropout",
                     fmt::format("expected a number from 0 to 1, found {}", *options.dropout));

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+namespace resnet_detail {
 namespace {
 
 constexpr std::array<std::int64_t, 4> kStageChannels = {64, 128, 256, 512};
@@ -139,11 +140,14 @@ Graph build_resnet(const ResnetConfig& config, const std::string& name,
 }
 
 }  // namespace
+}  // namespace resnet_detail
 
 std::vector<ModelPreset> resnet_presets() {
-  const auto preset = [](std::string name, std::string summary, ResnetConfig config) {
-    return make_preset<ResnetConfig>(std::move(name), "vision", std::move(summary),
-                                     std::move(config), decode_resnet, build_resnet);
+  const auto preset = [](std::string name, std::string summary,
+                         resnet_detail::ResnetConfig config) {
+    return make_preset<resnet_detail::ResnetConfig>(std::move(name), "vision", std::move(summary),
+                                                    std::move(config), resnet_detail::decode_resnet,
+                                                    resnet_detail::build_resnet);
   };
   return {
       preset("resnet18", "ResNet-18, 11.7 M parameters (torchvision)",

@@ -9,6 +9,7 @@
 #include "graph/operators/pointwise/creation.hpp"
 
 namespace tidemark {
+namespace routing_detail {
 namespace {
 
 void infer_top_k(Inference& inference) {
@@ -204,24 +205,25 @@ constexpr OperatorFamily kIndexAdd{.name = "index_add",
                                    .backward = backward_index_add};
 
 }  // namespace
+}  // namespace routing_detail
 
 const OperatorFamily& top_k_family() {
-  return kTopK;
+  return routing_detail::kTopK;
 }
 const OperatorFamily& one_hot_family() {
-  return kOneHot;
+  return routing_detail::kOneHot;
 }
 const OperatorFamily& nonzero_family() {
-  return kNonzero;
+  return routing_detail::kNonzero;
 }
 const OperatorFamily& new_zeros_family() {
-  return kNewZeros;
+  return routing_detail::kNewZeros;
 }
 const OperatorFamily& index_family() {
-  return kIndex;
+  return routing_detail::kIndex;
 }
 const OperatorFamily& index_add_family() {
-  return kIndexAdd;
+  return routing_detail::kIndexAdd;
 }
 
 }  // namespace tidemark

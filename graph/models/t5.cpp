@@ -11,6 +11,7 @@
 
 namespace tidemark {
 
+namespace t5_detail {
 namespace {
 
 class T5Builder {
@@ -174,6 +175,7 @@ T5Config t5(std::int64_t layers, std::int64_t width, std::int64_t heads, std::in
 }
 
 }  // namespace
+}  // namespace t5_detail
 
 T5Config decode_t5(const Decoder& overrides, T5Config defaults) {
   const Decoder& d = overrides;
@@ -201,7 +203,7 @@ T5Config decode_t5(const Decoder& overrides, T5Config defaults) {
 
 Graph build_t5(const T5Config& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
-  return T5Builder(config, name, options).build();
+  return t5_detail::T5Builder(config, name, options).build();
 }
 
 std::vector<ModelPreset> t5_presets() {
@@ -213,9 +215,12 @@ std::vector<ModelPreset> t5_presets() {
   };
   return {
       preset("t5", "T5 as Hugging Face writes it, with free sizes", {}),
-      preset("t5-small", "T5 small, 60.5 M parameters (Hugging Face)", t5(6, 512, 8, 2048)),
-      preset("t5-base", "T5 base, 223 M parameters (Hugging Face)", t5(12, 768, 12, 3072)),
-      preset("t5-large", "T5 large, 738 M parameters (Hugging Face)", t5(24, 1024, 16, 4096)),
+      preset("t5-small", "T5 small, 60.5 M parameters (Hugging Face)",
+             t5_detail::t5(6, 512, 8, 2048)),
+      preset("t5-base", "T5 base, 223 M parameters (Hugging Face)",
+             t5_detail::t5(12, 768, 12, 3072)),
+      preset("t5-large", "T5 large, 738 M parameters (Hugging Face)",
+             t5_detail::t5(24, 1024, 16, 4096)),
   };
 }
 

@@ -15,6 +15,7 @@
 
 namespace tidemark {
 
+namespace torch_encoder_detail {
 namespace {
 
 constexpr std::int64_t kSegments = 2;
@@ -87,11 +88,12 @@ Graph build_torch_encoder(const TorchEncoderConfig& config, const std::string& n
 }
 
 }  // namespace
+}  // namespace torch_encoder_detail
 
 std::vector<ModelPreset> torch_encoder_presets() {
-  return {make_preset<TorchEncoderConfig>(
+  return {make_preset<torch_encoder_detail::TorchEncoderConfig>(
       "bert", "language", "BERT's encoder on torch.nn.TransformerEncoder, with free sizes", {},
-      decode_torch_encoder, build_torch_encoder)};
+      torch_encoder_detail::decode_torch_encoder, torch_encoder_detail::build_torch_encoder)};
 }
 
 }  // namespace tidemark

@@ -7,6 +7,7 @@
 
 namespace tidemark {
 
+namespace torch_modules_detail {
 namespace {
 
 // q / sqrt(width), bmm with k transposed, softmax, dropout, bmm with v; all [batch * heads, length,
@@ -19,6 +20,7 @@ TensorId math_attention(ModelBuilder& b, const std::array<TensorId, 3>& qkv, con
 }
 
 }  // namespace
+}  // namespace torch_modules_detail
 
 TensorId torch_multihead_attention(ModelBuilder& builder, std::string_view module, TensorId x,
                                    const TorchAttention& attention) {
@@ -42,7 +44,7 @@ TensorId torch_multihead_attention(ModelBuilder& builder, std::string_view modul
   scope.local(qkv[0]);  // F.multi_head_attention_forward's q, beside the scaled one
   TensorId y;
   if (attention.kind == AttentionKind::kMath) {
-    y = math_attention(b, qkv, split, attention.dropout);
+    y = torch_modules_detail::math_attention(b, qkv, split, attention.dropout);
   } else {
     y = b.attention(b.view(qkv[0], split), b.view(qkv[1], split), b.view(qkv[2], split),
                     AttentionKind::kFlash, false, attention.dropout, {});

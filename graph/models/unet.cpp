@@ -16,6 +16,7 @@
 
 namespace tidemark {
 
+namespace unet_detail {
 namespace {
 
 struct UnetConfig {
@@ -82,11 +83,12 @@ Graph build_unet(const UnetConfig& config, const std::string& name, const ModelO
 }
 
 }  // namespace
+}  // namespace unet_detail
 
 std::vector<ModelPreset> unet_presets() {
-  return {make_preset<UnetConfig>("unet", "vision",
-                                  "U-Net for segmentation with batch norm, free widths", {},
-                                  decode_unet, build_unet)};
+  return {make_preset<unet_detail::UnetConfig>(
+      "unet", "vision", "U-Net for segmentation with batch norm, free widths", {},
+      unet_detail::decode_unet, unet_detail::build_unet)};
 }
 
 }  // namespace tidemark

@@ -12,6 +12,7 @@
 
 namespace tidemark {
 
+namespace vgg_detail {
 namespace {
 
 constexpr std::size_t kVggStages = 5;
@@ -70,6 +71,7 @@ Graph build_vgg(const VggConfig& config, const std::string& name, const ModelOpt
 }
 
 }  // namespace
+}  // namespace vgg_detail
 
 std::vector<ModelPreset> vgg_presets() {
   struct Size {
@@ -85,12 +87,13 @@ std::vector<ModelPreset> vgg_presets() {
   std::vector<ModelPreset> presets;
   for (const bool batch_norm : {false, true}) {
     for (const Size& size : sizes) {
-      presets.push_back(make_preset<VggConfig>(
+      presets.push_back(make_preset<vgg_detail::VggConfig>(
           fmt::format("vgg{}{}", size.layers, batch_norm ? "_bn" : ""), "vision",
           fmt::format("VGG-{}{}, {} parameters (torchvision)", size.layers,
                       batch_norm ? " with batch norm" : "",
                       batch_norm ? size.with_norm : size.parameters),
-          {.convolutions = size.convolutions, .batch_norm = batch_norm}, decode_vgg, build_vgg));
+          {.convolutions = size.convolutions, .batch_norm = batch_norm}, vgg_detail::decode_vgg,
+          vgg_detail::build_vgg));
     }
   }
   return presets;

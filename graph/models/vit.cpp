@@ -15,6 +15,7 @@
 
 namespace tidemark {
 
+namespace vit_detail {
 namespace {
 
 struct VitNames {
@@ -180,6 +181,7 @@ VitConfig torchvision(std::int64_t layers, std::int64_t width, std::int64_t head
 }
 
 }  // namespace
+}  // namespace vit_detail
 
 VitConfig decode_vit(const Decoder& overrides, VitConfig defaults) {
   const Decoder& d = overrides;
@@ -210,7 +212,7 @@ void check_vit(const Decoder& config, const VitKeys& keys, const VitConfig& vit)
 
 Graph build_vit(const VitConfig& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
-  return VitBuilder(config, name, options).build();
+  return vit_detail::VitBuilder(config, name, options).build();
 }
 
 std::vector<ModelPreset> vit_presets() {
@@ -223,15 +225,15 @@ std::vector<ModelPreset> vit_presets() {
   return {
       preset("vit", "a vision transformer as torchvision writes it, with free sizes", {}),
       preset("vit_b_16", "ViT-B/16, 86.6 M parameters (torchvision)",
-             torchvision(12, 768, 12, 3072, 16)),
+             vit_detail::torchvision(12, 768, 12, 3072, 16)),
       preset("vit_b_32", "ViT-B/32, 88.2 M parameters (torchvision)",
-             torchvision(12, 768, 12, 3072, 32)),
+             vit_detail::torchvision(12, 768, 12, 3072, 32)),
       preset("vit_l_16", "ViT-L/16, 304 M parameters (torchvision)",
-             torchvision(24, 1024, 16, 4096, 16)),
+             vit_detail::torchvision(24, 1024, 16, 4096, 16)),
       preset("vit_l_32", "ViT-L/32, 307 M parameters (torchvision)",
-             torchvision(24, 1024, 16, 4096, 32)),
+             vit_detail::torchvision(24, 1024, 16, 4096, 32)),
       preset("vit_h_14", "ViT-H/14, 632 M parameters (torchvision)",
-             torchvision(32, 1280, 16, 5120, 14)),
+             vit_detail::torchvision(32, 1280, 16, 5120, 14)),
   };
 }
 

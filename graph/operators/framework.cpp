@@ -3,6 +3,7 @@
 #include <array>
 
 namespace tidemark {
+namespace framework_detail {
 namespace {
 
 constexpr FrameworkRules kTorch24Cuda{
@@ -85,13 +86,14 @@ constexpr FrameworkRules ideal() {
 constexpr std::array<FrameworkRules, 3> kProfiles = {kTorch24Cuda, kTorch113Cpu, ideal()};
 
 }  // namespace
+}  // namespace framework_detail
 
 std::span<const FrameworkRules> framework_profiles() {
-  return kProfiles;
+  return framework_detail::kProfiles;
 }
 
 const FrameworkRules* find_framework(std::string_view name) {
-  for (const FrameworkRules& rules : kProfiles) {
+  for (const FrameworkRules& rules : framework_detail::kProfiles) {
     if (rules.name == name) return &rules;
   }
   return nullptr;

@@ -4,6 +4,7 @@
 #include <vector>
 
 namespace tidemark {
+namespace registry_detail {
 namespace {
 
 std::vector<const OperatorFamily*> collect() {
@@ -49,9 +50,10 @@ std::vector<const OperatorFamily*> collect() {
 }
 
 }  // namespace
+}  // namespace registry_detail
 
 std::span<const OperatorFamily* const> all_families() {
-  static const std::vector<const OperatorFamily*> families = collect();
+  static const std::vector<const OperatorFamily*> families = registry_detail::collect();
   return families;
 }
 

@@ -7,6 +7,7 @@
 #include "sim/allocators/address_layout.hpp"
 
 namespace tidemark {
+namespace address_columns_detail {
 namespace {
 
 // Maps addresses to offsets without the holes between ranges that have ever had memory.
@@ -44,10 +45,11 @@ class Offsets {
 };
 
 }  // namespace
+}  // namespace address_columns_detail
 
 void add_addresses(ColumnFile& file, const ReportedRun& run) {
   const AddressLayout layout = run.layout == nullptr ? AddressLayout() : *run.layout;
-  const Offsets offsets(layout.segments);
+  const address_columns_detail::Offsets offsets(layout.segments);
   ColumnWriter offset(true);
   for (const std::int64_t address : layout.addresses)
     offset.add(offsets.of(address));

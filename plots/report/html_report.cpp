@@ -9,6 +9,7 @@
 #include "plots/report/page.hpp"
 
 namespace tidemark {
+namespace html_report_detail {
 namespace {
 
 std::string escaped(std::string_view text) {
@@ -38,6 +39,7 @@ void write_packed(std::ostream& out, std::string_view id, std::string_view bytes
 }
 
 }  // namespace
+}  // namespace html_report_detail
 
 bool has_html_report() {
   return !page_parts().empty();
@@ -59,11 +61,12 @@ void write_html_report(std::ostream& out, const HtmlReport& report) {
     throw InternalError("the report's page has no place for its title or its data");
   }
   const std::string_view view = page;
-  out << view.substr(0, title) << escaped(report.title)
+  out << view.substr(0, title) << html_report_detail::escaped(report.title)
       << view.substr(title + kTitle.size(), data - title - kTitle.size());
-  write_packed(out, "summary", report.summary);
+  html_report_detail::write_packed(out, "summary", report.summary);
   for (std::size_t i = 0; i < report.runs.size(); ++i) {
-    if (!report.runs[i].empty()) write_packed(out, fmt::format("run-{}", i), report.runs[i]);
+    if (!report.runs[i].empty())
+      html_report_detail::write_packed(out, fmt::format("run-{}", i), report.runs[i]);
   }
   out << view.substr(data + kData.size());
 }

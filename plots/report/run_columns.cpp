@@ -12,6 +12,7 @@
 #include "sim/engine/waits.hpp"
 
 namespace tidemark {
+namespace run_columns_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -268,22 +269,23 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
 }
 
 }  // namespace
+}  // namespace run_columns_detail
 
 std::string run_columns(const ReportedRun& run) {
   ColumnFile file;
-  Names names;
-  add_operators(file, names, run);
-  add_blocks(file, names, run);
-  add_points(file, run);
-  add_work(file, run);
+  run_columns_detail::Names names;
+  run_columns_detail::add_operators(file, names, run);
+  run_columns_detail::add_blocks(file, names, run);
+  run_columns_detail::add_points(file, run);
+  run_columns_detail::add_work(file, run);
   add_addresses(file, run);
-  Json layers = Json::array();
+  run_columns_detail::Json layers = run_columns_detail::Json::array();
   for (const Layer& layer : run.graph.layers)
     layers.push_back({layer.name, layer.block});
-  Json streams = Json::array();
+  run_columns_detail::Json streams = run_columns_detail::Json::array();
   for (std::size_t s = 0; s < kStreams; ++s)
     streams.push_back(name_of(static_cast<Stream>(s)));
-  Json phases = Json::array();
+  run_columns_detail::Json phases = run_columns_detail::Json::array();
   for (int p = 0; p < kPhases; ++p)
     phases.push_back(name_of(static_cast<Phase>(p)));
   return std::move(file).text({{"names", names.list()},

@@ -3,6 +3,7 @@
 #include <limits>
 
 namespace tidemark {
+namespace coop_detail {
 namespace {
 
 // cost = (own time + that of the adjacent evicted blocks, each with its class) / staleness, not
@@ -114,9 +115,10 @@ class Coop final : public TrackedEviction {
 };
 
 }  // namespace
+}  // namespace coop_detail
 
 std::unique_ptr<EvictionPolicy> make_coop(const EvictionSettings& settings) {
-  return std::make_unique<Coop>(settings);
+  return std::make_unique<coop_detail::Coop>(settings);
 }
 
 }  // namespace tidemark

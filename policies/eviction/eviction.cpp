@@ -8,6 +8,7 @@
 #include "policies/eviction/online/heuristic.hpp"
 
 namespace tidemark {
+namespace eviction_detail {
 namespace {
 
 // The least score of a heuristic goes first.
@@ -109,6 +110,7 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
 }
 
 }  // namespace
+}  // namespace eviction_detail
 
 const PolicyEntry& eviction_entry() {
   static constexpr PolicyEntry kEntry{
@@ -120,7 +122,7 @@ const PolicyEntry& eviction_entry() {
           "Kirisame et al. 2021, Dynamic Tensor Rematerialization (arXiv 2006.09616); "
           "MegEngine; Zhang et al. 2023, Coop",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return decode_eviction(d);
+        return eviction_detail::decode_eviction(d);
       }};
   return kEntry;
 }

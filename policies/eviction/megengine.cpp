@@ -8,6 +8,7 @@
 #include "policies/eviction/online/heuristic.hpp"
 
 namespace tidemark {
+namespace megengine_detail {
 namespace {
 
 // score = (neighbour cost + 1e-3) * 1.0001^restores
@@ -72,10 +73,11 @@ class MegEngine final : public TrackedEviction {
 };
 
 }  // namespace
+}  // namespace megengine_detail
 
 std::unique_ptr<EvictionPolicy> make_megengine(const EvictionSettings& settings,
                                                const MegEngineSettings& own) {
-  return std::make_unique<MegEngine>(settings, own);
+  return std::make_unique<megengine_detail::MegEngine>(settings, own);
 }
 
 }  // namespace tidemark

@@ -3,6 +3,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace adafactor_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -50,6 +51,7 @@ LoopTemporaries adafactor_temporaries(const OptimizerSpec& /*spec*/,
 }
 
 }  // namespace
+}  // namespace adafactor_detail
 
 const OptimizerAlgorithm& adafactor_optimizer() {
   static constexpr OptimizerAlgorithm kAdafactor{
@@ -58,9 +60,9 @@ const OptimizerAlgorithm& adafactor_optimizer() {
           "second moment as a row and a column: 4 (rows + columns) bytes a matrix in fp32, 4 bytes "
           "per parameter of a vector (Shazeer and Stern 2018)",
       .forms = {true, false, false},
-      .add_states = add_adafactor_states,
-      .add_kernels = add_adafactor_kernels,
-      .loop_temporaries = adafactor_temporaries};
+      .add_states = adafactor_detail::add_adafactor_states,
+      .add_kernels = adafactor_detail::add_adafactor_kernels,
+      .loop_temporaries = adafactor_detail::adafactor_temporaries};
   return kAdafactor;
 }
 

@@ -4,6 +4,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace adagrad_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -34,14 +35,15 @@ void add_adagrad_kernels(const OptimizerSpec& spec, OptimizerImplementation form
 }
 
 }  // namespace
+}  // namespace adagrad_detail
 
 const OptimizerAlgorithm& adagrad_optimizer() {
   static constexpr OptimizerAlgorithm kAdagrad{
       .name = "adagrad",
       .summary = "1 sum of squares: 4 bytes of state per parameter in fp32, there from the start",
       .forms = {true, true, false},
-      .add_states = add_adagrad_states,
-      .add_kernels = add_adagrad_kernels,
+      .add_states = adagrad_detail::add_adagrad_states,
+      .add_kernels = adagrad_detail::add_adagrad_kernels,
       // sum.sqrt().add_(eps): both before the variable is replaced.
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
                              const Shape& /*shape*/) -> LoopTemporaries {

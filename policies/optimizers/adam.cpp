@@ -4,6 +4,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace adam_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -77,6 +78,7 @@ LoopTemporaries adam_temporaries(const FrameworkRules& rules, int decayed) {
 }
 
 }  // namespace
+}  // namespace adam_detail
 
 const OptimizerAlgorithm& adam_optimizer() {
   static constexpr OptimizerAlgorithm kAdam{
@@ -84,12 +86,12 @@ const OptimizerAlgorithm& adam_optimizer() {
       .summary = "2 moments: 8 bytes of state per parameter in fp32 (Kingma and Ba 2015)",
       .forms = {true, true, true},
       .takes_amsgrad = true,
-      .add_states = add_adam_states,
-      .add_kernels = add_adam_kernels,
-      .add_fused = add_fused_adam,
+      .add_states = adam_detail::add_adam_states,
+      .add_kernels = adam_detail::add_adam_kernels,
+      .add_fused = adam_detail::add_fused_adam,
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
                              const Shape& /*shape*/) {
-        return adam_temporaries(rules, spec.weight_decay > 0 ? 1 : 0);
+        return adam_detail::adam_temporaries(rules, spec.weight_decay > 0 ? 1 : 0);
       }};
   return kAdam;
 }
@@ -101,11 +103,13 @@ const OptimizerAlgorithm& adamw_optimizer() {
       .forms = {true, true, true},
       .weight_decay = 0.01,
       .takes_amsgrad = true,
-      .add_states = add_adam_states,
-      .add_kernels = add_adamw_kernels,
-      .add_fused = add_fused_adam,
+      .add_states = adam_detail::add_adam_states,
+      .add_kernels = adam_detail::add_adamw_kernels,
+      .add_fused = adam_detail::add_fused_adam,
       .loop_temporaries = [](const OptimizerSpec& /*spec*/, const FrameworkRules& rules,
-                             const Shape& /*shape*/) { return adam_temporaries(rules, 0); }};
+                             const Shape& /*shape*/) {
+        return adam_detail::adam_temporaries(rules, 0);
+      }};
   return kAdamW;
 }
 

@@ -3,6 +3,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace adamw_8bit_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -31,6 +32,7 @@ void add_fused_8bit(const OptimizerSpec& /*spec*/, OptimizerKernels& kernels) {
 }
 
 }  // namespace
+}  // namespace adamw_8bit_detail
 
 const OptimizerAlgorithm& adamw_8bit_optimizer() {
   static constexpr OptimizerAlgorithm kAdamW8bit{
@@ -40,8 +42,8 @@ const OptimizerAlgorithm& adamw_8bit_optimizer() {
           "(Dettmers et al. 2022, bitsandbytes)",
       .forms = {false, false, true},
       .weight_decay = 0.01,
-      .add_states = add_8bit_states,
-      .add_fused = add_fused_8bit,
+      .add_states = adamw_8bit_detail::add_8bit_states,
+      .add_fused = adamw_8bit_detail::add_fused_8bit,
       .one_kernel_per_parameter = true,
       .on_host = false};
   return kAdamW8bit;

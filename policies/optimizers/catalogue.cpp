@@ -7,6 +7,7 @@
 #include "policies/optimizers/entries.hpp"
 
 namespace tidemark {
+namespace catalogue_detail {
 namespace {
 
 // In the order in which `tidemark list optimizers` shows them.
@@ -20,11 +21,12 @@ std::span<const OptimizerKind> all_optimizers() {
 }
 
 }  // namespace
+}  // namespace catalogue_detail
 
 std::span<const std::string_view> optimizer_names() {
   static const std::vector<std::string_view> kNames = [] {
     std::vector<std::string_view> names;
-    for (const OptimizerKind kind : all_optimizers())
+    for (const OptimizerKind kind : catalogue_detail::all_optimizers())
       names.push_back(kind->name);
     return names;
   }();
@@ -32,7 +34,7 @@ std::span<const std::string_view> optimizer_names() {
 }
 
 OptimizerKind find_optimizer(std::string_view name) {
-  for (const OptimizerKind kind : all_optimizers()) {
+  for (const OptimizerKind kind : catalogue_detail::all_optimizers()) {
     if (kind->name == name) return kind;
   }
   throw InternalError("no optimizer is called " + std::string(name));

@@ -3,6 +3,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace lion_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -25,14 +26,15 @@ void add_lion_kernels(const OptimizerSpec& spec, OptimizerImplementation /*form*
 }
 
 }  // namespace
+}  // namespace lion_detail
 
 const OptimizerAlgorithm& lion_optimizer() {
   static constexpr OptimizerAlgorithm kLion{
       .name = "lion",
       .summary = "1 moment: 4 bytes of state per parameter in fp32 (Chen et al. 2023)",
       .forms = {true, false, true},
-      .add_states = add_lion_states,
-      .add_kernels = add_lion_kernels,
+      .add_states = lion_detail::add_lion_states,
+      .add_kernels = lion_detail::add_lion_kernels,
       .add_fused = [](const OptimizerSpec& /*spec*/,
                       OptimizerKernels& k) { add_fused_moment_update(k); },
       // exp_avg * beta1 + grad * (1 - beta1).

@@ -4,6 +4,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace rmsprop_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -40,6 +41,7 @@ void add_rmsprop_kernels(const OptimizerSpec& spec, OptimizerImplementation /*fo
 }
 
 }  // namespace
+}  // namespace rmsprop_detail
 
 const OptimizerAlgorithm& rmsprop_optimizer() {
   static constexpr OptimizerAlgorithm kRmsprop{
@@ -50,8 +52,8 @@ const OptimizerAlgorithm& rmsprop_optimizer() {
       .forms = {true, true, false},
       .takes_momentum = true,
       .takes_centered = true,
-      .add_states = add_rmsprop_states,
-      .add_kernels = add_rmsprop_kernels,
+      .add_states = rmsprop_detail::add_rmsprop_states,
+      .add_kernels = rmsprop_detail::add_rmsprop_kernels,
       // avg = square_avg.sqrt(), then avg.add_(eps).
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
                              const Shape& /*shape*/) -> LoopTemporaries {

@@ -4,6 +4,7 @@
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
+namespace sgd_detail {
 namespace {
 
 using enum OptimizerTensor;
@@ -52,6 +53,7 @@ int decayed_gradients(const OptimizerSpec& spec) {
 }
 
 }  // namespace
+}  // namespace sgd_detail
 
 const OptimizerAlgorithm& sgd_optimizer() {
   static constexpr OptimizerAlgorithm kSgd{
@@ -60,12 +62,12 @@ const OptimizerAlgorithm& sgd_optimizer() {
       .forms = {true, true, true},
       .takes_momentum = true,
       .with_momentum = momentum_optimizer,
-      .add_states = add_no_state,
-      .add_kernels = add_sgd_kernels,
+      .add_states = sgd_detail::add_no_state,
+      .add_kernels = sgd_detail::add_sgd_kernels,
       .add_fused = [](const OptimizerSpec& /*spec*/, OptimizerKernels& k) { add_fused_update(k); },
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& /*rules*/,
                              const Shape& /*shape*/) -> LoopTemporaries {
-        return {.inside = decayed_gradients(spec)};
+        return {.inside = sgd_detail::decayed_gradients(spec)};
       }};
   return kSgd;
 }
@@ -73,17 +75,17 @@ const OptimizerAlgorithm& sgd_optimizer() {
 const OptimizerAlgorithm& momentum_optimizer() {
   static constexpr OptimizerAlgorithm kMomentum{
       .name = "momentum",
-      .summary = kMomentumSummary,
+      .summary = sgd_detail::kMomentumSummary,
       .forms = {true, true, true},
       .momentum = 0.9,
-      .add_states = add_momentum_buffer,
-      .add_kernels = add_momentum_kernels,
+      .add_states = sgd_detail::add_momentum_buffer,
+      .add_kernels = sgd_detail::add_momentum_kernels,
       .add_fused = [](const OptimizerSpec& /*spec*/,
                       OptimizerKernels& k) { add_fused_moment_update(k); },
       // buf.mul_(momentum) beside the decayed gradient.
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
                              const Shape& /*shape*/) -> LoopTemporaries {
-        return {.inside = decayed_gradients(spec),
+        return {.inside = sgd_detail::decayed_gradients(spec),
                 .scalars = scalar_temporaries(rules, DType::kFloat32)};
       }};
   return kMomentum;
@@ -92,17 +94,17 @@ const OptimizerAlgorithm& momentum_optimizer() {
 const OptimizerAlgorithm& nesterov_optimizer() {
   static constexpr OptimizerAlgorithm kNesterov{
       .name = "nesterov",
-      .summary = kMomentumSummary,
+      .summary = sgd_detail::kMomentumSummary,
       .forms = {true, true, true},
       .momentum = 0.9,
-      .add_states = add_momentum_buffer,
-      .add_kernels = add_nesterov_kernels,
+      .add_states = sgd_detail::add_momentum_buffer,
+      .add_kernels = sgd_detail::add_nesterov_kernels,
       .add_fused = [](const OptimizerSpec& /*spec*/,
                       OptimizerKernels& k) { add_fused_moment_update(k); },
       // grad.add(buf) comes after buf.mul_.
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& /*rules*/,
                              const Shape& /*shape*/) -> LoopTemporaries {
-        return {.inside = 1 + decayed_gradients(spec)};
+        return {.inside = 1 + sgd_detail::decayed_gradients(spec)};
       }};
   return kNesterov;
 }

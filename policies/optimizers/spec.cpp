@@ -9,6 +9,7 @@
 #include "policies/optimizers/catalogue.hpp"
 
 namespace tidemark {
+namespace spec_detail {
 namespace {
 
 OptimizerImplementation implementation_named(std::string_view name) {
@@ -44,6 +45,7 @@ OptimizerImplementation decode_implementation(const Decoder& mapping, OptimizerK
 }
 
 }  // namespace
+}  // namespace spec_detail
 
 std::string_view name_of(OptimizerKind kind) {
   return kind->name;
@@ -63,10 +65,11 @@ bool has_implementation(OptimizerKind kind, OptimizerImplementation implementati
 
 OptimizerSpec decode_optimizer(const Decoder& training) {
   const Decoder mapping = training.optional_child("optimizer");
-  if (!mapping.value().is_mapping()) return defaults_of(decode_kind(training, "optimizer"));
-  OptimizerSpec spec = defaults_of(decode_kind(mapping, "name"));
+  if (!mapping.value().is_mapping())
+    return spec_detail::defaults_of(spec_detail::decode_kind(training, "optimizer"));
+  OptimizerSpec spec = spec_detail::defaults_of(spec_detail::decode_kind(mapping, "name"));
   if (mapping.has("implementation")) {
-    spec.implementation = decode_implementation(mapping, spec.kind);
+    spec.implementation = spec_detail::decode_implementation(mapping, spec.kind);
   }
   spec.weight_decay = mapping.optional<double>("weight_decay", spec.weight_decay, at_least(0));
   const OptimizerAlgorithm& named = *spec.kind;
@@ -85,9 +88,9 @@ OptimizerSpec decode_optimizer(const Decoder& training) {
 OptimizerImplementation implementation_of(const OptimizerSpec& spec, const FrameworkRules& rules,
                                           bool master_weights) {
   if (spec.implementation) return *spec.implementation;
-  const OptimizerImplementation usual = master_weights
-                                            ? OptimizerImplementation::kFused
-                                            : implementation_named(rules.optimizer_implementation);
+  const OptimizerImplementation usual =
+      master_weights ? OptimizerImplementation::kFused
+                     : spec_detail::implementation_named(rules.optimizer_implementation);
   if (has_implementation(spec.kind, usual)) return usual;
   for (const OptimizerImplementation other :
        {OptimizerImplementation::kForeach, OptimizerImplementation::kLoop}) {

@@ -8,6 +8,7 @@
 #include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
+namespace checkpoint_every_detail {
 namespace {
 
 // Keeps every `period`-th boundary and recomputes the whole segment between two of them. In a step
@@ -47,6 +48,7 @@ class CheckpointEvery final : public ResidencyPolicy {
 };
 
 }  // namespace
+}  // namespace checkpoint_every_detail
 
 const PolicyEntry& checkpoint_every_entry() {
   static constexpr PolicyEntry kEntry{
@@ -60,11 +62,12 @@ const PolicyEntry& checkpoint_every_entry() {
           "do",
       .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        CheckpointEvery policy = CheckpointEvery::decode(d, "layers");
+        checkpoint_every_detail::CheckpointEvery policy =
+            checkpoint_every_detail::CheckpointEvery::decode(d, "layers");
         if (!policy.is_over_layers()) return planned_policy(checkpoint_every_plan(), d);
         policy.decode_code(d);
         d.finish();
-        return std::make_unique<CheckpointEvery>(std::move(policy));
+        return std::make_unique<checkpoint_every_detail::CheckpointEvery>(std::move(policy));
       }};
   return kEntry;
 }
@@ -78,10 +81,11 @@ const PlanPolicy& checkpoint_every_plan() {
           "recompute",
       .source = "Chen et al. 2016; torch.utils.checkpoint",
       .decode = [](const Decoder& d) -> PlanFunction {
-        return chosen_from("checkpoint_every", [policy = CheckpointEvery::decode(d, "nodes")](
-                                                   const RematProblem& problem) {
-          return std::vector<Schedule>{policy.schedule(problem)};
-        });
+        return chosen_from("checkpoint_every",
+                           [policy = checkpoint_every_detail::CheckpointEvery::decode(d, "nodes")](
+                               const RematProblem& problem) {
+                             return std::vector<Schedule>{policy.schedule(problem)};
+                           });
       }};
   return kPolicy;
 }

@@ -7,6 +7,7 @@
 #include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
+namespace megatron_selective_detail {
 namespace {
 
 constexpr std::string_view kMegatronSource =
@@ -59,6 +60,7 @@ class MegatronSelective final : public OperatorPolicy {
 };
 
 }  // namespace
+}  // namespace megatron_selective_detail
 
 const PolicyEntry& megatron_selective_entry() {
   static constexpr PolicyEntry kEntry{
@@ -66,10 +68,10 @@ const PolicyEntry& megatron_selective_entry() {
       .kind = "residency",
       .summary =
           "compute the core of attention again, from the scores to the product with the values",
-      .source = kMegatronSource,
+      .source = megatron_selective_detail::kMegatronSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         d.finish();
-        return std::make_unique<MegatronSelective>();
+        return std::make_unique<megatron_selective_detail::MegatronSelective>();
       }};
   return kEntry;
 }
@@ -79,10 +81,11 @@ const PlanPolicy& megatron_selective_plan() {
       .name = "megatron_selective",
       .summary =
           "computes the core of attention again, from the scores to the product with the values",
-      .source = kMegatronSource,
+      .source = megatron_selective_detail::kMegatronSource,
       .decode = [](const Decoder& /*d*/) -> PlanFunction {
         return chosen_from("megatron_selective", [](const RematProblem& problem) {
-          return std::vector<Schedule>{MegatronSelective().schedule(problem)};
+          return std::vector<Schedule>{
+              megatron_selective_detail::MegatronSelective().schedule(problem)};
         });
       }};
   return kPolicy;

@@ -8,6 +8,7 @@
 #include "policies/remat/keep_set.hpp"
 
 namespace tidemark {
+namespace operator_policy_detail {
 namespace {
 
 bool touches_parameter(const PolicyContext& context, Position p) {
@@ -149,27 +150,30 @@ std::vector<ForwardOperator> operators_among(const RematProblem& problem,
 }
 
 }  // namespace
+}  // namespace operator_policy_detail
 
 void OperatorPolicy::plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const {
-  check_model(kinds_of_forward(context.graph), context.graph.blocks);
+  check_model(operator_policy_detail::kinds_of_forward(context.graph), context.graph.blocks);
   bool any = false;
   for (const BlockRegion& block : block_segments(context, 1)) {
-    const std::vector<bool> wanted = recomputed(operators_of(context, block));
+    const std::vector<bool> wanted =
+        recomputed(operator_policy_detail::operators_of(context, block));
     std::unordered_set<Position> chosen;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const Position p = block.forward[i];
       if (wanted[i] && !writes_persistent(context.graph, context.order.at[p].op)) chosen.insert(p);
     }
     any = any || !chosen.empty();
-    ChosenRecomputation(context, block, std::move(chosen)).decide(plan);
+    operator_policy_detail::ChosenRecomputation(context, block, std::move(chosen)).decide(plan);
   }
   check_model_choice(any);
 }
 
 Schedule OperatorPolicy::schedule(const RematProblem& problem) const {
   const std::vector<NodeIndex> forward = forward_nodes(problem);
-  check_cost_graph(kinds_among(problem, forward));
-  const std::vector<bool> wanted = recomputed(operators_among(problem, forward));
+  check_cost_graph(operator_policy_detail::kinds_among(problem, forward));
+  const std::vector<bool> wanted =
+      recomputed(operator_policy_detail::operators_among(problem, forward));
   check_cost_graph_choice(std::find(wanted.begin(), wanted.end(), true) != wanted.end());
   std::vector<bool> kept(problem.size(), true);
   for (std::size_t i = 0; i < forward.size(); ++i)

@@ -13,6 +13,7 @@
 #include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
+namespace revolve_detail {
 namespace {
 
 constexpr std::string_view kRevolveSource = "Griewank and Walther 2000, algorithm 799";
@@ -166,6 +167,7 @@ class Revolve final : public SequencePolicy {
 };
 
 }  // namespace
+}  // namespace revolve_detail
 
 const PolicyEntry& revolve_entry() {
   static constexpr PolicyEntry kEntry{
@@ -174,11 +176,11 @@ const PolicyEntry& revolve_entry() {
       .summary =
           "keep the inputs of `checkpoints` blocks beside the first, or of as many as `budget` has "
           "room for, and reverse the chain with the fewest repeated block forwards",
-      .source = kRevolveSource,
+      .source = revolve_detail::kRevolveSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        Revolve policy = Revolve::decode(d);
+        revolve_detail::Revolve policy = revolve_detail::Revolve::decode(d);
         policy.decode_budget(d);
-        return std::make_unique<Revolve>(std::move(policy));
+        return std::make_unique<revolve_detail::Revolve>(std::move(policy));
       }};
   return kEntry;
 }
@@ -187,11 +189,12 @@ const PlanPolicy& revolve_plan() {
   static constexpr PlanPolicy kPolicy{
       .name = "revolve",
       .summary = "reverses a chain with the fewest repeated forwards for `checkpoints` kept nodes",
-      .source = kRevolveSource,
+      .source = revolve_detail::kRevolveSource,
       .decode = [](const Decoder& d) -> PlanFunction {
-        return chosen_from("revolve", [policy = Revolve::decode(d)](const RematProblem& problem) {
-          return policy.schedules(problem);
-        });
+        return chosen_from(
+            "revolve", [policy = revolve_detail::Revolve::decode(d)](const RematProblem& problem) {
+              return policy.schedules(problem);
+            });
       }};
   return kPolicy;
 }

@@ -12,6 +12,7 @@
 #include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
+namespace selective_detail {
 namespace {
 
 constexpr std::string_view kSelectiveSource =
@@ -99,6 +100,7 @@ class Selective final : public OperatorPolicy {
 };
 
 }  // namespace
+}  // namespace selective_detail
 
 const PolicyEntry& selective_entry() {
   static constexpr PolicyEntry kEntry{
@@ -107,11 +109,11 @@ const PolicyEntry& selective_entry() {
       .summary =
           "in every block, compute again all but the results of the operators in `save: [linear, "
           "attention]`, or only those in `recompute: [gelu, dropout]`",
-      .source = kSelectiveSource,
+      .source = selective_detail::kSelectiveSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        Selective policy = Selective::decode(d);
+        selective_detail::Selective policy = selective_detail::Selective::decode(d);
         d.finish();
-        return std::make_unique<Selective>(std::move(policy));
+        return std::make_unique<selective_detail::Selective>(std::move(policy));
       }};
   return kEntry;
 }
@@ -122,11 +124,12 @@ const PlanPolicy& selective_plan() {
       .summary =
           "computes again all but the results of the operators in `save`, or only those in "
           "`recompute`",
-      .source = kSelectiveSource,
+      .source = selective_detail::kSelectiveSource,
       .decode = [](const Decoder& d) -> PlanFunction {
-        return chosen_from("selective", [policy = Selective::decode(d)](const RematProblem& p) {
-          return std::vector<Schedule>{policy.schedule(p)};
-        });
+        return chosen_from(
+            "selective", [policy = selective_detail::Selective::decode(d)](const RematProblem& p) {
+              return std::vector<Schedule>{policy.schedule(p)};
+            });
       }};
   return kPolicy;
 }

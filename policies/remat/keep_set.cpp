@@ -7,6 +7,7 @@
 #include "graph/analysis/dependency_graph.hpp"
 
 namespace tidemark {
+namespace keep_set_detail {
 namespace {
 
 constexpr std::size_t kThresholds = 400;  // of chen_greedy that are tried at most
@@ -77,14 +78,16 @@ class Recomputation {
 };
 
 }  // namespace
+}  // namespace keep_set_detail
 
 Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kept) {
-  Recomputation again(problem, kept);
+  keep_set_detail::Recomputation again(problem, kept);
   for (NodeIndex node = again.forward(); node < problem.size(); ++node)
     again.compute(node);
   return again.take();
 }
 
+namespace keep_set_detail {
 namespace {
 
 // Forward nodes by segment: up to and with each checkpoint, and behind the last.
@@ -116,14 +119,15 @@ std::vector<std::vector<NodeIndex>> segments_of(const RematProblem& problem,
 }
 
 }  // namespace
+}  // namespace keep_set_detail
 
 Schedule segment_schedule(const RematProblem& problem, const std::vector<NodeIndex>& checkpoints) {
   std::vector<bool> kept(problem.size());
   for (const NodeIndex node : checkpoints)
     kept[node] = true;
-  Recomputation again(problem, kept);
+  keep_set_detail::Recomputation again(problem, kept);
   std::vector<std::size_t> segment;
-  const auto segments = segments_of(problem, checkpoints, segment);
+  const auto segments = keep_set_detail::segments_of(problem, checkpoints, segment);
   std::vector<bool> done(segments.size());
   for (NodeIndex node = again.forward(); node < problem.size(); ++node) {
     // The latest segment first, whose values the earliest backward nodes read.
@@ -245,7 +249,7 @@ std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
   }
   std::sort(thresholds.begin(), thresholds.end());
   thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
-  const std::size_t step = thresholds.size() / kThresholds + 1;
+  const std::size_t step = thresholds.size() / keep_set_detail::kThresholds + 1;
   std::vector<std::vector<NodeIndex>> all;
   for (std::size_t k = 0; k < thresholds.size(); k += step) {
     std::vector<NodeIndex> kept = chen_greedy_checkpoints(problem, candidates, thresholds[k]);

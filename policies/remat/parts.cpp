@@ -5,6 +5,7 @@
 #include <vector>
 
 namespace tidemark {
+namespace parts_detail {
 namespace {
 
 constexpr NodeIndex kNone = ~NodeIndex{0};
@@ -46,14 +47,16 @@ std::vector<std::vector<NodeIndex>> wanted_again(const RematProblem& problem,
 }
 
 }  // namespace
+}  // namespace parts_detail
 
 Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
                           ScheduleClass schedule_class) {
-  const std::vector<NodeIndex> parts = parts_of(problem);
+  const std::vector<NodeIndex> parts = parts_detail::parts_of(problem);
   // A part that is recomputed may have a part itself.
   for (bool changed = true; changed;) {
     changed = false;
-    std::vector<std::vector<NodeIndex>> wanted = wanted_again(problem, parts, schedule);
+    std::vector<std::vector<NodeIndex>> wanted =
+        parts_detail::wanted_again(problem, parts, schedule);
     Schedule next;
     next.reserve(schedule.size());
     for (std::size_t p = 0; p < schedule.size(); ++p) {

@@ -10,6 +10,7 @@
 #include "policies/remat/node_set.hpp"
 
 namespace tidemark {
+namespace reachability_detail {
 namespace {
 
 // The node and what it comes from, ascending.
@@ -187,12 +188,14 @@ class Residents {
 };
 
 }  // namespace
+}  // namespace reachability_detail
 
 ReachResult reach_node(const RematProblem& problem, std::int64_t budget, NodeIndex node,
                        const std::vector<bool>& resident, std::size_t state_limit) {
-  std::vector<NodeIndex> nodes = with_ancestors(problem, node);
+  std::vector<NodeIndex> nodes = reachability_detail::with_ancestors(problem, node);
   const auto search = [&]<std::size_t W>() {
-    return BackwardSearch<W>(problem, budget, std::move(nodes), resident).run(state_limit);
+    return reachability_detail::BackwardSearch<W>(problem, budget, std::move(nodes), resident)
+        .run(state_limit);
   };
   if (nodes.size() <= 64) return search.template operator()<1>();
   if (nodes.size() <= 128) return search.template operator()<2>();
@@ -205,7 +208,7 @@ Construction construct_schedule(const RematProblem& problem, std::int64_t budget
                                 std::size_t state_limit_per_node,
                                 std::chrono::steady_clock::time_point deadline) {
   Construction result;
-  Residents residents(problem, budget);
+  reachability_detail::Residents residents(problem, budget);
   for (NodeIndex node = 0; node < problem.size(); ++node) {
     const ReachResult found =
         reach_node(problem, budget, node, residents.resident(), state_limit_per_node);

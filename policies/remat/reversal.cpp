@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace tidemark {
+namespace reversal_detail {
 namespace {
 
 // Fewest repeated forward steps to reverse l steps whose first input is kept, with s further
@@ -82,9 +83,10 @@ class Reversal {
 };
 
 }  // namespace
+}  // namespace reversal_detail
 
 std::vector<std::vector<int>> revolve_repeats(int blocks, int checkpoints) {
-  return Reversal(blocks, checkpoints).take();
+  return reversal_detail::Reversal(blocks, checkpoints).take();
 }
 
 }  // namespace tidemark

@@ -7,6 +7,7 @@
 #include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
+namespace belady_detail {
 namespace {
 
 // Where the predicted live bytes pass the budget, the value with the farthest next use leaves
@@ -56,6 +57,7 @@ class Belady final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace belady_detail
 
 const PolicyEntry& belady_entry() {
   static constexpr PolicyEntry kEntry{
@@ -69,7 +71,7 @@ const PolicyEntry& belady_entry() {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<Belady>(prefetch, min_bytes);
+        return std::make_unique<belady_detail::Belady>(prefetch, min_bytes);
       }};
   return kEntry;
 }

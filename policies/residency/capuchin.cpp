@@ -10,6 +10,7 @@
 #include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
+namespace capuchin_detail {
 namespace {
 
 struct Candidate {
@@ -154,6 +155,7 @@ void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duratio
 }
 
 }  // namespace
+}  // namespace capuchin_detail
 
 const PolicyEntry& capuchin_entry() {
   static constexpr PolicyEntry kEntry{
@@ -168,7 +170,7 @@ const PolicyEntry& capuchin_entry() {
         const bool recompute = d.optional<bool>("recompute", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<Capuchin>(prefetch, recompute, min_bytes);
+        return std::make_unique<capuchin_detail::Capuchin>(prefetch, recompute, min_bytes);
       }};
   return kEntry;
 }

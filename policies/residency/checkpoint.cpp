@@ -11,6 +11,7 @@
 #include "policies/residency/entries.hpp"
 
 namespace tidemark {
+namespace checkpoint_detail {
 namespace {
 
 // Checkpoints single blocks: those listed, the first few, or every k-th.
@@ -137,11 +138,12 @@ void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
 }
 
 }  // namespace
+}  // namespace checkpoint_detail
 
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                        ResidencyPlan& plan, CheckpointCode code) {
   // Only what the segment itself makes is dropped: its input stays, or another policy moves it.
-  Boundary forward(context);
+  checkpoint_detail::Boundary forward(context);
   std::vector<GapId> dropped;
   Position last_use = segment.forward.front();
   for (Position p : segment.forward) {
@@ -170,7 +172,7 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                           .until = reentrant ? segment.loss_dropped : last_use});
   }
   if (reentrant && context.graph.has_frames && !segment.backward.empty()) {
-    keep_arguments(context, segment, forward, group);
+    checkpoint_detail::keep_arguments(context, segment, forward, group);
   }
   const GroupId id = plan.add_group(std::move(group));
   for (GapId gap : dropped)
@@ -190,7 +192,7 @@ const PolicyEntry& checkpoint_entry() {
           "blocks 0, k, 2k; reentrant as torch.utils.checkpoint's use_reentrant",
       .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        Checkpoint::Choice choice;
+        checkpoint_detail::Checkpoint::Choice choice;
         choice.layers = d.list<std::int64_t>("layers", at_least(0));
         choice.first = d.optional<int>("first", 0, at_least(0));
         choice.every_other = d.optional<int>("every_other", 0, at_least(0));
@@ -199,7 +201,7 @@ const PolicyEntry& checkpoint_entry() {
         const int ways = static_cast<int>(d.has("layers")) + static_cast<int>(d.has("first")) +
                          static_cast<int>(d.has("every_other"));
         if (ways > 1) d.fail("give one of layers: [0, 5], first: k and every_other: k");
-        return std::make_unique<Checkpoint>(std::move(choice), code);
+        return std::make_unique<checkpoint_detail::Checkpoint>(std::move(choice), code);
       }};
   return kEntry;
 }
@@ -216,7 +218,7 @@ const PolicyEntry& checkpoint_sequential_entry() {
         const int segments = d.required<int>("segments", at_least(1));
         const CheckpointCode code = decode_checkpoint_code(d);
         d.finish();
-        return std::make_unique<CheckpointSequential>(segments, code);
+        return std::make_unique<checkpoint_detail::CheckpointSequential>(segments, code);
       }};
   return kEntry;
 }

@@ -14,6 +14,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace flashneuron_detail {
 namespace {
 
 // The operator that wrote the content behind a gap last: a relu in place, not what made its memory.
@@ -168,6 +169,7 @@ Compression decode_compression(const Decoder& d) {
 }
 
 }  // namespace
+}  // namespace flashneuron_detail
 
 const PolicyEntry& flashneuron_entry() {
   static constexpr PolicyEntry kEntry{
@@ -182,11 +184,11 @@ const PolicyEntry& flashneuron_entry() {
         static constexpr std::array<std::string_view, 2> kTierWords{"nvme", "host"};
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const bool nvme = d.optional_word("tier", kTierWords, "nvme") == "nvme";
-        Compression compression = decode_compression(d);
+        flashneuron_detail::Compression compression = flashneuron_detail::decode_compression(d);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<FlashNeuron>(prefetch, nvme ? Tier::kNvme : Tier::kHost,
-                                             std::move(compression), min_bytes);
+        return std::make_unique<flashneuron_detail::FlashNeuron>(
+            prefetch, nvme ? Tier::kNvme : Tier::kHost, std::move(compression), min_bytes);
       }};
   return kEntry;
 }

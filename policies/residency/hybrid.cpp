@@ -8,6 +8,7 @@
 #include "policies/residency/hybrid_chooser.hpp"
 
 namespace tidemark {
+namespace hybrid_detail {
 namespace {
 
 // Round 1 chooses between all three; round 2 offloads what recomputation has brought back above the
@@ -59,6 +60,7 @@ class Hybrid final : public PrefetchingPolicy {
 constexpr std::array<std::string_view, 2> kSearches{"greedy", "exhaustive"};
 
 }  // namespace
+}  // namespace hybrid_detail
 
 const PolicyEntry& hybrid_entry() {
   static constexpr PolicyEntry kEntry{
@@ -71,12 +73,13 @@ const PolicyEntry& hybrid_entry() {
       .source = "Beaumont et al. 2021, Efficient Combination of Rematerialization and Offloading",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
-        Hybrid::Options options;
-        options.exhaustive = d.optional_word("search", kSearches, "greedy") == "exhaustive";
+        hybrid_detail::Hybrid::Options options;
+        options.exhaustive =
+            d.optional_word("search", hybrid_detail::kSearches, "greedy") == "exhaustive";
         options.tries = d.optional<int>("tries", 64, at_least(0));
         options.min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<Hybrid>(prefetch, options);
+        return std::make_unique<hybrid_detail::Hybrid>(prefetch, options);
       }};
   return kEntry;
 }

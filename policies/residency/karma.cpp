@@ -6,6 +6,7 @@
 #include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
+namespace karma_detail {
 namespace {
 
 // The first blocks leave, as few as let the predicted live bytes fit the budget: backward begins
@@ -110,6 +111,7 @@ class Karma final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace karma_detail
 
 const PolicyEntry& karma_entry() {
   static constexpr PolicyEntry kEntry{
@@ -123,7 +125,7 @@ const PolicyEntry& karma_entry() {
         const Prefetch prefetch = decode_prefetch(d, "earliest");
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<Karma>(prefetch, min_bytes);
+        return std::make_unique<karma_detail::Karma>(prefetch, min_bytes);
       }};
   return kEntry;
 }

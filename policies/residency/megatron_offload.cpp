@@ -11,6 +11,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace megatron_offload_detail {
 namespace {
 
 // The values that one module of one layer saves in one micro-batch.
@@ -153,6 +154,7 @@ class MegatronOffload final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace megatron_offload_detail
 
 const PolicyEntry& megatron_offload_entry() {
   static constexpr PolicyEntry kEntry{
@@ -163,7 +165,7 @@ const PolicyEntry& megatron_offload_entry() {
           "of each module stay, compute waits beyond `in_flight` copies",
       .source = "NVIDIA/Megatron-LM core/pipeline_parallel/fine_grained_activation_offload.py",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        MegatronOffload::Options options;
+        megatron_offload_detail::MegatronOffload::Options options;
         options.modules = d.list<std::string>("modules");
         options.margin = d.optional<int>("margin", 1, at_least(0));
         options.fraction = d.optional<double>("fraction", 1.0, between(0, 1));
@@ -171,7 +173,8 @@ const PolicyEntry& megatron_offload_entry() {
         options.smallest = decode_smallest(d, 1024 * 1024);  // min_offloaded_tensor_size
         const Prefetch prefetch = decode_prefetch(d);
         d.finish();
-        return std::make_unique<MegatronOffload>(prefetch, std::move(options));
+        return std::make_unique<megatron_offload_detail::MegatronOffload>(prefetch,
+                                                                          std::move(options));
       }};
   return kEntry;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace memory_curve_detail {
 namespace {
 
 Position after(Position p) {
@@ -10,6 +11,7 @@ Position after(Position p) {
 }
 
 }  // namespace
+}  // namespace memory_curve_detail
 
 MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
     : bytes_(context.order.at.size() + 1, 0) {
@@ -38,14 +40,15 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     const Decision& decision = plan.decision(id);
     const Position to = gap.to.valid() ? gap.to : end;
     if (gap.dead || std::holds_alternative<Recompute>(decision)) {
-      if (comes) differ(gap.from, after(gap.release), bytes);
+      if (comes) differ(gap.from, memory_curve_detail::after(gap.release), bytes);
     } else if (const auto* offload = std::get_if<Offload>(&decision)) {
-      const Position issued = offload->copy_at.valid() ? offload->copy_at : after(gap.release);
+      const Position issued =
+          offload->copy_at.valid() ? offload->copy_at : memory_curve_detail::after(gap.release);
       const Position gone = offload->release_at.valid() ? offload->release_at : issued;
       if (comes) differ(gap.from, gone, bytes);
       if (!visits || on_device(gap.to)) differ(offload->fetch_at, to, bytes);
     } else if (visits && !gap.pinned && !std::holds_alternative<Pin>(decision)) {
-      if (comes) differ(gap.from, after(gap.release), bytes);
+      if (comes) differ(gap.from, memory_curve_detail::after(gap.release), bytes);
     } else if (comes) {
       differ(gap.from, to, bytes);
     }
@@ -57,16 +60,19 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
         differ(Position(0U), end, storage.bytes.count);
     }
     for (const Kept& kept : context.order.kept) {
-      if (!kept.storage.valid()) differ(kept.since, after(kept.until), kept.bytes.count);
+      if (!kept.storage.valid())
+        differ(kept.since, memory_curve_detail::after(kept.until), kept.bytes.count);
     }
     for (Position p : ids_of(context.order.at)) {
       const Occurrence& occurrence = context.order.at[p];
-      differ(p, after(p), context.graph.operators[occurrence.op].workspace.count);
+      differ(p, memory_curve_detail::after(p),
+             context.graph.operators[occurrence.op].workspace.count);
       if (occurrence.scratch == 0) continue;
       const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
       for (std::size_t i = 0; i < touches.size(); ++i) {
         if (!is_scratch(occurrence, i)) continue;
-        differ(p, after(p), context.graph.storages[touches[i].storage].bytes.count);
+        differ(p, memory_curve_detail::after(p),
+               context.graph.storages[touches[i].storage].bytes.count);
       }
     }
   }
@@ -115,7 +121,7 @@ void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
 Position MemoryCurve::first_above(Position first, Position end, std::int64_t budget) const {
   Position at = first;
   while (at < end && bytes_[at.index()] <= budget)
-    at = after(at);
+    at = memory_curve_detail::after(at);
   return at;
 }
 

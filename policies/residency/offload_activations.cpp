@@ -4,6 +4,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace offload_activations_detail {
 namespace {
 
 // Moves saved activations of the repeated blocks to pinned host memory and fetches them back before
@@ -47,6 +48,7 @@ void OffloadActivations::plan_movement(const PolicyContext& context, ResidencyPl
 }
 
 }  // namespace
+}  // namespace offload_activations_detail
 
 const PolicyEntry& offload_activations_entry() {
   static constexpr PolicyEntry kEntry{
@@ -62,7 +64,8 @@ const PolicyEntry& offload_activations_entry() {
         const double fraction = d.optional<double>("fraction", 1.0, between(0, 1));
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB);
         d.finish();
-        return std::make_unique<OffloadActivations>(prefetch, fraction, min_bytes);
+        return std::make_unique<offload_activations_detail::OffloadActivations>(prefetch, fraction,
+                                                                                min_bytes);
       }};
   return kEntry;
 }

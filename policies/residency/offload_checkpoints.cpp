@@ -5,6 +5,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace offload_checkpoints_detail {
 namespace {
 
 // Moves what recomputation reads from forward: the inputs of checkpointed layers. Composes with any
@@ -55,6 +56,7 @@ class OffloadCheckpoints final : public PrefetchingPolicy {
 constexpr std::array<std::string_view, 2> kVariants{"smart", "simple"};
 
 }  // namespace
+}  // namespace offload_checkpoints_detail
 
 const PolicyEntry& offload_checkpoints_entry() {
   static constexpr PolicyEntry kEntry{
@@ -65,12 +67,14 @@ const PolicyEntry& offload_checkpoints_entry() {
           "that recomputes, such as checkpoint_every",
       .source = "unslothai/unsloth-zoo gradient_checkpointing.py",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        const bool smart = d.optional_word("variant", kVariants, "smart") == "smart";
+        const bool smart =
+            d.optional_word("variant", offload_checkpoints_detail::kVariants, "smart") == "smart";
         const int buffers = d.optional<int>("buffers", 2, between(1, 2));
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB * 2);
         const Prefetch prefetch = decode_prefetch(d);
         d.finish();
-        return std::make_unique<OffloadCheckpoints>(prefetch, smart, buffers, min_bytes);
+        return std::make_unique<offload_checkpoints_detail::OffloadCheckpoints>(prefetch, smart,
+                                                                                buffers, min_bytes);
       }};
   return kEntry;
 }

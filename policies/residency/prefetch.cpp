@@ -10,6 +10,7 @@
 #include "policies/residency/memory_curve.hpp"
 
 namespace tidemark {
+namespace prefetch_detail {
 namespace {
 
 // "3", "8 operators", "2 blocks".
@@ -127,6 +128,7 @@ void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
 }
 
 }  // namespace
+}  // namespace prefetch_detail
 
 Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback) {
   auto text = decoder.optional<std::string>("prefetch", std::string(fallback));
@@ -141,7 +143,7 @@ Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback) {
     prefetch.rule = PrefetchRule::kJustInTime;
   } else if (text == "earliest") {
     prefetch.rule = PrefetchRule::kEarliest;
-  } else if (!read_distance(text, prefetch)) {
+  } else if (!prefetch_detail::read_distance(text, prefetch)) {
     decoder.fail_at("prefetch",
                     fmt::format("expected own, on_demand, just_in_time, earliest, a number of "
                                 "blocks (2) or of operators ('8 operators'), found '{}'",
@@ -156,22 +158,23 @@ void place_fetches(const PolicyContext& context, const ResidencyPlan& plan,
     case PrefetchRule::kOwn:
       return;
     case PrefetchRule::kOnDemand:
-      return fetch_blocks_ahead(context, 0, departures);
+      return prefetch_detail::fetch_blocks_ahead(context, 0, departures);
     case PrefetchRule::kBlocks:
-      return fetch_blocks_ahead(context, prefetch.distance, departures);
+      return prefetch_detail::fetch_blocks_ahead(context, prefetch.distance, departures);
     case PrefetchRule::kOperators:
       for (Departure& d : departures) {
         const auto ahead = static_cast<std::uint32_t>(prefetch.distance);
         d.fetch_at = Position(d.gap.to.value - std::min(ahead, d.gap.to.value));
-        d.fetch_at = std::max(d.fetch_at, std::min(first_fetch(d), d.gap.to));
+        d.fetch_at = std::max(d.fetch_at, std::min(prefetch_detail::first_fetch(d), d.gap.to));
       }
       return;
     case PrefetchRule::kJustInTime:
-      fetch_just_in_time(context, departures);
-      if (prefetch.budget) wait_for_room(context, plan, *prefetch.budget, departures);
+      prefetch_detail::fetch_just_in_time(context, departures);
+      if (prefetch.budget)
+        prefetch_detail::wait_for_room(context, plan, *prefetch.budget, departures);
       return;
     case PrefetchRule::kEarliest:
-      return fetch_earliest(context, plan, prefetch, departures);
+      return prefetch_detail::fetch_earliest(context, plan, prefetch, departures);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <variant>
 
 namespace tidemark {
+namespace recipe_detail {
 namespace {
 
 class Search {
@@ -84,10 +85,11 @@ class Search {
 };
 
 }  // namespace
+}  // namespace recipe_detail
 
 std::optional<Recipe> recipe_of(const PolicyContext& context, const ResidencyPlan& plan,
                                 const SavedGap& gap, std::size_t longest) {
-  Search search(context, plan, gap.to, longest);
+  recipe_detail::Search search(context, plan, gap.to, longest);
   if (!search.add_value(gap.id)) return std::nullopt;
   Recipe recipe;
   for (Position p : search.positions()) {

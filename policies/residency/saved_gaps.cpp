@@ -4,6 +4,7 @@
 #include <cmath>
 
 namespace tidemark {
+namespace saved_gaps_detail {
 namespace {
 
 Duration copy_time(const LinkProfile& link, Bytes bytes) {
@@ -13,6 +14,7 @@ Duration copy_time(const LinkProfile& link, Bytes bytes) {
 }
 
 }  // namespace
+}  // namespace saved_gaps_detail
 
 std::size_t round_of(const PolicyContext& context, const Occurrence& occurrence) {
   return static_cast<std::size_t>(occurrence.step) *
@@ -110,10 +112,10 @@ std::vector<Duration> predicted_starts(const PolicyContext& context) {
 }
 
 Duration copy_out_time(const PolicyContext& context, Bytes bytes) {
-  return copy_time(context.device.links.device_to_host, bytes);
+  return saved_gaps_detail::copy_time(context.device.links.device_to_host, bytes);
 }
 Duration copy_in_time(const PolicyContext& context, Bytes bytes) {
-  return copy_time(context.device.links.host_to_device, bytes);
+  return saved_gaps_detail::copy_time(context.device.links.host_to_device, bytes);
 }
 
 Position away_from(const Departure& d) {

@@ -7,6 +7,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace stronghold_detail {
 namespace {
 
 // A window of w consecutive blocks moves over the model: behind it everything that forward has
@@ -82,6 +83,7 @@ class Stronghold final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace stronghold_detail
 
 const PolicyEntry& stronghold_entry() {
   static constexpr PolicyEntry kEntry{
@@ -96,7 +98,7 @@ const PolicyEntry& stronghold_entry() {
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kMiB);
         const Prefetch prefetch = decode_prefetch(d);
         d.finish();
-        return std::make_unique<Stronghold>(prefetch, window, min_bytes);
+        return std::make_unique<stronghold_detail::Stronghold>(prefetch, window, min_bytes);
       }};
   return kEntry;
 }

@@ -8,6 +8,7 @@
 #include "policies/residency/within_budget.hpp"
 
 namespace tidemark {
+namespace superneurons_detail {
 namespace {
 
 // Too expensive to run again: convolutions, and the products that SuperNeurons calls FC.
@@ -203,6 +204,7 @@ class SuperNeurons final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace superneurons_detail
 
 const PolicyEntry& superneurons_entry() {
   static constexpr PolicyEntry kEntry{
@@ -219,7 +221,8 @@ const PolicyEntry& superneurons_entry() {
         const bool tensor_cache = d.optional<bool>("tensor_cache", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<SuperNeurons>(prefetch, tensor_cache, min_bytes);
+        return std::make_unique<superneurons_detail::SuperNeurons>(prefetch, tensor_cache,
+                                                                   min_bytes);
       }};
   return kEntry;
 }

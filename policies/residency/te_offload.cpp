@@ -5,6 +5,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace te_offload_detail {
 namespace {
 
 // The first n of L layers move; at most L - n activation sets are on the device at any time.
@@ -60,6 +61,7 @@ class TransformerEngineOffload final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace te_offload_detail
 
 const PolicyEntry& te_offload_entry() {
   static constexpr PolicyEntry kEntry{
@@ -74,7 +76,8 @@ const PolicyEntry& te_offload_entry() {
         const Prefetch prefetch = decode_prefetch(d);
         const SmallestMoved smallest = decode_smallest(d, 256 * 1024);
         d.finish();
-        return std::make_unique<TransformerEngineOffload>(prefetch, layers, smallest);
+        return std::make_unique<te_offload_detail::TransformerEngineOffload>(prefetch, layers,
+                                                                             smallest);
       }};
   return kEntry;
 }

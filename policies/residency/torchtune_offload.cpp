@@ -4,6 +4,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace torchtune_offload_detail {
 namespace {
 
 // Every tensor that autograd saves goes to the host when it is saved; `in_flight` of them
@@ -84,6 +85,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
 };
 
 }  // namespace
+}  // namespace torchtune_offload_detail
 
 const PolicyEntry& torchtune_offload_entry() {
   static constexpr PolicyEntry kEntry{
@@ -99,7 +101,8 @@ const PolicyEntry& torchtune_offload_entry() {
         const bool streams = d.optional<bool>("streams", true);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        return std::make_unique<TorchtuneOffload>(prefetch, in_flight, streams, min_bytes);
+        return std::make_unique<torchtune_offload_detail::TorchtuneOffload>(prefetch, in_flight,
+                                                                            streams, min_bytes);
       }};
   return kEntry;
 }

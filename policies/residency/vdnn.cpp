@@ -8,6 +8,7 @@
 #include "policies/residency/prefetch.hpp"
 
 namespace tidemark {
+namespace vdnn_detail {
 namespace {
 
 enum class VdnnLayers : std::uint8_t { kAll, kConv, kDynamic };
@@ -171,6 +172,7 @@ std::vector<std::vector<Layer>> Vdnn::layers_of(const PolicyContext& context,
 constexpr std::array<std::string_view, 3> kLayers{"all", "conv", "dyn"};
 
 }  // namespace
+}  // namespace vdnn_detail
 
 const PolicyEntry& vdnn_entry() {
   static constexpr PolicyEntry kEntry{
@@ -181,14 +183,15 @@ const PolicyEntry& vdnn_entry() {
           "by layer; dyn moves as little as fits the budget",
       .source = "Rhu et al. 2016, vDNN (arXiv 1602.08124)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        const std::string layers = d.optional_word("layers", kLayers, "all");
+        const std::string layers = d.optional_word("layers", vdnn_detail::kLayers, "all");
         const Prefetch prefetch = decode_prefetch(d);
         const Bytes min_bytes = d.optional<Bytes>("min_bytes", kKiB);
         d.finish();
-        const VdnnLayers which = layers == "all"    ? VdnnLayers::kAll
-                                 : layers == "conv" ? VdnnLayers::kConv
-                                                    : VdnnLayers::kDynamic;
-        return std::make_unique<Vdnn>(prefetch, which, min_bytes);
+        const vdnn_detail::VdnnLayers which = layers == "all" ? vdnn_detail::VdnnLayers::kAll
+                                              : layers == "conv"
+                                                  ? vdnn_detail::VdnnLayers::kConv
+                                                  : vdnn_detail::VdnnLayers::kDynamic;
+        return std::make_unique<vdnn_detail::Vdnn>(prefetch, which, min_bytes);
       }};
   return kEntry;
 }

@@ -10,6 +10,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace accumulate_detail {
 namespace {
 
 class AccumulatingBackward {
@@ -244,6 +245,7 @@ void keep_gradients(TrainingGraph& graph) {
 }
 
 }  // namespace
+}  // namespace accumulate_detail
 
 ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules) {
   constexpr std::array<std::string_view, 2> kWords = {"none", "zero"};
@@ -255,9 +257,10 @@ ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules) 
 void Accumulate::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   graph.micro_batches = micro_batches_;
   if (graph.trained.empty()) return;
-  if (micro_batches_ > 1) divide_loss(graph);
-  if (zero_grad_ == ZeroGrad::kZero) keep_gradients(graph);
-  if (micro_batches_ > 1 || graph.gradients_persist) AccumulatingBackward(graph).build();
+  if (micro_batches_ > 1) accumulate_detail::divide_loss(graph);
+  if (zero_grad_ == ZeroGrad::kZero) accumulate_detail::keep_gradients(graph);
+  if (micro_batches_ > 1 || graph.gradients_persist)
+    accumulate_detail::AccumulatingBackward(graph).build();
 }
 
 }  // namespace tidemark

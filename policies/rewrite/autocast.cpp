@@ -9,6 +9,7 @@
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {
+namespace autocast_detail {
 namespace {
 
 // What autocast does with the inputs of an operator.
@@ -140,9 +141,10 @@ void AutocastNodes::hold_cached(Graph& graph) const {
 }
 
 }  // namespace
+}  // namespace autocast_detail
 
 Graph Autocast::apply(const Graph& graph, const RewriteContext& /*context*/) const {
-  AutocastNodes casts(low_, cache_, rules_);
+  autocast_detail::AutocastNodes casts(low_, cache_, rules_);
   Graph result = rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) { casts.rewrite(copy, id); });
   casts.hold_cached(result);
   return result;

@@ -12,6 +12,7 @@
 #include "policies/rewrite/entries.hpp"
 
 namespace tidemark {
+namespace data_parallel_detail {
 namespace {
 
 class BucketedBackward {
@@ -250,10 +251,11 @@ void BucketedBackward::build() {
 }
 
 }  // namespace
+}  // namespace data_parallel_detail
 
 void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
   if (context.mesh.size(MeshDimension::kData) == 1 || graph.trained.empty()) return;
-  BucketedBackward(graph, options_).build();
+  data_parallel_detail::BucketedBackward(graph, options_).build();
 }
 
 const PolicyEntry& data_parallel_entry() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace tidemark {
+namespace gradient_buckets_detail {
 namespace {
 
 struct OpenBucket {
@@ -15,6 +16,7 @@ struct OpenBucket {
 };
 
 }  // namespace
+}  // namespace gradient_buckets_detail
 
 std::vector<std::vector<std::size_t>> gradient_buckets(std::span<const BucketGradient> gradients,
                                                        const BucketLimits& limits) {
@@ -22,9 +24,10 @@ std::vector<std::vector<std::size_t>> gradient_buckets(std::span<const BucketGra
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (!limits.find_unused) std::reverse(order.begin(), order.end());
   std::vector<std::vector<std::size_t>> buckets;
-  std::array<OpenBucket, static_cast<std::size_t>(DType::kBool) + 1> open;
+  std::array<gradient_buckets_detail::OpenBucket, static_cast<std::size_t>(DType::kBool) + 1> open;
   for (const std::size_t i : order) {
-    OpenBucket& bucket = open[static_cast<std::size_t>(gradients[i].dtype)];
+    gradient_buckets_detail::OpenBucket& bucket =
+        open[static_cast<std::size_t>(gradients[i].dtype)];
     bucket.gradients.push_back(i);
     bucket.bytes += gradients[i].bytes;
     const Bytes limit = bucket.is_first ? limits.first_bucket : limits.bucket;
@@ -33,7 +36,7 @@ std::vector<std::vector<std::size_t>> gradient_buckets(std::span<const BucketGra
     bucket.bytes = Bytes(0);
     bucket.is_first = false;
   }
-  for (OpenBucket& rest : open) {
+  for (gradient_buckets_detail::OpenBucket& rest : open) {
     if (!rest.gradients.empty()) buckets.push_back(std::move(rest.gradients));
   }
   if (limits.find_unused) {

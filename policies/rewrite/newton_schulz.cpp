@@ -4,6 +4,7 @@
 #include <cstdint>
 
 namespace tidemark {
+namespace newton_schulz_detail {
 namespace {
 
 constexpr std::int64_t kNewtonSchulzSteps = 5;  // Muon, ns_steps
@@ -20,18 +21,20 @@ Matrix matrix_of(const Shape& shape) {
 }
 
 }  // namespace
+}  // namespace newton_schulz_detail
 
 Bytes newton_schulz_bytes(const Shape& shape) {
-  const auto [small, large] = matrix_of(shape);
+  const auto [small, large] = newton_schulz_detail::matrix_of(shape);
   return bytes_of(DType::kBFloat16, 4 * small * large + 2 * small * small);
 }
 
 // X X^T, A A and B X.
 Flops newton_schulz_flops(const Shape& shape) {
-  const auto [small, large] = matrix_of(shape);
+  const auto [small, large] = newton_schulz_detail::matrix_of(shape);
   const auto m = static_cast<double>(small);
   const auto n = static_cast<double>(large);
-  return Flops(static_cast<double>(kNewtonSchulzSteps) * (4 * m * m * n + 2 * m * m * m));
+  return Flops(static_cast<double>(newton_schulz_detail::kNewtonSchulzSteps) *
+               (4 * m * m * n + 2 * m * m * m));
 }
 
 }  // namespace tidemark

@@ -35,6 +35,7 @@
 #include "policies/rewrite/entries.hpp"
 
 namespace tidemark {
+namespace offload_optimizer_detail {
 namespace {
 
 class OffloadOptimizer final : public TrainingRewrite {
@@ -202,6 +203,7 @@ void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan
 }
 
 }  // namespace
+}  // namespace offload_optimizer_detail
 
 const PolicyEntry& offload_optimizer_entry() {
   static constexpr PolicyEntry kEntry{
@@ -214,7 +216,7 @@ const PolicyEntry& offload_optimizer_entry() {
           "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
           "Megatron-Core HybridDeviceOptimizer",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return OffloadOptimizer::decode(d);
+        return offload_optimizer_detail::OffloadOptimizer::decode(d);
       }};
   return kEntry;
 }

@@ -25,6 +25,7 @@
 #include "policies/rewrite/entries.hpp"
 
 namespace tidemark {
+namespace offload_parameters_detail {
 namespace {
 
 // How far ahead parameters are fetched, in elements rather than layers: the settings of
@@ -293,6 +294,7 @@ void OffloadParameters::plan_movement(const PolicyContext& context, ResidencyPla
 }
 
 }  // namespace
+}  // namespace offload_parameters_detail
 
 const PolicyEntry& offload_parameters_entry() {
   static constexpr PolicyEntry kEntry{
@@ -303,7 +305,7 @@ const PolicyEntry& offload_parameters_entry() {
           "they are used, or by DeepSpeed's limits in elements",
       .source = "DeepSpeed ZeRO-3 offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return OffloadParameters::decode(d);
+        return offload_parameters_detail::OffloadParameters::decode(d);
       }};
   return kEntry;
 }

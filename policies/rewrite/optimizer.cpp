@@ -7,6 +7,7 @@
 #include "policies/rewrite/optimizer_step.hpp"
 
 namespace tidemark {
+namespace optimizer_detail {
 namespace {
 
 // In the order of model.parameters(), which is that of creation; backward goes the other way.
@@ -20,9 +21,10 @@ std::vector<const Parameter*> in_order(const TrainingGraph& graph) {
 }
 
 }  // namespace
+}  // namespace optimizer_detail
 
 void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
-  std::vector<const Parameter*> order = in_order(graph);
+  std::vector<const Parameter*> order = optimizer_detail::in_order(graph);
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(order.begin(), order.end(), [](const Parameter* t) {
     return t->updated_by == Executor::kHost;

@@ -4,6 +4,7 @@
 #include <array>
 
 namespace tidemark {
+namespace optimizer_kernels_detail {
 namespace {
 
 // aten/src/ATen/native/cuda/MultiTensorApply.cuh
@@ -12,6 +13,7 @@ constexpr std::int64_t kMaxBlocks = 320;
 constexpr std::array<int, 5> kMaxTensors = {110, 64, 48, 36, 30};  // by number of lists
 
 }  // namespace
+}  // namespace optimizer_kernels_detail
 
 std::vector<OptimizerKernel> optimizer_kernels(const OptimizerSpec& spec,
                                                OptimizerImplementation implementation,
@@ -50,16 +52,18 @@ LoopTemporaries loop_temporaries(const OptimizerSpec& spec, const FrameworkRules
 // A launch takes as many tensors as its arguments have room for, and at most 320 chunks; a tensor
 // cut by the second limit goes on in the next launch.
 int foreach_launches(std::span<const std::int64_t> elements, std::size_t lists) {
-  const int max_tensors = kMaxTensors.at(std::clamp<std::size_t>(lists, 1, kMaxTensors.size()) - 1);
+  const int max_tensors = optimizer_kernels_detail::kMaxTensors.at(
+      std::clamp<std::size_t>(lists, 1, optimizer_kernels_detail::kMaxTensors.size()) - 1);
   std::int64_t launches = 0;
   std::int64_t blocks = 0;
   int tensors = 0;
   for (std::int64_t count : elements) {
-    blocks += (count + kChunkElements - 1) / kChunkElements;
+    blocks += (count + optimizer_kernels_detail::kChunkElements - 1) /
+              optimizer_kernels_detail::kChunkElements;
     ++tensors;
-    if (blocks >= kMaxBlocks) {
-      launches += blocks / kMaxBlocks;
-      blocks %= kMaxBlocks;
+    if (blocks >= optimizer_kernels_detail::kMaxBlocks) {
+      launches += blocks / optimizer_kernels_detail::kMaxBlocks;
+      blocks %= optimizer_kernels_detail::kMaxBlocks;
       tensors = blocks > 0 ? 1 : 0;
     }
     if (tensors == max_tensors) {

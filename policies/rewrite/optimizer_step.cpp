@@ -12,6 +12,7 @@
 #include "policies/rewrite/optimizer_states.hpp"
 
 namespace tidemark {
+namespace optimizer_step_detail {
 namespace {
 
 // The tensors that an operator over one parameter touches beside its gradient, in this order.
@@ -43,6 +44,7 @@ bool runs_on(const OptimizerKernel& kernel, const OptimizerSlot& slot) {
 }
 
 }  // namespace
+}  // namespace optimizer_step_detail
 
 OptimizerStep::OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec,
                              const PrecisionRules& precision, const FrameworkRules& rules)
@@ -146,7 +148,7 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
 Work OptimizerStep::loop_work(const OptimizerSlot& slot) const {
   Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 0};
   for (const OptimizerKernel& kernel : kernels_) {
-    if (!runs_on(kernel, slot)) continue;
+    if (!optimizer_step_detail::runs_on(kernel, slot)) continue;
     add_work(kernel, slot, work);
     ++work.launches;
   }
@@ -164,7 +166,7 @@ void OptimizerStep::add_loop() {
   for (const OptimizerSlot& slot : slots_) {
     const LoopTemporaries temporaries = loop_temporaries(spec_, rules_, slot.trained->shape);
     std::vector<Touch> touches = {{slot.of(OptimizerTensor::kGradient), Access::kRead}};
-    for (const OptimizerTensor tensor : kPersistentTensors) {
+    for (const OptimizerTensor tensor : optimizer_step_detail::kPersistentTensors) {
       if (slot.of(tensor).valid()) touches.push_back({slot.of(tensor), Access::kMutate});
     }
     if (slot.of(OptimizerTensor::kParameter).valid())
@@ -205,7 +207,7 @@ void OptimizerStep::add_touches(const OptimizerKernel& kernel, OptimizerSlot& sl
                                 std::vector<Touch>& touches, std::vector<StorageId>& variables) {
   for (const OptimizerTensor tensor : kernel.writes) {
     Access access = Access::kOverwrite;
-    if (contains(kernel.reads, tensor)) access = Access::kMutate;
+    if (optimizer_step_detail::contains(kernel.reads, tensor)) access = Access::kMutate;
     if (!slot.of(tensor).valid() && is_temporary(tensor)) {
       access = Access::kCreate;
       slot.set(tensor, add_storage(slot, "temporary", bytes_of(slot, tensor), Role::kTemporary));
@@ -214,7 +216,8 @@ void OptimizerStep::add_touches(const OptimizerKernel& kernel, OptimizerSlot& sl
     if (slot.of(tensor).valid()) touches.push_back({slot.of(tensor), access});
   }
   for (const OptimizerTensor tensor : kernel.reads) {
-    if (contains(kernel.writes, tensor) || !slot.of(tensor).valid()) continue;
+    if (optimizer_step_detail::contains(kernel.writes, tensor) || !slot.of(tensor).valid())
+      continue;
     touches.push_back({slot.of(tensor), Access::kRead});
   }
 }
@@ -242,7 +245,7 @@ void OptimizerStep::add_foreach() {
     std::vector<std::int64_t> elements;
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
     for (OptimizerSlot& slot : slots_) {
-      if (!runs_on(kernel, slot)) continue;
+      if (!optimizer_step_detail::runs_on(kernel, slot)) continue;
       add_touches(kernel, slot, touches, variables);
       add_work(kernel, slot, work);
       elements.push_back(slot.trained->elements);
@@ -291,7 +294,7 @@ void OptimizerStep::build_on_host(const std::vector<const Parameter*>& parameter
   for (const OptimizerSlot& slot : slots_) {
     touches.push_back({slot.of(OptimizerTensor::kGradient), Access::kRead});
     work.read += bytes_of(slot, OptimizerTensor::kGradient);
-    for (const OptimizerTensor tensor : kPersistentTensors) {
+    for (const OptimizerTensor tensor : optimizer_step_detail::kPersistentTensors) {
       if (!slot.of(tensor).valid()) continue;
       touches.push_back({slot.of(tensor), Access::kMutate});
       work.read += bytes_of(slot, tensor);

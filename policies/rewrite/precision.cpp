@@ -7,6 +7,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace precision_detail {
 namespace {
 
 constexpr std::array<PrecisionRules, 9> kPrecisions = {{
@@ -55,22 +56,23 @@ constexpr std::array<PrecisionRules, 9> kPrecisions = {{
 }};
 
 }  // namespace
+}  // namespace precision_detail
 
 std::span<const PrecisionRules> precision_table() {
-  return kPrecisions;
+  return precision_detail::kPrecisions;
 }
 
 const PrecisionRules& rules_of(Precision precision) {
-  return kPrecisions.at(static_cast<std::size_t>(precision));
+  return precision_detail::kPrecisions.at(static_cast<std::size_t>(precision));
 }
 
 Precision decode_precision(const Decoder& training) {
-  std::array<std::string_view, kPrecisions.size()> names;
-  std::transform(kPrecisions.begin(), kPrecisions.end(), names.begin(),
-                 [](const PrecisionRules& rules) { return rules.name; });
+  std::array<std::string_view, precision_detail::kPrecisions.size()> names;
+  std::transform(precision_detail::kPrecisions.begin(), precision_detail::kPrecisions.end(),
+                 names.begin(), [](const PrecisionRules& rules) { return rules.name; });
   const std::string name =
       training.optional_word("precision", names, rules_of(Precision::kBf16Mixed).name);
-  for (const PrecisionRules& rules : kPrecisions) {
+  for (const PrecisionRules& rules : precision_detail::kPrecisions) {
     if (rules.name != name) continue;
     if (rules.precision == Precision::kFp8Mixed) {
       training.fail_at("precision", "fp8_mixed comes later; use bf16_mixed");

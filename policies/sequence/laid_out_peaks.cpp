@@ -7,6 +7,7 @@
 #include "policies/solver/step_costs.hpp"
 
 namespace tidemark {
+namespace laid_out_peaks_detail {
 namespace {
 
 // When what lives elsewhere is fetched.
@@ -20,6 +21,7 @@ ResidencyPlan fetches_of(const PolicyContext& context) {
 }
 
 }  // namespace
+}  // namespace laid_out_peaks_detail
 
 std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const ProgramOrder& order,
                                          std::span<const Stretch> stretches) {
@@ -31,7 +33,7 @@ std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const Pro
                                .durations = context.durations,
                                .device = context.device,
                                .rewrites = context.rewrites};
-  const MemoryCurve curve(laid_out, fetches_of(laid_out));
+  const MemoryCurve curve(laid_out, laid_out_peaks_detail::fetches_of(laid_out));
   const FrameworkProfile& libraries = context.device.framework;
   // The matrix products' library takes its workspace with the first of them, and keeps it.
   Position first_product(order.at.size());
@@ -55,7 +57,8 @@ std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const Pro
 }
 
 std::vector<std::int64_t> visiting_bytes(const PolicyContext& context) {
-  const MemoryCurve curve(context, fetches_of(context), MemoryCurve::Counts::kVisitors);
+  const MemoryCurve curve(context, laid_out_peaks_detail::fetches_of(context),
+                          MemoryCurve::Counts::kVisitors);
   std::vector<std::int64_t> bytes;
   bytes.reserve(context.order.at.size());
   for (const Position p : ids_of(context.order.at))

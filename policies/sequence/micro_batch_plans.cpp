@@ -7,6 +7,7 @@
 #include "policies/sequence/laid_out_peaks.hpp"
 
 namespace tidemark {
+namespace micro_batch_plans_detail {
 namespace {
 
 // Bytes of what lives elsewhere among what the operator touches.
@@ -30,6 +31,7 @@ Schedule once_each(const RematProblem& problem) {
 }
 
 }  // namespace
+}  // namespace micro_batch_plans_detail
 
 std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
                                            std::vector<MicroBatchPlan>& plans) {
@@ -92,12 +94,12 @@ void make_problems(const PolicyContext& context, std::span<const MicroBatch> mic
         visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k]);
     }
     for (std::size_t k = 0; k < touched.size(); ++k)
-      touched[k] = touched_elsewhere(context.graph, plan.operators[k]);
+      touched[k] = micro_batch_plans_detail::touched_elsewhere(context.graph, plan.operators[k]);
     const bool visited =
         std::any_of(visitors.begin(), visitors.end(), [](std::int64_t b) { return b > 0; });
     plan.costs = costs_with(plan, std::move(visitors));
     plan.problem = remat_problem(plan.costs.graph);
-    plan.schedule = once_each(plan.problem);
+    plan.schedule = micro_batch_plans_detail::once_each(plan.problem);
     if (visited) plan.fetched_least = remat_problem(costs_with(plan, std::move(touched)).graph);
   }
 }

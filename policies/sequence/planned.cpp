@@ -18,6 +18,7 @@
 #include "policies/solver/solver_policies.hpp"
 
 namespace tidemark {
+namespace planned_detail {
 namespace {
 
 // Times that a plan is made where its program fetches more at a time, or less, than the order
@@ -310,19 +311,21 @@ std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all
 }
 
 }  // namespace
+}  // namespace planned_detail
 
 AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& d) {
   PlanFunction plan = policy.decode(d);
   const PlanRequest request = decode_request(d, policy, {});
   const bool budget_given = d.has("budget") && !request.saved_share;
   d.finish();
-  return std::make_unique<Planned>(policy, fmt::format("{}: {}", policy.name, text_of(d.value())),
-                                   std::move(plan), request, budget_given);
+  return std::make_unique<planned_detail::Planned>(
+      policy, fmt::format("{}: {}", policy.name, planned_detail::text_of(d.value())),
+      std::move(plan), request, budget_given);
 }
 
 std::span<const PolicyEntry> planned_entries() {
   static const std::array<PolicyEntry, kSolverPolicyCount> kAll =
-      entries_of(std::make_index_sequence<kSolverPolicyCount>());
+      planned_detail::entries_of(std::make_index_sequence<kSolverPolicyCount>());
   return kAll;
 }
 

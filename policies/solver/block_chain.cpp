@@ -9,6 +9,7 @@
 #include "policies/solver/neighbourhood_search.hpp"
 
 namespace tidemark {
+namespace block_chain_detail {
 namespace {
 
 constexpr std::size_t kMostStages = 32;
@@ -328,6 +329,7 @@ class BlockChain {
 };
 
 }  // namespace
+}  // namespace block_chain_detail
 
 std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
   const NodeIndex forward = forward_count(problem);
@@ -372,19 +374,18 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
                                             const BlockChainOptions& options) {
   // Plans for the stages may take two thirds of the time; what is left is for combining them.
   BlockChainOptions inside = options;
-  const auto now = std::chrono::steady_clock::now();
-  if (options.deadline != std::chrono::steady_clock::time_point::max()) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = Clock::now();
+  if (options.deadline != Clock::time_point::max())
     inside.deadline = now + (options.deadline - now) * 2 / 3;
-  }
-  BlockChain chain(problem, inside);
+  block_chain_detail::BlockChain chain(problem, inside);
+  if (chain.stages() < 2) return {};
   std::vector<Schedule> schedules;
-  if (chain.stages() < 2) return schedules;
   // The room for which the recurrence's own estimate ends just within the budget, by bisection.
   const auto room = static_cast<double>(budget - problem.fixed);
-  double low = 0.5;   // gives schedules that fit, or so it is hoped
-  double high = 1.2;  // does not
-  double share = 1;
-  for (int k = 0; k < kRooms && std::chrono::steady_clock::now() <= options.deadline; ++k) {
+  // `low` gives schedules that fit, or so it is hoped; `high` does not.
+  double low = 0.5, high = 1.2, share = 1;
+  for (int k = 0; k < block_chain_detail::kRooms && Clock::now() <= options.deadline; ++k) {
     std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
     const bool fits = schedule && replay(problem, *schedule).peak <= budget;
     // Where nothing is found more room is needed, and it will not fit.

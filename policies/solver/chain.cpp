@@ -11,6 +11,7 @@
 
 namespace tidemark {
 
+namespace chain_detail {
 namespace {
 
 // Why the graph is no chain, or nothing.
@@ -38,14 +39,15 @@ std::optional<std::string> chain_fault(const RematProblem& problem, NodeIndex n)
 }
 
 }  // namespace
+}  // namespace chain_detail
 
 bool is_chain(const RematProblem& problem) {
-  return !chain_fault(problem, forward_count(problem));
+  return !chain_detail::chain_fault(problem, forward_count(problem));
 }
 
 NodeIndex chain_length(const RematProblem& problem, std::string_view policy) {
   const NodeIndex n = forward_count(problem);
-  if (const auto fault = chain_fault(problem, n)) {
+  if (const auto fault = chain_detail::chain_fault(problem, n)) {
     throw UserError(fmt::format(
         "{} is for chains, where every forward node reads the one before it and has one backward "
         "node, in reverse order; in this graph {}. Choose another policy",
@@ -79,6 +81,7 @@ std::vector<Schedule> revolve_schedules(const RematProblem& problem, int checkpo
   return schedules;
 }
 
+namespace chain_detail {
 namespace {
 
 constexpr std::size_t kStates = 2'000'000;  // of the recurrence, before sizes are rounded
@@ -198,6 +201,7 @@ class Rotor {
 };
 
 }  // namespace
+}  // namespace chain_detail
 
 std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_t budget) {
   const NodeIndex n = chain_length(problem, "rotor");
@@ -207,7 +211,7 @@ std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_
   const std::int64_t slots =
       std::clamp<std::int64_t>(10'000'000 / (std::int64_t{n} * n + 1), 50, 1000);
   for (const std::int64_t slot : {std::int64_t{1}, room / slots + 2}) {
-    Rotor rotor(problem, n, slot);
+    chain_detail::Rotor rotor(problem, n, slot);
     const std::int64_t memory = room / slot;
     if (!rotor.solve(memory)) continue;
     const std::int64_t cost = rotor.best(memory);

@@ -18,6 +18,7 @@
 #include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {
+namespace checkmate_lp_detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -244,12 +245,13 @@ class CheckmateRounding {
 };
 
 }  // namespace
+}  // namespace checkmate_lp_detail
 
 PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request) {
   if (footprint_fault(problem, request.budget)) {
     return choose_schedule(problem, request, "checkmate_lp", {});
   }
-  return CheckmateRounding(problem, request).run();
+  return checkmate_lp_detail::CheckmateRounding(problem, request).run();
 }
 
 }  // namespace tidemark

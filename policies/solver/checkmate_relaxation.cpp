@@ -6,6 +6,7 @@
 #include "policies/solver/linear_builder.hpp"
 
 namespace tidemark {
+namespace checkmate_relaxation_detail {
 namespace {
 
 using Variable = LinearBuilder::Variable;
@@ -142,10 +143,11 @@ class Relaxation {
 };
 
 }  // namespace
+}  // namespace checkmate_relaxation_detail
 
 CheckmateRelaxation relax_checkmate(const RematProblem& problem, std::int64_t budget,
                                     const LinearOptions& options) {
-  Relaxation relaxation(problem, budget);
+  checkmate_relaxation_detail::Relaxation relaxation(problem, budget);
   const LinearProgram program = relaxation.finish();
   const LinearResult solved = solve(program, options);
   const auto base = static_cast<double>(problem.base_cost);

@@ -7,6 +7,7 @@
 #include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
+namespace chen_detail {
 namespace {
 
 // `any`: each kind in turn, and the budget chooses.
@@ -25,6 +26,7 @@ std::vector<Schedule> schedules_of(const RematProblem& problem,
 }
 
 }  // namespace
+}  // namespace chen_detail
 
 std::vector<std::vector<NodeIndex>> checkpoint_candidates(const RematProblem& problem,
                                                           std::string_view over) {
@@ -43,24 +45,24 @@ std::vector<std::vector<NodeIndex>> checkpoint_candidates(const RematProblem& pr
 }
 
 PlanFunction decode_chen_sqrt(const Decoder& d) {
-  const std::string over = d.optional_word("over", kCandidates, "any");
+  const std::string over = d.optional_word("over", chen_detail::kCandidates, "any");
   return chosen_from("chen_sqrt", [over](const RematProblem& problem) {
     std::vector<std::vector<NodeIndex>> all;
     for (const std::vector<NodeIndex>& candidates : checkpoint_candidates(problem, over))
       all.push_back(chen_sqrt_checkpoints(candidates));
-    return schedules_of(problem, all);
+    return chen_detail::schedules_of(problem, all);
   });
 }
 
 PlanFunction decode_chen_greedy(const Decoder& d) {
-  const std::string over = d.optional_word("over", kCandidates, "any");
+  const std::string over = d.optional_word("over", chen_detail::kCandidates, "any");
   return chosen_from("chen_greedy", [over](const RematProblem& problem) {
     std::vector<std::vector<NodeIndex>> all;
     for (const std::vector<NodeIndex>& candidates : checkpoint_candidates(problem, over)) {
       const auto swept = chen_greedy_checkpoints(problem, candidates);
       all.insert(all.end(), swept.begin(), swept.end());
     }
-    return schedules_of(problem, all);
+    return chen_detail::schedules_of(problem, all);
   });
 }
 

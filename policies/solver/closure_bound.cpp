@@ -10,6 +10,7 @@
 #include "policies/solver/max_flow.hpp"
 
 namespace tidemark {
+namespace closure_bound_detail {
 namespace {
 
 constexpr std::size_t kChoicesHandedOn = 8;  // that are handed on
@@ -192,10 +193,12 @@ std::optional<NodeIndex> CutRelaxation::undecided(const Relaxed& relaxed) const 
 }
 
 }  // namespace
+}  // namespace closure_bound_detail
 
 ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, double enough,
                            double price) {
-  Relaxed relaxed = CutRelaxation(problem, cut).relax({}, enough, price);
+  closure_bound_detail::Relaxed relaxed =
+      closure_bound_detail::CutRelaxation(problem, cut).relax({}, enough, price);
   ClosureBound result{.cost = relaxed.cost, .price = relaxed.price};
   if (relaxed.high) result.again.push_back(std::move(relaxed.high->again));
   return result;
@@ -204,11 +207,11 @@ ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, d
 ClosureBound closure_branch_and_bound(const RematProblem& problem, const ClosureCut& cut,
                                       int relaxations,
                                       std::chrono::steady_clock::time_point deadline) {
-  const CutRelaxation branching(problem, cut);
+  const closure_bound_detail::CutRelaxation branching(problem, cut);
   struct Leaf {
     double bound = 0;
     double price = 0;
-    Decisions decisions;
+    closure_bound_detail::Decisions decisions;
     std::optional<NodeIndex> next;
   };
   const auto later = [](const Leaf& a, const Leaf& b) {
@@ -216,8 +219,8 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
   };
   std::vector<Leaf> open;
   std::vector<std::pair<double, std::vector<NodeIndex>>> choices;
-  const auto add = [&](Decisions decisions, double least, double price) {
-    Relaxed relaxed = branching.relax(decisions, 0, price);
+  const auto add = [&](closure_bound_detail::Decisions decisions, double least, double price) {
+    closure_bound_detail::Relaxed relaxed = branching.relax(decisions, 0, price);
     const std::optional<NodeIndex> next = branching.undecided(relaxed);
     if (relaxed.high) {
       const double cost = branching.cost_of(relaxed.high->again);
@@ -233,7 +236,7 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
     const Leaf leaf = std::move(open.back());
     open.pop_back();
     for (const bool again : {true, false}) {
-      Decisions decisions = leaf.decisions;
+      closure_bound_detail::Decisions decisions = leaf.decisions;
       decisions.push_back({*leaf.next, again});
       add(std::move(decisions), leaf.bound, leaf.price);
     }
@@ -244,7 +247,8 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
   // Equal blocks give the same choice many times.
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   choices.erase(std::unique(choices.begin(), choices.end(), same), choices.end());
-  for (std::size_t k = choices.size() - std::min(choices.size(), kChoicesHandedOn);
+  for (std::size_t k =
+           choices.size() - std::min(choices.size(), closure_bound_detail::kChoicesHandedOn);
        k < choices.size(); ++k)
     result.again.push_back(std::move(choices[k].second));
   return result;

@@ -8,6 +8,7 @@
 #include "policies/solver/ranked_problem.hpp"
 
 namespace tidemark {
+namespace exact_search_detail {
 namespace {
 
 // States of graphs with up to this many nodes are looked up when they are made, beyond when they
@@ -313,13 +314,14 @@ class ExactSearch {
 };
 
 }  // namespace
+}  // namespace exact_search_detail
 
 ExactResult exact_search(const RematProblem& problem, const ExactOptions& options) {
   if (problem.size() > kExactNodes) {
     throw InternalError("the exact search was given a graph that is too large for it");
   }
-  if (problem.size() <= 64) return ExactSearch<1>(problem, options).run();
-  return ExactSearch<2>(problem, options).run();
+  if (problem.size() <= 64) return exact_search_detail::ExactSearch<1>(problem, options).run();
+  return exact_search_detail::ExactSearch<2>(problem, options).run();
 }
 
 }  // namespace tidemark

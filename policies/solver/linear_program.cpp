@@ -9,6 +9,7 @@
 #include <Eigen/SparseCore>
 
 namespace tidemark {
+namespace linear_program_detail {
 namespace {
 
 using Vector = Eigen::VectorXd;
@@ -229,9 +230,10 @@ class PrimalDual {
 };
 
 }  // namespace
+}  // namespace linear_program_detail
 
 LinearResult solve(const LinearProgram& program, const LinearOptions& options) {
-  return PrimalDual(program, options).run();
+  return linear_program_detail::PrimalDual(program, options).run();
 }
 
 }  // namespace tidemark

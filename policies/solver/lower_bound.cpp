@@ -9,6 +9,7 @@
 #include "policies/solver/closure_bound.hpp"
 
 namespace tidemark {
+namespace lower_bound_detail {
 namespace {
 
 constexpr std::size_t kClosures = 80;    // cuts
@@ -91,6 +92,7 @@ NodeCut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bo
 }
 
 }  // namespace
+}  // namespace lower_bound_detail
 
 std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess) {
   if (excess <= 0) return 0;
@@ -102,10 +104,10 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
     unit = std::gcd(unit, item.cost);
   }
   if (total < excess) return kNoSchedule;
-  sort_by_ratio(items);
-  const std::int64_t enough = greedy_cover(items, excess);
+  lower_bound_detail::sort_by_ratio(items);
+  const std::int64_t enough = lower_bound_detail::greedy_cover(items, excess);
   if (enough == 0) return 0;
-  unit = std::max<std::int64_t>({unit, 1, enough / kLevels});
+  unit = std::max<std::int64_t>({unit, 1, enough / lower_bound_detail::kLevels});
   // most[c]: the most bytes that go for c units.
   const auto levels = static_cast<std::size_t>(enough / unit);
   std::vector<std::int64_t> most(levels + 1, 0);
@@ -130,7 +132,8 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   };
   std::vector<Tight> tight;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
-    const NodeCut cut = cut_at(problem, v, budget, fixed_order);
+    const lower_bound_detail::NodeCut cut =
+        lower_bound_detail::cut_at(problem, v, budget, fixed_order);
     if (cut.excess > 0) tight.push_back({v, cut.at_most});
   }
   // Cuts that may be the greatest first, so that most need no table.
@@ -139,7 +142,8 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   std::int64_t best = 0;
   for (const Tight& one : tight) {
     if (one.at_most <= best || std::chrono::steady_clock::now() > deadline) break;
-    const NodeCut cut = cut_at(problem, one.node, budget, fixed_order);
+    const lower_bound_detail::NodeCut cut =
+        lower_bound_detail::cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
   }
   if (best >= kNoSchedule) return kNoSchedule;
@@ -157,9 +161,10 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
       choices->push_back({node, std::move(again[k])});
   };
   std::optional<NodeIndex> tightest;
-  for (std::size_t k = 0; k < std::min(tight.size(), kClosures); ++k) {
+  for (std::size_t k = 0; k < std::min(tight.size(), lower_bound_detail::kClosures); ++k) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    const NodeCut cut = cut_at(problem, tight[k].node, budget, fixed_order);
+    const lower_bound_detail::NodeCut cut =
+        lower_bound_detail::cut_at(problem, tight[k].node, budget, fixed_order);
     ClosureBound closure = closure_bound(problem, cut.closure, greatest, price);
     if (closure.cost <= greatest) continue;
     tightest = tight[k].node;
@@ -168,8 +173,10 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     hand_on(*tightest, closure.again);
   }
   if (tightest) {
-    const NodeCut cut = cut_at(problem, *tightest, budget, fixed_order);
-    ClosureBound closure = closure_branch_and_bound(problem, cut.closure, kRelaxations, deadline);
+    const lower_bound_detail::NodeCut cut =
+        lower_bound_detail::cut_at(problem, *tightest, budget, fixed_order);
+    ClosureBound closure =
+        closure_branch_and_bound(problem, cut.closure, lower_bound_detail::kRelaxations, deadline);
     if (closure.cost > greatest) rise(closure.cost);
     hand_on(*tightest, closure.again);
   }

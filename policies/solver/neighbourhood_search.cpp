@@ -8,6 +8,7 @@
 #include "policies/solver/cooling_cycles.hpp"
 
 namespace tidemark {
+namespace neighbourhood_search_detail {
 namespace {
 
 using Occ = ScheduleEditor::Occ;
@@ -388,10 +389,11 @@ class NeighbourhoodSearch {
 };
 
 }  // namespace
+}  // namespace neighbourhood_search_detail
 
 std::optional<Solution> neighbourhood_search(const RematProblem& problem, const Schedule& start,
                                              const NeighbourhoodOptions& options) {
-  return NeighbourhoodSearch(problem, start, options).run();
+  return neighbourhood_search_detail::NeighbourhoodSearch(problem, start, options).run();
 }
 
 }  // namespace tidemark

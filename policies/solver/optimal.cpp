@@ -17,6 +17,7 @@
 #include "policies/solver/stage_relaxation.hpp"
 
 namespace tidemark {
+namespace optimal_detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -267,6 +268,7 @@ class Planner {
 };
 
 }  // namespace
+}  // namespace optimal_detail
 
 std::string_view name_of(PlanStatus status) {
   switch (status) {
@@ -283,7 +285,7 @@ std::string_view name_of(PlanStatus status) {
 }
 
 PlanResult plan_optimal(const RematProblem& problem, const PlanRequest& request) {
-  return Planner(problem, request).run();
+  return optimal_detail::Planner(problem, request).run();
 }
 
 std::optional<std::string> footprint_fault(const RematProblem& problem, std::int64_t budget) {

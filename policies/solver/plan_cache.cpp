@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace plan_cache_detail {
 namespace {
 
 // Numbers one after the other, lists with their length in front.
@@ -50,13 +51,15 @@ std::string content_of(std::string_view policy, const PlanRequest& request) {
 }
 
 }  // namespace
+}  // namespace plan_cache_detail
 
 PlanResult PlanCache::plan(std::string_view policy, const RematProblem& problem,
                            const PlanRequest& request, const std::function<PlanResult()>& make) {
   Plan* plan = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    plan = &plans_[content_of(problem)][content_of(policy, request)];
+    plan = &plans_[plan_cache_detail::content_of(problem)]
+                  [plan_cache_detail::content_of(policy, request)];
   }
   std::call_once(plan->once, [&] {
     plan->result = make();

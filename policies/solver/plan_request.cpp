@@ -10,6 +10,7 @@
 #include "policies/solver/solver_policies.hpp"
 
 namespace tidemark {
+namespace plan_request_detail {
 namespace {
 
 constexpr Duration kLongestPlan = std::chrono::hours(24 * 365);
@@ -28,6 +29,7 @@ bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key
 }
 
 }  // namespace
+}  // namespace plan_request_detail
 
 PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
   const Value* budget = d.value().find("budget");
@@ -48,16 +50,17 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
     if (word == name_of(schedule_class)) request.schedule_class = schedule_class;
   }
   const SearchKeys& takes = policy.search;
-  if (has_effect(d, policy, "iterations", takes.iterations)) {
+  if (plan_request_detail::has_effect(d, policy, "iterations", takes.iterations)) {
     request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
   }
-  if (has_effect(d, policy, "time_limit", takes.time_limit)) {
+  if (plan_request_detail::has_effect(d, policy, "time_limit", takes.time_limit)) {
     const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
     // Iterations alone end the search where it ends everywhere.
     const bool endless = request.iterations > 0 && !d.has("time_limit");
-    request.time_limit = endless ? kLongestPlan : std::min(limit, kLongestPlan);
+    request.time_limit = endless ? plan_request_detail::kLongestPlan
+                                 : std::min(limit, plan_request_detail::kLongestPlan);
   }
-  if (has_effect(d, policy, "seed", takes.seed)) {
+  if (plan_request_detail::has_effect(d, policy, "seed", takes.seed)) {
     request.seed = static_cast<std::uint64_t>(
         d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
   }

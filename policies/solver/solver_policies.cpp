@@ -16,6 +16,7 @@
 #include "policies/solver/min_cut.hpp"
 
 namespace tidemark {
+namespace solver_policies_detail {
 namespace {
 
 PlanFunction decode_keep_all(const Decoder& /*d*/) {
@@ -114,9 +115,10 @@ constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
 }};
 
 }  // namespace
+}  // namespace solver_policies_detail
 
 std::span<const PlanPolicy> solver_policies() {
-  return kSolverPolicies;
+  return solver_policies_detail::kSolverPolicies;
 }
 
 }  // namespace tidemark

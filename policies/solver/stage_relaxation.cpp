@@ -8,6 +8,7 @@
 #include "policies/solver/linear_builder.hpp"
 
 namespace tidemark {
+namespace stage_relaxation_detail {
 namespace {
 
 using Variable = LinearBuilder::Variable;
@@ -154,16 +155,18 @@ class Program {
 };
 
 }  // namespace
+}  // namespace stage_relaxation_detail
 
 std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budget,
                                   std::size_t entries) {
   const NodeIndex n = problem.size();
-  const std::vector<std::int64_t> excess = excess_without_repeats(problem, budget);
+  const std::vector<std::int64_t> excess =
+      stage_relaxation_detail::excess_without_repeats(problem, budget);
   // Entries of a window that begins after v: two rows of a node and one of each of its inputs.
   std::vector<std::size_t> entries_before(n);
   std::size_t sum = 0;
   for (NodeIndex v = 0; v < n; ++v)
-    entries_before[v] = sum += kWindows * (6 + 3 * problem.deps[v].size());
+    entries_before[v] = sum += stage_relaxation_detail::kWindows * (6 + 3 * problem.deps[v].size());
   std::size_t all = 0;
   std::vector<NodeIndex> tight;
   for (NodeIndex v = 0; v + 1 < n; ++v) {
@@ -202,14 +205,14 @@ std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budg
 
 StageRelaxation relax_stages(const RematProblem& problem, std::int64_t budget,
                              std::vector<NodeIndex> ends, const LinearOptions& options) {
-  Program program(problem, budget, ends);
+  stage_relaxation_detail::Program program(problem, budget, ends);
   const LinearProgram rows = program.finish();
   LinearResult solved = solve(rows, options);
   const auto base = static_cast<double>(problem.base_cost);
   StageRelaxation result;
   for (std::size_t stage = 0; stage < ends.size(); ++stage) {
     std::vector<double>& entering = result.resident.emplace_back();
-    for (const Variable variable : program.resident(stage))
+    for (const stage_relaxation_detail::Variable variable : program.resident(stage))
       entering.push_back(solved.x[static_cast<std::size_t>(variable)]);
   }
   result.ends = std::move(ends);
@@ -271,7 +274,9 @@ std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget, No
     if (*at != cut) ends.insert(at, cut);
     const StageRelaxation relaxed =
         relax_stages(problem, budget, std::move(ends),
-                     {.tolerance = 1e-4, .iterations = kBoundIterations, .deadline = deadline});
+                     {.tolerance = 1e-4,
+                      .iterations = stage_relaxation_detail::kBoundIterations,
+                      .deadline = deadline});
     const double extra = relaxed.lower_bound - static_cast<double>(problem.base_cost);
     const auto units =
         static_cast<std::int64_t>(std::ceil(extra / static_cast<double>(unit) * (1 - 1e-9) - 1e-6));

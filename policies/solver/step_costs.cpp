@@ -11,6 +11,7 @@
 #include "policies/solver/step_groups.hpp"
 
 namespace tidemark {
+namespace step_costs_detail {
 namespace {
 
 // The part that is left of a group's results once the first of them have been read for the last
@@ -353,6 +354,7 @@ void Builder::add_dependencies() {
 }
 
 }  // namespace
+}  // namespace step_costs_detail
 
 std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries) {
   if (!is_convolution(op.work.op_class)) return op.workspace.count;
@@ -371,7 +373,9 @@ std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
                      const IdVector<OperatorId, Duration>& durations, bool any_order,
                      const FrameworkProfile& libraries, std::vector<std::int64_t> visitors) {
-  return Builder(graph, micro_batch, durations, any_order, libraries, std::move(visitors)).run();
+  return step_costs_detail::Builder(graph, micro_batch, durations, any_order, libraries,
+                                    std::move(visitors))
+      .run();
 }
 
 }  // namespace tidemark

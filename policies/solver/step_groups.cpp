@@ -8,6 +8,7 @@
 #include <utility>
 
 namespace tidemark {
+namespace step_groups_detail {
 namespace {
 
 class Grouping {
@@ -185,9 +186,10 @@ bool Grouping::order_groups() {
 }
 
 }  // namespace
+}  // namespace step_groups_detail
 
 StepGroups group_operators(const TrainingGraph& graph, std::span<const OperatorId> micro_batch) {
-  return Grouping(graph, micro_batch).run();
+  return step_groups_detail::Grouping(graph, micro_batch).run();
 }
 
 }  // namespace tidemark

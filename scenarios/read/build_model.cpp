@@ -12,6 +12,7 @@
 #include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
+namespace build_model_detail {
 namespace {
 
 Graph build_layers(const ModelReference& model, const ModelOptions& options) {
@@ -33,13 +34,14 @@ Graph build_forward_graph(const ModelReference& model, const ModelOptions& optio
 }
 
 }  // namespace
+}  // namespace build_model_detail
 
 ModelSource model_source(const ModelReference& model) {
   if (model.kind == ModelKind::kCostGraph) {
     return {.step = [path = model.name] { return training_graph(read_cost_graph(path)); }};
   }
   return {.forward = [model](const ModelOptions& options) {
-    return build_forward_graph(model, options);
+    return build_model_detail::build_forward_graph(model, options);
   }};
 }
 

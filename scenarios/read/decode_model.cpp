@@ -11,6 +11,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace decode_model_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -109,18 +110,19 @@ ModelReference decode_onnx(const Decoder& model, const Decoder& scenario,
 }
 
 }  // namespace
+}  // namespace decode_model_detail
 
 ModelReference decode_model(const Decoder& scenario) {
-  const Value mapping = model_mapping(scenario);
+  const Value mapping = decode_model_detail::model_mapping(scenario);
   const Decoder model(mapping, "model");
-  const std::string_view kind = decode_kind(model);
+  const std::string_view kind = decode_model_detail::decode_kind(model);
   const bool is_word = scenario.value().find("model")->is_scalar();
-  if (kind == "preset") return decode_preset(model, mapping.location, is_word);
-  if (kind == "onnx") return decode_onnx(model, scenario, mapping.location);
-  if (kind == "layers") return decode_layers(model, mapping.location);
+  if (kind == "preset") return decode_model_detail::decode_preset(model, mapping.location, is_word);
+  if (kind == "onnx") return decode_model_detail::decode_onnx(model, scenario, mapping.location);
+  if (kind == "layers") return decode_model_detail::decode_layers(model, mapping.location);
   const auto path = model.required<std::string>(kind);
   model.finish();
-  require_file(model, kind, path);
+  decode_model_detail::require_file(model, kind, path);
   return {.kind = kind == "hf" ? ModelKind::kHuggingFace : ModelKind::kCostGraph,
           .name = path,
           .overrides = {},
@@ -130,7 +132,7 @@ ModelReference decode_model(const Decoder& scenario) {
 std::string model_title(const ModelReference& model) {
   if (model.kind == ModelKind::kPreset) return model.name;
   if (model.name.empty()) return "layers";
-  const fs::path file(model.name);
+  const std::filesystem::path file(model.name);
   const std::string folder = file.parent_path().filename().string();
   const std::string stem = file.stem().string();
   return stem == "config" && !folder.empty() ? folder : stem;

@@ -10,6 +10,7 @@
 #include "scenarios/read/decode_parts.hpp"
 
 namespace tidemark {
+namespace decode_policies_detail {
 namespace {
 
 // Names of the format whose policies are still to be written; the registry goes first.
@@ -89,6 +90,7 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
 }
 
 }  // namespace
+}  // namespace decode_policies_detail
 
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {
   result.plans = environment.plans.get();
@@ -100,10 +102,11 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
   }
   const RewriteContext context = rewrite_context(result);
   for (const Decoder& item : scenario.optional_child("policies").items()) {
-    const Listed listed = decode_item(item);
-    const PolicyEntry& entry = find_policy(listed, item.path(), environment.policies);
+    const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
+    const PolicyEntry& entry =
+        decode_policies_detail::find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
-    check_single(listed, policy, result);
+    decode_policies_detail::check_single(listed, policy, result);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

@@ -15,6 +15,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace decode_scenario_detail {
 namespace {
 
 constexpr int kFormatVersion = 1;
@@ -211,22 +212,24 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
 }
 
 }  // namespace
+}  // namespace decode_scenario_detail
 
 Scenario decode_scenario(const Value& document, const Environment& environment) {
   const Decoder scenario(document);
-  check_keys(scenario);
+  decode_scenario_detail::check_keys(scenario);
   Scenario result;
   result.model = decode_model(scenario);
   result.source = model_source(result.model);
-  result.name = decode_name(scenario, result.model);
-  decode_hardware(scenario, environment, result);
+  result.name = decode_scenario_detail::decode_name(scenario, result.model);
+  decode_scenario_detail::decode_hardware(scenario, environment, result);
   static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
   result.training = decode_training(scenario, result.model);
-  result.allocator = decode_allocator(scenario, environment.allocators);
-  decode_host_allocator(scenario, result);
+  result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators);
+  decode_scenario_detail::decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
   result.training_key = training_key(document, result);
-  result.report = decode_report(scenario, result.allocator->traits(), environment);
+  result.report =
+      decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);
   // Shown as it is.
   static_cast<void>(scenario.list<std::string>("published"));
   return result;

@@ -12,6 +12,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace decode_training_detail {
 namespace {
 
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
@@ -146,9 +147,11 @@ void check_keys_apply(const Decoder& training, const ModelReference& model) {
 }
 
 }  // namespace
+}  // namespace decode_training_detail
 
 std::vector<std::string> training_keys() {
-  std::vector<std::string> keys(kTrainingKeys.begin(), kTrainingKeys.end());
+  std::vector<std::string> keys(decode_training_detail::kTrainingKeys.begin(),
+                                decode_training_detail::kTrainingKeys.end());
   keys.emplace_back("gradient_dtype");
   return keys;
 }
@@ -156,23 +159,24 @@ std::vector<std::string> training_keys() {
 TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model) {
   const Decoder training = scenario.optional_child("training");
   TrainingOptions options;
-  options.mode = decode_mode(training);
+  options.mode = decode_training_detail::decode_mode(training);
   options.evaluates_loss = training.has("loss");
-  options.framework = decode_framework(training);
+  options.framework = decode_training_detail::decode_framework(training);
   options.precision = decode_precision(training);
   options.gradient_dtype = decode_gradient_dtype(training);
   options.optimizer = decode_optimizer(training);
-  options.model = decode_model_options(training, options);
+  options.model = decode_training_detail::decode_model_options(training, options);
   options.accumulate = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
   options.steps = training.optional<int>("steps", 2, between(1, kMaxSteps));
   options.zero_grad = decode_zero_grad(training, *options.framework);
   options.hold_output = training.optional<bool>("hold_output", false);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
-  if (training.has("loader")) fail_key(training, "loader", fmt::format("'loader' {}", kLater));
+  if (training.has("loader"))
+    decode_training_detail::fail_key(training, "loader", fmt::format("'loader' {}", kLater));
   training.finish();
-  check_gradient_dtype(training, options);
-  check_micro_batches(training, options);
-  check_keys_apply(training, model);
+  decode_training_detail::check_gradient_dtype(training, options);
+  decode_training_detail::check_micro_batches(training, options);
+  decode_training_detail::check_keys_apply(training, model);
   return options;
 }
 

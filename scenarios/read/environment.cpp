@@ -10,6 +10,7 @@
 #include "tidemark/paths.hpp"
 
 namespace tidemark {
+namespace environment_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,6 +28,7 @@ fs::path folder_of(const std::string& executable) {
 }
 
 }  // namespace
+}  // namespace environment_detail
 
 Environment::Environment() : plans(std::make_unique<PlanCache>()) {}
 Environment::~Environment() = default;
@@ -34,17 +36,18 @@ Environment::Environment(Environment&&) noexcept = default;
 Environment& Environment::operator=(Environment&&) noexcept = default;
 
 Environment default_environment(const std::string& executable) {
-  std::vector<fs::path> candidates;
-  const fs::path program = folder_of(executable);
+  std::vector<std::filesystem::path> candidates;
+  const std::filesystem::path program = environment_detail::folder_of(executable);
   if (!program.empty()) candidates.push_back(program / kDataBesideExecutable);
   candidates.emplace_back(kSourceDirectory);
   candidates.emplace_back(kInstallDataDirectory);
 
   Environment environment;
-  for (const fs::path& candidate : candidates) {
+  for (const std::filesystem::path& candidate : candidates) {
     std::error_code error;
-    const fs::path folder = fs::canonical(candidate / kProfiles, error);
-    if (error || !fs::is_directory(folder, error)) continue;
+    const std::filesystem::path folder =
+        std::filesystem::canonical(candidate / environment_detail::kProfiles, error);
+    if (error || !std::filesystem::is_directory(folder, error)) continue;
     std::vector<std::string>& known = environment.profile_folders;
     if (std::find(known.begin(), known.end(), folder.string()) == known.end()) {
       known.push_back(folder.string());

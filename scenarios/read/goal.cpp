@@ -14,6 +14,7 @@
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
+namespace goal_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -68,23 +69,24 @@ constexpr std::string_view kHardware = "hardware.";
 constexpr std::string_view kPolicies = "policies.";
 
 }  // namespace
+}  // namespace goal_detail
 
-bool has_figure(const Json& entry, std::string_view name) {
-  const Json* found = descend(entry, name);
+bool has_figure(const goal_detail::Json& entry, std::string_view name) {
+  const goal_detail::Json* found = goal_detail::descend(entry, name);
   return found != nullptr && (found->is_number() || found->is_null());
 }
 
-FigureLookup figures_of(const Json& entry, const std::vector<Figure>& device) {
+FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure>& device) {
   return [&entry, &device](std::string_view name) {
-    if (name.starts_with(kHardware)) {
-      const std::string_view path = name.substr(kHardware.size());
+    if (name.starts_with(goal_detail::kHardware)) {
+      const std::string_view path = name.substr(goal_detail::kHardware.size());
       for (const Figure& figure : device) {
-        if (figure.path == path) return parse_quantity(figure.value);
+        if (figure.path == path) return goal_detail::parse_quantity(figure.value);
       }
     } else if (has_figure(entry, name)) {
-      const Json& found = *descend(entry, name);
+      const goal_detail::Json& found = *goal_detail::descend(entry, name);
       return found.is_number() ? found.get<double>() : std::nan("");
-    } else if (name.starts_with(kPolicies)) {
+    } else if (name.starts_with(goal_detail::kPolicies)) {
       return std::nan("");  // nothing holds of what is not there
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
@@ -176,7 +178,8 @@ class ExpressionParser {
         (at_ + 2 == text_.size() || std::isalnum(static_cast<unsigned char>(text_[at_ + 2])) == 0);
     if (rate && std::isalpha(static_cast<unsigned char>(text_[at_ - 1])) != 0) at_ += 2;
     try {
-      return add({.kind = 'n', .number = parse_quantity(text_.substr(begin, at_ - begin))});
+      return add(
+          {.kind = 'n', .number = goal_detail::parse_quantity(text_.substr(begin, at_ - begin))});
     } catch (const std::invalid_argument& error) {
       at_ = begin;
       fail(error.what());
@@ -228,6 +231,7 @@ bool Expression::holds(const FigureLookup& figures) const {
   return strict_ ? low < high : low <= high;
 }
 
+namespace goal_detail {
 namespace {
 
 // Every figure of a point's entry that is a number whatever the scenario.
@@ -267,6 +271,7 @@ Expression decode_expression(const Value& value, const std::string& path, bool c
 }
 
 }  // namespace
+}  // namespace goal_detail
 
 Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   Goal goal;
@@ -274,20 +279,21 @@ Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   if (given == nullptr || given->is_null()) return goal;
   const Decoder d(*given, "goal");
   if (!given->is_mapping()) d.fail("expected {minimize: FIGURE, subject_to: [...]}");
-  const std::vector<std::string> known = known_names(device);
+  const std::vector<std::string> known = goal_detail::known_names(device);
   const bool minimize = d.has("minimize");
   if (minimize == d.has("maximize")) d.fail("give one of minimize and maximize");
   goal.maximize = !minimize;
   const char* key = minimize ? "minimize" : "maximize";
-  goal.objective = decode_expression(*given->find(key), fmt::format("goal.{}", key), false, known);
+  goal.objective =
+      goal_detail::decode_expression(*given->find(key), fmt::format("goal.{}", key), false, known);
   if (d.has("subject_to")) {
     const Value& list = *given->find("subject_to");
     if (!list.is_sequence()) {
       d.fail_at("subject_to", "expected a list such as [\"memory.device_used <= 72GiB\"]");
     }
     for (std::size_t i = 0; i < list.items.size(); ++i) {
-      goal.subject_to.push_back(
-          decode_expression(list.items[i], fmt::format("goal.subject_to[{}]", i), true, known));
+      goal.subject_to.push_back(goal_detail::decode_expression(
+          list.items[i], fmt::format("goal.subject_to[{}]", i), true, known));
     }
   }
   d.finish();

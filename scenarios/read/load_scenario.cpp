@@ -11,6 +11,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace load_scenario_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,10 +167,11 @@ std::string unknown_model(const std::string& name) {
 }
 
 }  // namespace
+}  // namespace load_scenario_detail
 
 Value load_scenario(const std::string& path) {
-  std::vector<OpenFile> chain;
-  return load_file(path, chain);
+  std::vector<load_scenario_detail::OpenFile> chain;
+  return load_scenario_detail::load_file(path, chain);
 }
 
 Value scenario_of_model(const std::string& model, const std::string& gpu) {
@@ -179,19 +181,19 @@ Value scenario_of_model(const std::string& model, const std::string& gpu) {
   Value word = text_value(model, unknown);
   if (!is_preset(model)) {
     std::error_code error;
-    const bool is_folder = fs::is_directory(model, error);
-    if (!is_model_path(model) && !fs::exists(model, error)) {
-      throw UserError({}, "model", unknown_model(model));
+    const bool is_folder = std::filesystem::is_directory(model, error);
+    if (!is_model_path(model) && !std::filesystem::exists(model, error)) {
+      throw UserError({}, "model", load_scenario_detail::unknown_model(model));
     }
     // A folder as Hugging Face lays it out.
-    if (is_folder) word.scalar = (fs::path(model) / "config.json").string();
-    make_absolute(word, {});
+    if (is_folder) word.scalar = (std::filesystem::path(model) / "config.json").string();
+    load_scenario_detail::make_absolute(word, {});
   }
   set_entry(document, "model", unknown, long_form("model", word));
   if (!gpu.empty()) {
     const Location option{.file = "--gpu"};
     Value name = text_value(gpu, option);
-    resolve_path("hardware", name, {});
+    load_scenario_detail::resolve_path("hardware", name, {});
     set_entry(document, "hardware", option, std::move(name));
   }
   return document;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 namespace tidemark {
+namespace located_error_detail {
 namespace {
 
 // The value below `node` that a part of a path names, and where its key stands.
@@ -27,6 +28,7 @@ const Value* child(const Value& node, std::string_view part, const Location*& at
 }
 
 }  // namespace
+}  // namespace located_error_detail
 
 UserError located(const UserError& error, const Value& document) {
   if (error.location().line > 0) return error;
@@ -35,7 +37,7 @@ UserError located(const UserError& error, const Value& document) {
   std::string_view rest = error.path();
   while (!rest.empty()) {
     const std::size_t dot = std::min(rest.find('.'), rest.size());
-    node = child(*node, rest.substr(0, dot), at);
+    node = located_error_detail::child(*node, rest.substr(0, dot), at);
     if (node == nullptr) break;
     rest.remove_prefix(std::min(dot + 1, rest.size()));
   }

@@ -7,6 +7,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace override_detail {
 namespace {
 
 constexpr std::string_view kOption = "-s";
@@ -148,43 +149,50 @@ void check_not_swept(const Change& change, const Value& document) {
 }
 
 }  // namespace
+}  // namespace override_detail
 
 Override parse_override(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
-    fail_option(1, "", fmt::format("expected KEY=VALUE, found {}", tidemark::quoted(text)));
+    override_detail::fail_option(
+        1, "", fmt::format("expected KEY=VALUE, found {}", tidemark::quoted(text)));
   }
   const std::string key(text.substr(0, equals));
   const std::string_view written = text.substr(equals + 1);
   const std::size_t column = equals + 2;
-  if (parts_of(key).empty()) {
-    fail_option(1, "",
-                fmt::format("expected a key such as training.micro_batch before '=', found {}",
-                            tidemark::quoted(key)));
+  if (override_detail::parts_of(key).empty()) {
+    override_detail::fail_option(
+        1, "",
+        fmt::format("expected a key such as training.micro_batch before '=', found {}",
+                    tidemark::quoted(key)));
   }
   if (written.find_first_of("\r\n") != std::string_view::npos) {
-    fail_option(column, excerpt(key), "a value must fit on one line; write [a, b] or {key: value}");
+    override_detail::fail_option(column, excerpt(key),
+                                 "a value must fit on one line; write [a, b] or {key: value}");
   }
   Override change{.key = key, .value = {}};
   try {
-    change.value = parse_document(written, std::string(kOption));
+    change.value = parse_document(written, std::string(override_detail::kOption));
   } catch (const UserError& error) {
     const int within = error.location().column > 0 ? error.location().column - 1 : 0;
-    fail_option(column + static_cast<std::size_t>(within), excerpt(key), error.problem());
+    override_detail::fail_option(column + static_cast<std::size_t>(within), excerpt(key),
+                                 error.problem());
   }
-  shift_columns(change.value, static_cast<int>(column) - 1);
+  override_detail::shift_columns(change.value, static_cast<int>(column) - 1);
   const std::size_t first = written.find_first_not_of(" \t");
   if (first == std::string_view::npos || written[first] == '#') {
-    fail_option(column, excerpt(key), "a value is missing after '='; null stands for the default");
+    override_detail::fail_option(column, excerpt(key),
+                                 "a value is missing after '='; null stands for the default");
   }
   return change;
 }
 
 void apply_override(Value& document, const Override& change) {
-  const Change path{.change = change, .parts = parts_of(change.key)};
+  const override_detail::Change path{.change = change,
+                                     .parts = override_detail::parts_of(change.key)};
   if (path.parts.empty()) path.fail("expected a key such as training.micro_batch");
-  check_not_swept(path, document);
-  set_below(path, document, 0, {});
+  override_detail::check_not_swept(path, document);
+  override_detail::set_below(path, document, 0, {});
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 #include "graph/models/preset.hpp"
 
 namespace tidemark {
+namespace short_form_detail {
 namespace {
 
 constexpr std::array<std::string_view, 5> kModelKinds{"preset", "hf", "graph", "onnx", "layers"};
@@ -46,13 +47,14 @@ std::string_view kind_of_file(const Value& word) {
 }
 
 }  // namespace
+}  // namespace short_form_detail
 
 std::span<const std::string_view> model_kinds() {
-  return kModelKinds;
+  return short_form_detail::kModelKinds;
 }
 
 std::string_view model_kind_of(const Value& model) {
-  for (const std::string_view kind : kModelKinds) {
+  for (const std::string_view kind : short_form_detail::kModelKinds) {
     const Value* value = model.find(kind);
     if (value != nullptr && (kind != "layers" || is_layers_of_model(*value))) return kind;
   }
@@ -68,15 +70,16 @@ bool is_yaml_path(std::string_view text) {
 }
 
 bool has_long_form(std::string_view path) {
-  return std::any_of(kShortForms.begin(), kShortForms.end(),
-                     [&](const ShortForm& form) { return form.path == path; });
+  return std::any_of(short_form_detail::kShortForms.begin(), short_form_detail::kShortForms.end(),
+                     [&](const short_form_detail::ShortForm& form) { return form.path == path; });
 }
 
 Value long_form(std::string_view path, const Value& word) {
-  const auto* form = std::find_if(kShortForms.begin(), kShortForms.end(),
-                                  [&](const ShortForm& known) { return known.path == path; });
+  const auto* form =
+      std::find_if(short_form_detail::kShortForms.begin(), short_form_detail::kShortForms.end(),
+                   [&](const short_form_detail::ShortForm& known) { return known.path == path; });
   std::string_view key = form->key;
-  if (path == "model" && is_model_path(word.scalar)) key = kind_of_file(word);
+  if (path == "model" && is_model_path(word.scalar)) key = short_form_detail::kind_of_file(word);
   Value mapping = mapping_value(word.location);
   set_entry(mapping, std::string(key), word.location, word);
   return mapping;

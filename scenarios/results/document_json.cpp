@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace document_json_detail {
 namespace {
 
 // Digits with an optional sign and fraction; other spellings of numbers stay texts.
@@ -68,10 +69,11 @@ void append_json(const Value& value, std::string& text) {
 }
 
 }  // namespace
+}  // namespace document_json_detail
 
 std::string as_json(const Value& value) {
   std::string text;
-  append_json(value, text);
+  document_json_detail::append_json(value, text);
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "sim/allocators/registry.hpp"
 
 namespace tidemark {
+namespace read_result_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -262,31 +263,33 @@ Failure read_failure(const Json& json) {
 }
 
 }  // namespace
+}  // namespace read_result_detail
 
 PointResult read_point(const nlohmann::ordered_json& entry) {
   PointResult point;
   point.name = entry.at("name");
-  point.overrides = overrides_of(entry.at("overrides"));
+  point.overrides = read_result_detail::overrides_of(entry.at("overrides"));
   constexpr int kStatuses = 4;
-  point.status = member<PointStatus>(entry.at("status").get<std::string>(), kStatuses);
+  point.status =
+      read_result_detail::member<PointStatus>(entry.at("status").get<std::string>(), kStatuses);
   if (point.status == PointStatus::kError) {
     point.error = entry.at("failure").at("message");
     return point;
   }
-  read_model(entry.at("model"), point);
-  read_memory(entry.at("memory"), point);
-  read_time(entry.at("time"), point.run);
-  const Json& throughput = entry.at("throughput");
+  read_result_detail::read_model(entry.at("model"), point);
+  read_result_detail::read_memory(entry.at("memory"), point);
+  read_result_detail::read_time(entry.at("time"), point.run);
+  const read_result_detail::Json& throughput = entry.at("throughput");
   point.samples_per_second = throughput.at("samples_per_second");
   point.tokens_per_second = throughput.at("tokens_per_second");
   point.model_flops_utilization = throughput.at("model_flops_utilization");
-  read_communication(entry.at("mesh"), entry.at("communication"), point);
-  read_policies(entry.at("policies"), point);
-  const Json& failure = entry.at("failure");
+  read_result_detail::read_communication(entry.at("mesh"), entry.at("communication"), point);
+  read_result_detail::read_policies(entry.at("policies"), point);
+  const read_result_detail::Json& failure = entry.at("failure");
   if (!failure.is_null()) {
-    point.failure = read_failure(failure);
-    point.run.status =
-        static_cast<RunStatus>(index_in(kRunStatuses, failure.at("kind").get<std::string>()));
+    point.failure = read_result_detail::read_failure(failure);
+    point.run.status = static_cast<RunStatus>(
+        read_result_detail::index_in(kRunStatuses, failure.at("kind").get<std::string>()));
   }
   return point;
 }

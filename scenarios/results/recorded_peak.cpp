@@ -9,6 +9,7 @@
 #include "sim/memory/torch/torch_recorder.hpp"
 
 namespace tidemark {
+namespace recorded_peak_detail {
 namespace {
 
 class Labels {
@@ -59,6 +60,7 @@ class Labels {
 };
 
 }  // namespace
+}  // namespace recorded_peak_detail
 
 RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compiled,
                                const TorchRecorder& recorder) {
@@ -104,7 +106,7 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
     if (entries[e].action == TorchTraceAction::kAlloc) born[entries[e].block] = e + 1;
     if (entries[e].action == TorchTraceAction::kFreeRequested) born[entries[e].block] = 0;
   }
-  const Labels labels(model, compiled);
+  const recorded_peak_detail::Labels labels(model, compiled);
   for (std::size_t e = 0; e < until; ++e) {
     const TorchTraceEntry& entry = entries[e];
     if (entry.action != TorchTraceAction::kAlloc || born[entry.block] != e + 1) continue;

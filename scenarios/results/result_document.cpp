@@ -7,6 +7,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace result_document_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -303,6 +304,7 @@ Json point_of(const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace result_document_detail
 
 double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -315,10 +317,10 @@ double fragmentation(const RunResult& run) {
 }
 
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {
-  Json list = Json::array();
+  result_document_detail::Json list = result_document_detail::Json::array();
   for (const PointResult& point : points)
-    list.push_back(point_of(point));
-  Json document = Json::object();
+    list.push_back(result_document_detail::point_of(point));
+  result_document_detail::Json document = result_document_detail::Json::object();
   document["tidemark"] = kVersion;
   document["points"] = std::move(list);
   return document;

@@ -11,6 +11,7 @@
 #include "sim/result/csv.hpp"
 
 namespace tidemark {
+namespace results_csv_detail {
 namespace {
 
 struct Field {
@@ -81,25 +82,26 @@ std::string reason_of(const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace results_csv_detail
 
 void write_results_csv(std::ostream& out, std::span<const PointResult> points) {
-  const std::vector<std::string> keys = overridden_keys(points);
+  const std::vector<std::string> keys = results_csv_detail::overridden_keys(points);
   out << "name";
   for (const std::string& key : keys)
     out << ',' << csv_field(key);
   out << ",status";
-  for (const Field& field : kFields)
+  for (const results_csv_detail::Field& field : results_csv_detail::kFields)
     out << ',' << field.name;
   out << ",reason\n";
   for (const PointResult& point : points) {
     out << csv_field(point.name);
     for (const std::string& key : keys)
-      out << ',' << csv_field(override_text(point, key));
+      out << ',' << csv_field(results_csv_detail::override_text(point, key));
     out << ',' << name_of(point.status);
     const bool built = point.status != PointStatus::kError;
-    for (const Field& field : kFields)
+    for (const results_csv_detail::Field& field : results_csv_detail::kFields)
       out << ',' << (built ? csv_field(field.text(point)) : "");
-    out << ',' << csv_field(reason_of(point)) << '\n';
+    out << ',' << csv_field(results_csv_detail::reason_of(point)) << '\n';
   }
 }
 

@@ -19,6 +19,7 @@
 #include "sim/step/failure_report.hpp"
 
 namespace tidemark {
+namespace compare_detail {
 namespace {
 
 bool has_schedule(const PlanFigures& plan) {
@@ -103,6 +104,7 @@ std::vector<std::int64_t> budgets_of(const CompareSpec& spec, const PointResult&
 }
 
 }  // namespace
+}  // namespace compare_detail
 
 Comparison compare(const Value& document, const Environment& environment, int threads,
                    const CompareListener& listener) {
@@ -120,7 +122,7 @@ Comparison compare(const Value& document, const Environment& environment, int th
   }
   result.base = evaluator->keep_all();
 
-  const std::vector<std::int64_t> budgets = budgets_of(spec, result.base);
+  const std::vector<std::int64_t> budgets = compare_detail::budgets_of(spec, result.base);
   std::vector<std::int64_t> ascending = budgets;
   std::sort(ascending.begin(), ascending.end());
   ascending.erase(std::unique(ascending.begin(), ascending.end()), ascending.end());
@@ -165,11 +167,11 @@ Comparison compare(const Value& document, const Environment& environment, int th
       point.result.overrides.push_back({"policies", spec.lists[list]});
       if (point.budget)
         point.result.overrides.push_back({"budget", text_value(std::to_string(*point.budget), {})});
-      judge(point, result.base);
+      compare_detail::judge(point, result.base);
     }
   }
-  share_bounds(*evaluator, result.points);
-  mark_front(result.points);
+  compare_detail::share_bounds(*evaluator, result.points);
+  compare_detail::mark_front(result.points);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "sim/result/csv.hpp"
 
 namespace tidemark {
+namespace compare_document_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -31,6 +32,7 @@ std::string override_of(const ComparePoint& point, std::string_view key) {
 }
 
 }  // namespace
+}  // namespace compare_document_detail
 
 std::optional<double> planned_overhead(const ComparePoint& point) {
   if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost <= 0) {
@@ -66,19 +68,20 @@ std::string reason_of(const ComparePoint& point) {
   return !point.result.failure ? std::string() : point.result.failure->reason;
 }
 
-Json compare_document(const Comparison& comparison) {
+compare_document_detail::Json compare_document(const Comparison& comparison) {
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)
     results.push_back(point.result);
-  Json document = result_document(results);
+  compare_document_detail::Json document = result_document(results);
   for (std::size_t i = 0; i < comparison.points.size(); ++i) {
     const ComparePoint& point = comparison.points[i];
     document["points"][i]["compare"] = {
-        {"budget", point.budget ? Json(*point.budget) : Json(nullptr)},
-        {"overhead", or_null(point.overhead)},
-        {"planned_overhead", or_null(planned_overhead(point))},
-        {"lower_bound_overhead", or_null(least_overhead(point))},
-        {"gap", or_null(point.gap)},
+        {"budget", point.budget ? compare_document_detail::Json(*point.budget)
+                                : compare_document_detail::Json(nullptr)},
+        {"overhead", compare_document_detail::or_null(point.overhead)},
+        {"planned_overhead", compare_document_detail::or_null(planned_overhead(point))},
+        {"lower_bound_overhead", compare_document_detail::or_null(least_overhead(point))},
+        {"gap", compare_document_detail::or_null(point.gap)},
         {"pareto", point.best}};
   }
   document["base"] = {{"peak_live", comparison.base.run.live.bytes},
@@ -92,7 +95,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
          "reason\n";
   for (const ComparePoint& point : comparison.points) {
     const PointResult& result = point.result;
-    out << csv_field(override_of(point, "policies")) << ','
+    out << csv_field(compare_document_detail::override_of(point, "policies")) << ','
         << (point.budget ? fmt::to_string(*point.budget) : "") << ',' << name_of(result.status)
         << ',';
     if (point.plan) out << point.plan->peak;
@@ -103,7 +106,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
                          result.device_used().count, seconds(result.run.step),
                          seconds(result.run.recompute));
     }
-    out << ',' << or_empty(point.overhead) << ',';
+    out << ',' << compare_document_detail::or_empty(point.overhead) << ',';
     if (point.plan) {
       out << fmt::format(
           "{},{},{},{},{}", point.plan->status, point.plan->schedule_class, point.plan->cost,
@@ -112,7 +115,8 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
     } else {
       out << ",,,,";
     }
-    out << fmt::format(",{},{},{}\n", or_empty(point.gap), point.best, csv_field(reason_of(point)));
+    out << fmt::format(",{},{},{}\n", compare_document_detail::or_empty(point.gap), point.best,
+                       csv_field(reason_of(point)));
   }
 }
 

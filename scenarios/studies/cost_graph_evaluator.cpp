@@ -14,6 +14,7 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
+namespace cost_graph_evaluator_detail {
 namespace {
 
 // Replayed on a cost graph.
@@ -123,10 +124,11 @@ class CostGraphEvaluator final : public Evaluator {
 };
 
 }  // namespace
+}  // namespace cost_graph_evaluator_detail
 
 std::unique_ptr<const Evaluator> cost_graph_evaluator(const Scenario& scenario,
                                                       const CompareSpec& spec) {
-  return std::make_unique<const CostGraphEvaluator>(scenario, spec);
+  return std::make_unique<const cost_graph_evaluator_detail::CostGraphEvaluator>(scenario, spec);
 }
 
 }  // namespace tidemark

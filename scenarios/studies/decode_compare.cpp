@@ -17,6 +17,7 @@
 #include "scenarios/studies/compare_parts.hpp"
 
 namespace tidemark {
+namespace decode_compare_detail {
 namespace {
 
 constexpr std::string_view kExample =
@@ -93,6 +94,7 @@ bool check_list(const Value& document, const Value& list, std::size_t index, boo
 }
 
 }  // namespace
+}  // namespace decode_compare_detail
 
 PolicyKeys::PolicyKeys(const PolicyEntry& entry) {
   static_cast<void>(entry.decode(Decoder::describing(notes_), {}));
@@ -124,7 +126,7 @@ std::vector<ListedPolicy> listed_policies(const Value& list) {
 
 CostGraphPlanner cost_graph_planner(const ListedPolicy& listed, const std::string& path) {
   const Decoder place(listed.parameters, path);
-  const PlanPolicy& policy = find_for_cost_graphs(place, listed);
+  const PlanPolicy& policy = decode_compare_detail::find_for_cost_graphs(place, listed);
   const Decoder parameters(listed.parameters, fmt::format("{}.{}", path, listed.name));
   CostGraphPlanner planner{.plan = policy.decode(parameters), .request = {}};
   planner.request = decode_request(parameters, policy, {});
@@ -152,9 +154,9 @@ Value comparable(const Value& document, const Environment& environment) {
 CompareSpec decode_compare(const Value& document, const Environment& environment) {
   const Value* given = document.find("compare");
   if (given == nullptr || given->is_null()) {
-    throw UserError(
-        document.location, "compare",
-        fmt::format("the scenario says nothing to compare; add for example\n  {}", kExample));
+    throw UserError(document.location, "compare",
+                    fmt::format("the scenario says nothing to compare; add for example\n  {}",
+                                decode_compare_detail::kExample));
   }
   const Value* sweep = document.find("sweep");
   if (sweep != nullptr && !sweep->is_null()) {
@@ -164,7 +166,8 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
   const Decoder compare(*given, "compare");
   CompareSpec spec;
   if (!compare.has("policies")) {
-    compare.fail(fmt::format("required key 'policies' is missing; for example\n  {}", kExample));
+    compare.fail(fmt::format("required key 'policies' is missing; for example\n  {}",
+                             decode_compare_detail::kExample));
   }
   const Value bare = comparable(document, environment);
   const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
@@ -173,14 +176,14 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
                             found(list.value())));
     }
-    spec.solves.push_back(
-        check_list(bare, list.value(), spec.lists.size(), cost_graph, environment));
+    spec.solves.push_back(decode_compare_detail::check_list(bare, list.value(), spec.lists.size(),
+                                                            cost_graph, environment));
     spec.lists.push_back(list.value());
   }
   if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");
   if (compare.has("budgets")) {
     for (const Decoder& item : compare.required_child("budgets").items())
-      spec.budgets.push_back(decode_budget(item));
+      spec.budgets.push_back(decode_compare_detail::decode_budget(item));
   }
   spec.iterations = compare.optional<std::int64_t>("iterations", spec.iterations, at_least(1));
   spec.time_limit = compare.optional<Duration>("time_limit", spec.time_limit);
@@ -188,9 +191,10 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
   if (cost_graph && spec.budgets.empty()) {
     compare.fail("required key 'budgets' is missing; expected a list such as [50%, 40GiB]");
   }
-  if (spec.lists.size() * spec.budgets.size() > kMaxCompared) {
+  if (spec.lists.size() * spec.budgets.size() > decode_compare_detail::kMaxCompared) {
     compare.fail_at("budgets", fmt::format("{} points; at most {} can be compared",
-                                           spec.lists.size() * spec.budgets.size(), kMaxCompared));
+                                           spec.lists.size() * spec.budgets.size(),
+                                           decode_compare_detail::kMaxCompared));
   }
   return spec;
 }

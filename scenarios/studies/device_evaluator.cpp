@@ -12,6 +12,7 @@
 #include "scenarios/studies/smaller_budget.hpp"
 
 namespace tidemark {
+namespace device_evaluator_detail {
 namespace {
 
 // Times that a plan is made again because the step takes more than the plan says: the libraries'
@@ -186,10 +187,12 @@ class DeviceEvaluator final : public Evaluator {
 };
 
 }  // namespace
+}  // namespace device_evaluator_detail
 
 std::unique_ptr<const Evaluator> device_evaluator(Value base, const CompareSpec& spec,
                                                   const Environment& environment, bool detailed) {
-  return std::make_unique<const DeviceEvaluator>(std::move(base), spec, environment, detailed);
+  return std::make_unique<const device_evaluator_detail::DeviceEvaluator>(std::move(base), spec,
+                                                                          environment, detailed);
 }
 
 }  // namespace tidemark

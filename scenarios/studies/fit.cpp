@@ -14,6 +14,7 @@
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
+namespace fit_detail {
 namespace {
 
 // A result follows from nothing else in a scenario.
@@ -151,9 +152,10 @@ class Search {
 };
 
 }  // namespace
+}  // namespace fit_detail
 
 Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
-  check_key(options.key);
+  fit_detail::check_key(options.key);
   const std::vector<PointDocument> points = point_documents(document);
   if (points.size() > 1) {
     throw UserError(document.find("sweep")->location, "sweep",
@@ -162,7 +164,7 @@ Fit fit(const Value& document, const Environment& environment, const FitOptions&
   }
   if (!points.front().error.empty()) throw UserError(points.front().error);
   // The one point of a sweep: its keys are set, and one of them may be what is maximised.
-  return Search(points.front().document, environment, options).run();
+  return fit_detail::Search(points.front().document, environment, options).run();
 }
 
 }  // namespace tidemark

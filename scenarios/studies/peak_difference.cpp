@@ -8,6 +8,7 @@
 #include "sim/result/role_labels.hpp"
 
 namespace tidemark {
+namespace peak_difference_detail {
 namespace {
 
 template <class Term>
@@ -77,18 +78,20 @@ std::int64_t live_of(const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace peak_difference_detail
 
 PeakDifference peak_difference(const DetailedPoint& a, const DetailedPoint& b) {
   const RunResult& of_a = a.result.run;
   const RunResult& of_b = b.result.run;
   const DeviceTerms on_a = device_terms(a.result, a.detail);
   const DeviceTerms on_b = device_terms(b.result, b.detail);
-  PeakDifference d{.live = {"live at the peak", live_of(a.result), live_of(b.result)},
+  PeakDifference d{.live = {"live at the peak", peak_difference_detail::live_of(a.result),
+                            peak_difference_detail::live_of(b.result)},
                    .device_used = {"device memory used", on_a.device(), on_b.device()},
                    .step = {"step", of_a.step.count(), of_b.step.count()},
-                   .roles = role_terms(a.result, b.result),
-                   .layers = layer_terms(a.result, b.result),
-                   .tensors = tensor_terms(a.result, b.result)};
+                   .roles = peak_difference_detail::role_terms(a.result, b.result),
+                   .layers = peak_difference_detail::layer_terms(a.result, b.result),
+                   .tensors = peak_difference_detail::tensor_terms(a.result, b.result)};
   d.device = {{"live at the peak", on_a.live, on_b.live},
               {"rounding", on_a.rounding, on_b.rounding},
               {"cached", on_a.cached, on_b.cached},

@@ -15,6 +15,7 @@
 
 namespace tidemark {
 
+namespace search_detail {
 namespace {
 
 // What is read of points before they are simulated.
@@ -69,17 +70,18 @@ void check_policies(const Value& document, const Goal& goal,
 }
 
 }  // namespace
+}  // namespace search_detail
 
 SearchResult search(const Value& document, const Environment& environment, int threads,
                     const SimulateOptions& options, const PointsListener& listener) {
   const std::vector<PointDocument> documents = point_documents(document);
   // The goal is checked before an hour of simulation.
-  const Read read = read_points(documents, environment);
+  const search_detail::Read read = search_detail::read_points(documents, environment);
   SearchResult found{.goal = decode_goal(document, read.devices[read.first])};
-  check_policies(document, found.goal, read.policies);
+  search_detail::check_policies(document, found.goal, read.policies);
   std::vector<PointResult> results =
       simulate_points(document, environment, threads, options, listener);
-  std::vector<std::string> unseen = policy_figures(found.goal);
+  std::vector<std::string> unseen = search_detail::policy_figures(found.goal);
   bool built = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     SearchPoint point{.result = std::move(results[i])};

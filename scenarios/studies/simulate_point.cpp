@@ -9,6 +9,7 @@
 #include "sim/step/point_runner.hpp"
 
 namespace tidemark {
+namespace simulate_point_detail {
 namespace {
 
 PointResult run_once(const Value& document, const Scenario& scenario,
@@ -25,17 +26,19 @@ PointResult run_once(const Value& document, const Scenario& scenario,
 }
 
 }  // namespace
+}  // namespace simulate_point_detail
 
 SimulatedPoint simulate_point(const Value& document, Scenario scenario,
                               std::shared_ptr<const TrainedModel> model,
                               const Environment& environment, const PointRequest& request) {
   if (!request.detailed) {
-    return {.result = run_once(document, scenario, std::move(model), environment, request, {})};
+    return {.result = simulate_point_detail::run_once(document, scenario, std::move(model),
+                                                      environment, request, {})};
   }
   PointDetail kept;
-  PointResult result =
-      run_once(document, scenario, std::move(model), environment, request,
-               [&](const PointResult&, PointDetail detail) { kept = std::move(detail); });
+  PointResult result = simulate_point_detail::run_once(
+      document, scenario, std::move(model), environment, request,
+      [&](const PointResult&, PointDetail detail) { kept = std::move(detail); });
   auto detail = std::make_shared<const DetailedPoint>(
       DetailedPoint{document, std::move(scenario), result, std::move(kept)});
   return {.result = std::move(result), .detail = std::move(detail)};
@@ -50,9 +53,9 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
   try {
     auto model = std::make_shared<const TrainedModel>(build_training(found.scenario));
-    found.result =
-        run_once(point, found.scenario, std::move(model), environment, {.options = options},
-                 [&](const PointResult&, PointDetail detail) { found.detail = std::move(detail); });
+    found.result = simulate_point_detail::run_once(
+        point, found.scenario, std::move(model), environment, {.options = options},
+        [&](const PointResult&, PointDetail detail) { found.detail = std::move(detail); });
   } catch (const UserError& error) {
     throw located(error, point);
   }

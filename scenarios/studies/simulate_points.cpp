@@ -14,6 +14,7 @@
 #include "scenarios/studies/smaller_budget.hpp"
 
 namespace tidemark {
+namespace simulate_points_detail {
 namespace {
 
 // A model that several points share: built by the first that needs it, dropped by the last.
@@ -120,6 +121,7 @@ void decode_point(Point& point, bool alone, const Environment& environment, Shar
 }
 
 }  // namespace
+}  // namespace simulate_points_detail
 
 std::vector<PointDocument> point_documents(const Value& document) {
   Value base = document;
@@ -141,14 +143,15 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
                                          int threads, const SimulateOptions& options,
                                          const PointsListener& listener,
                                          const std::vector<bool>& wanted) {
-  std::vector<Point> points = points_of(document);
+  std::vector<simulate_points_detail::Point> points = simulate_points_detail::points_of(document);
   const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
-  const std::vector<std::vector<std::size_t>> runs = wanted_runs(points, wanted);
-  SharedModels models;
+  const std::vector<std::vector<std::size_t>> runs =
+      simulate_points_detail::wanted_runs(points, wanted);
+  simulate_points_detail::SharedModels models;
   std::size_t total = 0;
   for (const std::vector<std::size_t>& run : runs) {
     for (const std::size_t i : run) {
-      decode_point(points[i], points.size() == 1, environment, models);
+      simulate_points_detail::decode_point(points[i], points.size() == 1, environment, models);
       total += is_wanted(i) ? 1U : 0U;
     }
   }
@@ -162,7 +165,8 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       const PointRequest request{.options = options,
                                  .smaller_budget = run.smaller_budget(),
                                  .detailed = static_cast<bool>(listener.detail)};
-      SimulatedPoint point = run.better(run_point(points[i], environment, request));
+      SimulatedPoint point =
+          run.better(simulate_points_detail::run_point(points[i], environment, request));
       if (!is_wanted(i)) continue;
       point.result.overrides = std::move(points[i].overrides);
       if (point.detail != nullptr) listener.detail(i, point);

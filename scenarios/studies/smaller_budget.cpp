@@ -11,6 +11,7 @@
 #include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
+namespace smaller_budget_detail {
 namespace {
 
 // The bytes of the one planned policy that has any, taken out of `document`.
@@ -40,6 +41,7 @@ bool has_plan(const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace smaller_budget_detail
 
 std::optional<PlanFigures> plan_of(const PointResult& point) {
   for (const PolicyOutcome& outcome : point.policies) {
@@ -77,7 +79,7 @@ std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documen
   std::map<std::string, std::size_t> known;  // run by what its documents agree on
   for (std::size_t i = 0; i < documents.size(); ++i) {
     Value document = documents[i];
-    const std::optional<std::int64_t> budget = take_budget(document);
+    const std::optional<std::int64_t> budget = smaller_budget_detail::take_budget(document);
     const auto [at, is_new] =
         budget ? known.emplace(as_json(document), runs.size()) : std::pair(known.end(), true);
     if (is_new) runs.emplace_back();
@@ -97,14 +99,14 @@ std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documen
 SimulatedPoint BudgetRun::better(SimulatedPoint point) {
   const std::optional<PlanFigures> plan = plan_of(point.result);
   if (point.result.status == PointStatus::kError || !plan) return point;
-  const bool keeps = has_plan(point.result);
+  const bool keeps = smaller_budget_detail::has_plan(point.result);
   const std::int64_t allowed = std::max(plan->budget, point.result.run.live.bytes);
   if (best_ && best_->result.run.live.bytes <= allowed &&
       (!keeps || best_->result.run.step < point.result.run.step)) {
     point = *best_;
     keep_bound(point.result, plan);
   }
-  if (has_plan(point.result)) best_ = point;
+  if (smaller_budget_detail::has_plan(point.result)) best_ = point;
   return point;
 }
 

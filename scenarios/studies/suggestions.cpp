@@ -15,6 +15,7 @@
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
+namespace suggestions_detail {
 namespace {
 
 struct Candidate {
@@ -313,41 +314,45 @@ bool model_fits(const Scenario& scenario, const PointResult& point) {
 }
 
 }  // namespace
+}  // namespace suggestions_detail
 
 std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& scenario,
                                         const TrainedModel& model, const Environment& environment,
                                         const PointResult& point) {
   std::vector<Suggestion> tried;
   if (point.run.status != RunStatus::kOutOfMemory) return tried;
-  if (point.context > point.capacity || !model_fits(scenario, point)) return tried;
-  const Candidates candidates(document, scenario, model);
-  std::vector<Group> groups;
-  const Original original{document, scenario, model, environment};
+  if (point.context > point.capacity || !suggestions_detail::model_fits(scenario, point))
+    return tried;
+  const suggestions_detail::Candidates candidates(document, scenario, model);
+  std::vector<suggestions_detail::Group> groups;
+  const suggestions_detail::Original original{document, scenario, model, environment};
   const std::int64_t live = point.run.most_live;
   if (live + point.context.count <= point.capacity.count)
     groups.push_back(candidates.memory_fraction());
-  if (live <= allowed_bytes(scenario, point)) groups.push_back(candidates.allocator_options());
+  if (live <= suggestions_detail::allowed_bytes(scenario, point))
+    groups.push_back(candidates.allocator_options());
   groups.push_back(candidates.details());
   groups.push_back(candidates.policies());
-  for (const Group& group : groups) {
+  for (const suggestions_detail::Group& group : groups) {
     std::optional<Compiled> compiled;
     if (group.same_program && !group.candidates.empty()) compiled = compile(scenario, model);
     bool found = false;
-    for (const Candidate& candidate : group.candidates) {
+    for (const suggestions_detail::Candidate& candidate : group.candidates) {
       std::optional<Suggestion> suggestion =
-          try_change(candidate, original, compiled ? &*compiled : nullptr);
+          suggestions_detail::try_change(candidate, original, compiled ? &*compiled : nullptr);
       if (!suggestion) continue;
       found = found || suggestion->fits;
       tried.push_back(std::move(*suggestion));
       if (found && !group.shows_all) return tried;
     }
     if (!found) continue;
-    if (group.shows_all) add_least_policies(tried, candidates, original);
+    if (group.shows_all) suggestions_detail::add_least_policies(tried, candidates, original);
     return tried;
   }
   for (const bool recomputes : {false, true}) {
     if (recomputes && !candidates.may_recompute()) continue;
-    for (Suggestion& suggestion : search_micro_batches(candidates, original, recomputes))
+    for (Suggestion& suggestion :
+         suggestions_detail::search_micro_batches(candidates, original, recomputes))
       tried.push_back(std::move(suggestion));
     if (!tried.empty() && tried.back().fits) return tried;
   }

@@ -24,6 +24,7 @@
 #include "tidemark/version.hpp"
 
 namespace tidemark {
+namespace sweep_journal_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -240,6 +241,7 @@ std::vector<Journal> journals_of(const std::string& folder) {
 }
 
 }  // namespace
+}  // namespace sweep_journal_detail
 
 Shard parse_shard(const std::string& text) {
   Shard shard;
@@ -249,11 +251,12 @@ Shard parse_shard(const std::string& text) {
   if (slash) {
     const auto count = std::from_chars(index.ptr + 1, end, shard.count);
     const bool whole = count.ec == std::errc() && count.ptr == end;
-    if (whole && shard.count <= kMostShards && shard.index < shard.count) return shard;
+    if (whole && shard.count <= sweep_journal_detail::kMostShards && shard.index < shard.count)
+      return shard;
   }
   throw std::invalid_argument(
       fmt::format("expected I/N with I from 0 to N - 1 and N up to {}, such as 0/3, found {}",
-                  kMostShards, text));
+                  sweep_journal_detail::kMostShards, text));
 }
 
 SweepIdentity sweep_identity(const Value& document, const Environment& environment,
@@ -268,7 +271,7 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   }
   sweep.keys.resize(points.size());
   sweep.of_shard.resize(points.size());
-  Keys keys(environment, plugins);
+  sweep_journal_detail::Keys keys(environment, plugins);
   const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::string told;
@@ -282,8 +285,8 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
 
 KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep) {
   std::unordered_map<std::string, PointResult> by_key;
-  for (Journal& journal : journals_of(folder)) {
-    for (Journal::Entry& entry : journal.entries) {
+  for (sweep_journal_detail::Journal& journal : sweep_journal_detail::journals_of(folder)) {
+    for (sweep_journal_detail::Journal::Entry& entry : journal.entries) {
       if (entry.result.status != PointStatus::kError)
         by_key.insert_or_assign(entry.key, std::move(entry.result));
     }
@@ -300,50 +303,58 @@ KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep) 
 
 SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep,
                            const Shard& shard, const KnownPoints& known)
-    : path_((fs::path(folder) / file_name(shard)).string()), sweep_(sweep) {
+    : path_((std::filesystem::path(folder) / sweep_journal_detail::file_name(shard)).string()),
+      sweep_(sweep) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  std::filesystem::create_directories(folder, error);
   // The old file stays until the new one has what it shares with it.
   const std::string fresh =
-      (fs::path(folder) / fmt::format(".{}.{}", file_name(shard), getpid())).string();
+      (std::filesystem::path(folder) /
+       fmt::format(".{}.{}", sweep_journal_detail::file_name(shard), getpid()))
+          .string();
   file_.open(fresh, std::ios::binary | std::ios::trunc);
-  file_ << header_of(sweep, shard).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  file_ << sweep_journal_detail::header_of(sweep, shard)
+               .dump(-1, ' ', false, sweep_journal_detail::Json::error_handler_t::replace)
+        << '\n';
   for (std::size_t i = 0; i < sweep.keys.size(); ++i) {
-    if (known[i]) file_ << line_of(i, sweep.keys[i], *known[i]);
+    if (known[i]) file_ << sweep_journal_detail::line_of(i, sweep.keys[i], *known[i]);
   }
   file_.flush();
   if (!file_) {
-    fs::remove(fresh, error);
-    fail(path_, "cannot be written");
+    std::filesystem::remove(fresh, error);
+    sweep_journal_detail::fail(path_, "cannot be written");
   }
-  fs::rename(fresh, path_, error);
-  if (error) fail(path_, fmt::format("cannot be written: {}", error.message()));
+  std::filesystem::rename(fresh, path_, error);
+  if (error)
+    sweep_journal_detail::fail(path_, fmt::format("cannot be written: {}", error.message()));
 }
 
 void SweepJournal::add(std::size_t index, const PointResult& result) {
-  file_ << line_of(index, sweep_.keys[index], result) << std::flush;
-  if (!file_) fail(path_, "cannot be written (is the disk full?)");
+  file_ << sweep_journal_detail::line_of(index, sweep_.keys[index], result) << std::flush;
+  if (!file_) sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
 }
 
 MergedSweep merge_journals(const std::string& folder) {
-  std::vector<Journal> journals = journals_of(folder);
+  std::vector<sweep_journal_detail::Journal> journals = sweep_journal_detail::journals_of(folder);
   if (journals.empty()) {
-    fail(folder, "has no points of a sweep; run tidemark sweep SCENARIO -o DIR --shard I/N first");
+    sweep_journal_detail::fail(
+        folder, "has no points of a sweep; run tidemark sweep SCENARIO -o DIR --shard I/N first");
   }
-  const Json& first = journals.front().header;
+  const sweep_journal_detail::Json& first = journals.front().header;
   const auto count = first.at("points").get<std::size_t>();
   std::vector<std::optional<PointResult>> found(count);
   std::set<std::size_t> shards;
-  for (Journal& journal : journals) {
+  for (sweep_journal_detail::Journal& journal : journals) {
     const bool same = journal.header.at("sweep") == first.at("sweep") &&
                       journal.header.at("tidemark") == first.at("tidemark");
     if (!same) {
-      fail(journal.path, fmt::format("is of another sweep than {}: the scenario, its files or the "
-                                     "version of Tidemark changed in between; remove one of them",
-                                     journals.front().path));
+      sweep_journal_detail::fail(
+          journal.path, fmt::format("is of another sweep than {}: the scenario, its files or the "
+                                    "version of Tidemark changed in between; remove one of them",
+                                    journals.front().path));
     }
     shards.insert(journal.header.at("shard").get<std::size_t>());
-    for (Journal::Entry& entry : journal.entries) {
+    for (sweep_journal_detail::Journal::Entry& entry : journal.entries) {
       if (entry.index < count) found[entry.index] = std::move(entry.result);
     }
   }
@@ -355,11 +366,12 @@ MergedSweep merge_journals(const std::string& folder) {
     for (std::size_t shard = 0; shard < of; ++shard) {
       if (of > 1 && !shards.contains(shard)) what += fmt::format(" --shard {}/{};", shard, of);
     }
-    fail(folder, fmt::format("{} of {} points are missing{}{}; what is there already is kept",
-                             missing, count,
-                             what.empty() ? "; run the sweep again with --resume"
-                                          : "; run tidemark sweep SCENARIO -o DIR with",
-                             what.empty() ? "" : what.substr(0, what.size() - 1)));
+    sweep_journal_detail::fail(
+        folder, fmt::format("{} of {} points are missing{}{}; what is there already is kept",
+                            missing, count,
+                            what.empty() ? "; run the sweep again with --resume"
+                                         : "; run tidemark sweep SCENARIO -o DIR with",
+                            what.empty() ? "" : what.substr(0, what.size() - 1)));
   }
   MergedSweep merged;
   merged.published = first.at("published").get<std::vector<std::string>>();

@@ -19,6 +19,7 @@
 #include "scenarios/read/scenario.hpp"
 
 namespace tidemark {
+namespace sweep_points_detail {
 namespace {
 
 using Overrides = std::vector<Override>;
@@ -217,38 +218,40 @@ std::vector<Overrides> product_of(const Value& matrix, const std::vector<Exclude
 }
 
 }  // namespace
+}  // namespace sweep_points_detail
 
 std::vector<std::vector<Override>> sweep_points(const Value& document) {
   const Value* given = document.find("sweep");
-  if (given == nullptr || given->is_null()) return {Overrides{}};
+  if (given == nullptr || given->is_null()) return {sweep_points_detail::Overrides{}};
   const Decoder sweep(*given, "sweep");
-  const Value* matrix = checked_matrix(document, sweep);
-  const std::vector<const Value*> without = mappings_of(sweep, "exclude");
-  const std::vector<const Value*> extra = mappings_of(sweep, "include");
+  const Value* matrix = sweep_points_detail::checked_matrix(document, sweep);
+  const std::vector<const Value*> without = sweep_points_detail::mappings_of(sweep, "exclude");
+  const std::vector<const Value*> extra = sweep_points_detail::mappings_of(sweep, "include");
   sweep.finish();
   if (matrix == nullptr && extra.empty()) {
     sweep.fail("expected matrix: {key: [values]} or include: [{key: value}]");
   }
-  std::vector<Excluded> exclusions;
+  std::vector<sweep_points_detail::Excluded> exclusions;
   for (const Value* exclusion : without) {
-    const Place place{fmt::format("sweep.exclude[{}]", exclusions.size())};
-    exclusions.push_back(decode_exclusion(*exclusion, matrix, place));
+    const sweep_points_detail::Place place{fmt::format("sweep.exclude[{}]", exclusions.size())};
+    exclusions.push_back(sweep_points_detail::decode_exclusion(*exclusion, matrix, place));
   }
-  std::vector<Overrides> points;
-  if (matrix != nullptr) points = product_of(*matrix, exclusions);
+  std::vector<sweep_points_detail::Overrides> points;
+  if (matrix != nullptr) points = sweep_points_detail::product_of(*matrix, exclusions);
   for (std::size_t i = 0; i < extra.size(); ++i) {
-    const Place place{fmt::format("sweep.include[{}]", i)};
-    Overrides point;
+    const sweep_points_detail::Place place{fmt::format("sweep.include[{}]", i)};
+    sweep_points_detail::Overrides point;
     for (const Value::Entry& entry : extra[i]->entries) {
-      check_key(entry, document, is_key(extra[i], "policies"), place);
+      sweep_points_detail::check_key(entry, document,
+                                     sweep_points_detail::is_key(extra[i], "policies"), place);
       point.push_back({.key = entry.key, .value = entry.value});
     }
     points.push_back(std::move(point));
   }
   if (points.empty()) sweep.fail_at("exclude", "every point is excluded");
-  if (points.size() > kMaxSwept) {
-    sweep.fail_at("include",
-                  fmt::format("{} points; at most {} can be swept", points.size(), kMaxSwept));
+  if (points.size() > sweep_points_detail::kMaxSwept) {
+    sweep.fail_at("include", fmt::format("{} points; at most {} can be swept", points.size(),
+                                         sweep_points_detail::kMaxSwept));
   }
   return points;
 }

@@ -11,6 +11,7 @@ template RunResult run(const StepProgram&, const CostTable&, BfcAllocator&, Scra
                        const RunOptions&);
 template std::vector<RunResult> run(std::span<const Rank<BfcAllocator>>);
 
+namespace bfc_detail {
 namespace {
 
 constexpr AllocatorTraits kBfcTraits{
@@ -107,11 +108,12 @@ AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& ti
 }
 
 }  // namespace
+}  // namespace bfc_detail
 
 AllocatorEntry bfc_allocator_entry() {
-  return {.traits = kBfcTraits,
+  return {.traits = bfc_detail::kBfcTraits,
           .decode = [](const Decoder& allocator) -> std::unique_ptr<const AllocatorModel> {
-            return std::make_unique<BfcModel>(decode_bfc_options(allocator));
+            return std::make_unique<bfc_detail::BfcModel>(decode_bfc_options(allocator));
           },
           .forms = {}};
 }

@@ -10,6 +10,7 @@ template RunResult run(const StepProgram&, const CostTable&, IdealAllocator&, Sc
                        const RunOptions&);
 template std::vector<RunResult> run(std::span<const Rank<IdealAllocator>>);
 
+namespace ideal_detail {
 namespace {
 
 constexpr AllocatorTraits kIdealTraits{
@@ -32,15 +33,16 @@ class IdealModel final : public AllocatorModel {
 };
 
 }  // namespace
+}  // namespace ideal_detail
 
 const AllocatorTraits& ideal_traits() {
-  return kIdealTraits;
+  return ideal_detail::kIdealTraits;
 }
 
 AllocatorEntry ideal_allocator_entry() {
-  return {.traits = kIdealTraits,
+  return {.traits = ideal_detail::kIdealTraits,
           .decode = [](const Decoder& /*allocator*/) -> std::unique_ptr<const AllocatorModel> {
-            return std::make_unique<IdealModel>();
+            return std::make_unique<ideal_detail::IdealModel>();
           },
           .forms = {}};
 }

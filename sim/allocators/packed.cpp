@@ -10,6 +10,7 @@ template RunResult run(const StepProgram&, const CostTable&, PackedAllocator&, S
                        const RunOptions&);
 template std::vector<RunResult> run(std::span<const Rank<PackedAllocator>>);
 
+namespace packed_detail {
 namespace {
 
 constexpr AllocatorTraits kPackedTraits{
@@ -45,11 +46,12 @@ class PackedModel final : public AllocatorModel {
 };
 
 }  // namespace
+}  // namespace packed_detail
 
 AllocatorEntry packed_allocator_entry() {
-  return {.traits = kPackedTraits,
+  return {.traits = packed_detail::kPackedTraits,
           .decode = [](const Decoder& /*allocator*/) -> std::unique_ptr<const AllocatorModel> {
-            return std::make_unique<PackedModel>();
+            return std::make_unique<packed_detail::PackedModel>();
           },
           .forms = {}};
 }

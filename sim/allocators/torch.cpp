@@ -19,6 +19,7 @@ template std::vector<RunResult> run(std::span<const Rank<TorchAllocator>>);
 template RunResult run(const StepProgram&, const CostTable&, TorchRecorder&, Scratch&,
                        const RunOptions&);
 
+namespace torch_detail {
 namespace {
 
 constexpr AllocatorTraits kTorchTraits{
@@ -133,11 +134,12 @@ std::vector<AllocatorChange> TorchModel::changes() const {
 }
 
 }  // namespace
+}  // namespace torch_detail
 
 AllocatorEntry torch_allocator_entry() {
-  return {.traits = kTorchTraits,
+  return {.traits = torch_detail::kTorchTraits,
           .decode = [](const Decoder& allocator) -> std::unique_ptr<const AllocatorModel> {
-            return std::make_unique<TorchModel>(decode_torch_options(allocator));
+            return std::make_unique<torch_detail::TorchModel>(decode_torch_options(allocator));
           },
           .forms = {
               {"conf",

@@ -5,6 +5,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace content_check_detail {
 namespace {
 
 // SplitMix64 (Steele et al. 2014) of both; never 0, which stands for no content.
@@ -21,11 +22,12 @@ bool is_read(Access access) {
 }
 
 }  // namespace
+}  // namespace content_check_detail
 
 ContentCheck::ContentCheck(const StepProgram& program)
     : program_(program), expected_(program.blocks.size()) {
   for (std::size_t b = 0; b < expected_.size(); ++b)
-    expected_[b] = mix(1, b);  // of what exists from the start
+    expected_[b] = content_check_detail::mix(1, b);  // of what exists from the start
   held_ = expected_;
 }
 
@@ -38,10 +40,11 @@ void ContentCheck::fail(std::uint32_t instruction, BlockId block, const char* wh
 std::uint64_t ContentCheck::read(std::uint32_t instruction,
                                  const std::vector<std::uint64_t>& contents) const {
   const bool launch = program_.opcode[instruction] == Opcode::kLaunch;
-  std::uint64_t content =
-      launch ? mix(2, program_.subject[instruction]) : 3;  // a copy adds nothing
+  std::uint64_t content = launch ? content_check_detail::mix(2, program_.subject[instruction])
+                                 : 3;  // a copy adds nothing
   for (BlockUse use : program_.uses_of(instruction)) {
-    if (is_read(use.access())) content = mix(content, contents[use.block().index()]);
+    if (content_check_detail::is_read(use.access()))
+      content = content_check_detail::mix(content, contents[use.block().index()]);
   }
   return content;
 }
@@ -49,7 +52,7 @@ std::uint64_t ContentCheck::read(std::uint32_t instruction,
 void ContentCheck::execute(std::uint32_t instruction) {
   for (BlockUse use : program_.uses_of(instruction)) {
     const std::size_t b = use.block().index();
-    if (is_read(use.access()) && held_[b] != expected_[b]) {
+    if (content_check_detail::is_read(use.access()) && held_[b] != expected_[b]) {
       fail(instruction, use.block(),
            held_[b] == kNothing ? "reads the dropped" : "reads other content than expected in");
     }
@@ -59,13 +62,13 @@ void ContentCheck::execute(std::uint32_t instruction) {
   for (BlockUse use : program_.uses_of(instruction)) {
     if (use.access() == Access::kRead) continue;
     const std::size_t b = use.block().index();
-    held_[b] = expected_[b] = mix(content, ++output);
+    held_[b] = expected_[b] = content_check_detail::mix(content, ++output);
   }
 }
 
 void ContentCheck::repeat(std::uint32_t launch) {
   for (BlockUse use : program_.uses_of(launch)) {
-    if (is_read(use.access()) && held_[use.block().index()] == kNothing) {
+    if (content_check_detail::is_read(use.access()) && held_[use.block().index()] == kNothing) {
       fail(launch, use.block(), "is repeated without");
     }
   }
@@ -74,7 +77,7 @@ void ContentCheck::repeat(std::uint32_t launch) {
   for (BlockUse use : program_.uses_of(launch)) {
     if (use.access() == Access::kRead) continue;
     const std::size_t b = use.block().index();
-    held_[b] = mix(content, ++output);
+    held_[b] = content_check_detail::mix(content, ++output);
     if (held_[b] != expected_[b]) fail(launch, use.block(), "is repeated and changes");
   }
 }

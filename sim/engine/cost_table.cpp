@@ -5,6 +5,7 @@
 #include <limits>
 
 namespace tidemark {
+namespace cost_table_detail {
 namespace {
 
 double ns_per_byte(BytesPerSecond rate) {
@@ -33,6 +34,7 @@ Duration host_duration(const Work& work, double rate) {
 }
 
 }  // namespace
+}  // namespace cost_table_detail
 
 CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& mesh) {
   const DeviceProfile& device = model.profile();
@@ -51,7 +53,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& 
     const bool on_host = op.executor == Executor::kHost;
     const bool communicates = op.work.op_class == OperatorClass::kCollective;
     const Duration duration = communicates ? interconnect.duration(op.work.collective)
-                              : on_host    ? host_duration(op.work, optimizer)
+                              : on_host    ? cost_table_detail::host_duration(op.work, optimizer)
                                            : model.duration(op.work);
     const Duration memory = std::min(duration, model.memory_duration(op.work));
     const Duration floor = model.launch_duration(op.work);
@@ -64,11 +66,11 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& 
   }
   const LinkProfile& out = device.links.device_to_host;
   const LinkProfile& in = device.links.host_to_device;
-  table.copy_out = link_of(out, in, most);
-  table.copy_in = link_of(in, out, most);
-  table.nvme_read = link_of(device.nvme, device.nvme.read, sharing);
-  table.nvme_write = link_of(device.nvme, device.nvme.write, sharing);
-  table.pinned_ns_per_byte = ns_per_byte(device.host.pinned_allocation);
+  table.copy_out = cost_table_detail::link_of(out, in, most);
+  table.copy_in = cost_table_detail::link_of(in, out, most);
+  table.nvme_read = cost_table_detail::link_of(device.nvme, device.nvme.read, sharing);
+  table.nvme_write = cost_table_detail::link_of(device.nvme, device.nvme.write, sharing);
+  table.pinned_ns_per_byte = cost_table_detail::ns_per_byte(device.host.pinned_allocation);
   table.copy_dispatch = device.host.launch;
   const double hbm = device.hbm.bandwidth.value;
   if (hbm > 0) {

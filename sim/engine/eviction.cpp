@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace eviction_detail {
 namespace {
 
 constexpr std::uint32_t kNever = Id<void>::kNone;
@@ -113,23 +114,24 @@ EvictionFacts facts_without_costs(const StepProgram& program) {
 }
 
 }  // namespace
+}  // namespace eviction_detail
 
 std::vector<std::uint32_t> producers(const StepProgram& program) {
-  return facts_without_costs(program).producer;
+  return eviction_detail::facts_without_costs(program).producer;
 }
 
 EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs) {
   const std::size_t blocks = program.blocks.size();
-  EvictionFacts facts = facts_without_costs(program);
+  EvictionFacts facts = eviction_detail::facts_without_costs(program);
   for (std::size_t b = 0; b < blocks; ++b) {
-    if (facts.producer[b] == kNever) continue;
+    if (facts.producer[b] == eviction_detail::kNever) continue;
     facts.cost[b] = costs.device[OperatorId(program.subject[facts.producer[b]])];
   }
-  std::uint32_t next = kNever;
+  std::uint32_t next = eviction_detail::kNever;
   for (std::size_t i = program.size(); i-- > 0;) {
     if (program.opcode[i] == Opcode::kLaunch) next = static_cast<std::uint32_t>(i);
     facts.next_launch[i] = next;
-    if (runs_on_compute(program, static_cast<std::uint32_t>(i))) {
+    if (eviction_detail::runs_on_compute(program, static_cast<std::uint32_t>(i))) {
       facts.compute += costs.device[OperatorId(program.subject[i])];
     }
   }

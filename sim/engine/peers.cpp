@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace peers_detail {
 namespace {
 
 struct Sent {
@@ -27,33 +28,34 @@ void check_peer(const Message& message, int rank, std::size_t ranks) {
 }
 
 }  // namespace
+}  // namespace peers_detail
 
 std::vector<std::vector<Receipt>> match_messages(std::span<const StepProgram* const> programs) {
-  std::map<Channel, std::vector<Sent>> sent;
+  std::map<peers_detail::Channel, std::vector<peers_detail::Sent>> sent;
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const StepProgram& program = *programs[r];
     const int rank = static_cast<int>(r);
     for (const Message& message : program.messages) {
-      check_peer(message, rank, programs.size());
+      peers_detail::check_peer(message, rank, programs.size());
       if (!message.sends) continue;
       sent[{rank, message.peer, program.stream[message.instruction], message.tag}].push_back(
           {message.instruction, message.bytes});
     }
   }
-  std::map<Channel, std::size_t> taken;
+  std::map<peers_detail::Channel, std::size_t> taken;
   std::vector<std::vector<Receipt>> receipts(programs.size());
   for (std::size_t r = 0; r < programs.size(); ++r) {
     const StepProgram& program = *programs[r];
     for (const Message& message : program.messages) {
       if (message.sends) continue;
-      const Channel channel{message.peer, static_cast<int>(r), program.stream[message.instruction],
-                            message.tag};
+      const peers_detail::Channel channel{message.peer, static_cast<int>(r),
+                                          program.stream[message.instruction], message.tag};
       Receipt& receipt = receipts[r].emplace_back(
           Receipt{.instruction = message.instruction, .from = message.peer, .source = {}});
       const auto sends = sent.find(channel);
       const std::size_t next = taken[channel]++;
       if (sends == sent.end() || next >= sends->second.size()) continue;
-      const Sent& source = sends->second[next];
+      const peers_detail::Sent& source = sends->second[next];
       if (source.bytes != message.bytes) {
         throw InternalError(fmt::format(
             "rank {} sends {} bytes by instruction {}, rank {} receives {} by instruction {}",

@@ -4,6 +4,7 @@
 #include <bit>
 
 namespace tidemark {
+namespace scratch_detail {
 namespace {
 
 // Size classes of the pool of pinned memory.
@@ -34,9 +35,10 @@ void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch)
 }
 
 }  // namespace
+}  // namespace scratch_detail
 
 void Scratch::prepare(const StepProgram& program, bool record_events, PinnedMemory pinned) {
-  classify(program, pinned, *this);
+  scratch_detail::classify(program, pinned, *this);
   const std::size_t n = program.size();
   started.assign(n, -1);
   finished.assign(n, -1);

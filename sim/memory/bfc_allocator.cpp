@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace bfc_allocator_detail {
 namespace {
 
 // tsl/framework/bfc_allocator.cc
@@ -20,6 +21,7 @@ std::int64_t share_of(std::int64_t bytes, double share) {
 }
 
 }  // namespace
+}  // namespace bfc_allocator_detail
 
 BfcOptions decode_bfc_options(const Decoder& allocator) {
   BfcOptions options;
@@ -36,18 +38,19 @@ BfcOptions decode_bfc_options(const Decoder& allocator) {
 BfcAllocator::BfcAllocator(Bytes capacity, const BfcOptions& options)
     : options_(options),
       device_(capacity),
-      limit_(share_of(capacity.count, options.memory_fraction)),
-      largest_rest_(kLargestRest),
-      next_region_(kFirstRegion) {
-  limit_ = std::min(limit_, capacity.count) / kMinAllocation * kMinAllocation;
+      limit_(bfc_allocator_detail::share_of(capacity.count, options.memory_fraction)),
+      largest_rest_(bfc_allocator_detail::kLargestRest),
+      next_region_(bfc_allocator_detail::kFirstRegion) {
+  limit_ = std::min(limit_, capacity.count) / bfc_allocator_detail::kMinAllocation *
+           bfc_allocator_detail::kMinAllocation;
   if (options.fragmentation_fraction > 0) {
-    largest_rest_ = share_of(limit_, options.fragmentation_fraction);
+    largest_rest_ = bfc_allocator_detail::share_of(limit_, options.fragmentation_fraction);
   }
   if (!options.allow_growth) next_region_ = limit_;
 }
 
 std::int64_t BfcAllocator::rounded(std::int64_t bytes) {
-  return round_up(bytes);
+  return bfc_allocator_detail::round_up(bytes);
 }
 
 void BfcAllocator::reserve(std::size_t blocks) {
@@ -67,7 +70,7 @@ Allocation BfcAllocator::allocate(BlockId block, std::int64_t bytes) {
 }
 
 BfcChunk* BfcAllocator::allocate(std::int64_t bytes) {
-  const std::int64_t size = round_up(bytes);
+  const std::int64_t size = bfc_allocator_detail::round_up(bytes);
   BfcChunk* chunk = find(size);
   if (chunk == nullptr && extend(size)) chunk = find(size);
   if (chunk == nullptr && free_regions(size) && extend(size)) chunk = find(size);
@@ -96,12 +99,14 @@ bool BfcAllocator::extend(std::int64_t size) {
   const bool doubles = next_region_ < size;
   while (next_region_ < size)
     next_region_ *= 2;
-  std::int64_t bytes = std::min(next_region_, available) / kMinAllocation * kMinAllocation;
+  std::int64_t bytes = std::min(next_region_, available) / bfc_allocator_detail::kMinAllocation *
+                       bfc_allocator_detail::kMinAllocation;
   std::int64_t address = device_.allocate(bytes);
   if (address == FakeDevice::kFailed && !has_backed_off_) {
     has_backed_off_ = true;
     while (address == FakeDevice::kFailed) {
-      bytes = round_up(share_of(bytes, kBackOff));
+      bytes = bfc_allocator_detail::round_up(
+          bfc_allocator_detail::share_of(bytes, bfc_allocator_detail::kBackOff));
       if (bytes < size) break;
       address = device_.allocate(bytes);
     }

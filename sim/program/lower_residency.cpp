@@ -10,6 +10,7 @@
 #include "sim/program/lowering.hpp"
 
 namespace tidemark::lowering {
+namespace lower_residency_detail {
 namespace {
 
 struct Route {
@@ -29,10 +30,11 @@ Tier tier_of(Executor executor) {
 }
 
 }  // namespace
+}  // namespace lower_residency_detail
 
 // Neighbouring tiers only.
 void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
-  const Route route = route_of(from, to);
+  const lower_residency_detail::Route route = lower_residency_detail::route_of(from, to);
   throttle(route.stream, p);
   BlockId& target = block_of(v, to);
   const bool whole = to == Tier::kDevice || compressed_[v.instance] == Bytes(0);
@@ -105,7 +107,8 @@ void Lowering::wait_for_copy(Position p, GapId gap) {
 void Lowering::fetch(Position p, GapId gap) {
   const Gap& g = live_.gaps[gap];
   const Place v = place(g);
-  const Tier needed = tier_of(graph_.operators[order_.at[g.to].op].executor);
+  const Tier needed =
+      lower_residency_detail::tier_of(graph_.operators[order_.at[g.to].op].executor);
   bring(v, needed, p);
   if (graph_.storages[v.storage].home != Tier::kDevice) return;
   bring(v, Tier::kDevice, p);

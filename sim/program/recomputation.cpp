@@ -6,6 +6,7 @@
 #include "sim/program/lower.hpp"
 
 namespace tidemark {
+namespace recomputation_detail {
 namespace {
 
 struct PlannedGroup {
@@ -92,30 +93,31 @@ Position issue_position(const Gap& gap, const Recompute& recompute) {
 }
 
 }  // namespace
+}  // namespace recomputation_detail
 
 ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
                                   const Liveness& live, ResidencyPlan& plan) {
-  IdVector<GroupId, PlannedGroup> planned(plan.groups().size());
+  IdVector<GroupId, recomputation_detail::PlannedGroup> planned(plan.groups().size());
   for (GapId gap : ids_of(plan.decisions())) {
     const auto* recompute = std::get_if<Recompute>(&plan.decision(gap));
     if (recompute == nullptr) continue;
-    PlannedGroup& group = planned[recompute->group];
-    const Position issued = issue_position(live.gaps[gap], *recompute);
+    recomputation_detail::PlannedGroup& group = planned[recompute->group];
+    const Position issued = recomputation_detail::issue_position(live.gaps[gap], *recompute);
     group.before = group.gaps.empty() ? issued : std::min(group.before, issued);
     group.gaps.push_back(gap);
   }
   if (plan.groups().empty()) return order;
 
-  const WriteHistory history(graph, order);
+  const recomputation_detail::WriteHistory history(graph, order);
   ProgramOrder kept = order;
   std::vector<Repeat> repeats;
   IdVector<StorageId, char> in_recipe(graph.storages.size(), 0);
   for (GroupId id : ids_of(plan.groups())) {
-    const PlannedGroup& group = planned[id];
+    const recomputation_detail::PlannedGroup& group = planned[id];
     const RecomputeGroup& recipe = plan.groups()[id];
     PolicyOutcome& outcome = plan.outcomes()[plan.policy_of(id)];
     if (group.gaps.empty()) continue;
-    if (!reads_the_same(graph, order, recipe, group.before, history)) {
+    if (!recomputation_detail::reads_the_same(graph, order, recipe, group.before, history)) {
       outcome.refused += static_cast<std::int64_t>(group.gaps.size());
       outcome.decided -= static_cast<std::int64_t>(group.gaps.size());
       continue;
@@ -132,8 +134,8 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
       Occurrence again = order.at[p];
       again.recompute = true;
       again.in_hooks = recipe.in_hooks;
-      again.scratch =
-          scratch_mask(graph, live, plan.decisions(), p, again.op, group.before, in_recipe);
+      again.scratch = recomputation_detail::scratch_mask(graph, live, plan.decisions(), p, again.op,
+                                                         group.before, in_recipe);
       repeat.occurrences.push_back(again);
     }
     for (Position p : recipe.recipe) {

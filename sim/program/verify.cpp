@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace verify_detail {
 namespace {
 
 constexpr std::size_t kMaxProblems = 8;
@@ -320,16 +321,14 @@ void Verifier::check_content(std::size_t i) {
                        name_of(program_.blocks[use.block()].tier)));
   }
   Content hash = start_of(occurrence);
-  for (BlockUse use : uses) {
+  for (BlockUse use : uses)
     if (reads_content(use.access())) hash = mix_content(hash, content_[use.block()]);
-  }
   const auto expected = expected_.read.find(key_of(occurrence));
   if (expected == expected_.read.end() || expected->second != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
-  for (std::size_t u = 0; u < uses.size(); ++u) {
+  for (std::size_t u = 0; u < uses.size(); ++u)
     if (uses[u].access() != Access::kRead) content_[uses[u].block()] = mix_content(hash, u);
-  }
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }
 
@@ -391,10 +390,11 @@ void Verifier::check_end() {
 }
 
 }  // namespace
+}  // namespace verify_detail
 
 std::vector<std::string> verify(const TrainingGraph& graph, const ProgramOrder& plain,
                                 const ProgramOrder& order, const StepProgram& program) {
-  return Verifier(graph, plain, order, program).run();
+  return verify_detail::Verifier(graph, plain, order, program).run();
 }
 
 }  // namespace tidemark

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 namespace tidemark {
+namespace communication_detail {
 namespace {
 
 using ByKind = std::array<Communication, kCollectiveKinds>;
@@ -21,10 +22,11 @@ void share_exposed(ByKind& kinds, Duration exposed) {
 }
 
 }  // namespace
+}  // namespace communication_detail
 
 std::vector<Communication> communication_of(const TrainingGraph& graph, const StepProgram& program,
                                             const Scratch& scratch, const RunResult& run) {
-  std::array<ByKind, kMeshDimensions> groups{};
+  std::array<communication_detail::ByKind, kMeshDimensions> groups{};
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kLaunch) continue;
     if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
@@ -41,7 +43,7 @@ std::vector<Communication> communication_of(const TrainingGraph& graph, const St
   std::vector<Communication> used;
   for (std::size_t d = 0; d < kMeshDimensions; ++d) {
     const Stream queue = queue_of(static_cast<MeshDimension>(d));
-    share_exposed(groups[d], run.exposed[static_cast<std::size_t>(queue)]);
+    communication_detail::share_exposed(groups[d], run.exposed[static_cast<std::size_t>(queue)]);
     for (const Communication& kind : groups[d]) {
       if (kind.count > 0) used.push_back(kind);
     }

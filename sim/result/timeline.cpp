@@ -6,6 +6,7 @@
 #include "sim/engine/eviction.hpp"
 
 namespace tidemark {
+namespace timeline_detail {
 namespace {
 
 // Start of the next kernel and end of the last one, by instruction.
@@ -116,15 +117,16 @@ class RestoreTimes {
 };
 
 }  // namespace
+}  // namespace timeline_detail
 
 MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch) {
-  const DeviceTimes times(program, scratch);
+  const timeline_detail::DeviceTimes times(program, scratch);
   MemoryTimeline timeline;
   timeline.points.reserve(scratch.events.size());
   std::int64_t live = 0;
   std::int64_t now = 0;
   bool in_last_step = false;
-  const RestoreTimes restore_times(program, scratch);
+  const timeline_detail::RestoreTimes restore_times(program, scratch);
   std::vector<std::int64_t> restored;  // of the events of an instruction, the first at `first`
   std::size_t first = 0;
   for (std::size_t e = 0; e < scratch.events.size(); ++e) {

@@ -5,6 +5,7 @@
 #include "sim/engine/waits.hpp"
 
 namespace tidemark {
+namespace transfers_detail {
 namespace {
 
 constexpr std::array<Stream, 4> kLinks{Stream::kCopyOut, Stream::kCopyIn, Stream::kNvmeRead,
@@ -111,6 +112,7 @@ IdVector<StorageId, char> on_device(const TrainingGraph& graph, const StepProgra
 }
 
 }  // namespace
+}  // namespace transfers_detail
 
 double TransferReport::hidden() const {
   if (copies <= Duration(0)) return 1;
@@ -120,7 +122,7 @@ double TransferReport::hidden() const {
 
 Duration copy_time(const RunResult& run) {
   Duration time{};
-  for (Stream link : kLinks)
+  for (Stream link : transfers_detail::kLinks)
     time += run.busy[static_cast<std::size_t>(link)];
   return time;
 }
@@ -133,12 +135,12 @@ double hidden_share(const RunResult& run) {
 TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
                          const Scratch& scratch, const RunResult& run) {
   TransferReport report{.tensors = {}, .copies = copy_time(run), .exposed = run.exposed_transfer};
-  Stays stays(graph, program, scratch);
+  transfers_detail::Stays stays(graph, program, scratch);
   for (std::uint32_t i = 0; i < program.size(); ++i) {
     if (!program.slot[program.position[i].index()].last_step || scratch.finished[i] < 0) continue;
     const Opcode opcode = program.opcode[i];
     if (opcode == Opcode::kLaunch) stays.launch(i, report.tensors);
-    if (!is_link_copy(opcode)) continue;
+    if (!transfers_detail::is_link_copy(opcode)) continue;
     stays.copy(i);
     const std::int64_t bytes = program.copied_bytes(i).count;
     if (opcode == Opcode::kCopyOut) report.bytes_out += bytes;
@@ -148,7 +150,8 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
 
   // A value is off the device at the peak when some tier holds it and the device does not.
   const std::size_t events = run.live.events;
-  const IdVector<StorageId, char> present = on_device(graph, program, scratch, events);
+  const IdVector<StorageId, char> present =
+      transfers_detail::on_device(graph, program, scratch, events);
   IdVector<StorageId, char> elsewhere(graph.storages.size(), 0);
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];

@@ -16,6 +16,7 @@
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
+namespace build_training_detail {
 namespace {
 
 Graph build_forward(const StepSpec& spec) {
@@ -110,6 +111,7 @@ void sum_roles(TrainedModel& model) {
 }
 
 }  // namespace
+}  // namespace build_training_detail
 
 RewriteContext rewrite_context(const StepSpec& spec) {
   return {.mesh = spec.mesh,
@@ -123,9 +125,9 @@ TrainedModel build_training(const StepSpec& spec) {
   if (spec.source.step) {
     model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });
   } else {
-    model.training = train_model(spec, model.passes);
+    model.training = build_training_detail::train_model(spec, model.passes);
   }
-  sum_roles(model);
+  build_training_detail::sum_roles(model);
   const TrainingGraph& t = model.training;
   model.forward_flops = t.flops_of(t.part(PartKind::kForward));
   model.step_flops = (model.forward_flops + t.flops_of(t.part(PartKind::kBackward))) *

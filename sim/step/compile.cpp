@@ -14,6 +14,7 @@
 #include "sim/step/trial_run.hpp"
 
 namespace tidemark {
+namespace compile_detail {
 namespace {
 
 // The policy that decides while the program runs, or null. Throws UserError when the allocator
@@ -79,10 +80,12 @@ StepProgram lower_step(const StepSpec& spec, const TrainingGraph& graph, const P
 }
 
 }  // namespace
+}  // namespace compile_detail
 
 Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileOptions& options) {
   const TrainingGraph& graph = model.training;
-  Compiled result{.policies = named_outcomes(spec), .eviction = eviction_of(spec)};
+  Compiled result{.policies = compile_detail::named_outcomes(spec),
+                  .eviction = compile_detail::eviction_of(spec)};
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
   result.costs = run_pass(result.passes, "price",
                           [&] { return price(graph, CostModel(spec.device), spec.mesh); });
@@ -90,12 +93,12 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });
 
-  OrderedStep step = plain_step(graph, spec.training.mode,
-                                options.steps.value_or(spec.training.steps), result.passes);
+  OrderedStep step = compile_detail::plain_step(
+      graph, spec.training.mode, options.steps.value_or(spec.training.steps), result.passes);
   const ProgramOrder plain = step.order;
   policies.order(step, options.smaller_budget, result.policies);
   const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);
-  result.program = lower_step(spec, graph, plain, *planned, result.passes);
+  result.program = compile_detail::lower_step(spec, graph, plain, *planned, result.passes);
 
   result.saved =
       saved_tensors(graph, planned->step.order, planned->step.live, planned->movement.decisions());

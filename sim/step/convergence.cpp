@@ -6,6 +6,7 @@
 #include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
+namespace convergence_detail {
 namespace {
 
 // Instructions of a run that only looks for convergence: about a second to build.
@@ -19,6 +20,7 @@ int failing_step(const Compiled& compiled, const RunResult& run) {
 }
 
 }  // namespace
+}  // namespace convergence_detail
 
 Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
                              const Compiled& compiled, const Scratch& scratch, Bytes capacity,
@@ -35,7 +37,8 @@ Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
            static_cast<std::size_t>(spec.training.steps);
   };
   for (int steps = 2 * spec.training.steps;
-       !found.step && steps <= limit && size(steps) <= kMaxInstructions; steps *= 2) {
+       !found.step && steps <= limit && size(steps) <= convergence_detail::kMaxInstructions;
+       steps *= 2) {
     const bool smaller = !compiled.smaller_budget.empty();
     const Compiled longer =
         compile(spec, model,
@@ -44,7 +47,7 @@ Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
     const RunResult run = run_compiled(spec, longer, other, capacity, true);
     found.steps = reserved_by_step(longer.program, longer.order, other);
     if (run.status != RunStatus::kCompleted) {
-      found.fails_in = failing_step(longer, run);
+      found.fails_in = convergence_detail::failing_step(longer, run);
       return found;
     }
     found.step = converged_step(found.steps);

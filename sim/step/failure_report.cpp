@@ -11,6 +11,7 @@
 #include "sim/step/block_names.hpp"
 
 namespace tidemark {
+namespace failure_report_detail {
 namespace {
 
 // The tensors of segments that are neither full nor free, by name.
@@ -98,6 +99,7 @@ void fill_place(Failure& failure, const BlockNames& names, const RunResult& run)
 }
 
 }  // namespace
+}  // namespace failure_report_detail
 
 Failure failure_because(std::string reason) {
   Failure failure;
@@ -114,7 +116,7 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   }
   const BlockNames names(graph, compiled);
   Failure failure;
-  fill_place(failure, names, run);
+  failure_report_detail::fill_place(failure, names, run);
   if (!run.failed_block.valid()) return failure;
   // Parameters, inputs and buffers are there before the first operator runs.
   if (names.is_initial(run.failed_block)) failure.op.clear();
@@ -123,16 +125,18 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   const std::string requested_for =
       block.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
   if (memory.allowed) failure.allowed = memory.allowed->count;
-  failure.reason = block.tier == Tier::kDevice
-                       ? device_reason(run, failure, block.role, requested_for)
-                       : off_device_reason(block.tier, compiled, scratch, failure, requested_for);
+  failure.reason =
+      block.tier == Tier::kDevice
+          ? failure_report_detail::device_reason(run, failure, block.role, requested_for)
+          : failure_report_detail::off_device_reason(block.tier, compiled, scratch, failure,
+                                                     requested_for);
   failure.message = memory.message.empty() ? failure.reason : memory.message;
   failure.rounded = memory.rounded.count;
   failure.segment = memory.segment.count;
   failure.device_free = memory.device_free.count;
   failure.largest_free = memory.largest_free.count;
   failure.free_in_segments = memory.free_in_segments.count;
-  failure.partly_free = named_segments(names, program, memory.partly_free);
+  failure.partly_free = failure_report_detail::named_segments(names, program, memory.partly_free);
   return failure;
 }
 

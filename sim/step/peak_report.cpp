@@ -8,6 +8,7 @@
 #include "sim/step/block_names.hpp"
 
 namespace tidemark {
+namespace peak_report_detail {
 namespace {
 
 // When the compute stream reaches an instruction: the start of the first kernel from there on.
@@ -31,6 +32,7 @@ std::vector<std::pair<std::string, std::int64_t>> by_bytes(
 }
 
 }  // namespace
+}  // namespace peak_report_detail
 
 PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, const Scratch& scratch,
                        const Peak& peak, std::size_t largest, Duration begin) {
@@ -43,7 +45,7 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
   report.phase = at.phase;
   report.op = names.operator_name(at.op);
   report.layer = names.layer_name(at.op);
-  report.time = time_of(program, scratch, peak.instruction, begin);
+  report.time = peak_report_detail::time_of(program, scratch, peak.instruction, begin);
 
   const std::vector<BlockId> live = live_blocks(program, scratch, peak);
   report.by_role = bytes_by_role(program, live);
@@ -60,7 +62,7 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
          .op = initial ? std::string() : names.operator_name(names.made_by(block)),
          .layer = layer});
   }
-  report.by_layer = by_bytes(layers);
+  report.by_layer = peak_report_detail::by_bytes(layers);
   return report;
 }
 

@@ -7,6 +7,7 @@
 #include "sim/program/lower.hpp"
 
 namespace tidemark {
+namespace planned_step_detail {
 namespace {
 
 // Where each position of an order went when recomputation was inserted.
@@ -52,13 +53,15 @@ bool frees_memory(const Offload& offload, Position release) {
 }
 
 }  // namespace
+}  // namespace planned_step_detail
 
 std::vector<GapId> carry_offloads(const PlanOnOrder& planned, const OrderedStep& step,
                                   ResidencyPlan& movement) {
   std::vector<GapId> lost;
   const std::vector<PolicyOutcome> outcomes = movement.outcomes();
   if (outcomes.empty()) movement.begin_policy(0, "");
-  const IdVector<Position, Position> moved = moved_positions(planned.order, step.order);
+  const IdVector<Position, Position> moved =
+      planned_step_detail::moved_positions(planned.order, step.order);
   const bool known = moved.size() == planned.order.at.size();
   for (GapId id : ids_of(planned.plan.decisions())) {
     const auto* offload = std::get_if<Offload>(&planned.plan.decision(id));
@@ -66,11 +69,14 @@ std::vector<GapId> carry_offloads(const PlanOnOrder& planned, const OrderedStep&
     bool carried = false;
     if (known) {
       const Gap& gap = planned.live.gaps[id];
-      const GapId now = gap_behind(planned.graph, step, moved[gap.from], gap.storage);
+      const GapId now =
+          planned_step_detail::gap_behind(planned.graph, step, moved[gap.from], gap.storage);
       if (now.valid() && step.live.gaps[now].open()) {
         const Gap& repeated = step.live.gaps[now];
-        const Offload there = moved_offload(*offload, moved, repeated.release, repeated.to);
-        carried = frees_memory(there, repeated.release) && movement.decide(now, there);
+        const Offload there =
+            planned_step_detail::moved_offload(*offload, moved, repeated.release, repeated.to);
+        carried = planned_step_detail::frees_memory(there, repeated.release) &&
+                  movement.decide(now, there);
       }
     }
     if (!carried) lost.push_back(id);

@@ -9,6 +9,7 @@
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
+namespace policy_passes_detail {
 namespace {
 
 // The policy as one of the given kind, or null when it is of another.
@@ -37,6 +38,7 @@ void add_outcomes(const ResidencyPlan& plan, std::vector<PolicyOutcome>& sums) {
 }
 
 }  // namespace
+}  // namespace policy_passes_detail
 
 PolicyPasses::PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, const CostTable& costs,
                            std::vector<PassTime>& times, TrialsOf trials)
@@ -63,7 +65,7 @@ PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
 void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
                          std::vector<PolicyOutcome>& outcomes) const {
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
-    const auto* sequence = as_kind<SequencePolicy>(spec_.policies[i]);
+    const auto* sequence = policy_passes_detail::as_kind<SequencePolicy>(spec_.policies[i]);
     if (sequence == nullptr || !trains_) continue;
     order_by(*sequence, step, smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i],
              outcomes[i]);
@@ -72,13 +74,13 @@ void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* sm
 
 void PolicyPasses::order_by(const SequencePolicy& sequence, OrderedStep& step,
                             const PolicyOutcome* smaller_budget, PolicyOutcome& outcome) const {
-  const std::int64_t before = repeats_in_last_step(step.order);
+  const std::int64_t before = policy_passes_detail::repeats_in_last_step(step.order);
   step.order = run_pass(times_, sequence.name(), [&] {
     PolicyContext context = context_for(step);
     context.smaller_budget = smaller_budget;
     return sequence.order(context, outcome);
   });
-  outcome.recomputed_operators = repeats_in_last_step(step.order) - before;
+  outcome.recomputed_operators = policy_passes_detail::repeats_in_last_step(step.order) - before;
   step.live = analyze_liveness(graph_, step.order);
 }
 
@@ -98,7 +100,7 @@ PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step
                                                          ResidencyPlan& plan) const {
   DecidedBy decided_by(plan.decisions().size());
   ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
-    const auto* residency = as_kind<ResidencyPolicy>(spec_.policies[i]);
+    const auto* residency = policy_passes_detail::as_kind<ResidencyPolicy>(spec_.policies[i]);
     if (residency == nullptr || !trains_) return;
     residency->plan_recompute(context, plan);
     for (GapId gap : ids_of(decided_by)) {
@@ -111,9 +113,9 @@ PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step
 void PolicyPasses::plan_movement(PlannedStep& planned) const {
   ask_each(planned.step, planned.movement, [&](std::size_t i, const PolicyContext& context) {
     const AnyPolicy& policy = spec_.policies[i];
-    const auto* residency = as_kind<ResidencyPolicy>(policy);
+    const auto* residency = policy_passes_detail::as_kind<ResidencyPolicy>(policy);
     if (residency != nullptr && trains_) residency->plan_movement(context, planned.movement);
-    if (const auto* p = as_kind<TrainingRewrite>(policy))
+    if (const auto* p = policy_passes_detail::as_kind<TrainingRewrite>(policy))
       p->plan_movement(context, planned.movement);
   });
 }
@@ -140,11 +142,11 @@ std::unique_ptr<PlannedStep> PolicyPasses::plan(OrderedStep step,
     ++outcome.refused;
     --outcome.decided;
   }
-  add_outcomes(recomputation, outcomes);
+  policy_passes_detail::add_outcomes(recomputation, outcomes);
 
   std::unique_ptr<PlannedStep>& result = after == nullptr ? before : after;
   run_pass(times_, "plan movement", [&] { plan_movement(*result); });
-  add_outcomes(result->movement, outcomes);
+  policy_passes_detail::add_outcomes(result->movement, outcomes);
   return std::move(result);
 }
 

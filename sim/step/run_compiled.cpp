@@ -3,6 +3,7 @@
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
+namespace run_compiled_detail {
 namespace {
 
 RunOptions options_of(const StepSpec& spec, const Compiled& compiled, bool limited, bool record) {
@@ -36,25 +37,28 @@ Bytes capacity_of(const StepSpec& spec, bool limited) {
 }
 
 }  // namespace
+}  // namespace run_compiled_detail
 
 RunResult run_compiled(const StepSpec& spec, const Compiled& compiled, Scratch& scratch,
                        Bytes capacity, bool record, OutOfMemory* failure) {
-  return on_allocator(spec, compiled, scratch, capacity, record,
-                      [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
+  return run_compiled_detail::on_allocator(
+      spec, compiled, scratch, capacity, record,
+      [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
 }
 
 AddressLayout address_layout(const StepSpec& spec, const Compiled& compiled,
                              const MemoryTimeline& timeline, bool limited) {
   Scratch scratch;
-  return on_allocator(
-      spec, compiled, scratch, capacity_of(spec, limited), true,
+  return run_compiled_detail::on_allocator(
+      spec, compiled, scratch, run_compiled_detail::capacity_of(spec, limited), true,
       [&](const AllocatorRun& run) { return spec.allocator->layout(run, timeline); });
 }
 
 std::unique_ptr<const TorchRecorder> run_recorded(const StepSpec& spec, const Compiled& compiled,
                                                   Scratch& scratch, bool limited) {
-  return on_allocator(spec, compiled, scratch, capacity_of(spec, limited), true,
-                      [&](const AllocatorRun& run) { return spec.allocator->run_recorded(run); });
+  return run_compiled_detail::on_allocator(
+      spec, compiled, scratch, run_compiled_detail::capacity_of(spec, limited), true,
+      [&](const AllocatorRun& run) { return spec.allocator->run_recorded(run); });
 }
 
 }  // namespace tidemark

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace saved_tensors_detail {
 namespace {
 
 // The last forward position of the last step's last micro-batch.
@@ -31,11 +32,12 @@ OperatorId maker_of(const TrainingGraph& graph, const ProgramOrder& order, const
 }
 
 }  // namespace
+}  // namespace saved_tensors_detail
 
 std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const ProgramOrder& order,
                                        const Liveness& live,
                                        const IdVector<GapId, Decision>& decisions) {
-  const Position end = end_of_forward(graph, order);
+  const Position end = saved_tensors_detail::end_of_forward(graph, order);
   std::vector<SavedTensor> saved;
   if (!end.valid()) return saved;
   for (GapId id : ids_of(live.gaps)) {
@@ -48,8 +50,9 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
     const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
     const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
-    SavedTensor tensor{
-        .storage = gap.storage, .made_by = maker_of(graph, order, live, id), .needed_by = {}};
+    SavedTensor tensor{.storage = gap.storage,
+                       .made_by = saved_tensors_detail::maker_of(graph, order, live, id),
+                       .needed_by = {}};
     if (held) tensor.needed_by.push_back(order.at[gap.release].op);
     if (read) tensor.by_recomputation = order.at[gap.to].recompute;
     for (GapId next = id; read && !live.gaps[next].dead && live.gaps[next].to.valid();

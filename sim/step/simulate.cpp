@@ -16,6 +16,7 @@
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
+namespace simulate_detail {
 namespace {
 
 std::optional<Bytes> budget_of(const AnyPolicy& policy) {
@@ -266,6 +267,7 @@ void PointSimulation::find_smallest_capacity() {
 }
 
 }  // namespace
+}  // namespace simulate_detail
 
 PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                      const SimulateOptions& options, PointDetail* detail) {
@@ -274,7 +276,7 @@ PointResult simulate(const StepSpec& spec, const TrainedModel& model,
 
 PointResult simulate(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
                      const SimulateOptions& options, PointDetail* detail) {
-  return PointSimulation(spec, model, std::move(compiled), options).run(detail);
+  return simulate_detail::PointSimulation(spec, model, std::move(compiled), options).run(detail);
 }
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 #include "graph/import/onnx/folding.hpp"
 
 namespace tidemark {
+namespace fold_detail {
 namespace {
 
 using namespace folding;  // NOLINT: this file is one half of it
@@ -269,6 +270,7 @@ Folded fold_literal(const OnnxNode& node) {
 }
 
 }  // namespace
+}  // namespace fold_detail
 
 OnnxConstant integers_constant(std::vector<std::int64_t> values) {
   return {.dtype = DType::kInt64,
@@ -278,20 +280,26 @@ OnnxConstant integers_constant(std::vector<std::int64_t> values) {
 }
 
 bool is_foldable(std::string_view op) {
-  return contains(kOther, op) || contains(kArithmetic, op) || contains(kUnary, op) ||
-         contains(kComparisons, op) || contains(kReductions, op);
+  return fold_detail::contains(fold_detail::kOther, op) ||
+         fold_detail::contains(fold_detail::kArithmetic, op) ||
+         fold_detail::contains(fold_detail::kUnary, op) ||
+         fold_detail::contains(fold_detail::kComparisons, op) ||
+         fold_detail::contains(fold_detail::kReductions, op);
 }
 
-std::optional<OnnxConstant> fold(const OnnxNode& node, Operands inputs) {
+std::optional<OnnxConstant> fold(const OnnxNode& node, folding::Operands inputs) {
+  using namespace folding;  // NOLINT: this file is one half of it
+  using fold_detail::contains;
   const std::string& op = node.op;
-  if (op == "Constant") return fold_literal(node);
+  if (op == "Constant") return fold_detail::fold_literal(node);
   if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
   const OnnxConstant& x = *inputs[0];
   const bool second = inputs.size() > 1 && inputs[1] != nullptr;
-  if (contains(kArithmetic, op) || contains(kComparisons, op)) return fold_chain(node, inputs);
-  if (contains(kUnary, op)) return fold_unary(node, x);
-  if (contains(kReductions, op)) return fold_reduction(node, inputs);
-  if (op == "Cast") return fold_cast(node, x);
+  if (contains(fold_detail::kArithmetic, op) || contains(fold_detail::kComparisons, op))
+    return fold_detail::fold_chain(node, inputs);
+  if (contains(fold_detail::kUnary, op)) return fold_detail::fold_unary(node, x);
+  if (contains(fold_detail::kReductions, op)) return fold_detail::fold_reduction(node, inputs);
+  if (op == "Cast") return fold_detail::fold_cast(node, x);
   if (op == "Identity") return x;
   if (op == "Shape") return fold_shape(node, x);
   if (op == "Size") {
@@ -304,8 +312,8 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, Operands inputs) {
   if (op == "Squeeze") return fold_squeeze(node, inputs);
   if (op == "Unsqueeze") return fold_unsqueeze(node, inputs);
   if (op == "Transpose") return fold_transpose(node, x);
-  if (op == "Range") return fold_range(inputs);
-  if (op == "ConstantOfShape") return fold_constant_of_shape(node, x);
+  if (op == "Range") return fold_detail::fold_range(inputs);
+  if (op == "ConstantOfShape") return fold_detail::fold_constant_of_shape(node, x);
   if (op == "Trilu" || op == "ScatterND" || op == "Clip") return shaped(x.dtype, x.dims);
   if (op == "Flatten") {
     const auto axis = node.integer("axis", 1);
@@ -323,7 +331,8 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, Operands inputs) {
   }
   if (op == "Expand") return fold_expand(x, *inputs[1]);
   if (op == "Tile") return fold_tile(x, *inputs[1]);
-  if (op == "Where" && inputs.size() == 3 && inputs[2] != nullptr) return fold_where(inputs);
+  if (op == "Where" && inputs.size() == 3 && inputs[2] != nullptr)
+    return fold_detail::fold_where(inputs);
   return std::nullopt;
 }
 

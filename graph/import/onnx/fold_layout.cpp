@@ -128,6 +128,7 @@ std::optional<Dims> axes_of(const OnnxNode& node, Operands inputs, std::size_t i
   return node.list("axes");
 }
 
+namespace fold_layout_detail {
 namespace {
 
 // A copy of `from` with `dims` whose axes advance by `steps` from element `start`.
@@ -147,10 +148,11 @@ std::optional<std::int64_t> checked_axis(std::int64_t axis, std::size_t rank) {
 }
 
 }  // namespace
+}  // namespace fold_layout_detail
 
 Folded fold_concat(const OnnxNode& node, Operands inputs) {
   if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
-  const auto axis = checked_axis(node.integer("axis"), inputs[0]->dims.size());
+  const auto axis = fold_layout_detail::checked_axis(node.integer("axis"), inputs[0]->dims.size());
   if (!axis) return std::nullopt;
   const auto at_axis = static_cast<std::size_t>(*axis);
   Dims dims = inputs[0]->dims;
@@ -194,7 +196,7 @@ Folded fold_slice(Operands inputs) {
   Dims steps = steps_towards(x.dims, x.dims);
   std::int64_t start = 0;
   for (std::size_t i = 0; i < sliced; ++i) {
-    const auto axis = checked_axis(
+    const auto axis = fold_layout_detail::checked_axis(
         operand(3) != nullptr ? operand(3)->integer(i) : static_cast<std::int64_t>(i), dims.size());
     if (!axis) return std::nullopt;
     const std::int64_t step = operand(4) != nullptr ? operand(4)->integer(i) : 1;
@@ -206,11 +208,11 @@ Folded fold_slice(Operands inputs) {
     dims[at] = range.count;
     steps[at] *= range.step;
   }
-  return gathered(x, dims, steps, start);
+  return fold_layout_detail::gathered(x, dims, steps, start);
 }
 
 Folded fold_gather(const OnnxNode& node, const OnnxConstant& x, const OnnxConstant& index) {
-  const auto axis = checked_axis(node.integer("axis"), x.dims.size());
+  const auto axis = fold_layout_detail::checked_axis(node.integer("axis"), x.dims.size());
   if (!axis) return std::nullopt;
   const auto at_axis = static_cast<std::size_t>(*axis);
   const auto split = x.dims.begin() + *axis;
@@ -253,7 +255,7 @@ Folded fold_squeeze(const OnnxNode& node, Operands inputs) {
   Dims dims;
   for (std::size_t i = 0; i < x.dims.size(); ++i) {
     const bool named = std::any_of(axes->begin(), axes->end(), [&](std::int64_t axis) {
-      return checked_axis(axis, x.dims.size()) == static_cast<std::int64_t>(i);
+      return fold_layout_detail::checked_axis(axis, x.dims.size()) == static_cast<std::int64_t>(i);
     });
     if (named ? x.dims[i] != 1 : (!axes->empty() || x.dims[i] != 1)) dims.push_back(x.dims[i]);
   }
@@ -267,7 +269,7 @@ Folded fold_unsqueeze(const OnnxNode& node, Operands inputs) {
   const std::size_t rank = x.dims.size() + axes->size();
   std::vector<char> added(rank, 0);
   for (std::int64_t axis : *axes) {
-    const auto at = checked_axis(axis, rank);
+    const auto at = fold_layout_detail::checked_axis(axis, rank);
     if (!at) return std::nullopt;
     added[static_cast<std::size_t>(*at)] = 1;
   }
@@ -297,14 +299,14 @@ Folded fold_transpose(const OnnxNode& node, const OnnxConstant& x) {
     dims.push_back(x.dims[static_cast<std::size_t>(axis)]);
     steps.push_back(old[static_cast<std::size_t>(axis)]);
   }
-  return gathered(x, dims, steps);
+  return fold_layout_detail::gathered(x, dims, steps);
 }
 
 Folded fold_expand(const OnnxConstant& x, const OnnxConstant& shape) {
   if (!shape.known) return std::nullopt;
   const auto dims = broadcast_dims(x.dims, shape.integers);
   if (!dims) return std::nullopt;
-  return gathered(x, *dims, steps_towards(x.dims, *dims));
+  return fold_layout_detail::gathered(x, *dims, steps_towards(x.dims, *dims));
 }
 
 Folded fold_tile(const OnnxConstant& x, const OnnxConstant& counts) {

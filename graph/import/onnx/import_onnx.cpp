@@ -10,6 +10,7 @@
 
 namespace tidemark {
 
+namespace import_onnx_detail {
 namespace {
 
 // The output that the loss is taken of.
@@ -78,10 +79,11 @@ void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int
 }
 
 }  // namespace
+}  // namespace import_onnx_detail
 
 void OnnxLowering::add_loss() {
   builder_.enter({});
-  const TensorId output = chosen_output(*this, file_, onnx_.output);
+  const TensorId output = import_onnx_detail::chosen_output(*this, file_, onnx_.output);
   const Tensor tensor = builder_.tensor(output);
   if (!tensor.requires_grad) {
     throw UserError({}, "model.output", "this output does not depend on a parameter");
@@ -108,7 +110,7 @@ void OnnxLowering::add_loss() {
 Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelOptions& options) {
   check_options(options);
   const OnnxModel file = read_onnx(path);
-  check_stated_batch(file, onnx, options.micro_batch);
+  import_onnx_detail::check_stated_batch(file, onnx, options.micro_batch);
   const OnnxUses uses(file);
   const OnnxModules modules(file);
   const OnnxRoles roles = onnx_roles(file, uses, onnx.roles);

@@ -7,6 +7,7 @@
 #include <vector>
 
 namespace tidemark {
+namespace onnx_modules_detail {
 namespace {
 
 constexpr int kDeepestModule = 64;
@@ -117,6 +118,7 @@ std::string path_of_weights(const OnnxModel& model, const IdVector<OnnxValueId, 
 }
 
 }  // namespace
+}  // namespace onnx_modules_detail
 
 OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), kNoOnnxModule) {
   const bool scoped = std::any_of(model.nodes.begin(), model.nodes.end(), [](const OnnxNode& node) {
@@ -128,10 +130,11 @@ OnnxModules::OnnxModules(const OnnxModel& model) : of_node(model.nodes.size(), k
 
   std::unordered_map<std::string, int> index;
   std::string previous;
-  Tree tree;
+  onnx_modules_detail::Tree tree;
   for (OnnxNodeId id : ids_of(model.nodes)) {
     const OnnxNode& node = model.nodes[id];
-    std::string path = scoped ? path_of(node.name) : path_of_weights(model, is_weight, node);
+    std::string path = scoped ? onnx_modules_detail::path_of(node.name)
+                              : onnx_modules_detail::path_of_weights(model, is_weight, node);
     if (!scoped) {
       if (path.empty()) path = previous;
       previous = path;

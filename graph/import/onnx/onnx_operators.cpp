@@ -3,6 +3,7 @@
 #include "graph/import/onnx/onnx_lowering.hpp"
 
 namespace tidemark {
+namespace onnx_operators_detail {
 namespace {
 
 std::vector<OnnxOperator> collect_operators() {
@@ -29,9 +30,10 @@ std::vector<OnnxPattern> collect_patterns() {
 }
 
 }  // namespace
+}  // namespace onnx_operators_detail
 
 const OnnxOperator* find_onnx_operator(std::string_view name) {
-  static const std::vector<OnnxOperator> operators = collect_operators();
+  static const std::vector<OnnxOperator> operators = onnx_operators_detail::collect_operators();
   const auto found = std::lower_bound(
       operators.begin(), operators.end(), name,
       [](const OnnxOperator& op, std::string_view wanted) { return op.name < wanted; });
@@ -39,7 +41,7 @@ const OnnxOperator* find_onnx_operator(std::string_view name) {
 }
 
 std::span<const OnnxPattern> onnx_patterns() {
-  static const std::vector<OnnxPattern> patterns = collect_patterns();
+  static const std::vector<OnnxPattern> patterns = onnx_operators_detail::collect_patterns();
   return patterns;
 }
 

@@ -11,6 +11,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace onnx_roles_detail {
 namespace {
 
 constexpr std::string_view kRolePrefix = "tidemark.role:";
@@ -123,6 +124,7 @@ OnnxAbsent absent_tensor(const OnnxModel& model, std::string_view key, std::stri
 }
 
 }  // namespace
+}  // namespace onnx_roles_detail
 
 std::string known_names(std::string_view name, const std::vector<std::string>& known) {
   const std::string nearest = did_you_mean(name, known);
@@ -141,13 +143,16 @@ OnnxRoles onnx_roles(const OnnxModel& model, const OnnxUses& uses,
   std::unordered_map<std::string_view, std::size_t> index;
   for (const OnnxInitializer& initializer : model.initializers) {
     index.emplace(model.names[initializer.value], roles.initializers.size());
-    roles.initializers.push_back(role_by_rule(model, uses, initializer));
+    roles.initializers.push_back(onnx_roles_detail::role_by_rule(model, uses, initializer));
   }
   for (const auto& [key, value] : model.metadata) {
-    if (key.starts_with(kAbsentPrefix)) roles.absent.push_back(absent_tensor(model, key, value));
-    if (!key.starts_with(kRolePrefix)) continue;
-    if (value != "parameter" && value != "buffer") fail_metadata(model, key, value);
-    const auto found = index.find(std::string_view(key).substr(kRolePrefix.size()));
+    if (key.starts_with(onnx_roles_detail::kAbsentPrefix))
+      roles.absent.push_back(onnx_roles_detail::absent_tensor(model, key, value));
+    if (!key.starts_with(onnx_roles_detail::kRolePrefix)) continue;
+    if (value != "parameter" && value != "buffer")
+      onnx_roles_detail::fail_metadata(model, key, value);
+    const auto found =
+        index.find(std::string_view(key).substr(onnx_roles_detail::kRolePrefix.size()));
     if (found == index.end()) continue;
     roles.initializers[found->second] =
         value == "parameter" ? OnnxRole::kParameter : OnnxRole::kBuffer;

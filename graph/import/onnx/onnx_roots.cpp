@@ -10,6 +10,7 @@
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
+namespace onnx_roots_detail {
 namespace {
 
 Shape shape_of(const OnnxConstant& constant, const std::string& what) {
@@ -35,6 +36,7 @@ std::vector<std::string> axis_names(const OnnxModel& file) {
 }
 
 }  // namespace
+}  // namespace onnx_roots_detail
 
 void OnnxLowering::add_roots() {
   std::map<std::string, int, std::less<>> blocks;
@@ -67,7 +69,8 @@ void OnnxLowering::add_roots() {
       constants_[initializer.value] = std::make_unique<OnnxConstant>(initializer.tensor);
       continue;
     }
-    const Shape shape = shape_of(initializer.tensor, fmt::format("initializer {}", quoted(name)));
+    const Shape shape = onnx_roots_detail::shape_of(initializer.tensor,
+                                                    fmt::format("initializer {}", quoted(name)));
     enter(module_of_tensor(name));
     tensors_[initializer.value] =
         roles_.initializers[i] == OnnxRole::kParameter
@@ -110,7 +113,7 @@ void OnnxLowering::add_input(const OnnxInput& input) {
   OnnxConstant extents{.dtype = input.dtype};
   for (std::size_t axis = 0; axis < input.extents.size(); ++axis)
     extents.dims.push_back(extent_of(input, axis));
-  const Shape shape = shape_of(extents, what);
+  const Shape shape = onnx_roots_detail::shape_of(extents, what);
   const DType dtype = model_type(input.dtype);
   tensors_[input.value] = builder_.input(file_.names[input.value], shape, dtype);
   const bool first = &input == &file_.inputs.front();
@@ -143,11 +146,12 @@ void OnnxLowering::check_open_axes() {
           return false;
         });
     if (!known) {
-      throw UserError({}, fmt::format("model.axes.{}", name),
-                      fmt::format("{} has no axis of this name{}; an axis without a name is "
-                                  "written INPUT.NUMBER, such as {}.0",
-                                  file_.path, known_names(name, axis_names(file_)),
-                                  file_.names[file_.inputs.front().value]));
+      throw UserError(
+          {}, fmt::format("model.axes.{}", name),
+          fmt::format("{} has no axis of this name{}; an axis without a name is "
+                      "written INPUT.NUMBER, such as {}.0",
+                      file_.path, known_names(name, onnx_roots_detail::axis_names(file_)),
+                      file_.names[file_.inputs.front().value]));
     }
   }
   if (open_axes_.empty()) return;

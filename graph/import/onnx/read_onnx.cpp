@@ -39,6 +39,7 @@ std::string OnnxModel::describe(OnnxNodeId node) const {
 }
 
 #if TIDEMARK_READS_ONNX
+namespace read_onnx_detail {
 namespace {
 
 using google::protobuf::internal::WireFormatLite;
@@ -337,6 +338,7 @@ class File {
 };
 
 }  // namespace
+}  // namespace read_onnx_detail
 
 OnnxModel read_onnx(const std::string& path) {
   std::error_code error;
@@ -346,7 +348,7 @@ OnnxModel read_onnx(const std::string& path) {
     throw UserError({.file = path}, "", "this is not a regular file");
   }
   const auto size = std::filesystem::file_size(file, error);
-  const File opened(path);
+  const read_onnx_detail::File opened(path);
   if (error || opened.descriptor() < 0) throw UserError({.file = path}, "", "cannot be read");
   if (size == 0) throw UserError({.file = path}, "", "the file is empty");
   if (size > static_cast<std::uintmax_t>(std::numeric_limits<int>::max())) {
@@ -355,11 +357,11 @@ OnnxModel read_onnx(const std::string& path) {
                     "into a file of their own (save_as_external_data)");
   }
   google::protobuf::io::FileInputStream stream(opened.descriptor());
-  CodedInputStream in(&stream);
+  google::protobuf::io::CodedInputStream in(&stream);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
   static_cast<void>(in.PushLimit(static_cast<int>(size)));
   try {
-    return Reader(path, in, static_cast<std::int64_t>(size)).read();
+    return read_onnx_detail::Reader(path, in, static_cast<std::int64_t>(size)).read();
   } catch (const UserError& problem) {
     if (!problem.location().file.empty()) throw;
     throw UserError({.file = path}, "", problem.problem());

@@ -23,6 +23,7 @@ DType onnx_dtype(int onnx, const std::string& where) {
   throw UserError(fmt::format("{} has the element type {}, which is not simulated", where, name));
 }
 
+namespace read_tensor_detail {
 namespace {
 
 double half_to_double(std::uint16_t bits) {
@@ -101,6 +102,7 @@ void decode_field(const Field& field, OnnxConstant& constant) {
 }
 
 }  // namespace
+}  // namespace read_tensor_detail
 
 OnnxConstant onnx_constant(const onnx_file::TensorProto& proto, const std::string& where) {
   OnnxConstant constant{.dtype = onnx_dtype(proto.data_type(), where)};
@@ -114,21 +116,22 @@ OnnxConstant onnx_constant(const onnx_file::TensorProto& proto, const std::strin
   }
   if (elements > kKnownElements || proto.data_location() == 1) return constant;
   if (!proto.raw_data().empty() || elements == 0) {
-    decode_raw(proto.raw_data(), proto.data_type(), constant);
+    read_tensor_detail::decode_raw(proto.raw_data(), proto.data_type(), constant);
     return constant;
   }
   const int type = proto.data_type();
   if (type == 10 || type == 16) {  // 16-bit floats stand as bit patterns in int32_data
     for (const std::int32_t bits : proto.int32_data()) {
       const auto half = static_cast<std::uint16_t>(bits);
-      constant.numbers.push_back(type == 10 ? half_to_double(half) : bfloat16_to_double(half));
+      constant.numbers.push_back(type == 10 ? read_tensor_detail::half_to_double(half)
+                                            : read_tensor_detail::bfloat16_to_double(half));
     }
   } else {
-    decode_field(proto.float_data(), constant);
-    decode_field(proto.int32_data(), constant);
-    decode_field(proto.int64_data(), constant);
-    decode_field(proto.double_data(), constant);
-    decode_field(proto.uint64_data(), constant);
+    read_tensor_detail::decode_field(proto.float_data(), constant);
+    read_tensor_detail::decode_field(proto.int32_data(), constant);
+    read_tensor_detail::decode_field(proto.int64_data(), constant);
+    read_tensor_detail::decode_field(proto.double_data(), constant);
+    read_tensor_detail::decode_field(proto.uint64_data(), constant);
   }
   const std::size_t found =
       is_floating(constant.dtype) ? constant.numbers.size() : constant.integers.size();

@@ -5,6 +5,7 @@
 #include "graph/import/onnx/fold.hpp"
 
 namespace tidemark {
+namespace rebatch_detail {
 namespace {
 
 using List = std::vector<std::int64_t>;
@@ -55,19 +56,22 @@ std::size_t batch_axis_of(const OnnxLowering& l, const List& old_dims, std::size
 }
 
 }  // namespace
+}  // namespace rebatch_detail
 
 bool is_attention_head(const OnnxLowering& l) {
-  return l.is_chunk(l.node().inputs[0]) && reads_as_heads(l);
+  return l.is_chunk(l.node().inputs[0]) && rebatch_detail::reads_as_heads(l);
 }
 
-std::optional<List> rebatched_reshape(OnnxLowering& l, const List& dims, const List& wanted,
-                                      bool allow_zero) {
-  const auto old_input = exported_shape(l, l.node().inputs[0]);
-  const auto old_output = exported_shape(l, l.node().outputs.front());
-  const auto old_batch = exported_shape(l, l.file().inputs.front().value);
+std::optional<rebatch_detail::List> rebatched_reshape(OnnxLowering& l,
+                                                      const rebatch_detail::List& dims,
+                                                      const rebatch_detail::List& wanted,
+                                                      bool allow_zero) {
+  const auto old_input = rebatch_detail::exported_shape(l, l.node().inputs[0]);
+  const auto old_output = rebatch_detail::exported_shape(l, l.node().outputs.front());
+  const auto old_batch = rebatch_detail::exported_shape(l, l.file().inputs.front().value);
   if (!old_input || !old_output || !old_batch) return std::nullopt;
-  const List old_dims(old_input->begin(), old_input->end());
-  const List target(old_output->begin(), old_output->end());
+  const rebatch_detail::List old_dims(old_input->begin(), old_input->end());
+  const rebatch_detail::List target(old_output->begin(), old_output->end());
   if (old_dims.size() != dims.size() || target.size() != wanted.size()) return std::nullopt;
   const std::int64_t batch = l.exported_batch();
   std::size_t axis = 0;
@@ -76,9 +80,9 @@ std::optional<List> rebatched_reshape(OnnxLowering& l, const List& dims, const L
   if (axis == dims.size() || old_dims[axis] % batch != 0) return std::nullopt;
   // Right already: what was computed from the new shape differs from what the file's batch gave,
   // and one -1 at the place of the batch absorbs it.
-  const std::size_t place = batch_axis_of(l, old_dims, axis, target, batch);
+  const std::size_t place = rebatch_detail::batch_axis_of(l, old_dims, axis, target, batch);
   if (place == target.size()) return std::nullopt;
-  List result = target;
+  rebatch_detail::List result = target;
   result[place] = target[place] / batch * l.batch();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const bool explicit_extent = wanted[i] > 0;
@@ -87,15 +91,16 @@ std::optional<List> rebatched_reshape(OnnxLowering& l, const List& dims, const L
   return reshaped_dims(dims, result, allow_zero);
 }
 
-List rebatched_expand(OnnxLowering& l, const List& dims, List wanted) {
-  const auto old_output = exported_shape(l, l.node().outputs.front());
+rebatch_detail::List rebatched_expand(OnnxLowering& l, const rebatch_detail::List& dims,
+                                      rebatch_detail::List wanted) {
+  const auto old_output = rebatch_detail::exported_shape(l, l.node().outputs.front());
   if (!old_output || wanted.size() < 2 || wanted.size() != dims.size() || dims[0] != 1) {
     return wanted;
   }
   // x.repeat() is an Expand to its own shape, for axes that it adds, and a Tile.
   const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
   if (reader.valid() && l.file().nodes[reader].op == "Tile") return wanted;
-  const List target(old_output->begin(), old_output->end());
+  const rebatch_detail::List target(old_output->begin(), old_output->end());
   const std::int64_t batch = l.exported_batch();
   // Where nothing else is expanded, the batch is what Expand is for.
   const bool only_batch = std::equal(target.begin() + 1, target.end(), dims.begin() + 1);

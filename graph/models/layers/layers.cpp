@@ -6,6 +6,7 @@
 #include "graph/models/layers/layer_groups.hpp"
 
 namespace tidemark {
+namespace layers_detail {
 namespace {
 
 std::vector<LayerKind> joined_layer_kinds() {
@@ -16,9 +17,10 @@ std::vector<LayerKind> joined_layer_kinds() {
 }
 
 }  // namespace
+}  // namespace layers_detail
 
 std::span<const LayerKind> layer_kinds() {
-  static const std::vector<LayerKind> kAll = joined_layer_kinds();
+  static const std::vector<LayerKind> kAll = layers_detail::joined_layer_kinds();
   return kAll;
 }
 

@@ -15,6 +15,7 @@
 #include "graph/core/units.hpp"
 
 namespace tidemark {
+namespace size_expression_detail {
 namespace {
 
 constexpr std::size_t kMaxLength = 200;
@@ -137,6 +138,7 @@ class Evaluation {
 };
 
 }  // namespace
+}  // namespace size_expression_detail
 
 const std::int64_t* SizeNames::find(std::string_view name) const {
   const auto found = std::find_if(values_.rbegin(), values_.rend(),
@@ -158,7 +160,7 @@ std::int64_t evaluate_size(const Value& value, const SizeNames& names, const std
     throw UserError(value.location, path,
                     fmt::format("expected an integer or a size, found {}", found(value)));
   }
-  const std::int64_t result = Evaluation(value, names, path).run();
+  const std::int64_t result = size_expression_detail::Evaluation(value, names, path).run();
   if (result >= lowest && result <= highest) return result;
   const std::string shown = std::to_string(result);
   const std::string meaning =
@@ -169,8 +171,9 @@ std::int64_t evaluate_size(const Value& value, const SizeNames& names, const std
 }
 
 bool is_size_name(std::string_view text) {
-  return !text.empty() && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
+  return !text.empty() && size_expression_detail::is_letter(text.front()) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return size_expression_detail::is_letter(c) || is_digit(c); });
 }
 
 }  // namespace tidemark

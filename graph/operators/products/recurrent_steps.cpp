@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace recurrent_steps_detail {
 namespace {
 
 // Counts what is alive.
@@ -205,6 +206,7 @@ void input_product(const RecurrentSize& size, std::int64_t layer, bool last, Tal
 }
 
 }  // namespace
+}  // namespace recurrent_steps_detail
 
 std::int64_t RecurrentSize::gates() const {
   switch (cell) {
@@ -219,11 +221,12 @@ std::int64_t RecurrentSize::gates() const {
 }
 
 Bytes saved_by_steps(const RecurrentSize& size) {
-  return saved_by_step(size) * size.steps + saved_states(size);
+  return recurrent_steps_detail::saved_by_step(size) * size.steps +
+         recurrent_steps_detail::saved_states(size);
 }
 
 Bytes unrolled_forward_peak(const RecurrentSize& size) {
-  Tally tally;
+  recurrent_steps_detail::Tally tally;
   tally.make(size.outer_states());
   const Bytes gates = size.sequence() * size.gates();
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
@@ -231,7 +234,7 @@ Bytes unrolled_forward_peak(const RecurrentSize& size) {
       if (layer == 0 && size.copies_input) tally.make(size.input_bytes());
       tally.make(gates);
       if (direction > 0) tally.drop(gates);  // of the direction before: replaced by these
-      tally.make(saved_by_steps(size) + final_states(size));
+      tally.make(saved_by_steps(size) + recurrent_steps_detail::final_states(size));
       tally.make(size.sequence());  // the stack of the states
     }
     if (size.directions > 1) {
@@ -249,13 +252,14 @@ Bytes unrolled_forward_peak(const RecurrentSize& size) {
 }
 
 Bytes unrolled_backward_peak(const RecurrentSize& size) {
-  Tally tally;
+  recurrent_steps_detail::Tally tally;
   for (std::int64_t layer = size.layers; layer-- > 0;) {
     for (std::int64_t direction = size.directions; direction-- > 0;) {
-      BackwardSteps(size, tally).run(weights_of(size, layer));
+      recurrent_steps_detail::BackwardSteps(size, tally)
+          .run(recurrent_steps_detail::weights_of(size, layer));
       // The gradient of this output; that of two directions is two views of one tensor.
       if (layer + 1 < size.layers && direction == 0) tally.drop(size.result());
-      input_product(size, layer, direction == 0, tally);
+      recurrent_steps_detail::input_product(size, layer, direction == 0, tally);
     }
     const bool wanted = layer > 0 || size.input_gradient;
     if (size.directions > 1 && wanted) {  // both directions' gradients of their input, added

@@ -7,6 +7,7 @@
 #include "policies/eviction/online/exact_ratio.hpp"
 
 namespace tidemark {
+namespace eviction_pool_detail {
 namespace {
 
 constexpr std::size_t kFirstWalk = 64;  // storages; longer walks only if nothing else decides
@@ -18,12 +19,13 @@ bool files_by_line(EvictionHeuristic heuristic) {
 }
 
 }  // namespace
+}  // namespace eviction_pool_detail
 
 EvictionPool::EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, EvictedCosts& costs)
     : log_(log),
       heuristic_(heuristic),
       costs_(costs),
-      by_line_(files_by_line(heuristic)),
+      by_line_(eviction_pool_detail::files_by_line(heuristic)),
       search_(heuristic, costs),
       heap_(by_line_ ? 0 : log.storages.size()),
       lines_(by_line_ ? log.storages.size() : 0),
@@ -92,7 +94,7 @@ void EvictionPool::raise_beside(std::uint32_t x) {
   for (const std::uint32_t beside : beside_)
     costs_.bring_neighbours_near(beside);
   for (const std::uint32_t beside : beside_) {
-    costs_.evaluate(beside, kNoLimit, kFirstWalk);
+    costs_.evaluate(beside, eviction_pool_detail::kNoLimit, eviction_pool_detail::kFirstWalk);
     const RisingLines::Line now = line(beside);
     if (now != lines_.line(beside)) lines_.set(beside, now);
   }
@@ -107,15 +109,15 @@ std::uint32_t EvictionPool::choose(std::int64_t clock) {
 }
 
 std::uint32_t EvictionPool::choose_by_ratio() {
-  for (std::size_t most = kFirstWalk;;) {
+  for (std::size_t most = eviction_pool_detail::kFirstWalk;;) {
     const std::uint32_t x = heap_[0].storage;
     const std::int64_t bound = costs_.lower_bound(x);
-    const EvictedCosts::Evaluation found = costs_.evaluate(x, kNoLimit, most);
+    const EvictedCosts::Evaluation found = costs_.evaluate(x, eviction_pool_detail::kNoLimit, most);
     if (found.exact && costs_.lower_bound(x) == bound) {
       costs_.changed().clear();  // all of them were filed below
       return x;
     }
-    if (!found.exact) most *= kLongerWalk;
+    if (!found.exact) most *= eviction_pool_detail::kLongerWalk;
     heap_.set(entry(x));
   }
 }
@@ -124,7 +126,7 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
   search_.begin(clock);
   const auto threshold = [this] { return search_.threshold(); };
   std::uint32_t x = RisingLines::kNobody;
-  for (std::size_t most = kFirstWalk;;) {
+  for (std::size_t most = eviction_pool_detail::kFirstWalk;;) {
     x = lines_.top(clock);
     if (x == RisingLines::kNobody) break;
     for (const std::uint32_t each : lines_.arrived())
@@ -140,7 +142,7 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
     if (now == lines_.line(x)) {
       if (now.at(clock) < threshold()) break;
       known = search_.weigh(candidate(x), most);
-      if (!known) most *= kLongerWalk;
+      if (!known) most *= eviction_pool_detail::kLongerWalk;
       const bool filed = costs_.lower_bound(x) == bound && costs_.latest_access(x) == now.since;
       if (filed && known) break;
       if (filed) continue;

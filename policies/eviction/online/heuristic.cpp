@@ -5,6 +5,7 @@
 #include "policies/eviction/online/exact_ratio.hpp"
 
 namespace tidemark {
+namespace heuristic_detail {
 namespace {
 
 constexpr std::array<std::string_view, 8> kHeuristics{"lru", "size",   "dtr_local", "msps",
@@ -12,13 +13,14 @@ constexpr std::array<std::string_view, 8> kHeuristics{"lru", "size",   "dtr_loca
 constexpr std::array<std::string_view, 3> kModes{"eager", "ignore", "banish"};
 
 }  // namespace
+}  // namespace heuristic_detail
 
 std::span<const std::string_view> eviction_heuristic_names() {
-  return kHeuristics;
+  return heuristic_detail::kHeuristics;
 }
 
 std::span<const std::string_view> deallocation_mode_names() {
-  return kModes;
+  return heuristic_detail::kModes;
 }
 
 Neighbourhood neighbourhood_of(EvictionHeuristic heuristic) {

@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace log_line_detail {
 namespace {
 
 void append_utf8(std::string& into, unsigned code) {
@@ -23,6 +24,7 @@ void append_utf8(std::string& into, unsigned code) {
 }
 
 }  // namespace
+}  // namespace log_line_detail
 
 void LogLines::fail(const std::string& problem, std::size_t column) const {
   throw UserError({.file = file_, .line = number_, .column = static_cast<int>(column)}, {},
@@ -86,7 +88,7 @@ void LogLines::read_text(std::string& into) {
       if (std::from_chars(begin, end_of_code, code, 16).ptr != begin + 4) {
         fail("expected four hexadecimal digits after \\u", at_ + 1);
       }
-      append_utf8(into, code);
+      log_line_detail::append_utf8(into, code);
       at_ += 4;
     } else {
       const std::size_t known = kFrom.find(escape);

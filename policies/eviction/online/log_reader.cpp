@@ -12,6 +12,7 @@
 #include "policies/eviction/online/log_line.hpp"
 
 namespace tidemark {
+namespace log_reader_detail {
 namespace {
 
 // So that sums over a whole replay stay exact in 64 bits.
@@ -262,9 +263,10 @@ EvictionLog LogParser::parse() {
 }
 
 }  // namespace
+}  // namespace log_reader_detail
 
 EvictionLog parse_eviction_log(std::string_view text, const std::string& file) {
-  return LogParser(text, file).parse();
+  return log_reader_detail::LogParser(text, file).parse();
 }
 
 EvictionLog read_eviction_log(const std::string& file) {

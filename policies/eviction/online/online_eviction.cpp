@@ -8,6 +8,7 @@
 #include "policies/eviction/online/eviction_pool.hpp"
 
 namespace tidemark {
+namespace online_eviction_detail {
 namespace {
 
 // One replay. An execution locks its inputs, makes room, and appends what it produced and then its
@@ -291,9 +292,10 @@ EvictionResult LogReplay::run() {
 }
 
 }  // namespace
+}  // namespace online_eviction_detail
 
 EvictionResult replay_eviction(const EvictionLog& log, const EvictionOptions& options) {
-  return LogReplay(log, options).run();
+  return online_eviction_detail::LogReplay(log, options).run();
 }
 
 }  // namespace tidemark

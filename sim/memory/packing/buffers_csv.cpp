@@ -13,6 +13,7 @@
 #include "graph/core/units.hpp"
 
 namespace tidemark {
+namespace buffers_csv_detail {
 namespace {
 
 constexpr std::array<std::string_view, 4> kColumns{"id", "lower", "upper", "size"};
@@ -108,16 +109,17 @@ std::int64_t read_count(const CsvLines& lines, const Field& field, std::size_t c
 }
 
 }  // namespace
+}  // namespace buffers_csv_detail
 
 NamedProblem parse_buffers(std::string_view text, const std::string& file) {
-  CsvLines lines(text, file);
-  std::vector<Field> fields;
+  buffers_csv_detail::CsvLines lines(text, file);
+  std::vector<buffers_csv_detail::Field> fields;
   if (!lines.next(fields)) {
-    throw UserError(
-        {.file = file}, {},
-        fmt::format("the file is empty; expected the columns {}", fmt::join(kColumns, ",")));
+    throw UserError({.file = file}, {},
+                    fmt::format("the file is empty; expected the columns {}",
+                                fmt::join(buffers_csv_detail::kColumns, ",")));
   }
-  const ColumnPlaces places = find_columns(lines, fields);
+  const buffers_csv_detail::ColumnPlaces places = buffers_csv_detail::find_columns(lines, fields);
   const std::size_t columns = fields.size();
   NamedProblem named;
   std::unordered_map<std::string_view, int> line_of;  // of an id
@@ -127,23 +129,27 @@ NamedProblem parse_buffers(std::string_view text, const std::string& file) {
       lines.fail(fields.back().column, "",
                  fmt::format("the line has {} fields, the first line {}", fields.size(), columns));
     }
-    const Field& id = fields[places[kId]];
+    const buffers_csv_detail::Field& id = fields[places[buffers_csv_detail::kId]];
     if (id.text.empty()) lines.fail(id.column, "id", "the id is empty");
     const auto [known, is_new] = line_of.emplace(id.text, lines.line());
     if (!is_new) {
       lines.fail(id.column, "id",
                  fmt::format("{} occurs in line {} already", quoted(id.text), known->second));
     }
-    const Buffer buffer{.lower = read_count(lines, fields[places[kLower]], kLower),
-                        .upper = read_count(lines, fields[places[kUpper]], kUpper),
-                        .size = read_count(lines, fields[places[kSize]], kSize)};
+    const Buffer buffer{
+        .lower = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kLower]],
+                                                buffers_csv_detail::kLower),
+        .upper = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kUpper]],
+                                                buffers_csv_detail::kUpper),
+        .size = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kSize]],
+                                               buffers_csv_detail::kSize)};
     if (buffer.upper <= buffer.lower) {
-      lines.fail(fields[places[kUpper]].column, "upper",
+      lines.fail(fields[places[buffers_csv_detail::kUpper]].column, "upper",
                  fmt::format("{} is not above lower, {}: the buffer is never live", buffer.upper,
                              buffer.lower));
     }
     if (!checked_add(total, buffer.size, total)) {
-      lines.fail(fields[places[kSize]].column, "size",
+      lines.fail(fields[places[buffers_csv_detail::kSize]].column, "size",
                  "the sizes up to here sum to more than 63 bits hold");
     }
     named.ids.emplace_back(id.text);
@@ -155,7 +161,8 @@ NamedProblem parse_buffers(std::string_view text, const std::string& file) {
 
 std::string solution_csv(const NamedProblem& named, const Packing& packing) {
   fmt::memory_buffer out;
-  fmt::format_to(std::back_inserter(out), "{},offset\n", fmt::join(kColumns, ","));
+  fmt::format_to(std::back_inserter(out), "{},offset\n",
+                 fmt::join(buffers_csv_detail::kColumns, ","));
   for (std::size_t i = 0; i < named.ids.size(); ++i) {
     const Buffer& b = named.problem.buffers[i];
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", named.ids[i], b.lower, b.upper,

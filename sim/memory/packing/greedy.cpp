@@ -9,6 +9,7 @@
 #include "sim/memory/packing/time_sections.hpp"
 
 namespace tidemark {
+namespace greedy_detail {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -75,6 +76,7 @@ struct Placed {
 };
 
 }  // namespace
+}  // namespace greedy_detail
 
 std::string_view name_of(GreedyOrder order) {
   constexpr std::string_view kNames[] = {"size", "duration", "area", "breadth", "end"};
@@ -85,8 +87,9 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
   const std::vector<Buffer>& buffers = problem.buffers;
   using Key = std::pair<double, double>;  // decreasing; exact up to 2^53, which is enough to rank
   std::vector<Key> keys;
-  const std::vector<std::int64_t> breadth =
-      order == GreedyOrder::kBreadth ? most_live_beside(problem) : std::vector<std::int64_t>();
+  const std::vector<std::int64_t> breadth = order == GreedyOrder::kBreadth
+                                                ? greedy_detail::most_live_beside(problem)
+                                                : std::vector<std::int64_t>();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const auto size = static_cast<double>(buffers[i].size);
     const auto duration =
@@ -119,7 +122,7 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
 
 Packing place_in_order(const PackingProblem& problem, std::span<const int> order, Fit fit) {
   Packing packing{.offsets = std::vector<std::int64_t>(problem.buffers.size())};
-  Placed placed;
+  greedy_detail::Placed placed;
   placed.reserve(problem.buffers.size());
   for (const int i : order) {
     const Buffer& b = problem.buffers[static_cast<std::size_t>(i)];

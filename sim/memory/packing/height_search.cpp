@@ -5,12 +5,14 @@
 #include <utility>
 
 namespace tidemark {
+namespace height_search_detail {
 namespace {
 
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kNodesBetweenStops = 256;  // a power of two
 
 }  // namespace
+}  // namespace height_search_detail
 
 struct HeightSearch::Part {
   Buffers buffers;
@@ -66,7 +68,7 @@ SearchOutcome HeightSearch::run(std::int64_t height, const std::vector<int>& ran
 bool HeightSearch::out_of_nodes() {
   ++nodes_;
   if (nodes_ > node_limit_) stopped_ = true;
-  if ((nodes_ & (kNodesBetweenStops - 1)) == 0 && stop_()) stopped_ = true;
+  if ((nodes_ & (height_search_detail::kNodesBetweenStops - 1)) == 0 && stop_()) stopped_ = true;
   return stopped_;
 }
 
@@ -127,13 +129,14 @@ bool HeightSearch::place_and_go_on(Buffers& part, int place, std::int64_t height
 }
 
 bool HeightSearch::hold_up(int buffer, std::int64_t height) {
-  std::int64_t lowest_end = kUnbounded;
+  std::int64_t lowest_end = height_search_detail::kUnbounded;
   for (const int under : at(neighbours_, buffer)) {
     if (at(placed_, under) != 0) continue;
     const std::int64_t address = std::max(at(at_least_, under), at(rests_, buffer));
     lowest_end = std::min(lowest_end, address + at(sizes_, under));
   }
-  if (lowest_end == kUnbounded || lowest_end + at(sizes_, buffer) > height) return false;
+  if (lowest_end == height_search_detail::kUnbounded || lowest_end + at(sizes_, buffer) > height)
+    return false;
   raise(buffer, lowest_end);
   return check_marked(height);
 }
@@ -201,7 +204,7 @@ bool HeightSearch::take(int buffer) {
   bool emptied = false;
   const std::int64_t before = at(at_least_, buffer);
   at(placed_, buffer) = 1;
-  write(at(at_least_, buffer), kUnbounded);
+  write(at(at_least_, buffer), height_search_detail::kUnbounded);
   for (int s = at(spans_, buffer).first; s < at(spans_, buffer).last; ++s) {
     at(unplaced_bytes_, s) -= at(sizes_, buffer);
     emptied = --at(unplaced_count_, s) == 0 || emptied;
@@ -237,7 +240,7 @@ void HeightSearch::mark(int section) {
 // Everything unplaced in a section lies above its lowest buffer's address.
 bool HeightSearch::check_section(int section, std::int64_t height) {
   if (at(unplaced_count_, section) == 0) return true;
-  std::int64_t lowest = kUnbounded;
+  std::int64_t lowest = height_search_detail::kUnbounded;
   for (const int b : at(members_, section)) {
     lowest = std::min(lowest, at(at_least_, b));
   }

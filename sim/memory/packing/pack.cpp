@@ -12,6 +12,7 @@
 #include "sim/memory/packing/time_sections.hpp"
 
 namespace tidemark {
+namespace pack_detail {
 namespace {
 
 // Above either the search would take too much memory, and a node too long, to be of use.
@@ -159,16 +160,17 @@ PackResult result_of(const PackingProblem& problem, const std::vector<Part>& par
 }
 
 }  // namespace
+}  // namespace pack_detail
 
 PackResult pack(const PackingProblem& problem, const PackOptions& options) {
-  Limits limits{.deadline = std::chrono::steady_clock::now() + options.time_limit,
-                .nodes_left = options.node_limit};
+  pack_detail::Limits limits{.deadline = std::chrono::steady_clock::now() + options.time_limit,
+                             .nodes_left = options.node_limit};
   const TimeSections sections = time_sections(problem);
   std::vector<int> sized;  // a buffer of no bytes lies anywhere
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].size > 0) sized.push_back(static_cast<int>(i));
   }
-  std::vector<Part> parts;
+  std::vector<pack_detail::Part> parts;
   std::int64_t bound = 0;  // of the whole: a part may be as high as another has to be
   auto components = independent_components(sections.spans, sized);
   parts.reserve(components.size());  // the search of a part refers to it
@@ -177,18 +179,18 @@ PackResult pack(const PackingProblem& problem, const PackOptions& options) {
     bound = std::max(bound, parts.back().lower_bound());
   }
   const auto lower_all = [&](std::int64_t goal) {
-    for (Part& part : parts)
-      lower_part(part, goal, limits);
+    for (pack_detail::Part& part : parts)
+      pack_detail::lower_part(part, goal, limits);
   };
   if (!options.capacity) {
     lower_all(bound);
-    return result_of(problem, parts);
+    return pack_detail::result_of(problem, parts);
   }
   if (*options.capacity >= bound) lower_all(*options.capacity);
   const std::int64_t used = options.node_limit - limits.nodes_left;
-  limits.nodes_left = std::min(limits.nodes_left, std::max(kAfterFit, used));
+  limits.nodes_left = std::min(limits.nodes_left, std::max(pack_detail::kAfterFit, used));
   lower_all(bound);
-  return result_of(problem, parts);
+  return pack_detail::result_of(problem, parts);
 }
 
 }  // namespace tidemark

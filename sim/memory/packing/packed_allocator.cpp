@@ -5,6 +5,7 @@
 #include "sim/memory/packing/greedy.hpp"
 
 namespace tidemark {
+namespace packed_allocator_detail {
 namespace {
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -13,6 +14,7 @@ std::int64_t aligned(std::int64_t bytes) {
 }
 
 }  // namespace
+}  // namespace packed_allocator_detail
 
 PackingProblem packing_problem(const StepProgram& program, std::vector<BlockId>& blocks) {
   constexpr std::uint32_t kNone = Id<void>::kNone;
@@ -25,9 +27,10 @@ PackingProblem packing_problem(const StepProgram& program, std::vector<BlockId>&
     if (program.opcode[i] == Opcode::kAllocate) {
       if (program.blocks[block].tier != Tier::kDevice) continue;
       buffer_of[block] = static_cast<std::uint32_t>(blocks.size());
-      problem.buffers.push_back({.lower = static_cast<std::int64_t>(i),
-                                 .upper = end,
-                                 .size = aligned(program.blocks[block].bytes.count)});
+      problem.buffers.push_back(
+          {.lower = static_cast<std::int64_t>(i),
+           .upper = end,
+           .size = packed_allocator_detail::aligned(program.blocks[block].bytes.count)});
       blocks.push_back(block);
     } else if (program.opcode[i] == Opcode::kFree && buffer_of[block] != kNone) {
       problem.buffers[buffer_of[block]].upper = static_cast<std::int64_t>(i);
@@ -62,7 +65,7 @@ bool PackedAllocator::in_use(std::int64_t begin, std::int64_t end) const {
 }
 
 Allocation PackedAllocator::allocate(BlockId block, std::int64_t bytes) {
-  const std::int64_t size = aligned(bytes);
+  const std::int64_t size = packed_allocator_detail::aligned(bytes);
   const std::int64_t begin = placement_.address[block];
   if (begin + size > capacity_ || in_use(begin, begin + size)) return {.ok = false};
   const int taken = reserved_ == 0 ? 1 : 0;
@@ -92,7 +95,7 @@ void PackedAllocator::defer_free(BlockId block) {
 
 OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
                           std::size_t /*blocks*/) {
-  const Bytes rounded(aligned(requested.count));
+  const Bytes rounded(packed_allocator_detail::aligned(requested.count));
   return {.requested = requested,
           .rounded = rounded,
           .segment = rounded,

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace problem_detail {
 namespace {
 
 // A buffer begins or ends; at one instant the ends come first, since lifetimes are half open.
@@ -31,11 +32,12 @@ std::vector<Change> changes_of(const PackingProblem& problem) {
 }
 
 }  // namespace
+}  // namespace problem_detail
 
 std::int64_t most_live_bytes(const PackingProblem& problem) {
   std::int64_t live = 0;
   std::int64_t most = 0;
-  for (const Change& change : changes_of(problem)) {
+  for (const problem_detail::Change& change : problem_detail::changes_of(problem)) {
     const std::int64_t size = problem.buffers[change.buffer].size;
     live += change.begins ? size : -size;
     most = std::max(most, live);
@@ -65,7 +67,7 @@ std::optional<std::string> packing_fault(const PackingProblem& problem, const Pa
     return fmt::format("the height is {}, not {}", height, packing.height);
   }
   std::map<std::int64_t, std::size_t> occupied;  // first address -> buffer; never overlapping
-  for (const Change& change : changes_of(problem)) {
+  for (const problem_detail::Change& change : problem_detail::changes_of(problem)) {
     const std::size_t i = change.buffer;
     const std::int64_t size = problem.buffers[i].size;
     if (size == 0) continue;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 namespace tidemark {
+namespace restarts_detail {
 namespace {
 
 constexpr std::int64_t kFirstNodes = 1000;  // of the fixed orders
@@ -27,6 +28,7 @@ std::int64_t luby(std::size_t i) {
 }
 
 }  // namespace
+}  // namespace restarts_detail
 
 const Restarts::Order Restarts::kFixed[] = {{Key::kWidth, Key::kArea, Key::kTotal},
                                             {Key::kTotal, Key::kArea, Key::kWidth},
@@ -64,19 +66,19 @@ Restarts::Restarts(const PackingProblem& problem, const TimeSections& sections)
 std::vector<int> Restarts::next_rank() {
   const std::size_t i = restarts_++;
   if (i < std::size(kFixed)) {
-    node_limit_ = kFirstNodes;
+    node_limit_ = restarts_detail::kFirstNodes;
     return rank_by(kFixed[i], 0);
   }
-  node_limit_ = kLubyNodes * luby(i - std::size(kFixed));
+  node_limit_ = restarts_detail::kLubyNodes * restarts_detail::luby(i - std::size(kFixed));
   weigh();
   const std::size_t order = random_() % std::size(kWeighted);
-  return rank_by(kWeighted[order], kMostNoise * uniform());
+  return rank_by(kWeighted[order], restarts_detail::kMostNoise * uniform());
 }
 
 void Restarts::learn(const std::vector<std::int64_t>& failures, std::int64_t nodes) {
   const double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(nodes, 1));
   for (std::size_t s = 0; s < weights_.size(); ++s) {
-    weights_[s] = kKept * weights_[s] + scale * static_cast<double>(failures[s]);
+    weights_[s] = restarts_detail::kKept * weights_[s] + scale * static_cast<double>(failures[s]);
   }
 }
 

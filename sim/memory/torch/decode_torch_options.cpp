@@ -7,6 +7,7 @@
 #include "sim/memory/torch/torch_options.hpp"
 
 namespace tidemark {
+namespace decode_torch_options_detail {
 namespace {
 
 // Runs a parser of texts for a key of a scenario.
@@ -48,13 +49,15 @@ RoundupDivisions decode_intervals(const Decoder& mapping) {
 }
 
 }  // namespace
+}  // namespace decode_torch_options_detail
 
 TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
   static constexpr std::array<std::string_view, 1> kVersions{kTorchAllocatorVersion};
   static_cast<void>(allocator.optional_word("version", kVersions, kTorchAllocatorVersion));
   TorchAllocatorOptions options;
   if (const auto conf = allocator.maybe<std::string>("conf")) {
-    options = at_key(allocator, "conf", [&] { return parse_alloc_conf(*conf); });
+    options = decode_torch_options_detail::at_key(allocator, "conf",
+                                                  [&] { return parse_alloc_conf(*conf); });
   }
   if (const auto limit = allocator.maybe<Bytes>(
           "max_split_size", above(static_cast<double>(kSmallestSplitLimitMb * kMiB.count)))) {
@@ -63,17 +66,18 @@ TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
   constexpr std::string_view kRoundup = "roundup_power2_divisions";
   const Value* given = allocator.value().find(kRoundup);
   if (given != nullptr && given->is_mapping()) {
-    options.roundup_power2_divisions = decode_intervals(allocator.optional_child(kRoundup));
+    options.roundup_power2_divisions =
+        decode_torch_options_detail::decode_intervals(allocator.optional_child(kRoundup));
   } else if (given != nullptr && given->is_sequence()) {
     allocator.fail_at(kRoundup, fmt::format("expected {}, found a list", kRoundupForms));
   } else if (const auto text = allocator.maybe<std::string>(kRoundup)) {
-    options.roundup_power2_divisions =
-        at_key(allocator, kRoundup, [&] { return parse_roundup_divisions(*text); });
+    options.roundup_power2_divisions = decode_torch_options_detail::at_key(
+        allocator, kRoundup, [&] { return parse_roundup_divisions(*text); });
   }
   constexpr std::string_view kThreshold = "garbage_collection_threshold";
   if (const auto threshold = allocator.maybe<double>(kThreshold, between(0, 1))) {
-    options.garbage_collection_threshold =
-        at_key(allocator, kThreshold, [&] { return check_collection_threshold(*threshold); });
+    options.garbage_collection_threshold = decode_torch_options_detail::at_key(
+        allocator, kThreshold, [&] { return check_collection_threshold(*threshold); });
   }
   options.expandable_segments =
       allocator.optional<bool>("expandable_segments", options.expandable_segments);

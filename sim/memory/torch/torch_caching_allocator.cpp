@@ -4,6 +4,7 @@
 #include <bit>
 
 namespace tidemark {
+namespace torch_caching_allocator_detail {
 namespace {
 
 // c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
@@ -29,6 +30,7 @@ std::int64_t round_to_division(std::int64_t size, std::int64_t divisions) {
 }
 
 }  // namespace
+}  // namespace torch_caching_allocator_detail
 
 TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options,
                                              Bytes taken)
@@ -73,23 +75,30 @@ TorchStream TorchCachingAllocator::begin_capture(TorchStream stream) {
 }
 
 std::int64_t TorchCachingAllocator::rounded(std::int64_t bytes) const {
-  if (bytes < kMinBlockSize) return kMinBlockSize;
+  if (bytes < torch_caching_allocator_detail::kMinBlockSize)
+    return torch_caching_allocator_detail::kMinBlockSize;
   if (rounds_to_divisions_) {
     const int log2 = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))) - 1;
-    const int interval = std::clamp(log2 - kFirstInterval, 0, int{kRoundupIntervals} - 1);
+    const int interval = std::clamp(log2 - torch_caching_allocator_detail::kFirstInterval, 0,
+                                    int{kRoundupIntervals} - 1);
     const std::int64_t divisions =
         options_.roundup_power2_divisions[static_cast<std::size_t>(interval)];
-    if (divisions > 1 && bytes / divisions >= kMinBlockSize && bytes > kMinBlockSize * divisions) {
-      return round_to_division(bytes, divisions);
+    if (divisions > 1 && bytes / divisions >= torch_caching_allocator_detail::kMinBlockSize &&
+        bytes > torch_caching_allocator_detail::kMinBlockSize * divisions) {
+      return torch_caching_allocator_detail::round_to_division(bytes, divisions);
     }
   }
-  return round_up(bytes, kMinBlockSize);
+  return torch_caching_allocator_detail::round_up(bytes,
+                                                  torch_caching_allocator_detail::kMinBlockSize);
 }
 
 std::int64_t TorchCachingAllocator::segment_size(std::int64_t size) {
-  if (size <= kSmallSize) return kSmallBuffer;
-  if (size < kMinLargeAlloc) return kLargeBuffer;
-  return round_up(size, kRoundLarge);
+  if (size <= torch_caching_allocator_detail::kSmallSize)
+    return torch_caching_allocator_detail::kSmallBuffer;
+  if (size < torch_caching_allocator_detail::kMinLargeAlloc)
+    return torch_caching_allocator_detail::kLargeBuffer;
+  return torch_caching_allocator_detail::round_up(size,
+                                                  torch_caching_allocator_detail::kRoundLarge);
 }
 
 TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t bytes,
@@ -99,7 +108,7 @@ TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t b
           .size = size,
           .segment = segment_size(size),
           .stream = stream,
-          .large = size > kSmallSize};
+          .large = size > torch_caching_allocator_detail::kSmallSize};
 }
 
 TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stream) {
@@ -179,7 +188,8 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   }
   const std::int64_t limit = options_.max_split_size;
   if (size < limit && found->size >= limit) return nullptr;
-  if (size >= limit && found->size >= size + kLargeBuffer) return nullptr;
+  if (size >= limit && found->size >= size + torch_caching_allocator_detail::kLargeBuffer)
+    return nullptr;
   TorchBlock* block = &*found;
   free.erase(found);
   return block;
@@ -207,8 +217,9 @@ TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
 
 bool TorchCachingAllocator::should_split(const TorchBlock& block, std::int64_t size) const {
   const std::int64_t rest = block.size - size;
-  if (!block.large || options_.expandable_segments) return rest >= kMinBlockSize;
-  return size < options_.max_split_size && rest > kSmallSize;
+  if (!block.large || options_.expandable_segments)
+    return rest >= torch_caching_allocator_detail::kMinBlockSize;
+  return size < options_.max_split_size && rest > torch_caching_allocator_detail::kSmallSize;
 }
 
 // The front is handed out, the tail becomes a free block. An unsplit tail counts as allocated.

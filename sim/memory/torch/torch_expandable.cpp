@@ -8,6 +8,7 @@
 #include "sim/memory/torch/torch_caching_allocator.hpp"
 
 namespace tidemark {
+namespace torch_expandable_detail {
 namespace {
 
 // c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
@@ -35,6 +36,7 @@ PageRun whole_pages(const TorchBlock& block) {
 }
 
 }  // namespace
+}  // namespace torch_expandable_detail
 
 // A free block of at least the size asked for, not in its pool any more. Pages that were mapped for
 // a request that fails later stay mapped.
@@ -66,8 +68,10 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
     }
     if (room >= request.size) return first;
   }
-  const std::int64_t space = device_.capacity() + device_.capacity() / kSpareShare;
-  const std::int64_t size = round_up_to_page(space, page_size(request.large));
+  const std::int64_t space =
+      device_.capacity() + device_.capacity() / torch_expandable_detail::kSpareShare;
+  const std::int64_t size = torch_expandable_detail::round_up_to_page(
+      space, torch_expandable_detail::page_size(request.large));
   const std::int64_t address = device_.reserve_addresses(size);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();
@@ -84,7 +88,8 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
 // Maps whole pages for the first `bytes` of an unmapped block. It joins its free neighbours and
 // becomes a free block.
 bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
-  const std::int64_t mapped = round_up_to_page(bytes, page_size(block.large));
+  const std::int64_t mapped = torch_expandable_detail::round_up_to_page(
+      bytes, torch_expandable_detail::page_size(block.large));
   const std::int64_t address = block.address;
   if (!device_.map(mapped)) return false;
   Pool& pool = pool_of(block);
@@ -114,7 +119,7 @@ std::int64_t TorchCachingAllocator::inactive_bytes() const {
     for (const Pool& pool : stream.pools) {
       for (const TorchBlock& block : pool.free) {
         if (!block.is_expandable()) continue;
-        const PageRun pages = whole_pages(block);
+        const torch_expandable_detail::PageRun pages = torch_expandable_detail::whole_pages(block);
         bytes += block.size - std::max(pages.last - pages.first, std::int64_t{0});
       }
     }
@@ -124,7 +129,7 @@ std::int64_t TorchCachingAllocator::inactive_bytes() const {
 
 // Unmaps the whole pages inside a free block; the parts before and after stay free.
 void TorchCachingAllocator::unmap(TorchBlock& block) {
-  const auto [first, last] = whole_pages(block);
+  const auto [first, last] = torch_expandable_detail::whole_pages(block);
   if (first >= last) return;
   Pool& pool = pool_of(block);
   pool.free.erase(pool.free.iterator_to(block));

@@ -12,6 +12,7 @@
 #include "sim/memory/torch/roundup_intervals.hpp"
 
 namespace tidemark {
+namespace torch_options_detail {
 namespace {
 
 // CUDAAllocatorConfig of PyTorch 2.4.
@@ -177,21 +178,22 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
 }
 
 }  // namespace
+}  // namespace torch_options_detail
 
 RoundupDivisions parse_roundup_divisions(std::string_view text) {
-  Pieces pieces(text);
-  const RoundupDivisions divisions = read_divisions(pieces);
+  torch_options_detail::Pieces pieces(text);
+  const RoundupDivisions divisions = torch_options_detail::read_divisions(pieces);
   if (!pieces.at_end()) pieces.expect("the end", "after the divisions");
   return divisions;
 }
 
 TorchAllocatorOptions parse_alloc_conf(std::string_view text) {
   TorchAllocatorOptions options;
-  Pieces pieces(text);
+  torch_options_detail::Pieces pieces(text);
   while (!pieces.at_end()) {
     const std::string name = pieces.word("the name of an option");
     pieces.expect(":", fmt::format("after {}", quoted(name)));
-    read_option(name, pieces, options);
+    torch_options_detail::read_option(name, pieces, options);
     if (!pieces.at_end()) pieces.expect(",", fmt::format("after the value of {}", name));
   }
   return options;

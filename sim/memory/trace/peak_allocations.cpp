@@ -9,6 +9,7 @@
 #include "sim/memory/trace/snapshot_reader.hpp"
 
 namespace tidemark {
+namespace peak_allocations_detail {
 namespace {
 
 using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
@@ -76,6 +77,7 @@ void match_nearby(Sizes a, Sizes b, std::size_t first_a, std::size_t first_b, Pa
 }
 
 }  // namespace
+}  // namespace peak_allocations_detail
 
 std::int64_t rounded_request(std::int64_t bytes) {
   return (bytes + kTorchBlockMultiple - 1) / kTorchBlockMultiple * kTorchBlockMultiple;
@@ -131,8 +133,9 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
   return peak;
 }
 
-Pairs common_subsequence(Sizes a, Sizes b) {
-  Pairs pairs;
+peak_allocations_detail::Pairs common_subsequence(peak_allocations_detail::Sizes a,
+                                                  peak_allocations_detail::Sizes b) {
+  peak_allocations_detail::Pairs pairs;
   std::size_t begin = 0;
   while (begin < std::min(a.size(), b.size()) && a[begin] == b[begin]) {
     pairs.emplace_back(begin, begin);
@@ -143,12 +146,12 @@ Pairs common_subsequence(Sizes a, Sizes b) {
          a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) {
     ++tail;
   }
-  const Sizes inner_a = a.subspan(begin, a.size() - tail - begin);
-  const Sizes inner_b = b.subspan(begin, b.size() - tail - begin);
+  const peak_allocations_detail::Sizes inner_a = a.subspan(begin, a.size() - tail - begin);
+  const peak_allocations_detail::Sizes inner_b = b.subspan(begin, b.size() - tail - begin);
   if (!inner_b.empty() && inner_a.size() > kMostCells / inner_b.size()) {
-    match_nearby(inner_a, inner_b, begin, begin, pairs);
+    peak_allocations_detail::match_nearby(inner_a, inner_b, begin, begin, pairs);
   } else {
-    split(inner_a, inner_b, begin, begin, pairs);
+    peak_allocations_detail::split(inner_a, inner_b, begin, begin, pairs);
   }
   for (std::size_t t = tail; t-- > 0;)
     pairs.emplace_back(a.size() - 1 - t, b.size() - 1 - t);
@@ -171,6 +174,7 @@ std::string_view name_of(MatchedBy how) {
   return kNames[static_cast<std::size_t>(how)];
 }
 
+namespace peak_allocations_detail {
 namespace {
 
 // Matches what is left of two peaks, one rule after the other.
@@ -285,9 +289,10 @@ AllocationMatch Matching::result() {
 }
 
 }  // namespace
+}  // namespace peak_allocations_detail
 
 AllocationMatch match_allocations(const RecordedPeak& a, const RecordedPeak& b) {
-  Matching matching(a, b);
+  peak_allocations_detail::Matching matching(a, b);
   for (std::size_t h = 0; h < kMatchedBys; ++h) {
     const auto how = static_cast<MatchedBy>(h);
     if (how == MatchedBy::kOrder) {

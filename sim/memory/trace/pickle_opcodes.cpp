@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace pickle_opcodes_detail {
 namespace {
 
 struct Refused {
@@ -35,17 +36,18 @@ constexpr std::array kUnused{Refused{'F', "FLOAT"},
                              Refused{0x98, "READONLY_BUFFER"}};
 
 }  // namespace
+}  // namespace pickle_opcodes_detail
 
 std::string refusal_of(PickleOpcode opcode) {
   const auto byte = static_cast<std::uint8_t>(opcode);
-  for (const Refused& refused : kExecutes) {
+  for (const pickle_opcodes_detail::Refused& refused : pickle_opcodes_detail::kExecutes) {
     if (refused.byte != byte) continue;
     return fmt::format(
         "opcode {} imports or calls something; a snapshot has only plain containers, "
         "and a pickle is never executed here",
         refused.name);
   }
-  for (const Refused& refused : kUnused) {
+  for (const pickle_opcodes_detail::Refused& refused : pickle_opcodes_detail::kUnused) {
     if (refused.byte == byte) {
       return fmt::format("opcode {} does not occur in a snapshot", refused.name);
     }

@@ -9,6 +9,7 @@
 #include "sim/memory/trace/replay_targets.hpp"
 
 namespace tidemark {
+namespace replay_detail {
 namespace {
 
 constexpr std::int64_t kLiveRounding = 512;
@@ -245,16 +246,17 @@ ReplayResult replay_rows(Reader& reader, const ReplayOptions& options, WholeFile
 }
 
 }  // namespace
+}  // namespace replay_detail
 
 ReplayResult replay_trace(const std::string& path, const ReplayOptions& options, WholeFile* csv) {
   TraceReader reader(path);
-  return replay_rows(reader, options, csv);
+  return replay_detail::replay_rows(reader, options, csv);
 }
 
 ReplayResult replay_snapshot(const std::string& path, std::optional<int> device,
                              const ReplayOptions& options, WholeFile* csv) {
   SnapshotReader reader(path, device);
-  ReplayResult result = replay_rows(reader, options, csv);
+  ReplayResult result = replay_detail::replay_rows(reader, options, csv);
   result.snapshot = reader.summary();
   return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 namespace tidemark {
+namespace replay_targets_detail {
 namespace {
 
 void move(TorchPoolStatistic& statistic, std::int64_t from, std::int64_t to) {
@@ -10,6 +11,7 @@ void move(TorchPoolStatistic& statistic, std::int64_t from, std::int64_t to) {
 }
 
 }  // namespace
+}  // namespace replay_targets_detail
 
 void TorchTarget::finish(ReplayResult& result, bool layout) const {
   result.statistics = torch_.statistics();
@@ -44,11 +46,12 @@ void SampledStatistics::sample(const ReplayState& state, std::int64_t requested)
     statistics.requested_bytes.all.add(requested);
     statistics.allocation.all.add(requested > 0 ? 1 : -1);
   }
-  move(statistics.allocated_bytes, last.allocated, state.allocated);
-  move(statistics.reserved_bytes, last.reserved, state.reserved);
-  move(statistics.active_bytes, last.active, state.active);
-  move(statistics.inactive_split_bytes, last.inactive_split, state.inactive_split);
-  move(statistics.segment, last.segments, state.segments);
+  replay_targets_detail::move(statistics.allocated_bytes, last.allocated, state.allocated);
+  replay_targets_detail::move(statistics.reserved_bytes, last.reserved, state.reserved);
+  replay_targets_detail::move(statistics.active_bytes, last.active, state.active);
+  replay_targets_detail::move(statistics.inactive_split_bytes, last.inactive_split,
+                              state.inactive_split);
+  replay_targets_detail::move(statistics.segment, last.segments, state.segments);
   statistics.num_ooms = state.ooms;
   last = state;
 }

@@ -6,6 +6,7 @@
 
 namespace tidemark {
 
+namespace snapshot_stacks_detail {
 namespace {
 
 // Empty without the key.
@@ -16,6 +17,7 @@ std::string_view text_of(const Pickle& pickle, const PickleValue& dict, std::str
 }
 
 }  // namespace
+}  // namespace snapshot_stacks_detail
 
 SegmentRelease SnapshotStacks::release_of(const PickleValue& entry) const {
   const PickleValue* frames = pickle_.find(entry, "frames");
@@ -41,7 +43,8 @@ std::string SnapshotStacks::read_frames(const PickleValue& frames) {
   for (const PickleValue& frame : pickle_.items(frames)) {
     if (frame.kind() != PickleKind::kDict) continue;
     const StackFrame& read = stack_.emplace_back(
-        StackFrame{text_of(pickle_, frame, "name"), text_of(pickle_, frame, "filename")});
+        StackFrame{snapshot_stacks_detail::text_of(pickle_, frame, "name"),
+                   snapshot_stacks_detail::text_of(pickle_, frame, "filename")});
     if (outside || !read.file.ends_with(".py")) continue;
     const bool of_torch = read.file.find("/torch/") != std::string_view::npos;
     if (of_torch && !python.empty()) continue;
@@ -71,13 +74,14 @@ std::uint32_t SnapshotStacks::label_of(const PickleValue& dict) {
     label.text = stack_.front().name;
   }
   // Set by the program: torch.cuda.memory._set_memory_metadata(), often the module's name.
-  if (const std::string_view metadata = text_of(pickle_, dict, "user_metadata");
+  if (const std::string_view metadata =
+          snapshot_stacks_detail::text_of(pickle_, dict, "user_metadata");
       !metadata.empty()) {
     label.names.layer = metadata;
     label.text = fmt::format("{}{}{}", metadata, label.text.empty() ? "" : ": ", label.text);
   }
   // torch.compile writes "0/0": the graph and how often it was compiled.
-  const std::string_view graph = text_of(pickle_, dict, "compile_context");
+  const std::string_view graph = snapshot_stacks_detail::text_of(pickle_, dict, "compile_context");
   if (!graph.empty() && graph != "N/A") {
     label.text += fmt::format("{}compiled graph {}", label.text.empty() ? "" : ", ", graph);
   }

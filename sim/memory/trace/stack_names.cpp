@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace tidemark {
+namespace stack_names_detail {
 namespace {
 
 using Names = std::pair<std::string_view, std::string_view>;
@@ -166,11 +167,12 @@ AllocationNames names_of_tidemark(std::span<const StackFrame> frames) {
 }
 
 }  // namespace
+}  // namespace stack_names_detail
 
 std::string operator_family(std::string_view name) {
-  name = without_overload(name.substr(0, name.find('.')));
-  const std::string_view base = bare(name);
-  const std::string_view known = known_family(base);
+  name = stack_names_detail::without_overload(name.substr(0, name.find('.')));
+  const std::string_view base = stack_names_detail::bare(name);
+  const std::string_view known = stack_names_detail::known_family(base);
   return std::string(known.empty() ? base : known);
 }
 
@@ -183,17 +185,20 @@ const StackNames::Meaning& StackNames::meaning_of(const StackFrame& frame) {
   const auto [at, fresh] = known_.try_emplace(key_);
   Meaning& meaning = at->second;
   if (!fresh) return meaning;
-  if (const std::string_view op = aten_operator(frame.name); !op.empty())
-    meaning.op = known_family(bare(without_overload(op)));
-  const bool of_autograd = contains(frame.name, "torch::autograd::");
-  if (of_autograd && (contains(frame.name, "Backward") || contains(frame.name, "::Engine::") ||
-                      contains(frame.name, "AccumulateGrad"))) {
+  if (const std::string_view op = stack_names_detail::aten_operator(frame.name); !op.empty())
+    meaning.op = stack_names_detail::known_family(
+        stack_names_detail::bare(stack_names_detail::without_overload(op)));
+  const bool of_autograd = stack_names_detail::contains(frame.name, "torch::autograd::");
+  if (of_autograd && (stack_names_detail::contains(frame.name, "Backward") ||
+                      stack_names_detail::contains(frame.name, "::Engine::") ||
+                      stack_names_detail::contains(frame.name, "AccumulateGrad"))) {
     meaning.phase = "backward";
   }
-  const std::string_view path = path_in_torch(frame.file);
+  const std::string_view path = stack_names_detail::path_in_torch(frame.file);
   const bool makes = frame.name == "__init__" || frame.name == "_apply" || frame.name == "convert";
   if (path.starts_with("optim/")) {
-    const bool state = contains(frame.name, "init_group") || contains(frame.name, "init_state");
+    const bool state = stack_names_detail::contains(frame.name, "init_group") ||
+                       stack_names_detail::contains(frame.name, "init_state");
     meaning.phase = "optimizer";
     meaning.python = state ? "create_state" : "update";
   } else if (path.starts_with("nn/modules/") && makes) {
@@ -203,7 +208,7 @@ const StackNames::Meaning& StackNames::meaning_of(const StackFrame& frame) {
     meaning.phase = "backward";
   } else if (path == "nn/functional.py") {
     meaning.phase = "forward";
-    meaning.python = known_family(bare(frame.name));
+    meaning.python = stack_names_detail::known_family(stack_names_detail::bare(frame.name));
   } else if (path.starts_with("nn/modules/") || frame.name == "forward") {
     meaning.phase = "forward";
     if (path == "nn/modules/linear.py") meaning.python = "linear";
@@ -214,7 +219,8 @@ const StackNames::Meaning& StackNames::meaning_of(const StackFrame& frame) {
 }
 
 AllocationNames StackNames::of(std::span<const StackFrame> frames) {
-  if (is_of_tidemark(frames)) return names_of_tidemark(frames);
+  if (stack_names_detail::is_of_tidemark(frames))
+    return stack_names_detail::names_of_tidemark(frames);
   AllocationNames names;
   // What is outside decides: an optimizer's step, else a backward that computes a forward again.
   const auto rank = [](std::string_view phase) {

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 namespace tidemark {
+namespace text_file_detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,13 +28,14 @@ std::string gzip_message(gzFile file) {
 }
 
 }  // namespace
+}  // namespace text_file_detail
 
-LineReader::LineReader(const std::string& path) : path_(path), buffer_(kBuffer) {
+LineReader::LineReader(const std::string& path) : path_(path), buffer_(text_file_detail::kBuffer) {
   std::error_code error;
-  if (fs::is_directory(path, error)) fail("is a folder; a trace is a file");
+  if (std::filesystem::is_directory(path, error)) fail("is a folder; a trace is a file");
   file_ = gzopen(path.c_str(), "rb");
-  if (file_ == nullptr) fail(fmt::format("cannot be read: {}", system_message()));
-  gzbuffer(file_, kBuffer);
+  if (file_ == nullptr) fail(fmt::format("cannot be read: {}", text_file_detail::system_message()));
+  gzbuffer(file_, text_file_detail::kBuffer);
 }
 
 LineReader::~LineReader() {
@@ -58,11 +60,11 @@ bool LineReader::fill() {
   }
   const auto room = static_cast<unsigned>(buffer_.size() - end_);
   const int count = gzread(file_, buffer_.data() + end_, room);
-  if (count < 0) fail(gzip_message(file_));
+  if (count < 0) fail(text_file_detail::gzip_message(file_));
   if (count == 0) {
     int code = Z_OK;
     gzerror(file_, &code);
-    if (code != Z_OK) fail(gzip_message(file_));
+    if (code != Z_OK) fail(text_file_detail::gzip_message(file_));
     at_end_ = true;
   }
   end_ += static_cast<std::size_t>(count);
@@ -94,32 +96,33 @@ bool LineReader::next(std::string_view& line) {
 WholeFile::WholeFile(const std::string& path) : path_(path) {
   if (path.empty()) throw UserError("the output file has an empty name");
   std::error_code error;
-  if (fs::is_directory(path_, error)) fail("is a folder");
+  if (std::filesystem::is_directory(path_, error)) fail("is a folder");
   // A link keeps pointing at what it points to.
-  if (fs::is_symlink(path_, error)) {
-    const fs::path target = fs::weakly_canonical(path_, error);
+  if (std::filesystem::is_symlink(path_, error)) {
+    const std::filesystem::path target = std::filesystem::weakly_canonical(path_, error);
     if (!error) path_ = target;
   }
-  const bool special = fs::exists(path_, error) && !fs::is_regular_file(path_, error);
+  const bool special =
+      std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error);
   if (!special) {
     temporary_ = path_;
     temporary_.replace_filename(fmt::format(".{}.{}", path_.filename().string(), getpid()));
   }
   const bool compressed = path_.extension() == ".gz";
-  const fs::path& opened = special ? path_ : temporary_;
+  const std::filesystem::path& opened = special ? path_ : temporary_;
   file_ = gzopen(opened.c_str(), compressed ? "wb" : "wbT");
   if (file_ == nullptr) {
     temporary_.clear();
-    fail(fmt::format("cannot be written: {}", system_message()));
+    fail(fmt::format("cannot be written: {}", text_file_detail::system_message()));
   }
-  gzbuffer(file_, kBuffer);
-  buffer_.reserve(kBuffer);
+  gzbuffer(file_, text_file_detail::kBuffer);
+  buffer_.reserve(text_file_detail::kBuffer);
 }
 
 WholeFile::~WholeFile() {
   if (file_ != nullptr) gzclose(file_);
   std::error_code error;
-  if (!temporary_.empty()) fs::remove(temporary_, error);
+  if (!temporary_.empty()) std::filesystem::remove(temporary_, error);
 }
 
 void WholeFile::fail(const std::string& problem) const {
@@ -130,7 +133,7 @@ void WholeFile::flush() {
   if (buffer_.empty()) return;
   const int written = gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
   if (written != static_cast<int>(buffer_.size())) {
-    fail(fmt::format("cannot be written: {}", gzip_message(file_)));
+    fail(fmt::format("cannot be written: {}", text_file_detail::gzip_message(file_)));
   }
   buffer_.clear();
 }
@@ -142,7 +145,7 @@ void WholeFile::commit() {
   if (closed != Z_OK) fail("cannot be written (is the disk full?)");
   if (temporary_.empty()) return;
   std::error_code error;
-  fs::rename(temporary_, path_, error);
+  std::filesystem::rename(temporary_, path_, error);
   if (error) fail(fmt::format("cannot be written: {}", error.message()));
   temporary_.clear();
 }

@@ -10,12 +10,14 @@
 #include "graph/core/decoder.hpp"
 
 namespace tidemark {
+namespace trace_reader_detail {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"op", "id", "bytes", "stream"};
 constexpr std::size_t kAbsent = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
+}  // namespace trace_reader_detail
 
 TraceReader::TraceReader(const std::string& path) : lines_(path) {
   read_header();
@@ -31,12 +33,14 @@ void TraceReader::fail_at(std::size_t offset, std::string_view path,
 }
 
 void TraceReader::fail(std::string_view name, const std::string& problem) const {
-  const auto* found = std::find(kNames.begin(), kNames.end(), name);
-  fail_at(offset_[static_cast<std::size_t>(found - kNames.begin())], name, problem);
+  const auto* found =
+      std::find(trace_reader_detail::kNames.begin(), trace_reader_detail::kNames.end(), name);
+  fail_at(offset_[static_cast<std::size_t>(found - trace_reader_detail::kNames.begin())], name,
+          problem);
 }
 
 void TraceReader::read_header() {
-  column_.fill(kAbsent);
+  column_.fill(trace_reader_detail::kAbsent);
   if (!lines_.next(line_)) {
     throw UserError({.file = lines_.path()}, {},
                     "the file is empty; a trace starts with the columns op,id,bytes,stream");
@@ -46,10 +50,11 @@ void TraceReader::read_header() {
   for (std::size_t begin = 0, column = 0; begin <= line_.size(); ++column) {
     const std::size_t end = std::min(line_.find(',', begin), line_.size());
     given.emplace_back(line_.substr(begin, end - begin));
-    const auto* known = std::find(kNames.begin(), kNames.end(), given.back());
-    if (known != kNames.end()) {
-      const auto field = static_cast<std::size_t>(known - kNames.begin());
-      if (column_[field] != kAbsent) {
+    const auto* known = std::find(trace_reader_detail::kNames.begin(),
+                                  trace_reader_detail::kNames.end(), given.back());
+    if (known != trace_reader_detail::kNames.end()) {
+      const auto field = static_cast<std::size_t>(known - trace_reader_detail::kNames.begin());
+      if (column_[field] != trace_reader_detail::kAbsent) {
         fail_at(begin, {}, fmt::format("column '{}' is there twice", *known));
       }
       column_[field] = column;
@@ -58,11 +63,12 @@ void TraceReader::read_header() {
     begin = end + 1;
   }
   for (std::size_t field = 0; field < kFields; ++field) {
-    if (column_[field] != kAbsent) continue;
+    if (column_[field] != trace_reader_detail::kAbsent) continue;
     fail_at(0, {},
             fmt::format("column '{}' is missing{}; a trace starts with the columns "
                         "op,id,bytes,stream",
-                        kNames[field], did_you_mean(kNames[field], given)));
+                        trace_reader_detail::kNames[field],
+                        did_you_mean(trace_reader_detail::kNames[field], given)));
   }
 }
 
@@ -79,7 +85,8 @@ std::int64_t TraceReader::number(Field field, bool needed) const {
   } else if (error == std::errc() && stop == end) {
     problem = "{} is negative";
   }
-  fail_at(offset_[field], kNames[field], fmt::format(fmt::runtime(problem), quoted(text)));
+  fail_at(offset_[field], trace_reader_detail::kNames[field],
+          fmt::format(fmt::runtime(problem), quoted(text)));
 }
 
 bool TraceReader::next(TraceRow& row) {
