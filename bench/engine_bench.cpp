@@ -57,7 +57,7 @@ StepProgram offloaded_program(const Step& step) {
 
 RunResult run_once(const Step& step, Scratch& scratch, bool record) {
   IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
-  allocator.reserve(step.program.blocks.size());
+  allocator.reserve(step.program.allocations.size());
   scratch.prepare(step.program, record);
   return run(step.program, step.costs, allocator, scratch,
              {.host_capacity = kGiB, .eviction = nullptr, .record_events = record});
@@ -70,7 +70,7 @@ double run_seconds(const Step& step, int runs) {
   IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
   for (int i = 0; i < runs; ++i) {
     allocator = IdealAllocator{Bytes(std::int64_t{1} << 60)};
-    allocator.reserve(step.program.blocks.size());
+    allocator.reserve(step.program.allocations.size());
     scratch.prepare(step.program, true);
     seconds.push_back(median_seconds(1, [&] {
       const RunResult result =
@@ -97,7 +97,7 @@ void run_torch(benchmark::State& state) {
   Scratch scratch;
   for (auto _ : state) {
     TorchAllocator allocator{Bytes(std::int64_t{1} << 60)};
-    allocator.reserve(step.program.blocks.size());
+    allocator.reserve(step.program.allocations.size());
     scratch.prepare(step.program, true);
     benchmark::DoNotOptimize(run(step.program, step.costs, allocator, scratch,
                                  {.host_capacity = kGiB, .record_events = true})
@@ -148,7 +148,7 @@ std::vector<Figure> engine_figures() {
     if (size != 1'000'000) continue;
     Scratch scratch;
     IdealAllocator allocator{Bytes(std::int64_t{1} << 60)};
-    allocator.reserve(step.program.blocks.size());
+    allocator.reserve(step.program.allocations.size());
     scratch.prepare(step.program, true);
     const std::size_t before = allocation_count();
     const RunResult result = run(step.program, step.costs, allocator, scratch,
@@ -160,7 +160,7 @@ std::vector<Figure> engine_figures() {
                        .required = "0"});
     benchmark::DoNotOptimize(result.live.bytes);
     TorchAllocator torch{Bytes(std::int64_t{1} << 60)};
-    torch.reserve(step.program.blocks.size());
+    torch.reserve(step.program.allocations.size());
     scratch.prepare(step.program, true);
     const std::size_t before_torch = allocation_count();
     const RunResult torch_result = run(step.program, step.costs, torch, scratch,
@@ -176,7 +176,7 @@ std::vector<Figure> engine_figures() {
     costs.copy_out = costs.copy_in = {.ns_per_byte_alone = 0.02, .ns_per_byte_duplex = 0.03};
     costs.nvme_read = costs.nvme_write = {.ns_per_byte_alone = 0.1, .ns_per_byte_duplex = 0.1};
     allocator = IdealAllocator{Bytes(std::int64_t{1} << 60)};
-    allocator.reserve(offloaded.blocks.size());
+    allocator.reserve(offloaded.allocations.size());
     Scratch moved_scratch;
     moved_scratch.prepare(offloaded, true, PinnedMemory::kPowerOfTwo);
     std::size_t inside_offload = 0;

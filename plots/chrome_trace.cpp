@@ -205,14 +205,15 @@ void ChromeWriter::slice(const TraceSlice& slice) {
         layer_of(slice), slice.recompute);
     return;
   }
-  const std::int64_t bytes = program_.blocks[slice.block].bytes.count;
+  const std::int64_t bytes = program_.allocations[slice.allocation].bytes.count;
   const auto ns = static_cast<double>(std::max<std::int64_t>(slice.end - slice.begin, 1));
   event(
       FMT_COMPILE(
           R"-({{"ph": "X", "cat": "gpu_memcpy", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "External id": {}, "correlation": {}, "step": {}, "phase": "{}", "bytes": {}, "memory bandwidth (GB/s)": {:.3f}, "tensor": {}}}}})-"),
       name, kDevice, stream, Microseconds{slice.begin}, Microseconds{slice.end - slice.begin},
       stream, kDevice, slice.instruction, slice.instruction, slice.step, name_of(slice.phase),
-      bytes, static_cast<double>(bytes) / ns, json_text(block_name(graph_, program_, slice.block)));
+      bytes, static_cast<double>(bytes) / ns,
+      json_text(allocation_name(graph_, program_, slice.allocation)));
 }
 
 // "bp": "e" binds the end to the slice around it instead of the next one.
@@ -258,12 +259,13 @@ void ChromeWriter::counters() {
 void ChromeWriter::lifetimes() {
   for (std::size_t i = 0; i < model_.lifetimes.size(); ++i) {
     const TraceLifetime& life = model_.lifetimes[i];
-    const Block& block = program_.blocks[life.block];
-    const std::string name = json_text(block_name(graph_, program_, life.block));
+    const Allocation& allocation = program_.allocations[life.allocation];
+    const std::string name = json_text(allocation_name(graph_, program_, life.allocation));
     event(
         FMT_COMPILE(
             R"({{"ph": "b", "cat": "tensor", "name": {}, "id": {}, "pid": {}, "tid": 0, "ts": {}, "args": {{"bytes": {}, "role": "{}"}}}})"),
-        name, i, kDevice, Microseconds{life.begin}, block.bytes.count, name_of(block.role));
+        name, i, kDevice, Microseconds{life.begin}, allocation.bytes.count,
+        name_of(allocation.role));
     event(
         FMT_COMPILE(
             R"({{"ph": "e", "cat": "tensor", "name": {}, "id": {}, "pid": {}, "tid": 0, "ts": {}}})"),

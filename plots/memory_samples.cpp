@@ -38,8 +38,8 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
     const std::size_t column =
         memory_samples_detail::column_at(point.time.count(), begin.count(), end.count(), columns);
     if (!before) enter(column);
-    const Block& block = program.blocks[point.block];
-    now.by_role[static_cast<std::size_t>(block.role)] += point.sign * block.bytes.count;
+    const Allocation& allocation = program.allocations[point.allocation];
+    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
     now.time = point.time;
     now.instruction = point.instruction;
     now.live = point.live;

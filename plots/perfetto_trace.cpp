@@ -234,8 +234,8 @@ void PerfettoWriter::slice(const TraceSlice& slice, std::size_t index) {
     annotate("layer", graph_.layer_name(graph_.operators[slice.op].layer));
     if (slice.recompute) annotate("recompute", 1);
   } else {
-    annotate("tensor", block_name(graph_, program_, slice.block));
-    annotate("bytes", program_.blocks[slice.block].bytes.count);
+    annotate("tensor", allocation_name(graph_, program_, slice.allocation));
+    annotate("bytes", program_.allocations[slice.allocation].bytes.count);
   }
   put_event(slice.begin);
   end(track, slice.end);

@@ -18,17 +18,18 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
   BytesByRole live{};
   fmt::memory_buffer line;
   for (const TimelinePoint& point : timeline.points) {
-    const Block& block = program.blocks[point.block];
-    live[static_cast<std::size_t>(block.role)] += point.sign * block.bytes.count;
-    // Restores of evicted blocks may come after the program's last instruction.
+    const Allocation& allocation = program.allocations[point.allocation];
+    live[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
+    // Restores of evicted allocations may come after the program's last instruction.
     const std::size_t instruction = std::min<std::size_t>(point.instruction, program.size() - 1);
     const Position position = program.position[instruction];
     const Occurrence& occurrence = order.at[position];
     const Operator& op = graph.operators[occurrence.op];
-    const std::string_view tensor =
-        block.storage.valid() ? std::string_view(graph.storages[block.storage].name) : "workspace";
+    const std::string_view tensor = allocation.storage.valid()
+                                        ? std::string_view(graph.storages[allocation.storage].name)
+                                        : "workspace";
     // A storage that is there from the start was made by no operator.
-    const bool made = !block.storage.valid() || !graph.storages[block.storage].initial;
+    const bool made = !allocation.storage.valid() || !graph.storages[allocation.storage].initial;
     line.clear();
     fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
                    occurrence.step, name_of(program.slot[position.index()].phase),
@@ -37,7 +38,7 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
                    point.sign > 0   ? "allocate"
                    : point.sign < 0 ? "free"
                                     : "return",
-                   block.bytes.count, point.live, point.active, point.reserved);
+                   allocation.bytes.count, point.live, point.active, point.reserved);
     for (const std::int64_t bytes : live)
       fmt::format_to(std::back_inserter(line), ",{}", bytes);
     line.push_back('\n');

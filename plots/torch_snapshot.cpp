@@ -53,7 +53,7 @@ class SnapshotWriter {
   void block(const TorchBlock& block);
   void trace();
   void entry(const TorchTraceEntry& entry, std::int64_t microseconds);
-  void frames(BlockId id);
+  void frames(AllocationId id);
   void frame(std::string_view name, std::string_view file, std::int64_t line);
   void text_entry(std::string_view key, std::string_view value) {
     pickle_.key(key);
@@ -70,8 +70,8 @@ class SnapshotWriter {
   const MemoryTimeline& timeline_;
   const TorchRecorder& recorder_;
   PickleWriter pickle_;
-  IdVector<BlockId, std::uint32_t> births_;  // instruction that allocates it
-  std::unordered_map<const TorchBlock*, BlockId> owners_;
+  IdVector<AllocationId, std::uint32_t> births_;  // instruction that allocates it
+  std::unordered_map<const TorchBlock*, AllocationId> owners_;
 };
 
 SnapshotWriter::SnapshotWriter(std::ostream& out, const TrainingGraph& graph,
@@ -83,11 +83,11 @@ SnapshotWriter::SnapshotWriter(std::ostream& out, const TrainingGraph& graph,
       timeline_(timeline),
       recorder_(recorder),
       pickle_(out),
-      births_(program.blocks.size(), kNoInstruction) {
+      births_(program.allocations.size(), kNoInstruction) {
   for (std::uint32_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] == Opcode::kAllocate) births_[BlockId(program.subject[i])] = i;
+    if (program.opcode[i] == Opcode::kAllocate) births_[AllocationId(program.subject[i])] = i;
   }
-  for (BlockId id : ids_of(program.blocks)) {
+  for (AllocationId id : ids_of(program.allocations)) {
     if (const TorchBlock* given = recorder.torch().given(id)) owners_.emplace(given, id);
   }
 }
@@ -104,11 +104,11 @@ void SnapshotWriter::frame(std::string_view name, std::string_view file, std::in
 }
 
 // Innermost first, as Python's.
-void SnapshotWriter::frames(BlockId id) {
+void SnapshotWriter::frames(AllocationId id) {
   pickle_.key("frames");
   pickle_.begin_list();
   if (id.valid()) {
-    const Block& block = program_.blocks[id];
+    const Allocation& block = program_.allocations[id];
     const Position position = program_.position[births_[id]];
     const Occurrence& at = order_.at[position];
     const Operator& op = graph_.operators[at.op];
@@ -134,7 +134,7 @@ void SnapshotWriter::block(const TorchBlock& block) {
   text_entry("state", block.allocated   ? "active_allocated"
                       : block.is_idle() ? "inactive"
                                         : "active_pending_free");
-  frames(owner == owners_.end() ? BlockId() : owner->second);
+  frames(owner == owners_.end() ? AllocationId() : owner->second);
   pickle_.end_dict();
 }
 
@@ -176,11 +176,12 @@ void SnapshotWriter::entry(const TorchTraceEntry& entry, std::int64_t microsecon
   integer_entry("size", entry.size);
   integer_entry("stream", 0);
   integer_entry("time_us", microseconds);
-  text_entry("category",
-             entry.block.valid() ? category_of(program_.blocks[entry.block].role) : kUnknown);
+  text_entry("category", entry.allocation.valid()
+                             ? category_of(program_.allocations[entry.allocation].role)
+                             : kUnknown);
   // _record_memory_history(context="state") does the same: the viewer shows the stack of the
   // allocation.
-  if (entry.action == TorchTraceAction::kAlloc) frames(entry.block);
+  if (entry.action == TorchTraceAction::kAlloc) frames(entry.allocation);
   pickle_.end_dict();
 }
 
@@ -195,19 +196,21 @@ void SnapshotWriter::trace() {
                                                         : 0;
   };
   auto point = timeline_.points.begin();
-  BlockId freed;  // by the entry before: a free that nothing delays is one point and two entries
+  AllocationId
+      freed;  // by the entry before: a free that nothing delays is one point and two entries
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const TorchTraceEntry& entry = entries[e];
     times[e] = -1;
-    const bool completes = entry.action == TorchTraceAction::kFreeCompleted && entry.block == freed;
-    freed = entry.action == TorchTraceAction::kFreeRequested ? entry.block : BlockId();
-    if (!entry.block.valid()) continue;
+    const bool completes =
+        entry.action == TorchTraceAction::kFreeCompleted && entry.allocation == freed;
+    freed = entry.action == TorchTraceAction::kFreeRequested ? entry.allocation : AllocationId();
+    if (!entry.allocation.valid()) continue;
     if (completes) {
       times[e] = times[e - 1];
       continue;
     }
     while (point != timeline_.points.end() &&
-           (point->block != entry.block || point->sign != sign_of(entry.action))) {
+           (point->allocation != entry.allocation || point->sign != sign_of(entry.action))) {
       ++point;
     }
     if (point == timeline_.points.end()) {

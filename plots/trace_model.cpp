@@ -73,7 +73,7 @@ void TraceBuilder::slices() {
     const Duration dispatch =
         launch ? costs_.dispatch[OperatorId(program_.subject[i])] : costs_.copy_dispatch;
     slice.host_begin = slice.host_end - dispatch.count();
-    if (!launch) slice.block = BlockId(program_.subject[i]);
+    if (!launch) slice.allocation = AllocationId(program_.subject[i]);
     model_.slices.push_back(slice);
   }
 }
@@ -96,23 +96,25 @@ void TraceBuilder::recompute_flows() {
 }
 
 void TraceBuilder::copy_flows() {
-  IdVector<BlockId, std::size_t> copied_out(program_.blocks.size(), kNoSlice);  // by host block
-  IdVector<BlockId, std::size_t> brought(program_.blocks.size(), kNoSlice);     // by device block
+  IdVector<AllocationId, std::size_t> copied_out(program_.allocations.size(),
+                                                 kNoSlice);  // by host allocation
+  IdVector<AllocationId, std::size_t> brought(program_.allocations.size(),
+                                              kNoSlice);  // by device allocation
   for (std::size_t s = 0; s < model_.slices.size(); ++s) {
     const TraceSlice& slice = model_.slices[s];
-    for (const BlockUse use : program_.uses_of(slice.instruction)) {
-      const bool on_host = program_.blocks[use.block()].tier == Tier::kHost;
+    for (const AllocationUse use : program_.uses_of(slice.instruction)) {
+      const bool on_host = program_.allocations[use.allocation()].tier == Tier::kHost;
       if (slice.opcode == Opcode::kCopyOut) {
-        if (on_host) copied_out[use.block()] = s;
+        if (on_host) copied_out[use.allocation()] = s;
       } else if (slice.opcode == Opcode::kCopyIn) {
         if (on_host) {
-          flow(FlowKind::kFetch, copied_out[use.block()], s);
+          flow(FlowKind::kFetch, copied_out[use.allocation()], s);
         } else {
-          brought[use.block()] = s;
+          brought[use.allocation()] = s;
         }
-      } else if (brought[use.block()] != kNoSlice) {
-        flow(FlowKind::kUse, brought[use.block()], s);
-        brought[use.block()] = kNoSlice;
+      } else if (brought[use.allocation()] != kNoSlice) {
+        flow(FlowKind::kUse, brought[use.allocation()], s);
+        brought[use.allocation()] = kNoSlice;
       }
     }
   }
@@ -148,26 +150,26 @@ void TraceBuilder::memory() {
     if (highest.live > now.live) model_.counters.push_back(highest);
     model_.counters.push_back(now);
   };
-  IdVector<BlockId, std::size_t> open(program_.blocks.size(), kNoSlice);
+  IdVector<AllocationId, std::size_t> open(program_.allocations.size(), kNoSlice);
   for (const TimelinePoint& point : timeline_.points) {
     const std::int64_t time = point.time.count();
     if (any && time != now.time) {
       flush();
       highest = {};
     }
-    const Block& block = program_.blocks[point.block];
-    now.by_role[static_cast<std::size_t>(block.role)] += point.sign * block.bytes.count;
+    const Allocation& allocation = program_.allocations[point.allocation];
+    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
     now.time = time;
     now.live = point.live;
     now.reserved = point.reserved;
     any = true;
     if (now.live > highest.live) highest = now;
     if (point.sign > 0) {
-      open[point.block] = model_.lifetimes.size();
-      model_.lifetimes.push_back({point.block, time, timeline_.end.count()});
-    } else if (point.sign < 0 && open[point.block] != kNoSlice) {
-      model_.lifetimes[open[point.block]].end = time;
-      open[point.block] = kNoSlice;
+      open[point.allocation] = model_.lifetimes.size();
+      model_.lifetimes.push_back({point.allocation, time, timeline_.end.count()});
+    } else if (point.sign < 0 && open[point.allocation] != kNoSlice) {
+      model_.lifetimes[open[point.allocation]].end = time;
+      open[point.allocation] = kNoSlice;
     }
   }
   flush();
@@ -182,10 +184,11 @@ TraceModel trace_model(const TrainingGraph& graph, const ProgramOrder& order,
   return trace_model_detail::TraceBuilder(graph, order, program, costs, scratch, timeline).build();
 }
 
-std::string_view block_name(const TrainingGraph& graph, const StepProgram& program, BlockId block) {
-  const Block& b = program.blocks[block];
+std::string_view allocation_name(const TrainingGraph& graph, const StepProgram& program,
+                                 AllocationId allocation) {
+  const Allocation& b = program.allocations[allocation];
   if (b.storage.valid()) return graph.storages[b.storage].name;
-  return block == program.matmul_workspace ? "cuBLAS workspace" : "workspace";
+  return allocation == program.matmul_workspace ? "cuBLAS workspace" : "workspace";
 }
 
 }  // namespace tidemark

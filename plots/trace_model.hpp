@@ -26,11 +26,11 @@ struct TraceSlice {
   Phase phase = Phase::kForward;
   bool recompute = false;
   int step = 0;
-  OperatorId op;  // of a copy: the one that it serves
-  BlockId block;  // of a copy: on the device
+  OperatorId op;            // of a copy: the one that it serves
+  AllocationId allocation;  // of a copy: on the device
   std::int64_t begin = 0;
   std::int64_t end = 0;  // after `begin`, or equal where the device charges nothing
-  // Compute time right before `begin` that went into operators recomputed for evicted blocks.
+  // Compute time right before `begin` that went into operators recomputed for evicted allocations.
   std::int64_t restored = 0;
   std::int64_t host_begin = 0;  // its dispatch
   std::int64_t host_end = 0;
@@ -68,7 +68,7 @@ struct TraceCounter {
 };
 
 struct TraceLifetime {
-  BlockId block;
+  AllocationId allocation;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
@@ -79,7 +79,7 @@ struct TraceModel {
   std::vector<TraceSpan> spans;  // each step before its phases
   std::vector<TraceCounter>
       counters;  // times ascend; of one instant the highest and the last state
-  std::vector<TraceLifetime> lifetimes;  // of device blocks, by their beginning
+  std::vector<TraceLifetime> lifetimes;  // of device allocations, by their beginning
 };
 
 [[nodiscard]] TraceModel trace_model(const TrainingGraph& graph, const ProgramOrder& order,
@@ -87,7 +87,7 @@ struct TraceModel {
                                      const Scratch& scratch, const MemoryTimeline& timeline);
 
 // "h.3.mlp.linear.output", "cuBLAS workspace", "workspace".
-[[nodiscard]] std::string_view block_name(const TrainingGraph& graph, const StepProgram& program,
-                                          BlockId block);
+[[nodiscard]] std::string_view allocation_name(const TrainingGraph& graph,
+                                               const StepProgram& program, AllocationId allocation);
 
 }  // namespace tidemark

@@ -30,12 +30,12 @@ struct Id {
 using StorageId = Id<struct StorageTag>;  // memory that the model owns; views share it
 using TensorId = Id<struct TensorTag>;    // a typed, shaped view of a storage
 using ParameterId = Id<struct ParameterTag>;
-using NodeId = Id<struct NodeTag>;          // an autograd-level node of the forward graph
-using OperatorId = Id<struct OperatorTag>;  // a kernel of the training graph
-using LayerId = Id<struct LayerTag>;        // a module that users name: "h.3", "layer4.1"
-using Position = Id<struct PositionTag>;    // a place in the program order
-using GapId = Id<struct GapTag>;            // an interval between two touches of one storage
-using BlockId = Id<struct BlockTag>;        // one allocation of the step program
+using NodeId = Id<struct NodeTag>;              // an autograd-level node of the forward graph
+using OperatorId = Id<struct OperatorTag>;      // a kernel of the training graph
+using LayerId = Id<struct LayerTag>;            // a module that users name: "h.3", "layer4.1"
+using Position = Id<struct PositionTag>;        // a place in the program order
+using GapId = Id<struct GapTag>;                // an interval between two touches of one storage
+using AllocationId = Id<struct AllocationTag>;  // one allocation of the step program
 using InstructionId = Id<struct InstructionTag>;
 
 // A table with one T per id.

@@ -68,8 +68,8 @@ void add_operators(ColumnFile& file, Names& names, const ReportedRun& run) {
 }
 
 // Memory without a storage belongs to a kernel, to cuBLAS or to the code that checkpoints.
-std::string_view name_of_block(const ReportedRun& run, BlockId id) {
-  const Block& block = run.program.blocks[id];
+std::string_view name_of_block(const ReportedRun& run, AllocationId id) {
+  const Allocation& block = run.program.allocations[id];
   if (block.storage.valid()) return run.graph.storages[block.storage].name;
   if (id == run.program.matmul_workspace) return "cuBLAS workspace";
   return block.role == Role::kWorkspace ? "workspace" : "random state";
@@ -77,7 +77,7 @@ std::string_view name_of_block(const ReportedRun& run, BlockId id) {
 
 // The operator whose content a block holds: the one that creates its storage, also where the block
 // was allocated to fetch it back; of a workspace the operator that it is allocated for.
-IdVector<BlockId, OperatorId> makers(const ReportedRun& run) {
+IdVector<AllocationId, OperatorId> makers(const ReportedRun& run) {
   const StepProgram& program = run.program;
   IdVector<StorageId, OperatorId> created_by(run.graph.storages.size());
   for (OperatorId op : ids_of(run.graph.operators)) {
@@ -86,11 +86,11 @@ IdVector<BlockId, OperatorId> makers(const ReportedRun& run) {
       created_by[touch.storage] = op;
     }
   }
-  IdVector<BlockId, OperatorId> made_by(program.blocks.size());
+  IdVector<AllocationId, OperatorId> made_by(program.allocations.size());
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate) continue;
-    const BlockId block(program.subject[i]);
-    const StorageId storage = program.blocks[block].storage;
+    const AllocationId block(program.subject[i]);
+    const StorageId storage = program.allocations[block].storage;
     const OperatorId creator = storage.valid() ? created_by[storage] : OperatorId();
     made_by[block] = creator.valid() ? creator : run.order.at[program.position[i]].op;
   }
@@ -99,14 +99,14 @@ IdVector<BlockId, OperatorId> makers(const ReportedRun& run) {
 
 void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
   const StepProgram& program = run.program;
-  const IdVector<BlockId, OperatorId> made_by = makers(run);
+  const IdVector<AllocationId, OperatorId> made_by = makers(run);
   ColumnWriter name(true);
   ColumnWriter bytes;
   ColumnWriter role;
   ColumnWriter layer(true);
   ColumnWriter op(true);
-  for (BlockId id : ids_of(program.blocks)) {
-    const Block& block = program.blocks[id];
+  for (AllocationId id : ids_of(program.allocations)) {
+    const Allocation& block = program.allocations[id];
     const Storage* storage = block.storage.valid() ? &run.graph.storages[block.storage] : nullptr;
     const OperatorId maker = made_by[id];
     const bool made = maker.valid() && (storage == nullptr || !storage->initial);
@@ -138,7 +138,7 @@ void add_points(ColumnFile& file, const ReportedRun& run) {
   ColumnWriter position(true);
   for (const TimelinePoint& point : run.timeline.points) {
     time.add(point.time.count());
-    block.add(static_cast<std::int64_t>(point.block.value));
+    block.add(static_cast<std::int64_t>(point.allocation.value));
     sign.add(point.sign);
     active.add(point.active);
     reserved.add(point.reserved);

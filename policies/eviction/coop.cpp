@@ -6,8 +6,8 @@ namespace tidemark {
 namespace coop_detail {
 namespace {
 
-// cost = (own time + that of the adjacent evicted blocks, each with its class) / staleness, not
-// divided by the size: a window that has to hold the request has about its size anyway.
+// cost = (own time + that of the adjacent evicted allocations, each with its class) / staleness,
+// not divided by the size: a window that has to hold the request has about its size anyway.
 //
 //   address  | a 3.0 | free | b 0.5 | held | c 0.1 | d 0.2 | free |
 //   windows  [..............]        |      [...............]        cost 3.0 or 0.3
@@ -23,18 +23,18 @@ class Coop final : public TrackedEviction {
   [[nodiscard]] bool looks_at_addresses() const override { return true; }
   [[nodiscard]] std::vector<std::size_t> choose(const MemoryView& view) override {
     cost_.clear();
-    for (const EvictableBlock& block : view.evictable)
-      cost_.push_back(cost_of(block, view.now));
+    for (const EvictableAllocation& allocation : view.evictable)
+      cost_.push_back(cost_of(allocation, view.now));
     std::vector<std::size_t> victims = cheapest_window(view);
     if (victims.empty()) victims = cheapest_run(view);
     return victims;
   }
 
  private:
-  [[nodiscard]] double cost_of(const EvictableBlock& block, Duration now) {
-    const auto cost = static_cast<double>(block.recompute_cost.count() +
-                                          costs().adjacent_cost(block.block.value));
-    const auto stale = static_cast<double>((now - block.last_access).count());
+  [[nodiscard]] double cost_of(const EvictableAllocation& allocation, Duration now) {
+    const auto cost = static_cast<double>(allocation.recompute_cost.count() +
+                                          costs().adjacent_cost(allocation.allocation.value));
+    const auto stale = static_cast<double>((now - allocation.last_access).count());
     return stale > 0 ? cost / stale : std::numeric_limits<double>::max();
   }
   [[nodiscard]] double cost_of(const MemoryPiece& piece) const {
@@ -103,7 +103,7 @@ class Coop final : public TrackedEviction {
       victims = contents(run);
     }
     if (!victims.empty()) return victims;
-    // Every stretch has something that stays: the cheapest block anywhere.
+    // Every stretch has something that stays: the cheapest allocation anywhere.
     std::size_t least = 0;
     for (std::size_t i = 1; i < cost_.size(); ++i) {
       if (cost_[i] < cost_[least]) least = i;

@@ -27,40 +27,41 @@ class ScoredEviction final : public TrackedEviction {
     dice_ = EvictionDice(seed_);
   }
   [[nodiscard]] std::vector<std::size_t> choose(const MemoryView& view) override {
-    const std::span<const EvictableBlock> blocks = view.evictable;
-    if (heuristic_ == EvictionHeuristic::kRandom) return {dice_.below(blocks.size())};
-    if (!ranks_by_cost(heuristic_)) return {least_key(blocks)};
+    const std::span<const EvictableAllocation> allocations = view.evictable;
+    if (heuristic_ == EvictionHeuristic::kRandom) return {dice_.below(allocations.size())};
+    if (!ranks_by_cost(heuristic_)) return {least_key(allocations)};
     VictimSearch search(heuristic_, costs());
     search.begin(view.now.count());
     // Long walks wait until there is a score that can cut them short.
     constexpr std::size_t kFirstWalk = 64;
     const auto candidate = [&](std::size_t i) {
-      return VictimSearch::Candidate{blocks[i].block.value, blocks[i].bytes.count, i};
+      return VictimSearch::Candidate{allocations[i].allocation.value, allocations[i].bytes.count,
+                                     i};
     };
     std::vector<std::size_t> postponed;
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (std::size_t i = 0; i < allocations.size(); ++i) {
       if (!search.weigh(candidate(i), kFirstWalk)) postponed.push_back(i);
     }
     for (const std::size_t i : postponed)
       search.weigh(candidate(i), VictimSearch::kWhole);
     const std::uint32_t victim = search.victim();
     costs().changed().clear();
-    if (victim == VictimSearch::kNoVictim) return {blocks.size() - 1};
-    const auto at = std::find_if(blocks.begin(), blocks.end(), [victim](const EvictableBlock& b) {
-      return b.block.value == victim;
-    });
-    return {static_cast<std::size_t>(at - blocks.begin())};
+    if (victim == VictimSearch::kNoVictim) return {allocations.size() - 1};
+    const auto at = std::find_if(
+        allocations.begin(), allocations.end(),
+        [victim](const EvictableAllocation& b) { return b.allocation.value == victim; });
+    return {static_cast<std::size_t>(at - allocations.begin())};
   }
 
  private:
   // The last of equals, as in a replay.
-  [[nodiscard]] std::size_t least_key(std::span<const EvictableBlock> blocks) {
-    const auto key = [this](const EvictableBlock& b) {
-      return eviction_key(heuristic_, b.bytes.count, costs().last_access(b.block.value));
+  [[nodiscard]] std::size_t least_key(std::span<const EvictableAllocation> allocations) {
+    const auto key = [this](const EvictableAllocation& b) {
+      return eviction_key(heuristic_, b.bytes.count, costs().last_access(b.allocation.value));
     };
     std::size_t least = 0;
-    for (std::size_t i = 1; i < blocks.size(); ++i) {
-      if (key(blocks[i]) <= key(blocks[least])) least = i;
+    for (std::size_t i = 1; i < allocations.size(); ++i) {
+      if (key(allocations[i]) <= key(allocations[least])) least = i;
     }
     return least;
   }
@@ -116,8 +117,7 @@ const PolicyEntry& eviction_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "eviction",
       .kind = "eviction",
-      .summary =
-          "when an allocation fails, drop blocks and compute them again when they are needed",
+      .summary = "when an allocation fails, drop tensors and recompute them when they are needed",
       .source =
           "Kirisame et al. 2021, Dynamic Tensor Rematerialization (arXiv 2006.09616); "
           "MegEngine; Zhang et al. 2023, Coop",

@@ -13,9 +13,9 @@ namespace {
 
 // score = (neighbour cost + 1e-3) * 1.0001^restores
 //         / ((size + free on both sides) / MiB * (now - last access + 1e-3))
-// with times in milliseconds. The neighbour cost is that of the adjacent evicted blocks, each with
-// its class; a block's own cost is not in it. The least is evicted, the first of equals. With
-// sqrt_sampling the draws are our own. Not modelled: eviction_threshold, above which MegEngine
+// with times in milliseconds. The neighbour cost is that of the adjacent evicted allocations, each
+// with its class; an allocation's own cost is not in it. The least is evicted, the first of equals.
+// With sqrt_sampling the draws are our own. Not modelled: eviction_threshold, above which MegEngine
 // evicts before an allocation fails; a device of that capacity does the same.
 class MegEngine final : public TrackedEviction {
  public:
@@ -56,14 +56,15 @@ class MegEngine final : public TrackedEviction {
     candidates_.resize(kept);
     std::sort(candidates_.begin(), candidates_.end());
   }
-  [[nodiscard]] double score_of(const EvictableBlock& block, Duration now) {
+  [[nodiscard]] double score_of(const EvictableAllocation& allocation, Duration now) {
     constexpr double kNanosecondsPerUnit = 1e6;
     constexpr double kEpsilon = 1e-3;           // of both times
     constexpr double kRestorePenalty = 1.0001;  // per restoration
-    const auto cost = static_cast<double>(costs().adjacent_cost(block.block.value));
-    const auto stale = static_cast<double>((now - block.last_access).count());
-    const auto bytes = static_cast<double>((block.bytes + block.free_neighbours).count);
-    return (cost / kNanosecondsPerUnit + kEpsilon) * std::pow(kRestorePenalty, block.restores) /
+    const auto cost = static_cast<double>(costs().adjacent_cost(allocation.allocation.value));
+    const auto stale = static_cast<double>((now - allocation.last_access).count());
+    const auto bytes = static_cast<double>((allocation.bytes + allocation.free_neighbours).count);
+    return (cost / kNanosecondsPerUnit + kEpsilon) *
+           std::pow(kRestorePenalty, allocation.restores) /
            (bytes / static_cast<double>(kMiB.count) * (stale / kNanosecondsPerUnit + kEpsilon));
   }
 

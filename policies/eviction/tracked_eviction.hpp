@@ -1,5 +1,5 @@
-// The common part of eviction policies on a device: they follow which blocks are there, which are
-// evicted and what computing those again would cost, in the same tables as a replay of a log.
+// The common part of eviction policies on a device: they follow which allocations are there, which
+// are evicted and what computing those again would cost, in the same tables as a replay of a log.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,24 @@ class TrackedEviction : public EvictionPolicy {
   [[nodiscard]] double thrash_factor() const final { return settings_.thrash_factor; }
 
   void begin(const EvictionProgram& program) override;
-  void accessed(BlockId block, Duration now) final { costs_->access(block.value, now.count()); }
-  void made(BlockId block) final { change(block, &EvictedCosts::materialize); }
-  void restored(BlockId block) final { change(block, &EvictedCosts::materialize); }
-  void evicted(BlockId block) final { change(block, &EvictedCosts::evict); }
-  void released(BlockId block, bool for_ever) final {
+  void accessed(AllocationId allocation, Duration now) final {
+    costs_->access(allocation.value, now.count());
+  }
+  void made(AllocationId allocation) final { change(allocation, &EvictedCosts::materialize); }
+  void restored(AllocationId allocation) final { change(allocation, &EvictedCosts::materialize); }
+  void evicted(AllocationId allocation) final { change(allocation, &EvictedCosts::evict); }
+  void released(AllocationId allocation, bool for_ever) final {
     // As in DTR's simulator, what is banished is evicted first: the classes beside it merge.
-    if (!for_ever || costs_->material(block.value)) change(block, &EvictedCosts::evict);
-    if (for_ever) change(block, &EvictedCosts::banish);
+    if (!for_ever || costs_->material(allocation.value)) change(allocation, &EvictedCosts::evict);
+    if (for_ever) change(allocation, &EvictedCosts::banish);
   }
 
  protected:
   [[nodiscard]] EvictedCosts& costs() { return *costs_; }
 
  private:
-  void change(BlockId block, void (EvictedCosts::*to)(std::uint32_t)) {
-    ((*costs_).*to)(block.value);
+  void change(AllocationId allocation, void (EvictedCosts::*to)(std::uint32_t)) {
+    ((*costs_).*to)(allocation.value);
     costs_->changed().clear();  // nothing is filed by its bound here
   }
 

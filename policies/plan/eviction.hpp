@@ -1,4 +1,4 @@
-// Whom to evict when an allocation fails. The engine asks; the policy sees blocks, never the
+// Whom to evict when an allocation fails. The engine asks; the policy sees allocations, never the
 // engine.
 #pragma once
 
@@ -22,9 +22,9 @@ enum class DeallocationMode : std::uint8_t {
             // stays
 };
 
-// A resident block that may be dropped and computed again.
-struct EvictableBlock {
-  BlockId block;
+// A resident allocation that may be dropped and computed again.
+struct EvictableAllocation {
+  AllocationId allocation;
   Bytes bytes;
   std::int64_t address = -1;  // within the allocator; -1 where it has none
   Bytes free_neighbours;      // free memory that adjoins it on both sides
@@ -49,7 +49,7 @@ struct MemoryView {
   Duration now{};
   Bytes requested;
   // Unpinned and restorable, in the order in which they became so.
-  std::span<const EvictableBlock> evictable;
+  std::span<const EvictableAllocation> evictable;
   // By address, of the pool that serves the request; only if the policy looks at addresses.
   std::span<const MemoryPiece> pieces;
 };
@@ -57,15 +57,15 @@ struct MemoryView {
 // The launch makes `to` from `from`.
 struct RecipeInput {
   std::uint32_t launch = 0;
-  BlockId from;
-  BlockId to;
+  AllocationId from;
+  AllocationId to;
 };
 
 // What a policy may know of the program before it runs.
 struct EvictionProgram {
-  std::size_t blocks = 0;
-  std::span<const Duration> cost;        // by block: of the operator that makes it
-  std::span<const RecipeInput> recipes;  // between blocks that can be made again, by launch
+  std::size_t allocations = 0;
+  std::span<const Duration> cost;        // by allocation: of the operator that makes it
+  std::span<const RecipeInput> recipes;  // between allocations that can be made again, by launch
 };
 
 class EvictionPolicy : public Policy {
@@ -81,16 +81,16 @@ class EvictionPolicy : public Policy {
 
   // Before a run; what is known of an earlier one is forgotten.
   virtual void begin(const EvictionProgram& /*program*/) {}
-  // What happens to blocks that can be made again. Time is that of MemoryView::now.
-  virtual void accessed(BlockId /*block*/, Duration /*now*/) {}
-  virtual void made(BlockId /*block*/) {}      // by the program
-  virtual void restored(BlockId /*block*/) {}  // made again
-  virtual void evicted(BlockId /*block*/) {}   // chosen
+  // What happens to allocations that can be made again. Time is that of MemoryView::now.
+  virtual void accessed(AllocationId /*allocation*/, Duration /*now*/) {}
+  virtual void made(AllocationId /*allocation*/) {}      // by the program
+  virtual void restored(AllocationId /*allocation*/) {}  // made again
+  virtual void evicted(AllocationId /*allocation*/) {}   // chosen
   // The program lets go, and the memory is freed. `for_ever`: it cannot come back.
-  virtual void released(BlockId /*block*/, bool /*for_ever*/) {}
+  virtual void released(AllocationId /*allocation*/, bool /*for_ever*/) {}
 
-  // Which blocks to drop, as indices into view.evictable, which is not empty. Called again until
-  // the request fits. None: the policy gives up, and the run is out of memory.
+  // Which allocations to drop, as indices into view.evictable, which is not empty. Called again
+  // until the request fits. None: the policy gives up, and the run is out of memory.
   [[nodiscard]] virtual std::vector<std::size_t> choose(const MemoryView& view) = 0;
 };
 

@@ -17,14 +17,14 @@ class Labels {
   Labels(const TrainedModel& model, const Compiled& compiled)
       : graph_(model.training),
         compiled_(compiled),
-        births_(compiled.program.blocks.size(), kNoInstruction) {
+        births_(compiled.program.allocations.size(), kNoInstruction) {
     const StepProgram& program = compiled.program;
     for (std::uint32_t i = 0; i < program.size(); ++i) {
-      if (program.opcode[i] == Opcode::kAllocate) births_[BlockId(program.subject[i])] = i;
+      if (program.opcode[i] == Opcode::kAllocate) births_[AllocationId(program.subject[i])] = i;
     }
   }
-  [[nodiscard]] LiveAllocation of(BlockId id, std::int64_t bytes) const {
-    const Block& block = compiled_.program.blocks[id];
+  [[nodiscard]] LiveAllocation of(AllocationId id, std::int64_t bytes) const {
+    const Allocation& block = compiled_.program.allocations[id];
     if (id == compiled_.program.matmul_workspace) return {bytes, "cuBLAS workspace", {}};
     const Position at = compiled_.program.position[births_[id]];
     const Operator& op = graph_.operators[compiled_.order.at[at].op];
@@ -56,7 +56,7 @@ class Labels {
  private:
   const TrainingGraph& graph_;
   const Compiled& compiled_;
-  IdVector<BlockId, std::uint32_t> births_;  // instruction that allocates it
+  IdVector<AllocationId, std::uint32_t> births_;  // instruction that allocates it
 };
 
 }  // namespace
@@ -101,16 +101,16 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
     }
   }
   // With eviction a block is allocated more than once: the last time counts.
-  IdVector<BlockId, std::size_t> born(compiled.program.blocks.size(), 0);
+  IdVector<AllocationId, std::size_t> born(compiled.program.allocations.size(), 0);
   for (std::size_t e = 0; e < until; ++e) {
-    if (entries[e].action == TorchTraceAction::kAlloc) born[entries[e].block] = e + 1;
-    if (entries[e].action == TorchTraceAction::kFreeRequested) born[entries[e].block] = 0;
+    if (entries[e].action == TorchTraceAction::kAlloc) born[entries[e].allocation] = e + 1;
+    if (entries[e].action == TorchTraceAction::kFreeRequested) born[entries[e].allocation] = 0;
   }
   const recorded_peak_detail::Labels labels(model, compiled);
   for (std::size_t e = 0; e < until; ++e) {
     const TorchTraceEntry& entry = entries[e];
-    if (entry.action != TorchTraceAction::kAlloc || born[entry.block] != e + 1) continue;
-    peak.live.push_back(labels.of(entry.block, entry.size));
+    if (entry.action != TorchTraceAction::kAlloc || born[entry.allocation] != e + 1) continue;
+    peak.live.push_back(labels.of(entry.allocation, entry.size));
   }
   return peak;
 }

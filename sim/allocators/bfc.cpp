@@ -67,31 +67,32 @@ class BfcModel final : public AllocatorModel {
 };
 
 // The points of a timeline are the calls that the allocator got, in their order, so one that starts
-// anew and gets the same calls places blocks where the run's own did.
+// anew and gets the same calls places allocations where the run's own did.
 AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& timeline) const {
   AddressLayout layout;
   const std::vector<TimelinePoint>& points = timeline.points;
   // Whether a free waits for streams: then a point of sign 0 follows.
   std::vector<bool> waits(points.size());
-  IdVector<BlockId, bool> returns(run.program.blocks.size());
+  IdVector<AllocationId, bool> returns(run.program.allocations.size());
   for (std::size_t i = points.size(); i-- > 0;) {
-    if (points[i].sign < 0) waits[i] = returns[points[i].block];
-    returns[points[i].block] = points[i].sign == 0;
+    if (points[i].sign < 0) waits[i] = returns[points[i].allocation];
+    returns[points[i].allocation] = points[i].sign == 0;
   }
   BfcAllocator allocator(at_least_none(run.capacity), options_for(run.capacity));
-  allocator.reserve(run.program.blocks.size());
+  allocator.reserve(run.program.allocations.size());
   SegmentHistory segments(layout);
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const BlockId block = points[i].block;
+    const AllocationId allocation = points[i].allocation;
     const std::int64_t reserved = allocator.reserved();
     if (points[i].sign < 0 && waits[i]) {
-      allocator.defer_free(block);
+      allocator.defer_free(allocation);
     } else if (points[i].sign <= 0) {
-      allocator.free(block);
-    } else if (!allocator.allocate(block, run.program.blocks[block].bytes.count).ok) {
+      allocator.free(allocation);
+    } else if (!allocator.allocate(allocation, run.program.allocations[allocation].bytes.count)
+                    .ok) {
       throw InternalError("the timeline is not of a run with this allocator");
     } else {
-      layout.addresses.push_back(allocator.address(block));
+      layout.addresses.push_back(allocator.address(allocation));
     }
     if (allocator.reserved() == reserved) continue;
     const std::map<std::int64_t, std::int64_t> regions = regions_of(allocator);

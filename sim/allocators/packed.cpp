@@ -37,7 +37,7 @@ class PackedModel final : public AllocatorModel {
                                      const MemoryTimeline& timeline) const override {
     AddressLayout layout;
     for (const TimelinePoint& point : timeline.points) {
-      if (point.sign > 0) layout.addresses.push_back(run.placement.address[point.block]);
+      if (point.sign > 0) layout.addresses.push_back(run.placement.address[point.allocation]);
     }
     layout.segments.push_back(
         {.address = 0, .bytes = run.placement.height, .since = 0, .until = timeline.points.size()});

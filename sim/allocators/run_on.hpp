@@ -18,11 +18,11 @@ namespace tidemark {
 // Runs the program on a fresh allocator and, where it runs out of memory, asks that for its report.
 template <class A>
 RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
-  const std::size_t blocks = on.program.blocks.size();
-  allocator.reserve(blocks);
+  const std::size_t allocations = on.program.allocations.size();
+  allocator.reserve(allocations);
   const RunResult result = run(on.program, on.costs, allocator, on.scratch, on.options);
   if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
-    *failure = out_of_memory(allocator, Bytes(result.requested), blocks);
+    *failure = out_of_memory(allocator, Bytes(result.requested), allocations);
   }
   return result;
 }

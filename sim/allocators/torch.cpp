@@ -37,7 +37,7 @@ AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& tim
   AddressLayout layout;
   SegmentHistory segments(layout);
   std::size_t point = 0;
-  BlockId freed;  // by the entry before
+  AllocationId freed;  // by the entry before
   for (const TorchTraceEntry& entry : recorder.entries()) {
     switch (entry.action) {
       case TorchTraceAction::kSegmentAlloc:
@@ -52,9 +52,10 @@ AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& tim
         break;
       default: {
         const bool completes =
-            entry.action == TorchTraceAction::kFreeCompleted && entry.block == freed;
+            entry.action == TorchTraceAction::kFreeCompleted && entry.allocation == freed;
         if (completes) break;
-        while (point < timeline.points.size() && timeline.points[point].block != entry.block)
+        while (point < timeline.points.size() &&
+               timeline.points[point].allocation != entry.allocation)
           ++point;
         if (point == timeline.points.size()) {
           throw InternalError("the allocator's trace and the timeline are not of the same run");
@@ -63,7 +64,7 @@ AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& tim
         ++point;
       }
     }
-    freed = entry.action == TorchTraceAction::kFreeRequested ? entry.block : BlockId();
+    freed = entry.action == TorchTraceAction::kFreeRequested ? entry.allocation : AllocationId();
   }
   segments.finish(timeline.points.size());
   return layout;
@@ -97,7 +98,7 @@ class TorchModel final : public AllocatorModel {
   [[nodiscard]] std::unique_ptr<const TorchRecorder> run_recorded(
       const AllocatorRun& run) const override {
     auto recorder = std::make_unique<TorchRecorder>(run.capacity, options_, run.process_overhead);
-    recorder->reserve(run.program.blocks.size());
+    recorder->reserve(run.program.allocations.size());
     static_cast<void>(tidemark::run(run.program, run.costs, *recorder, run.scratch, run.options));
     return recorder;
   }

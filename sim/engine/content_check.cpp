@@ -25,15 +25,17 @@ bool is_read(Access access) {
 }  // namespace content_check_detail
 
 ContentCheck::ContentCheck(const StepProgram& program)
-    : program_(program), expected_(program.blocks.size()) {
+    : program_(program), expected_(program.allocations.size()) {
   for (std::size_t b = 0; b < expected_.size(); ++b)
     expected_[b] = content_check_detail::mix(1, b);  // of what exists from the start
   held_ = expected_;
 }
 
-void ContentCheck::fail(std::uint32_t instruction, BlockId block, const char* what) const {
-  throw InternalError(fmt::format("eviction: instruction {} (operator {}) {} block {}", instruction,
-                                  program_.subject[instruction], what, block.value));
+void ContentCheck::fail(std::uint32_t instruction, AllocationId allocation,
+                        const char* what) const {
+  throw InternalError(fmt::format("eviction: instruction {} (operator {}) {} allocation {}",
+                                  instruction, program_.subject[instruction], what,
+                                  allocation.value));
 }
 
 // What the instruction writes depends on this.
@@ -42,43 +44,44 @@ std::uint64_t ContentCheck::read(std::uint32_t instruction,
   const bool launch = program_.opcode[instruction] == Opcode::kLaunch;
   std::uint64_t content = launch ? content_check_detail::mix(2, program_.subject[instruction])
                                  : 3;  // a copy adds nothing
-  for (BlockUse use : program_.uses_of(instruction)) {
+  for (AllocationUse use : program_.uses_of(instruction)) {
     if (content_check_detail::is_read(use.access()))
-      content = content_check_detail::mix(content, contents[use.block().index()]);
+      content = content_check_detail::mix(content, contents[use.allocation().index()]);
   }
   return content;
 }
 
 void ContentCheck::execute(std::uint32_t instruction) {
-  for (BlockUse use : program_.uses_of(instruction)) {
-    const std::size_t b = use.block().index();
+  for (AllocationUse use : program_.uses_of(instruction)) {
+    const std::size_t b = use.allocation().index();
     if (content_check_detail::is_read(use.access()) && held_[b] != expected_[b]) {
-      fail(instruction, use.block(),
+      fail(instruction, use.allocation(),
            held_[b] == kNothing ? "reads the dropped" : "reads other content than expected in");
     }
   }
   const std::uint64_t content = read(instruction, expected_);
   std::uint64_t output = 0;
-  for (BlockUse use : program_.uses_of(instruction)) {
+  for (AllocationUse use : program_.uses_of(instruction)) {
     if (use.access() == Access::kRead) continue;
-    const std::size_t b = use.block().index();
+    const std::size_t b = use.allocation().index();
     held_[b] = expected_[b] = content_check_detail::mix(content, ++output);
   }
 }
 
 void ContentCheck::repeat(std::uint32_t launch) {
-  for (BlockUse use : program_.uses_of(launch)) {
-    if (content_check_detail::is_read(use.access()) && held_[use.block().index()] == kNothing) {
-      fail(launch, use.block(), "is repeated without");
+  for (AllocationUse use : program_.uses_of(launch)) {
+    if (content_check_detail::is_read(use.access()) &&
+        held_[use.allocation().index()] == kNothing) {
+      fail(launch, use.allocation(), "is repeated without");
     }
   }
   const std::uint64_t content = read(launch, held_);
   std::uint64_t output = 0;
-  for (BlockUse use : program_.uses_of(launch)) {
+  for (AllocationUse use : program_.uses_of(launch)) {
     if (use.access() == Access::kRead) continue;
-    const std::size_t b = use.block().index();
+    const std::size_t b = use.allocation().index();
     held_[b] = content_check_detail::mix(content, ++output);
-    if (held_[b] != expected_[b]) fail(launch, use.block(), "is repeated and changes");
+    if (held_[b] != expected_[b]) fail(launch, use.allocation(), "is repeated and changes");
   }
 }
 

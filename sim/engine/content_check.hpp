@@ -1,8 +1,8 @@
 // Proves at run time that what eviction makes again is what was there before.
 //
 // Every write has a symbolic content: the operator and the contents that it read. `expected` is
-// that of a run without eviction, `held` what the memory holds: nothing after a block was dropped,
-// the content of a repeated operator's present inputs after it was restored.
+// that of a run without eviction, `held` what the memory holds: nothing after an allocation was
+// dropped, the content of a repeated operator's present inputs after it was restored.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,18 @@ class ContentCheck {
   // The launch again, which writes all its outputs. Throws InternalError when an output's content
   // differs from the first time.
   void repeat(std::uint32_t launch);
-  void lose(BlockId block) { held_[block.index()] = kNothing; }
+  void lose(AllocationId allocation) { held_[allocation.index()] = kNothing; }
 
  private:
   static constexpr std::uint64_t kNothing = 0;
 
   [[nodiscard]] std::uint64_t read(std::uint32_t instruction,
                                    const std::vector<std::uint64_t>& contents) const;
-  [[noreturn]] void fail(std::uint32_t instruction, BlockId block, const char* what) const;
+  [[noreturn]] void fail(std::uint32_t instruction, AllocationId allocation,
+                         const char* what) const;
 
   const StepProgram& program_;
-  std::vector<std::uint64_t> expected_;  // by block
+  std::vector<std::uint64_t> expected_;  // by allocation
   std::vector<std::uint64_t> held_;
 };
 

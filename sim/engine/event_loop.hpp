@@ -65,31 +65,32 @@ struct AwayMemory {
   std::int64_t taken = 0;  // from the system: live, or with everything that the pool keeps
   bool pools = false;
 
-  // Bytes to take from the system for a block.
-  [[nodiscard]] std::int64_t grows_by(const Scratch& scratch, BlockId block, const Block& b) const {
+  // Bytes to take from the system for an allocation.
+  [[nodiscard]] std::int64_t grows_by(const Scratch& scratch, AllocationId allocation,
+                                      const Allocation& b) const {
     if (!pools) return b.bytes.count;
-    const std::uint32_t size = scratch.size_class[block.index()];
+    const std::uint32_t size = scratch.size_class[allocation.index()];
     return scratch.pooled[size] > 0 ? 0 : scratch.class_bytes[size];
   }
-  void take(Scratch& scratch, BlockId block, const Block& b, std::int64_t grown) {
+  void take(Scratch& scratch, AllocationId allocation, const Allocation& b, std::int64_t grown) {
     live += b.bytes.count;
     taken += grown;
-    if (pools && grown == 0) --scratch.pooled[scratch.size_class[block.index()]];
+    if (pools && grown == 0) --scratch.pooled[scratch.size_class[allocation.index()]];
   }
-  void give_back(Scratch& scratch, BlockId block, const Block& b) {
+  void give_back(Scratch& scratch, AllocationId allocation, const Allocation& b) {
     live -= b.bytes.count;
     if (pools) {
-      ++scratch.pooled[scratch.size_class[block.index()]];
+      ++scratch.pooled[scratch.size_class[allocation.index()]];
     } else {
       taken -= b.bytes.count;
     }
   }
 };
 
-// Blocks made again on demand; only present with an eviction policy.
+// Allocations made again on demand; only present with an eviction policy.
 //
 // The pool lists what may be dropped: resident, restorable, not pinned. As in DTR's simulator a
-// block leaves it while an operator needs it and comes back at its end.
+// allocation leaves it while an operator needs it and comes back at its end.
 struct Evictor {
   struct Frame {  // a launch whose missing inputs, missing[begin ..), are being made again
     std::uint32_t launch = 0;
@@ -99,30 +100,31 @@ struct Evictor {
 
   EvictionPolicy* policy = nullptr;
   EvictionFacts facts;
-  std::vector<char> resident;           // by block
-  std::vector<char> owned;              // by block: allocated by the program and not freed by it
-  std::vector<char> made;               // by block: the program has written it
-  std::vector<char> gone;               // by block: banished, cannot be made again
-  std::vector<char> fixed;              // by block: computed from something banished, must stay
-  std::vector<std::uint32_t> pins;      // by block
-  std::vector<std::uint32_t> previous;  // of the pool, by block; kNone at its ends
+  std::vector<char> resident;       // by allocation
+  std::vector<char> owned;          // by allocation: allocated by the program and not freed by it
+  std::vector<char> made;           // by allocation: the program has written it
+  std::vector<char> gone;           // by allocation: banished, cannot be made again
+  std::vector<char> fixed;          // by allocation: computed from something banished, must stay
+  std::vector<std::uint32_t> pins;  // by allocation
+  std::vector<std::uint32_t> previous;  // of the pool, by allocation; kNone at its ends
   std::vector<std::uint32_t> next;
-  std::vector<char> listed;  // by block: in the pool
+  std::vector<char> listed;  // by allocation: in the pool
   std::uint32_t first = kNone;
   std::uint32_t last = kNone;
-  std::vector<std::int32_t> restores;     // by block
-  std::vector<std::int64_t> last_access;  // by block, of `clock`
+  std::vector<std::int32_t> restores;     // by allocation
+  std::vector<std::int64_t> last_access;  // by allocation, of `clock`
   std::int64_t clock = 1;                 // compute time issued, repetitions included
   std::int64_t repeated = 0;              // compute time of repetitions
   double limit = 0;                       // of `repeated`
   std::uint32_t prepared = kNone;         // the launch whose inputs are there and pinned
   std::vector<Frame> frames;
-  std::vector<BlockId> missing;
-  std::vector<EvictableBlock> view;
+  std::vector<AllocationId> missing;
+  std::vector<EvictableAllocation> view;
   std::vector<MemoryPiece> pieces;
   std::optional<ContentCheck> check;
-  std::vector<std::uint32_t> first_child;  // by block, one more than blocks: of `children`
-  std::vector<std::uint32_t> children;     // what was computed from the block
+  std::vector<std::uint32_t>
+      first_child;                      // by allocation, one more than allocations: of `children`
+  std::vector<std::uint32_t> children;  // what was computed from the allocation
 };
 
 // What the host waits for before it goes on with the instruction that it has come to. Only with
@@ -172,12 +174,12 @@ class Engine {
   [[nodiscard]] bool streams_go_on(bool beside) const;
   [[nodiscard]] std::uint32_t last_ended() const;
   void issue();
-  void allocate(BlockId block);
-  void allocate_away(BlockId block);
+  void allocate(AllocationId allocation);
+  void allocate_away(AllocationId allocation);
   void note_away_peaks();
   [[nodiscard]] AwayMemory& away(Tier tier) { return tier == Tier::kHost ? host_memory_ : nvme_; }
-  [[nodiscard]] bool allocate_device(BlockId block, std::int64_t bytes);
-  bool try_allocate(BlockId block, std::int64_t bytes, bool again = false);
+  [[nodiscard]] bool allocate_device(AllocationId allocation, std::int64_t bytes);
+  bool try_allocate(AllocationId allocation, std::int64_t bytes, bool again = false);
   void release_cached(bool is_idle = false);
   void begin_last_step();
   // Only some allocators capture graphs.
@@ -189,12 +191,12 @@ class Engine {
     if constexpr (requires { allocator_.captures(); }) return allocator_.captures();
     return false;
   }
-  void free(std::uint32_t i, BlockId block);
+  void free(std::uint32_t i, AllocationId allocation);
   void enqueue(std::uint32_t i);
   void synchronize(bool beside);
   void wait_for_edges(std::uint32_t i);
   void notice_events();
-  void fail(RunStatus status, BlockId block = {});
+  void fail(RunStatus status, AllocationId allocation = {});
   void schedule_issue();
   [[nodiscard]] bool queue_is_full(std::uint32_t i) const;
   // Streams.
@@ -209,15 +211,15 @@ class Engine {
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
   [[nodiscard]] std::int64_t earliest_end() const;
   // Accounting.
-  void change_live(BlockId block, int sign) {
-    const Block& b = program_.blocks[block];
+  void change_live(AllocationId allocation, int sign) {
+    const Allocation& b = program_.allocations[allocation];
     live_ += sign * b.bytes.count;
     if (b.role == Role::kWorkspace) workspace_ += sign * b.bytes.count;
   }
-  void give_back(BlockId block) {
-    if (program_.blocks[block].bytes.count > 0) allocator_.free(block);
+  void give_back(AllocationId allocation) {
+    if (program_.allocations[allocation].bytes.count > 0) allocator_.free(allocation);
   }
-  void record(BlockId block, int sign);
+  void record(AllocationId allocation, int sign);
   void note_peaks();
   void raise(Peak& peak, std::int64_t bytes) const {
     if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
@@ -237,15 +239,15 @@ class Engine {
   void open_launch(std::uint32_t launch);
   void close_launch(std::uint32_t launch);
   bool repeat(std::uint32_t launch);
-  void let_go(BlockId block);
-  bool banish(BlockId block);
-  void drop(BlockId block);
-  void access(BlockId block);
-  void pin(BlockId block);
-  void unpin(BlockId block);
-  void update_pool(BlockId block);
-  [[nodiscard]] bool restorable(BlockId block) const {
-    return evictor_.facts.restorable[block.index()] != 0;
+  void let_go(AllocationId allocation);
+  bool banish(AllocationId allocation);
+  void drop(AllocationId allocation);
+  void access(AllocationId allocation);
+  void pin(AllocationId allocation);
+  void unpin(AllocationId allocation);
+  void update_pool(AllocationId allocation);
+  [[nodiscard]] bool restorable(AllocationId allocation) const {
+    return evictor_.facts.restorable[allocation.index()] != 0;
   }
 
   const StepProgram& program_;

@@ -45,10 +45,10 @@ void Engine<A>::issue() {
   host_ = next_issue_;
   switch (program_.opcode[i]) {
     case Opcode::kAllocate:
-      allocate(BlockId(program_.subject[i]));
+      allocate(AllocationId(program_.subject[i]));
       break;
     case Opcode::kFree:
-      free(i, BlockId(program_.subject[i]));
+      free(i, AllocationId(program_.subject[i]));
       break;
     case Opcode::kLaunch:
       if (options_.eviction != nullptr) prepare_launch(i);
@@ -112,12 +112,12 @@ void Engine<A>::resume_host(std::int64_t now) {
 }
 
 template <class A>
-void Engine<A>::record(BlockId block, int sign) {
+void Engine<A>::record(AllocationId allocation, int sign) {
   if (!options_.record_events) return;
-  const Tier tier = program_.blocks[block].tier;
+  const Tier tier = program_.allocations[allocation].tier;
   scratch_.events.push_back(
       {.instruction = pc_,
-       .block = block,
+       .allocation = allocation,
        .sign = sign,
        .active = tier == Tier::kDevice ? allocator_.active() : away(tier).live,
        .reserved = allocator_.reserved()});
@@ -169,15 +169,15 @@ void Engine<A>::note_phase_peak() {
 }
 
 template <class A>
-void Engine<A>::allocate(BlockId block) {
-  const Block& b = program_.blocks[block];
+void Engine<A>::allocate(AllocationId allocation) {
+  const Allocation& b = program_.allocations[allocation];
   const std::int64_t bytes = b.bytes.count;
   if (!in_last_step_ && slot(pc_).last_step) {
     if (captures() && suspend(HostWait::kIdle)) return;
     begin_last_step();
   }
   if (b.tier != Tier::kDevice) {
-    allocate_away(block);
+    allocate_away(allocation);
     return;
   }
   if (options_.eviction != nullptr) {
@@ -185,42 +185,42 @@ void Engine<A>::allocate(BlockId block) {
     if (launch != kNone) prepare_launch(launch);
     if (stopped_) return;
   }
-  if (!allocate_device(block, bytes)) {
-    if (!stopped_ && host_wait_ == HostWait::kNothing) fail(RunStatus::kOutOfMemory, block);
+  if (!allocate_device(allocation, bytes)) {
+    if (!stopped_ && host_wait_ == HostWait::kNothing) fail(RunStatus::kOutOfMemory, allocation);
     return;
   }
-  if (options_.eviction != nullptr) evictor_.owned[block.index()] = 1;
-  change_live(block, +1);
-  record(block, +1);
+  if (options_.eviction != nullptr) evictor_.owned[allocation.index()] = 1;
+  change_live(allocation, +1);
+  record(allocation, +1);
   note_peaks();
 }
 
 // Pinned host memory and NVMe. Buffers that are freed return when the streams that use them have
 // passed; the host waits for that only when there is no other way.
 template <class A>
-void Engine<A>::allocate_away(BlockId block) {
-  const Block& b = program_.blocks[block];
+void Engine<A>::allocate_away(AllocationId allocation) {
+  const Allocation& b = program_.allocations[allocation];
   AwayMemory& memory = away(b.tier);
   notice_events();
   const auto lacks = [&] {
-    return memory.grows_by(scratch_, block, b) > memory.capacity - memory.taken;
+    return memory.grows_by(scratch_, allocation, b) > memory.capacity - memory.taken;
   };
   if (lacks() && !scratch_.pending.empty()) {
     if (suspend(HostWait::kIdleBeside)) return;
     synchronize(true);
   }
   if (lacks()) {
-    fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, block);
+    fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, allocation);
     return;
   }
-  const std::int64_t grown = memory.grows_by(scratch_, block, b);
-  memory.take(scratch_, block, b, grown);
+  const std::int64_t grown = memory.grows_by(scratch_, allocation, b);
+  memory.take(scratch_, allocation, b, grown);
   if (memory.pools && grown > 0) {
     host_ += std::llround(costs_.pinned_ns_per_byte * static_cast<double>(grown));
   }
   result_.most_host = std::max(result_.most_host, host_memory_.taken);
   result_.most_nvme = std::max(result_.most_nvme, nvme_.taken);
-  record(block, +1);
+  record(allocation, +1);
   if (slot(pc_).last_step) note_away_peaks();
 }
 
@@ -241,19 +241,19 @@ void Engine<A>::begin_last_step() {
 }
 
 template <class A>
-bool Engine<A>::try_allocate(BlockId block, std::int64_t bytes, bool again) {
-  Allocation allocation{.ok = true};
+bool Engine<A>::try_allocate(AllocationId allocation, std::int64_t bytes, bool again) {
+  AllocationResult result{.ok = true};
   if (bytes > 0) {  // requests for nothing never reach the allocator
-    allocation =
-        again ? allocator_.allocate_again(block, bytes) : allocator_.allocate(block, bytes);
+    result = again ? allocator_.allocate_again(allocation, bytes)
+                   : allocator_.allocate(allocation, bytes);
   }
   // Memory goes back when nothing can use it.
-  if (allocation.device_frees > 0 && peers_ == nullptr) synchronize(false);
-  owes_wait_ = owes_wait_ || (allocation.device_frees > 0 && peers_ != nullptr);
-  host_ += allocation.device_mallocs * costs_.device_malloc.count() +
-           allocation.device_frees * costs_.device_free.count();
-  if (allocation.ok && options_.eviction != nullptr) evictor_.resident[block.index()] = 1;
-  return allocation.ok;
+  if (result.device_frees > 0 && peers_ == nullptr) synchronize(false);
+  owes_wait_ = owes_wait_ || (result.device_frees > 0 && peers_ != nullptr);
+  host_ += result.device_mallocs * costs_.device_malloc.count() +
+           result.device_frees * costs_.device_free.count();
+  if (result.ok && options_.eviction != nullptr) evictor_.resident[allocation.index()] = 1;
+  return result.ok;
 }
 
 // What is cached goes back to the device. cudaFree waits until the device is idle, and unmapping
@@ -270,10 +270,10 @@ void Engine<A>::release_cached(bool is_idle) {
 // As the caching allocator retries: events that have ended, then a synchronisation and everything
 // cached, then whatever the eviction policy gives up.
 template <class A>
-bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
+bool Engine<A>::allocate_device(AllocationId allocation, std::int64_t bytes) {
   notice_events();
   const bool again = std::exchange(has_waited_, false);
-  if (!again && try_allocate(block, bytes)) return true;
+  if (!again && try_allocate(allocation, bytes)) return true;
   if (is_capturing()) return false;
   const bool has_cached = allocator_.reserved() > allocator_.active();
   if (!again && (has_cached || !scratch_.pending.empty()) && suspend(HostWait::kIdle)) {
@@ -283,29 +283,29 @@ bool Engine<A>::allocate_device(BlockId block, std::int64_t bytes) {
   if (again) host_ += costs_.synchronize.count();
   release_cached(again);
   ++result_.retries;
-  if (try_allocate(block, bytes, true)) return true;
+  if (try_allocate(allocation, bytes, true)) return true;
   while (options_.eviction != nullptr && evict_some(bytes)) {
-    if (try_allocate(block, bytes)) return true;
+    if (try_allocate(allocation, bytes)) return true;
     release_cached();
-    if (try_allocate(block, bytes)) return true;
+    if (try_allocate(allocation, bytes)) return true;
   }
   return false;
 }
 
 template <class A>
-void Engine<A>::free(std::uint32_t i, BlockId block) {
-  const Block& b = program_.blocks[block];
+void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
+  const Allocation& b = program_.allocations[allocation];
   if (options_.eviction != nullptr && b.tier == Tier::kDevice) {
-    if (restorable(block)) {
+    if (restorable(allocation)) {
       note_phase_peak();
-      let_go(block);
+      let_go(allocation);
       return;
     }
-    evictor_.resident[block.index()] = 0;
+    evictor_.resident[allocation.index()] = 0;
   }
   if (b.tier == Tier::kDevice) {
     note_phase_peak();
-    change_live(block, -1);
+    change_live(allocation, -1);
   }
   std::array<std::uint32_t, kStreams> events{};
   events.fill(kNone);
@@ -318,21 +318,22 @@ void Engine<A>::free(std::uint32_t i, BlockId block) {
     waits = true;
   }
   if (waits) {
-    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(block);
-    scratch_.pending.push_back(block.value);
+    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(allocation);
+    scratch_.pending.push_back(allocation.value);
     scratch_.event_of.push_back(events);
-    record(block, -1);
+    record(allocation, -1);
     return;
   }
   if (b.tier == Tier::kDevice) {
-    give_back(block);
+    give_back(allocation);
   } else {
-    away(b.tier).give_back(scratch_, block, b);
+    away(b.tier).give_back(scratch_, allocation, b);
   }
-  record(block, -1);
+  record(allocation, -1);
 }
 
-// Blocks whose events have all ended return to their pools; looked at when memory is asked for.
+// Allocations whose events have all ended return to their pools; looked at when memory is asked
+// for.
 template <class A>
 void Engine<A>::notice_events() {
   if (!events_ended_ || scratch_.pending.empty()) return;
@@ -343,32 +344,32 @@ void Engine<A>::notice_events() {
     for (std::uint32_t event : scratch_.event_of[p]) {
       ended = ended && (event == kNone || scratch_.finished[event] >= 0);
     }
-    const BlockId block(scratch_.pending[p]);
+    const AllocationId allocation(scratch_.pending[p]);
     // What a graph captures is freed for others only when the capture ends.
-    const bool captured = is_capturing() && program_.blocks[block].tier == Tier::kDevice;
+    const bool captured = is_capturing() && program_.allocations[allocation].tier == Tier::kDevice;
     if (!ended || captured) {
       scratch_.pending[kept] = scratch_.pending[p];
       scratch_.event_of[kept++] = scratch_.event_of[p];
       continue;
     }
-    if (program_.blocks[block].tier == Tier::kDevice) {
-      give_back(block);
+    if (program_.allocations[allocation].tier == Tier::kDevice) {
+      give_back(allocation);
     } else {
-      const Block& b = program_.blocks[block];
-      away(b.tier).give_back(scratch_, block, b);
+      const Allocation& b = program_.allocations[allocation];
+      away(b.tier).give_back(scratch_, allocation, b);
     }
-    record(block, 0);
+    record(allocation, 0);
   }
   scratch_.pending.resize(kept);
   scratch_.event_of.resize(kept);
 }
 
 template <class A>
-void Engine<A>::fail(RunStatus status, BlockId block) {
+void Engine<A>::fail(RunStatus status, AllocationId allocation) {
   result_.status = status;
   result_.failed_instruction = pc_;
-  result_.failed_block = block;
-  if (block.valid()) result_.requested = program_.blocks[block].bytes.count;
+  result_.failed_allocation = allocation;
+  if (allocation.valid()) result_.requested = program_.allocations[allocation].bytes.count;
   result_.live_at_failure = live_;
   result_.reserved_at_failure = allocator_.reserved();
   if (status != RunStatus::kDeadlock) ++result_.ooms;

@@ -18,11 +18,11 @@ class FactFinder {
   FactFinder(const StepProgram& program, EvictionFacts& facts)
       : program_(program),
         facts_(facts),
-        writes_(program.blocks.size()),
-        last_use_(program.blocks.size(), 0),
-        valid_until_(program.blocks.size(), kNever),
-        elsewhere_(program.blocks.size(), 0),
-        freed_(program.blocks.size(), 0) {}
+        writes_(program.allocations.size()),
+        last_use_(program.allocations.size(), 0),
+        valid_until_(program.allocations.size(), kNever),
+        elsewhere_(program.allocations.size(), 0),
+        freed_(program.allocations.size(), 0) {}
 
   void run() {
     index_uses();
@@ -36,8 +36,8 @@ class FactFinder {
     for (std::uint32_t i = 0; i < program_.size(); ++i) {
       if (program_.opcode[i] == Opcode::kFree) freed_[program_.subject[i]] = 1;
       const bool on_compute = runs_on_compute(program_, i);
-      for (BlockUse use : program_.uses_of(i)) {
-        const std::size_t b = use.block().index();
+      for (AllocationUse use : program_.uses_of(i)) {
+        const std::size_t b = use.allocation().index();
         last_use_[b] = i;
         if (!on_compute) elsewhere_[b] = 1;
         if (use.access() == Access::kRead) continue;
@@ -51,7 +51,7 @@ class FactFinder {
   [[nodiscard]] std::uint32_t input_valid_until(std::size_t b, std::uint32_t launch) const {
     if (facts_.restorable[b] != 0) return valid_until_[b];
     // Only memory that is never freed can be counted on; it must not change.
-    const Role role = program_.blocks[BlockId(b)].role;
+    const Role role = program_.allocations[AllocationId(b)].role;
     const bool stays = role == Role::kParameter || role == Role::kBuffer || role == Role::kInput;
     if (!stays || freed_[b] != 0) return 0;
     const auto next = std::upper_bound(writes_[b].begin(), writes_[b].end(), launch);
@@ -60,8 +60,8 @@ class FactFinder {
 
   void judge(std::uint32_t launch) {
     std::uint32_t valid = kNever;
-    for (BlockUse use : program_.uses_of(launch)) {
-      const std::size_t b = use.block().index();
+    for (AllocationUse use : program_.uses_of(launch)) {
+      const std::size_t b = use.allocation().index();
       switch (use.access()) {
         case Access::kRead:
           valid = std::min(valid, input_valid_until(b, launch));
@@ -74,19 +74,20 @@ class FactFinder {
       }
     }
     if (valid <= launch) return;
-    for (BlockUse use : program_.uses_of(launch)) {
-      const Block& block = program_.blocks[use.block()];
-      const bool temporary = block.storage.valid() && (block.role == Role::kSavedActivation ||
-                                                       block.role == Role::kTemporary ||
-                                                       block.role == Role::kActivationGradient);
+    for (AllocationUse use : program_.uses_of(launch)) {
+      const Allocation& allocation = program_.allocations[use.allocation()];
+      const bool temporary =
+          allocation.storage.valid() &&
+          (allocation.role == Role::kSavedActivation || allocation.role == Role::kTemporary ||
+           allocation.role == Role::kActivationGradient);
       if (use.access() != Access::kCreate || !temporary) continue;
-      const std::size_t b = use.block().index();
+      const std::size_t b = use.allocation().index();
       facts_.restorable[b] = 1;
       valid_until_[b] = valid;
       facts_.evictable[b] = last_use_[b] < valid ? 1 : 0;
-      for (BlockUse input : program_.uses_of(launch)) {
-        if (input.access() == Access::kRead && facts_.restorable[input.block().index()] != 0) {
-          facts_.recipes.push_back({launch, input.block(), use.block()});
+      for (AllocationUse input : program_.uses_of(launch)) {
+        if (input.access() == Access::kRead && facts_.restorable[input.allocation().index()] != 0) {
+          facts_.recipes.push_back({launch, input.allocation(), use.allocation()});
         }
       }
     }
@@ -94,7 +95,7 @@ class FactFinder {
 
   const StepProgram& program_;
   EvictionFacts& facts_;
-  std::vector<std::vector<std::uint32_t>> writes_;  // by block: launches and copies
+  std::vector<std::vector<std::uint32_t>> writes_;  // by allocation: launches and copies
   std::vector<std::uint32_t> last_use_;
   std::vector<std::uint32_t> valid_until_;  // from which instruction on its recipe gives another
   std::vector<char> elsewhere_;             // touched by a copy or another stream
@@ -102,11 +103,11 @@ class FactFinder {
 };
 
 EvictionFacts facts_without_costs(const StepProgram& program) {
-  const std::size_t blocks = program.blocks.size();
-  EvictionFacts facts{.producer = std::vector<std::uint32_t>(blocks, kNever),
-                      .evictable = std::vector<char>(blocks, 0),
-                      .restorable = std::vector<char>(blocks, 0),
-                      .cost = std::vector<Duration>(blocks),
+  const std::size_t allocations = program.allocations.size();
+  EvictionFacts facts{.producer = std::vector<std::uint32_t>(allocations, kNever),
+                      .evictable = std::vector<char>(allocations, 0),
+                      .restorable = std::vector<char>(allocations, 0),
+                      .cost = std::vector<Duration>(allocations),
                       .recipes = {},
                       .next_launch = std::vector<std::uint32_t>(program.size(), kNever)};
   FactFinder(program, facts).run();
@@ -121,9 +122,9 @@ std::vector<std::uint32_t> producers(const StepProgram& program) {
 }
 
 EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs) {
-  const std::size_t blocks = program.blocks.size();
+  const std::size_t allocations = program.allocations.size();
   EvictionFacts facts = eviction_detail::facts_without_costs(program);
-  for (std::size_t b = 0; b < blocks; ++b) {
+  for (std::size_t b = 0; b < allocations; ++b) {
     if (facts.producer[b] == eviction_detail::kNever) continue;
     facts.cost[b] = costs.device[OperatorId(program.subject[facts.producer[b]])];
   }

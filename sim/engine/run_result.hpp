@@ -33,34 +33,35 @@ struct Peak {
 struct Fragmentation {
   std::int64_t reserved = 0;
   std::int64_t live = 0;
-  std::int64_t rounding = 0;         // blocks are larger than what was asked for
+  std::int64_t rounding = 0;         // allocations are larger than what was asked for
   std::int64_t pending_events = 0;   // freed, but a stream may still use it
   std::int64_t inactive_splits = 0;  // free inside a segment that something else keeps
   std::int64_t free_segments = 0;    // cached: free as a whole
   std::uint32_t instruction = kNoInstruction;
 };
 
-// One change of memory. Events of one instruction follow each other. A block that the program frees
-// while streams may still use it stops being live at once and being active at its second event.
+// One change of memory. Events of one instruction follow each other. An allocation that the program
+// frees while streams may still use it stops being live at once and being active at its second
+// event.
 struct MemoryEvent {
   std::uint32_t instruction = 0;  // issued at that moment
-  BlockId block;
-  std::int32_t sign = 0;      // +1 allocated, -1 freed, 0 returned after its stream events
-  std::int64_t active = 0;    // of the block's tier, afterwards; rounded as the allocator rounds
+  AllocationId allocation;
+  std::int32_t sign = 0;    // +1 allocated, -1 freed, 0 returned after its stream events
+  std::int64_t active = 0;  // of the allocation's tier, afterwards; rounded as the allocator rounds
   std::int64_t reserved = 0;  // of the device, afterwards
 };
 
 struct RunResult {
   RunStatus status = RunStatus::kCompleted;
   std::uint32_t failed_instruction = kNoInstruction;
-  BlockId failed_block;        // whose allocation failed
-  std::int64_t requested = 0;  // by the allocation that failed
+  AllocationId failed_allocation;  // whose allocation failed
+  std::int64_t requested = 0;      // by the allocation that failed
   // Of a deadlock and of kPeerFailed: the rank whose send failed_instruction waits for; none: it
   // waits for nothing that a rank will send.
   int awaited_rank = kNoRank;
 
-  // Of the last step. live: bytes of blocks as requested; allocated: the same as the allocator
-  // rounds; active: with blocks that wait for events; reserved: taken from the device.
+  // Of the last step. live: bytes of allocations as requested; allocated: the same as the allocator
+  // rounds; active: with allocations that wait for events; reserved: taken from the device.
   Peak live;
   Peak live_without_workspace;
   Peak allocated;
@@ -94,7 +95,7 @@ struct RunResult {
   std::int64_t retries = 0;  // allocations tried again after everything cached was given back
   std::int64_t ooms = 0;
   std::int64_t evictions = 0;
-  std::int64_t restores = 0;  // operators run again for evicted blocks
+  std::int64_t restores = 0;  // operators run again for evicted allocations
   std::size_t segments = 0;
 };
 

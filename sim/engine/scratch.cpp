@@ -13,23 +13,24 @@ void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch)
   scratch.class_bytes.clear();
   scratch.pooled.clear();
   if (pinned == PinnedMemory::kExact) return;
-  const auto taken = [&](const Block& block) {
-    const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(block.bytes.count, 1));
+  const auto taken = [&](const Allocation& allocation) {
+    const auto bytes =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(allocation.bytes.count, 1));
     if (pinned == PinnedMemory::kPool) return static_cast<std::int64_t>(bytes);
     return static_cast<std::int64_t>(std::bit_ceil(bytes));
   };
-  for (const Block& block : program.blocks) {
-    if (block.tier == Tier::kHost) scratch.class_bytes.push_back(taken(block));
+  for (const Allocation& allocation : program.allocations) {
+    if (allocation.tier == Tier::kHost) scratch.class_bytes.push_back(taken(allocation));
   }
   std::vector<std::int64_t>& sizes = scratch.class_bytes;
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   scratch.pooled.assign(sizes.size(), 0);
-  scratch.size_class.assign(program.blocks.size(), 0);
-  for (BlockId id : ids_of(program.blocks)) {
-    const Block& block = program.blocks[id];
-    if (block.tier != Tier::kHost) continue;
-    const auto at = std::lower_bound(sizes.begin(), sizes.end(), taken(block));
+  scratch.size_class.assign(program.allocations.size(), 0);
+  for (AllocationId id : ids_of(program.allocations)) {
+    const Allocation& allocation = program.allocations[id];
+    if (allocation.tier != Tier::kHost) continue;
+    const auto at = std::lower_bound(sizes.begin(), sizes.end(), taken(allocation));
     scratch.size_class[id.index()] = static_cast<std::uint32_t>(at - sizes.begin());
   }
 }
@@ -59,7 +60,7 @@ void Scratch::prepare(const StepProgram& program, bool record_events, PinnedMemo
   }
   pending.reserve(deferred);
   event_of.reserve(deferred);
-  if (record_events) events.reserve(2 * program.allocations + deferred);
+  if (record_events) events.reserve(2 * program.allocate_instructions + deferred);
 }
 
 std::size_t Scratch::memory_bytes() const {

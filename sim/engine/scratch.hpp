@@ -33,11 +33,11 @@ struct Scratch {
       restored;                     // with eviction: compute time of operators run again before it
   std::vector<std::uint32_t> next;  // queue of the instruction's stream
   std::vector<std::uint32_t> previous;    // the instruction before it on its stream
-  std::vector<std::uint32_t> size_class;  // by block, of a pool of pinned memory
+  std::vector<std::uint32_t> size_class;  // by allocation, of a pool of pinned memory
   std::vector<std::int64_t> class_bytes;  // by size class
   std::vector<std::uint32_t> pooled;      // by size class: free buffers
   std::vector<MemoryEvent> events;
-  std::vector<std::uint32_t> pending;  // blocks that wait for events, by order of their free
+  std::vector<std::uint32_t> pending;  // allocations that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
   std::size_t streams = 1;  // the last one that the program uses, and those before it
 

@@ -15,35 +15,35 @@ namespace tidemark {
 // More than any program asks for.
 inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
-struct Allocation {
+struct AllocationResult {
   bool ok = false;
   int device_mallocs = 0;  // cudaMalloc calls that it took, successful or not
   int device_frees = 0;    // cudaFree calls, where the allocator made room by itself
 };
 
-// reserve(blocks): room for this many blocks; the only call that may allocate host memory.
-// allocate(block, bytes): bytes > 0; fails without side effects on the caller's blocks.
-// allocate_again(block, bytes): after allocate() has failed and release_cached() was called.
-// free(block): the memory can be handed out again at once.
-// defer_free(block): freed by the program, but a stream may still use it: active until free().
-// release_cached(): gives unused memory back to the device; returns the number of cudaFree calls.
-// allocated(): handed out, rounded as the allocator rounds; active(): allocated + deferred;
-// reserved(): taken from the device.
-// inactive_split(): free bytes that cannot go back to the device, because they share a segment with
-// blocks that are in use. What is neither active nor this is whole free segments.
+// reserve(allocations): room for this many allocations; the only call that may allocate host
+// memory. allocate(allocation, bytes): bytes > 0; fails without side effects on the caller's
+// allocations. allocate_again(allocation, bytes): after allocate() has failed and release_cached()
+// was called. free(allocation): the memory can be handed out again at once. defer_free(allocation):
+// freed by the program, but a stream may still use it: active until free(). release_cached(): gives
+// unused memory back to the device; returns the number of cudaFree calls. allocated(): handed out,
+// rounded as the allocator rounds; active(): allocated + deferred; reserved(): taken from the
+// device. inactive_split(): free bytes that cannot go back to the device, because they share a
+// segment with allocations that are in use. What is neither active nor this is whole free segments.
 template <class A>
-concept Allocator = requires(A a, const A c, BlockId block, std::int64_t bytes, std::size_t n) {
+concept Allocator = requires(A a, const A c, AllocationId allocation, std::int64_t bytes,
+                             std::size_t n) {
   {a.reserve(n)};
-  { a.allocate(block, bytes) } -> std::same_as<Allocation>;
-  { a.allocate_again(block, bytes) } -> std::same_as<Allocation>;
-  {a.free(block)};
-  {a.defer_free(block)};
+  { a.allocate(allocation, bytes) } -> std::same_as<AllocationResult>;
+  { a.allocate_again(allocation, bytes) } -> std::same_as<AllocationResult>;
+  {a.free(allocation)};
+  {a.defer_free(allocation)};
   { a.release_cached() } -> std::same_as<int>;
   { c.allocated() } -> std::same_as<std::int64_t>;
   { c.active() } -> std::same_as<std::int64_t>;
   { c.reserved() } -> std::same_as<std::int64_t>;
   { c.inactive_split() } -> std::same_as<std::int64_t>;
-  { c.address(block) } -> std::same_as<std::int64_t>;
+  { c.address(allocation) } -> std::same_as<std::int64_t>;
 };
 
 // A piece of a segment, as an eviction policy that looks at addresses walks over it.
@@ -60,12 +60,12 @@ concept SegmentPiece = requires(const P piece, std::int64_t bytes) {
   { piece.next } -> std::convertible_to<const P*>;
 };
 
-// An allocator that cuts segments into pieces. given(block): the piece that a block was given, null
-// while it has none.
+// An allocator that cuts segments into pieces. given(allocation): the piece that an allocation was
+// given, null while it has none.
 template <class A>
-concept SegmentAllocator = Allocator<A> && requires(const A c, BlockId block) {
-  {c.given(block)};
-  requires SegmentPiece<std::remove_cvref_t<decltype(*c.given(block))>>;
+concept SegmentAllocator = Allocator<A> && requires(const A c, AllocationId allocation) {
+  {c.given(allocation)};
+  requires SegmentPiece<std::remove_cvref_t<decltype(*c.given(allocation))>>;
 };
 
 }  // namespace tidemark

@@ -53,17 +53,17 @@ std::int64_t BfcAllocator::rounded(std::int64_t bytes) {
   return bfc_allocator_detail::round_up(bytes);
 }
 
-void BfcAllocator::reserve(std::size_t blocks) {
+void BfcAllocator::reserve(std::size_t allocations) {
   constexpr std::size_t kRegions = 64;
-  chunk_of_.assign(blocks, nullptr);
-  arena_.reserve(2 * blocks + kRegions);
+  chunk_of_.assign(allocations, nullptr);
+  arena_.reserve(2 * allocations + kRegions);
 }
 
-Allocation BfcAllocator::allocate(BlockId block, std::int64_t bytes) {
+AllocationResult BfcAllocator::allocate(AllocationId allocation, std::int64_t bytes) {
   const std::int64_t mallocs = device_.mallocs();
   const std::int64_t frees = device_.frees();
   BfcChunk* chunk = allocate(bytes);
-  chunk_of_[block.index()] = chunk;
+  chunk_of_[allocation.index()] = chunk;
   return {.ok = chunk != nullptr,
           .device_mallocs = static_cast<int>(device_.mallocs() - mallocs),
           .device_frees = static_cast<int>(device_.frees() - frees)};

@@ -61,11 +61,15 @@ class BfcAllocator {
   void defer_free(BfcChunk& chunk);  // free() follows
 
   // The Allocator concept: by id.
-  void reserve(std::size_t blocks);
-  Allocation allocate(BlockId block, std::int64_t bytes);
-  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
-  void free(BlockId block) { free(*std::exchange(chunk_of_[block.index()], nullptr)); }
-  void defer_free(BlockId block) { defer_free(*chunk_of_[block.index()]); }
+  void reserve(std::size_t allocations);
+  AllocationResult allocate(AllocationId allocation, std::int64_t bytes);
+  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+    return allocate(allocation, bytes);
+  }
+  void free(AllocationId allocation) {
+    free(*std::exchange(chunk_of_[allocation.index()], nullptr));
+  }
+  void defer_free(AllocationId allocation) { defer_free(*chunk_of_[allocation.index()]); }
   // Memory goes back only when a request fails, as part of allocate().
   int release_cached() { return 0; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
@@ -74,13 +78,15 @@ class BfcAllocator {
   [[nodiscard]] std::int64_t inactive_split() const {
     return device_.used() - active_ - free_region_bytes_;
   }
-  [[nodiscard]] std::int64_t address(BlockId block) const {
-    return chunk_of_[block.index()]->address;
+  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+    return chunk_of_[allocation.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
 
-  // The chunk that a block was given; null when it has none.
-  [[nodiscard]] const BfcChunk* given(BlockId block) const { return chunk_of_[block.index()]; }
+  // The chunk that an allocation was given; null when it has none.
+  [[nodiscard]] const BfcChunk* given(AllocationId allocation) const {
+    return chunk_of_[allocation.index()];
+  }
   template <class F>
   void for_each_chunk(F&& f) const {
     arena_.for_each(f);
@@ -124,13 +130,13 @@ class BfcAllocator {
   std::int64_t free_region_bytes_ = 0;
   BlockArena<BfcChunk> arena_;
   FreeSet free_;
-  std::vector<BfcChunk*> chunk_of_;  // by block
+  std::vector<BfcChunk*> chunk_of_;  // by allocation
 };
 
 static_assert(SegmentAllocator<BfcAllocator>);
 
 // A report as out_of_memory.hpp describes it, region by region.
 [[nodiscard]] OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested,
-                                        std::size_t blocks);
+                                        std::size_t allocations);
 
 }  // namespace tidemark

@@ -14,25 +14,27 @@ class IdealAllocator {
  public:
   explicit IdealAllocator(Bytes capacity) : capacity_(capacity.count) {}
 
-  void reserve(std::size_t blocks) { size_.assign(blocks, 0); }
-  Allocation allocate(BlockId block, std::int64_t bytes) {
+  void reserve(std::size_t allocations) { size_.assign(allocations, 0); }
+  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
     if (active_ + bytes > capacity_) return {.ok = false};
-    size_[block.index()] = bytes;
+    size_[allocation.index()] = bytes;
     active_ += bytes;
     allocated_ += bytes;
     return {.ok = true};
   }
-  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
-  void free(BlockId block) {
-    const std::int64_t bytes = size_[block.index()];
+  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+    return allocate(allocation, bytes);
+  }
+  void free(AllocationId allocation) {
+    const std::int64_t bytes = size_[allocation.index()];
     active_ -= bytes < 0 ? -bytes : bytes;
     if (bytes > 0) allocated_ -= bytes;
-    size_[block.index()] = 0;
+    size_[allocation.index()] = 0;
   }
-  // A negative size marks a block that waits for events.
-  void defer_free(BlockId block) {
-    allocated_ -= size_[block.index()];
-    size_[block.index()] = -size_[block.index()];
+  // A negative size marks an allocation that waits for events.
+  void defer_free(AllocationId allocation) {
+    allocated_ -= size_[allocation.index()];
+    size_[allocation.index()] = -size_[allocation.index()];
   }
   int release_cached() { return 0; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
@@ -40,7 +42,7 @@ class IdealAllocator {
   [[nodiscard]] std::int64_t reserved() const { return active_; }
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
   [[nodiscard]] std::int64_t inactive_split() const { return 0; }
-  [[nodiscard]] std::int64_t address(BlockId /*block*/) const { return -1; }
+  [[nodiscard]] std::int64_t address(AllocationId /*allocation*/) const { return -1; }
 
  private:
   std::int64_t capacity_;
@@ -52,7 +54,7 @@ class IdealAllocator {
 static_assert(Allocator<IdealAllocator>);
 
 [[nodiscard]] inline OutOfMemory out_of_memory(const IdealAllocator& allocator, Bytes requested,
-                                               std::size_t /*blocks*/) {
+                                               std::size_t /*allocations*/) {
   return {.requested = requested,
           .rounded = requested,
           .segment = requested,

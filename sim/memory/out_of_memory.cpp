@@ -11,9 +11,9 @@ void SegmentSum::add_free(Bytes bytes) {
   segment_.largest_free = std::max(segment_.largest_free, bytes);
 }
 
-void SegmentSum::add_in_use(Bytes bytes, BlockId block) {
+void SegmentSum::add_in_use(Bytes bytes, AllocationId allocation) {
   segment_.size += bytes;
-  segment_.in_use.push_back(block);
+  segment_.in_use.push_back(allocation);
 }
 
 void SegmentSum::close(OutOfMemory& report) {

@@ -1,6 +1,7 @@
 // The memory of a device at the moment at which a request could not be met. Each allocator has a
-// function out_of_memory(allocator, requested, blocks) beside it: after run() has ended with
-// RunStatus::kOutOfMemory for a block of `requested` bytes, in a program of so many blocks.
+// function out_of_memory(allocator, requested, allocations) beside it: after run() has ended with
+// RunStatus::kOutOfMemory for an allocation of `requested` bytes, in a program of so many
+// allocations.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct PartlyUsedSegment {
   std::int64_t address = 0;
   Bytes size;
   Bytes free;
-  Bytes largest_free;           // in one piece
-  std::vector<BlockId> in_use;  // by address
+  Bytes largest_free;                // in one piece
+  std::vector<AllocationId> in_use;  // by address
 };
 
 // Allocators that know no segments fill the amounts only.
@@ -33,19 +34,19 @@ struct OutOfMemory {
   Bytes segment;                 // that it asked of the device
   Bytes device_free;             // that the device could still give
   std::optional<Bytes> allowed;  // to be reserved, by memory_fraction
-  Bytes largest_free;            // block that the request could have had
+  Bytes largest_free;            // allocation that the request could have had
   Bytes free_in_segments;        // reserved, but neither in use nor waiting for events
   std::vector<PartlyUsedSegment> partly_free;  // those with most free bytes first
   std::string message;                         // the allocator's own; empty where it has none
 };
 
-// The blocks of a program by the piece of memory that each was given.
+// The allocations of a program by the piece of memory that each was given.
 template <class A>
-[[nodiscard]] auto owners_of(const A& allocator, std::size_t blocks) {
-  std::unordered_map<decltype(allocator.given(BlockId())), BlockId> owners;
-  for (std::size_t b = 0; b < blocks; ++b) {
-    const BlockId block(b);
-    if (const auto* piece = allocator.given(block)) owners.emplace(piece, block);
+[[nodiscard]] auto owners_of(const A& allocator, std::size_t allocations) {
+  std::unordered_map<decltype(allocator.given(AllocationId())), AllocationId> owners;
+  for (std::size_t b = 0; b < allocations; ++b) {
+    const AllocationId allocation(b);
+    if (const auto* piece = allocator.given(allocation)) owners.emplace(piece, allocation);
   }
   return owners;
 }
@@ -55,7 +56,7 @@ class SegmentSum {
  public:
   explicit SegmentSum(std::int64_t address) { segment_.address = address; }
   void add_free(Bytes bytes);
-  void add_in_use(Bytes bytes, BlockId block);
+  void add_in_use(Bytes bytes, AllocationId allocation);
   void close(OutOfMemory& report);  // the segment is complete
 
  private:

@@ -138,8 +138,9 @@ void Lowering::depend(Stream stream, Stream on, std::uint32_t instruction) {
 }
 
 // Edges of one use: read after write, write after read, write after write, and the pool's.
-void Lowering::use(BlockId block, Access access, Stream stream, std::uint32_t instruction) {
-  LastUse& last = last_[block];
+void Lowering::use(AllocationId allocation, Access access, Stream stream,
+                   std::uint32_t instruction) {
+  LastUse& last = last_[allocation];
   depend(stream, last.writer_stream, last.writer);
   // Memory taken from the compute stream's pool may still be read by compute work issued before.
   if (stream != Stream::kCompute) depend(stream, Stream::kCompute, last.pool_edge);
@@ -151,24 +152,25 @@ void Lowering::use(BlockId block, Access access, Stream stream, std::uint32_t in
     last.writer_stream = stream;
   }
   last.by_stream[index_of(stream)] = instruction;
-  program_.uses.emplace_back(block, access);
+  program_.uses.emplace_back(allocation, access);
 }
 
-BlockId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p) {
-  const BlockId block =
-      program_.blocks.push_back({.bytes = bytes, .storage = storage, .role = role, .tier = tier});
+AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p) {
+  const AllocationId allocation = program_.allocations.push_back(
+      {.bytes = bytes, .storage = storage, .role = role, .tier = tier});
   last_.push_back({});
-  if (tier == Tier::kDevice) last_[block].pool_edge = tail_[index_of(Stream::kCompute)];
-  emit(Opcode::kAllocate, 0, block.value, p);
+  if (tier == Tier::kDevice) last_[allocation].pool_edge = tail_[index_of(Stream::kCompute)];
+  emit(Opcode::kAllocate, 0, allocation.value, p);
   finish_instruction();
-  ++program_.allocations;
-  return block;
+  ++program_.allocate_instructions;
+  return allocation;
 }
 
-// Streams that compute has not yet waited for may still use the block: it returns at their events.
-void Lowering::free_block(BlockId block, Position p) {
-  const LastUse& last = last_[block];
-  const bool on_device = program_.blocks[block].tier == Tier::kDevice;
+// Streams that compute has not yet waited for may still use the allocation: it returns at their
+// events.
+void Lowering::free_block(AllocationId allocation, Position p) {
+  const LastUse& last = last_[allocation];
+  const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
   std::uint16_t mask = 0;
   for (std::uint8_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];
@@ -177,7 +179,7 @@ void Lowering::free_block(BlockId block, Position p) {
         on_device && (s == index_of(Stream::kCompute) || !later(use_by, known_[0][s]));
     if (!ordered) mask = static_cast<std::uint16_t>(mask | (1U << s));
   }
-  emit(Opcode::kFree, mask, block.value, p);
+  emit(Opcode::kFree, mask, allocation.value, p);
   finish_instruction();
 }
 
@@ -188,11 +190,11 @@ void Lowering::emit_creates(Position p, Tier tier) {
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const StorageId s = touches[i].storage;
     if (touches[i].access != Access::kCreate) continue;
-    const BlockId block = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
+    const AllocationId allocation = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
     if (is_scratch(occurrence, i)) {
-      scratch_.push_back(block);
+      scratch_.push_back(allocation);
     } else {
-      block_of(place(s, p), tier) = block;
+      block_of(place(s, p), tier) = allocation;
     }
   }
 }
@@ -218,7 +220,7 @@ void Lowering::emit_operator(Position p) {
       !program_.matmul_workspace.valid()) {
     program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
   }
-  BlockId workspace;
+  AllocationId workspace;
   const Bytes needed =
       is_convolution(op.work.op_class)
           ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
@@ -238,20 +240,20 @@ void Lowering::emit_operator(Position p) {
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);
-    const BlockId block =
+    const AllocationId allocation =
         to_scratch ? scratch_[next_scratch++] : block_of(place(touches[i].storage, p), tier);
-    if (!block.valid()) {
+    if (!allocation.valid()) {
       throw InternalError(fmt::format("{} touches '{}', which is not resident",
                                       graph_.describe(occurrence.op),
                                       graph_.storages[touches[i].storage].name));
     }
-    use(block, touches[i].access, stream, launch);
+    use(allocation, touches[i].access, stream, launch);
   }
   if (workspace.valid()) use(workspace, Access::kCreate, stream, launch);
   finish_instruction();
   if (workspace.valid()) free_block(workspace, p);
-  for (BlockId block : scratch_)
-    free_block(block, p);
+  for (AllocationId allocation : scratch_)
+    free_block(allocation, p);
   for (std::size_t i = 0; i < touches.size(); ++i) {
     if (touches[i].access != Access::kRead && !is_scratch(occurrence, i)) {
       wrote(touches[i], tier, p);
@@ -359,7 +361,7 @@ StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order, const L
 std::size_t StepProgram::memory_bytes() const {
   const auto held = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return held(opcode) + held(stream) + held(subject) + held(position) + held(first_edge) +
-         held(edges) + held(first_use) + held(uses) + blocks.size() * sizeof(Block);
+         held(edges) + held(first_use) + held(uses) + allocations.size() * sizeof(Allocation);
 }
 
 }  // namespace tidemark

@@ -36,13 +36,14 @@ Tier tier_of(Executor executor) {
 void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
   const lower_residency_detail::Route route = lower_residency_detail::route_of(from, to);
   throttle(route.stream, p);
-  BlockId& target = block_of(v, to);
+  AllocationId& target = block_of(v, to);
   const bool whole = to == Tier::kDevice || compressed_[v.instance] == Bytes(0);
   const Bytes bytes = whole ? graph_.storages[v.storage].bytes : compressed_[v.instance];
   if (!target.valid()) target = allocate(bytes, v.storage, role_[v.storage], to, p);
-  const BlockId source = block_of(v, from);
-  const BlockId subject = from == Tier::kDevice || to == Tier::kDevice ? block_of(v, Tier::kDevice)
-                                                                       : block_of(v, Tier::kHost);
+  const AllocationId source = block_of(v, from);
+  const AllocationId subject = from == Tier::kDevice || to == Tier::kDevice
+                                   ? block_of(v, Tier::kDevice)
+                                   : block_of(v, Tier::kHost);
   const std::uint32_t copy = emit_work(route.opcode, route.stream, subject.value, p);
   use(source, Access::kRead, route.stream, copy);
   use(target, Access::kOverwrite, route.stream, copy);
@@ -62,9 +63,9 @@ void Lowering::bring(Place v, Tier to, Position p) {
 }
 
 void Lowering::drop(Place v, Tier tier, Position p) {
-  BlockId& block = block_of(v, tier);
-  if (block.valid()) free_block(block, p);
-  block = BlockId();
+  AllocationId& allocation = block_of(v, tier);
+  if (allocation.valid()) free_block(allocation, p);
+  allocation = AllocationId();
   at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid & ~bit_of(tier));
 }
 
@@ -91,7 +92,7 @@ void Lowering::wrote(const Touch& touch, Tier tier, Position p) {
 
 void Lowering::wait_for_copy(Position p, GapId gap) {
   const Place v = place(live_.gaps[gap]);
-  const BlockId device = block_of(v, Tier::kDevice);
+  const AllocationId device = block_of(v, Tier::kDevice);
   if (!device.valid()) return;
   const std::uint32_t copy = last_[device].by_stream[index_of(Stream::kCopyOut)];
   if (later(copy, known_[0][index_of(Stream::kCopyOut)])) {

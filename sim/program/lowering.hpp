@@ -68,11 +68,11 @@ class Lowering {
   StepProgram run();
 
  private:
-  struct LastUse {  // of a block, by stream; kNever where a stream has not used it
+  struct LastUse {  // of an allocation, by stream; kNever where a stream has not used it
     LastUse() { by_stream.fill(kNever); }
     std::uint32_t writer = kNever;
     Stream writer_stream = Stream::kCompute;
-    std::uint32_t pool_edge = kNever;  // compute's tail when the block was taken from its pool
+    std::uint32_t pool_edge = kNever;  // compute's tail when the allocation was taken from its pool
     std::array<std::uint32_t, kStreams> by_stream{};
   };
   // A storage as one occurrence touches it.
@@ -80,9 +80,9 @@ class Lowering {
     StorageId storage;
     InstanceId instance;
   };
-  // Where an instance is: its blocks by tier, and which of them hold its current content.
+  // Where an instance is: its allocations by tier, and which of them hold its current content.
   struct Residence {
-    std::array<BlockId, kTiers> block{};
+    std::array<AllocationId, kTiers> allocation{};
     std::uint8_t valid = 0;
   };
   struct Limit {  // a throttled stream
@@ -109,8 +109,8 @@ class Lowering {
   [[nodiscard]] bool is_valid(Place v, Tier tier) const {
     return (at_[v.instance].valid & bit_of(tier)) != 0;
   }
-  [[nodiscard]] BlockId& block_of(Place v, Tier tier) {
-    return at_[v.instance].block[index_of(tier)];
+  [[nodiscard]] AllocationId& block_of(Place v, Tier tier) {
+    return at_[v.instance].allocation[index_of(tier)];
   }
   void bring(Place v, Tier to, Position p);
   void transfer(Place v, Tier from, Tier to, Position p);
@@ -125,9 +125,9 @@ class Lowering {
   // Work on a stream: throttled, and its tail afterwards.
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);
-  BlockId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
-  void free_block(BlockId block, Position p);
-  void use(BlockId block, Access access, Stream stream, std::uint32_t instruction);
+  AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
+  void free_block(AllocationId allocation, Position p);
+  void use(AllocationId allocation, Access access, Stream stream, std::uint32_t instruction);
   void finish_instruction();
   void depend(Stream stream, Stream on, std::uint32_t instruction);
 
@@ -141,7 +141,7 @@ class Lowering {
   IdVector<StorageId, Role> role_;
   IdVector<InstanceId, Residence> at_;
   IdVector<InstanceId, Bytes> compressed_;  // while it is off device; 0: as it is
-  IdVector<BlockId, LastUse> last_;
+  IdVector<AllocationId, LastUse> last_;
   GapsAt releases_;
   GapsAt departures_;  // of values that leave later than they could
   GapsAt fetches_;
@@ -149,13 +149,13 @@ class Lowering {
   std::array<Limit, kStreams> limits_;
   std::vector<std::uint32_t> kept_begins_;  // memory of frames, by `since` and by `until`
   std::vector<std::uint32_t> kept_ends_;
-  std::vector<BlockId> kept_blocks_;
+  std::vector<AllocationId> kept_blocks_;
   std::size_t next_begin_ = 0;
   std::size_t next_end_ = 0;
   // known_[a][b]: the latest instruction of stream b that stream a has waited for.
   std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
   std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
-  std::vector<BlockId> scratch_;                // freed when the operator has been issued
+  std::vector<AllocationId> scratch_;           // freed when the operator has been issued
   // Of the current step: the host's latest operator whose results the model reads.
   std::uint32_t host_result_ = kNever;
 };

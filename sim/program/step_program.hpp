@@ -19,13 +19,13 @@
 namespace tidemark {
 
 enum class Opcode : std::uint8_t {
-  kAllocate,     // subject: block
-  kFree,         // subject: block; stream: mask of the streams whose events it waits for
+  kAllocate,     // subject: allocation
+  kFree,         // subject: allocation; stream: mask of the streams whose events it waits for
   kLaunch,       // subject: operator
-  kCopyOut,      // device to host; subject: the device block
-  kCopyIn,       // host to device; subject: the device block
-  kNvmeWrite,    // host to NVMe; subject: the host block
-  kNvmeRead,     // NVMe to host; subject: the host block
+  kCopyOut,      // device to host; subject: the device allocation
+  kCopyIn,       // host to device; subject: the device allocation
+  kNvmeWrite,    // host to NVMe; subject: the host allocation
+  kNvmeRead,     // NVMe to host; subject: the host allocation
   kWait,         // the stream waits for the edges; no work
   kHostWait,     // the host waits for the edges
   kSynchronize,  // the host waits for the device
@@ -41,20 +41,20 @@ struct Slot {
   bool recompute = false;
 };
 
-// A block and how an instruction uses it, packed into 32 bits.
-class BlockUse {
+// An allocation and how an instruction uses it, packed into 32 bits.
+class AllocationUse {
  public:
-  BlockUse() = default;
-  BlockUse(BlockId block, Access access)
-      : packed_((block.value << 2U) | static_cast<std::uint32_t>(access)) {}
-  [[nodiscard]] BlockId block() const { return BlockId(packed_ >> 2U); }
+  AllocationUse() = default;
+  AllocationUse(AllocationId allocation, Access access)
+      : packed_((allocation.value << 2U) | static_cast<std::uint32_t>(access)) {}
+  [[nodiscard]] AllocationId allocation() const { return AllocationId(packed_ >> 2U); }
   [[nodiscard]] Access access() const { return static_cast<Access>(packed_ & 3U); }
 
  private:
   std::uint32_t packed_ = 0;
 };
 
-struct Block {
+struct Allocation {
   Bytes bytes;
   StorageId storage;  // invalid for a workspace
   Role role = Role::kTemporary;
@@ -90,30 +90,30 @@ struct Message {
 struct StepProgram {
   std::vector<Opcode> opcode;
   std::vector<std::uint16_t> stream;      // Stream, or a mask of streams for kFree
-  std::vector<std::uint32_t> subject;     // BlockId or OperatorId
+  std::vector<std::uint32_t> subject;     // AllocationId or OperatorId
   std::vector<Position> position;         // of the program order that the instruction serves
   std::vector<std::uint32_t> first_edge;  // one more than instructions
   std::vector<std::uint32_t> edges;       // earlier instructions that must have ended
   std::vector<std::uint32_t> first_use;   // one more than instructions
-  std::vector<BlockUse> uses;             // of launches and copies: in the order of the touches
-  IdVector<BlockId, Block> blocks;
-  BlockId matmul_workspace;       // of the library of matrix products, never freed; often invalid
-  std::size_t allocations = 0;    // kAllocate instructions
-  std::vector<Slot> slot;         // by position
-  std::vector<Message> messages;  // in issue order
+  std::vector<AllocationUse> uses;        // of launches and copies: in the order of the touches
+  IdVector<AllocationId, Allocation> allocations;
+  AllocationId matmul_workspace;  // of the library of matrix products, never freed; often invalid
+  std::size_t allocate_instructions = 0;  // kAllocate
+  std::vector<Slot> slot;                 // by position
+  std::vector<Message> messages;          // in issue order
 
   [[nodiscard]] std::size_t size() const { return opcode.size(); }
   [[nodiscard]] std::span<const std::uint32_t> edges_of(std::size_t i) const {
     return std::span(edges).subspan(first_edge[i], first_edge[i + 1] - first_edge[i]);
   }
-  [[nodiscard]] std::span<const BlockUse> uses_of(std::size_t i) const {
+  [[nodiscard]] std::span<const AllocationUse> uses_of(std::size_t i) const {
     return std::span(uses).subspan(first_use[i], first_use[i + 1] - first_use[i]);
   }
   // What a copy between two tiers carries: a compressed value is smaller away from the device.
   [[nodiscard]] Bytes copied_bytes(std::size_t i) const {
-    Bytes least = blocks[BlockId(subject[i])].bytes;
-    for (const BlockUse& use : uses_of(i))
-      least = std::min(least, blocks[use.block()].bytes);
+    Bytes least = allocations[AllocationId(subject[i])].bytes;
+    for (const AllocationUse& use : uses_of(i))
+      least = std::min(least, allocations[use.allocation()].bytes);
     return least;
   }
   [[nodiscard]] std::size_t memory_bytes() const;  // held by the arrays

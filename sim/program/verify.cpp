@@ -121,12 +121,12 @@ class Verifier {
         program_(program),
         expected_(expected_contents(graph, plain)),
         plain_(plain),
-        state_(program.blocks.size(), State::kUnborn),
-        content_(program.blocks.size(), 0),
+        state_(program.allocations.size(), State::kUnborn),
+        content_(program.allocations.size(), 0),
         home_(graph.storages.size()),
-        writer_(program.blocks.size(), kNoInstruction),
-        pool_tail_(program.blocks.size(), kNoInstruction),
-        last_use_(program.blocks.size()),
+        writer_(program.allocations.size(), kNoInstruction),
+        pool_tail_(program.allocations.size(), kNoInstruction),
+        last_use_(program.allocations.size()),
         clock_(program.size()) {
     for (auto& uses : last_use_)
       uses.fill(kNoInstruction);
@@ -144,16 +144,16 @@ class Verifier {
   enum class State : char { kUnborn, kLive, kFreed };
 
   void step(std::size_t i);
-  void allocate(BlockId block);
-  void free(std::size_t i, BlockId block);
+  void allocate(AllocationId allocation);
+  void free(std::size_t i, AllocationId allocation);
   void work(std::size_t i);
-  void check_use(std::size_t i, Stream stream, BlockUse use);
+  void check_use(std::size_t i, Stream stream, AllocationUse use);
   void check_content(std::size_t i);
   void check_copy(std::size_t i);
   void check_homes();
   void check_end();
   [[nodiscard]] bool happened_before(std::uint32_t earlier, std::size_t later) const;
-  [[nodiscard]] std::string name(BlockId block) const;
+  [[nodiscard]] std::string name(AllocationId allocation) const;
   [[nodiscard]] std::string place(std::size_t i) const;
   void report(std::string problem) { problems_.push_back(std::move(problem)); }
 
@@ -162,20 +162,20 @@ class Verifier {
   const StepProgram& program_;
   Expected expected_;
   const ProgramOrder& plain_;
-  IdVector<BlockId, State> state_;
-  IdVector<BlockId, Content> content_;
-  IdVector<StorageId, BlockId> home_;  // the latest block on the storage's home tier
-  IdVector<BlockId, std::uint32_t> writer_;
-  IdVector<BlockId, std::uint32_t> pool_tail_;
-  IdVector<BlockId, Clock> last_use_;
+  IdVector<AllocationId, State> state_;
+  IdVector<AllocationId, Content> content_;
+  IdVector<StorageId, AllocationId> home_;  // the latest allocation on the storage's home tier
+  IdVector<AllocationId, std::uint32_t> writer_;
+  IdVector<AllocationId, std::uint32_t> pool_tail_;
+  IdVector<AllocationId, Clock> last_use_;
   std::vector<Clock> clock_;  // per instruction: what has ended before it starts, itself included
   Clock tail_{};
   std::unordered_map<std::uint64_t, int> persistent_writes_;
   std::vector<std::string> problems_;
 };
 
-std::string Verifier::name(BlockId block) const {
-  const Block& b = program_.blocks[block];
+std::string Verifier::name(AllocationId allocation) const {
+  const Allocation& b = program_.allocations[allocation];
   return b.storage.valid() ? fmt::format("'{}' ({})", graph_.storages[b.storage].name,
                                          graph_.layer_name(graph_.storages[b.storage].layer))
                            : fmt::format("a {}", name_of(b.role));
@@ -194,13 +194,13 @@ bool Verifier::happened_before(std::uint32_t earlier, std::size_t later) const {
 }
 
 void Verifier::step(std::size_t i) {
-  const BlockId block(program_.subject[i]);
+  const AllocationId allocation(program_.subject[i]);
   switch (program_.opcode[i]) {
     case Opcode::kAllocate:
-      allocate(block);
+      allocate(allocation);
       return;
     case Opcode::kFree:
-      free(i, block);
+      free(i, allocation);
       return;
     case Opcode::kSynchronize:
     case Opcode::kHostWait:
@@ -217,36 +217,36 @@ void Verifier::step(std::size_t i) {
   }
 }
 
-void Verifier::allocate(BlockId block) {
-  if (state_[block] != State::kUnborn) report(name(block) + " is allocated twice");
-  state_[block] = State::kLive;
-  const Block& b = program_.blocks[block];
-  if (b.tier == Tier::kDevice) pool_tail_[block] = tail_[0];
+void Verifier::allocate(AllocationId allocation) {
+  if (state_[allocation] != State::kUnborn) report(name(allocation) + " is allocated twice");
+  state_[allocation] = State::kLive;
+  const Allocation& b = program_.allocations[allocation];
+  if (b.tier == Tier::kDevice) pool_tail_[allocation] = tail_[0];
   if (!b.storage.valid() || b.tier != graph_.storages[b.storage].home) return;
   if (graph_.storages[b.storage].initial && !home_[b.storage].valid()) {
-    content_[block] = mix_content(0, b.storage.value);  // present before the first step
+    content_[allocation] = mix_content(0, b.storage.value);  // present before the first step
   }
-  home_[b.storage] = block;
+  home_[b.storage] = allocation;
 }
 
-void Verifier::free(std::size_t i, BlockId block) {
-  if (state_[block] != State::kLive) {
-    report(fmt::format("{}: {} is freed {}", place(i), name(block),
-                       state_[block] == State::kFreed ? "twice" : "before it is allocated"));
+void Verifier::free(std::size_t i, AllocationId allocation) {
+  if (state_[allocation] != State::kLive) {
+    report(fmt::format("{}: {} is freed {}", place(i), name(allocation),
+                       state_[allocation] == State::kFreed ? "twice" : "before it is allocated"));
     return;
   }
-  state_[block] = State::kFreed;
-  const bool on_device = program_.blocks[block].tier == Tier::kDevice;
+  state_[allocation] = State::kFreed;
+  const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
   for (std::size_t s = 0; s < kStreams; ++s) {
-    const std::uint32_t last = last_use_[block][s];
+    const std::uint32_t last = last_use_[allocation][s];
     const bool awaited = ((static_cast<unsigned>(program_.stream[i]) >> s) & 1U) != 0;
     if (last == kNoInstruction || awaited) continue;
     // Device memory goes back to the compute stream's pool: compute must be behind the use.
     const bool ordered =
         on_device && (s == 0 || (tail_[0] != kNoInstruction && happened_before(last, tail_[0])));
     if (!ordered) {
-      report(fmt::format("{}: {} is freed while stream {} may still use it", place(i), name(block),
-                         name_of(static_cast<Stream>(s))));
+      report(fmt::format("{}: {} is freed while stream {} may still use it", place(i),
+                         name(allocation), name_of(static_cast<Stream>(s))));
     }
   }
 }
@@ -265,43 +265,43 @@ void Verifier::work(std::size_t i) {
       clock[t] = std::max(clock[t], clock_[edge][t]);
   }
   clock_[i] = clock;
-  for (BlockUse use : program_.uses_of(i))
+  for (AllocationUse use : program_.uses_of(i))
     check_use(i, stream, use);
   check_content(i);
-  for (BlockUse use : program_.uses_of(i)) {
-    last_use_[use.block()][s] = static_cast<std::uint32_t>(i);
-    if (use.access() != Access::kRead) writer_[use.block()] = static_cast<std::uint32_t>(i);
+  for (AllocationUse use : program_.uses_of(i)) {
+    last_use_[use.allocation()][s] = static_cast<std::uint32_t>(i);
+    if (use.access() != Access::kRead) writer_[use.allocation()] = static_cast<std::uint32_t>(i);
   }
   clock_[i][s] = static_cast<std::uint32_t>(i) + 1;
   tail_[s] = static_cast<std::uint32_t>(i);
 }
 
-void Verifier::check_use(std::size_t i, Stream stream, BlockUse use) {
-  const BlockId block = use.block();
-  if (state_[block] != State::kLive) {
-    report(fmt::format("{} uses {}, which is {}", place(i), name(block),
-                       state_[block] == State::kFreed ? "freed" : "not allocated"));
+void Verifier::check_use(std::size_t i, Stream stream, AllocationUse use) {
+  const AllocationId allocation = use.allocation();
+  if (state_[allocation] != State::kLive) {
+    report(fmt::format("{} uses {}, which is {}", place(i), name(allocation),
+                       state_[allocation] == State::kFreed ? "freed" : "not allocated"));
     return;
   }
-  if (!happened_before(writer_[block], i)) {
-    report(fmt::format("{} uses {} without waiting for its writer, {}", place(i), name(block),
-                       place(writer_[block])));
+  if (!happened_before(writer_[allocation], i)) {
+    report(fmt::format("{} uses {} without waiting for its writer, {}", place(i), name(allocation),
+                       place(writer_[allocation])));
   }
-  if (stream != Stream::kCompute && !happened_before(pool_tail_[block], i)) {
+  if (stream != Stream::kCompute && !happened_before(pool_tail_[allocation], i)) {
     report(fmt::format("{} uses {} while compute may still use the memory it was taken from",
-                       place(i), name(block)));
+                       place(i), name(allocation)));
   }
   if (use.access() == Access::kRead) return;
-  for (std::uint32_t last : last_use_[block]) {
+  for (std::uint32_t last : last_use_[allocation]) {
     if (!happened_before(last, i)) {
-      report(fmt::format("{} writes {} while {} may still use it", place(i), name(block),
+      report(fmt::format("{} writes {} while {} may still use it", place(i), name(allocation),
                          place(last)));
     }
   }
 }
 
 void Verifier::check_content(std::size_t i) {
-  const std::span<const BlockUse> uses = program_.uses_of(i);
+  const std::span<const AllocationUse> uses = program_.uses_of(i);
   if (route_of(program_.opcode[i])) {
     check_copy(i);
     return;
@@ -314,57 +314,57 @@ void Verifier::check_content(std::size_t i) {
     report(fmt::format("{} runs on the {} stream, which is not its executor's", place(i),
                        name_of(static_cast<Stream>(program_.stream[i]))));
   }
-  for (BlockUse use : uses) {
-    if (program_.blocks[use.block()].tier == tier) continue;
-    report(fmt::format("{} needs {} on the {}, but uses a block on the {}", place(i),
-                       name(use.block()), name_of(tier),
-                       name_of(program_.blocks[use.block()].tier)));
+  for (AllocationUse use : uses) {
+    if (program_.allocations[use.allocation()].tier == tier) continue;
+    report(fmt::format("{} needs {} on the {}, but uses an allocation on the {}", place(i),
+                       name(use.allocation()), name_of(tier),
+                       name_of(program_.allocations[use.allocation()].tier)));
   }
   Content hash = start_of(occurrence);
-  for (BlockUse use : uses)
-    if (reads_content(use.access())) hash = mix_content(hash, content_[use.block()]);
+  for (AllocationUse use : uses)
+    if (reads_content(use.access())) hash = mix_content(hash, content_[use.allocation()]);
   const auto expected = expected_.read.find(key_of(occurrence));
   if (expected == expected_.read.end() || expected->second != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
   for (std::size_t u = 0; u < uses.size(); ++u)
-    if (uses[u].access() != Access::kRead) content_[uses[u].block()] = mix_content(hash, u);
+    if (uses[u].access() != Access::kRead) content_[uses[u].allocation()] = mix_content(hash, u);
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }
 
-// Between neighbouring tiers, on the stream of their link, and between blocks of one storage.
+// Between neighbouring tiers, on the stream of their link, and between allocations of one storage.
 void Verifier::check_copy(std::size_t i) {
-  const std::span<const BlockUse> uses = program_.uses_of(i);
+  const std::span<const AllocationUse> uses = program_.uses_of(i);
   if (uses.size() != 2) {
     report(place(i) + " is a copy without a source and a target");
     return;
   }
   const Route route = *route_of(program_.opcode[i]);
-  const Block& from = program_.blocks[uses[0].block()];
-  const Block& to = program_.blocks[uses[1].block()];
+  const Allocation& from = program_.allocations[uses[0].allocation()];
+  const Allocation& to = program_.allocations[uses[1].allocation()];
   if (from.tier != route.from || to.tier != route.to || from.storage != to.storage ||
       static_cast<Stream>(program_.stream[i]) != route.stream) {
     report(fmt::format("{} copies {} from {} to {} on the {} stream", place(i),
-                       name(uses[0].block()), name_of(from.tier), name_of(to.tier),
+                       name(uses[0].allocation()), name_of(from.tier), name_of(to.tier),
                        name_of(static_cast<Stream>(program_.stream[i]))));
   }
-  content_[uses[1].block()] = content_[uses[0].block()];
+  content_[uses[1].allocation()] = content_[uses[0].allocation()];
 }
 
 // What stays after the last step is at home, with the content of the run without policies.
 void Verifier::check_homes() {
-  IdVector<StorageId, BlockId> live(graph_.storages.size());
-  for (BlockId block : ids_of(program_.blocks)) {
-    const StorageId s = program_.blocks[block].storage;
-    if (s.valid() && state_[block] == State::kLive) live[s] = block;
+  IdVector<StorageId, AllocationId> live(graph_.storages.size());
+  for (AllocationId allocation : ids_of(program_.allocations)) {
+    const StorageId s = program_.allocations[allocation].storage;
+    if (s.valid() && state_[allocation] == State::kLive) live[s] = allocation;
   }
   for (StorageId s : ids_of(graph_.storages)) {
     if (!live[s].valid()) continue;
-    const BlockId home = home_[s];
+    const AllocationId home = home_[s];
     const bool there = home.valid() && state_[home] == State::kLive;
     if (there && content_[home] == expected_.at_end[s]) continue;
     report(fmt::format("{} ends {} on its home tier, the {}", name(live[s]),
-                       there ? "with other content than without policies" : "without a block",
+                       there ? "with other content than without policies" : "without an allocation",
                        name_of(graph_.storages[s].home)));
     if (problems_.size() >= kMaxProblems) return;
   }
@@ -372,12 +372,12 @@ void Verifier::check_homes() {
 
 void Verifier::check_end() {
   check_homes();
-  for (BlockId block : ids_of(program_.blocks)) {
-    const Block& b = program_.blocks[block];
-    const bool stays = block == program_.matmul_workspace ||
+  for (AllocationId allocation : ids_of(program_.allocations)) {
+    const Allocation& b = program_.allocations[allocation];
+    const bool stays = allocation == program_.matmul_workspace ||
                        (b.storage.valid() && (graph_.storages[b.storage].persistent ||
                                               graph_.storages[b.storage].initial));
-    if (state_[block] == State::kLive && !stays) report(name(block) + " is never freed");
+    if (state_[allocation] == State::kLive && !stays) report(name(allocation) + " is never freed");
   }
   for (const Occurrence& occurrence : plain_.at) {
     if (!writes_persistent(graph_, occurrence.op)) continue;

@@ -2,9 +2,9 @@
 //
 // Checked: reads of freed or unwritten memory, double allocation, double free, leaks, missing
 // happens-before between streams (including memory of the compute pool that another stream takes),
-// a block freed while a stream may use it, wrong content (every operator reads the symbolic content
-// that it reads in the plan-free run) and persistent memory changed exactly once per step and
-// micro-batch. Framework lifetimes are not visible here: only ground truth shows those.
+// an allocation freed while a stream may use it, wrong content (every operator reads the symbolic
+// content that it reads in the plan-free run) and persistent memory changed exactly once per step
+// and micro-batch. Framework lifetimes are not visible here: only ground truth shows those.
 #pragma once
 
 #include <string>

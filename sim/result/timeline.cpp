@@ -35,13 +35,14 @@ struct DeviceTimes {
   }
 };
 
-// Under eviction a launch begins with the repetitions that bring evicted blocks back:
+// Under eviction a launch begins with the repetitions that bring evicted allocations back:
 //
 //   started                                                     finished
 //   |  repetition  |  repetition  | ... |        the launch        |
 //   |<---------- Scratch::restored ---->|
 //
-// A repetition's blocks are there from its start; what goes in between goes when one has ended.
+// A repetition's allocations are there from its start; what goes in between goes when one has
+// ended.
 class RestoreTimes {
  public:
   RestoreTimes(const StepProgram& program, const Scratch& scratch)
@@ -64,7 +65,7 @@ class RestoreTimes {
     const std::uint32_t i = launch_[at];
     if (i == kNoInstruction || scratch_.started[i] < 0 || scratch_.restored[i] <= 0) return {};
     const bool repeats = std::any_of(events.begin(), events.end(), [&](const MemoryEvent& event) {
-      return event.sign > 0 && producer_[event.block.index()] != i;
+      return event.sign > 0 && producer_[event.allocation.index()] != i;
     });
     if (!repeats) return {};
     // Compute time of the repetitions that have ended, and by what the device's own is scaled.
@@ -90,9 +91,10 @@ class RestoreTimes {
   }
 
  private:
-  // The launch that is repeated at event `e`; of blocks that go while it allocates, that launch.
+  // The launch that is repeated at event `e`; of allocations that go while it allocates, that
+  // launch.
   std::uint32_t maker_at(std::span<const MemoryEvent> events, std::size_t e) const {
-    const auto made = [&](std::size_t k) { return producer_[events[k].block.index()]; };
+    const auto made = [&](std::size_t k) { return producer_[events[k].allocation.index()]; };
     if (events[e].sign > 0) return made(e);
     std::size_t next = e;
     while (next < events.size() && events[next].sign <= 0)
@@ -112,7 +114,7 @@ class RestoreTimes {
 
   const StepProgram& program_;
   const Scratch& scratch_;
-  std::vector<std::uint32_t> producer_;  // by block; empty without eviction
+  std::vector<std::uint32_t> producer_;  // by allocation; empty without eviction
   std::vector<std::uint32_t> launch_;    // by instruction: at or after it
 };
 
@@ -138,9 +140,9 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
         ++end;
       restored = restore_times.of(std::span(scratch.events).subspan(e, end - e));
     }
-    const Block& block = program.blocks[event.block];
-    if (block.tier != Tier::kDevice) continue;
-    live += event.sign * block.bytes.count;
+    const Allocation& allocation = program.allocations[event.allocation];
+    if (allocation.tier != Tier::kDevice) continue;
+    live += event.sign * allocation.bytes.count;
     const std::size_t i = std::min<std::size_t>(event.instruction, program.size());
     now = std::max(now, !restored.empty() ? restored[e - first]
                         : event.sign > 0  ? times.next_start[i]
@@ -152,7 +154,7 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
     }
     timeline.points.push_back({.time = Duration(now),
                                .instruction = event.instruction,
-                               .block = event.block,
+                               .allocation = event.allocation,
                                .sign = event.sign,
                                .live = live,
                                .active = event.active,
@@ -165,28 +167,28 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
   return timeline;
 }
 
-std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
-                                 const Peak& peak) {
-  IdVector<BlockId, char> live(program.blocks.size(), 0);
+std::vector<AllocationId> live_allocations(const StepProgram& program, const Scratch& scratch,
+                                           const Peak& peak) {
+  IdVector<AllocationId, char> live(program.allocations.size(), 0);
   for (std::size_t e = 0; e < std::min(peak.events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
-    if (event.sign != 0) live[event.block] = event.sign > 0 ? 1 : 0;
+    if (event.sign != 0) live[event.allocation] = event.sign > 0 ? 1 : 0;
   }
-  std::vector<BlockId> blocks;
-  for (BlockId id : ids_of(program.blocks)) {
-    if (live[id] != 0 && program.blocks[id].tier == Tier::kDevice) blocks.push_back(id);
+  std::vector<AllocationId> allocations;
+  for (AllocationId id : ids_of(program.allocations)) {
+    if (live[id] != 0 && program.allocations[id].tier == Tier::kDevice) allocations.push_back(id);
   }
-  std::stable_sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
-    return program.blocks[a].bytes > program.blocks[b].bytes;
+  std::stable_sort(allocations.begin(), allocations.end(), [&](AllocationId a, AllocationId b) {
+    return program.allocations[a].bytes > program.allocations[b].bytes;
   });
-  return blocks;
+  return allocations;
 }
 
 std::vector<StepReserved> reserved_by_step(const StepProgram& program, const ProgramOrder& order,
                                            const Scratch& scratch) {
   std::vector<StepReserved> steps;
   for (const MemoryEvent& event : scratch.events) {
-    // Restores of evicted blocks may come after the program's last instruction.
+    // Restores of evicted allocations may come after the program's last instruction.
     const std::size_t i = std::min<std::size_t>(event.instruction, program.size() - 1);
     const auto step = static_cast<std::size_t>(order.at[program.position[i]].step);
     if (step >= steps.size()) {
@@ -208,10 +210,12 @@ std::optional<int> converged_step(const std::vector<StepReserved>& steps) {
   return static_cast<int>(first);
 }
 
-BytesByRole bytes_by_role(const StepProgram& program, const std::vector<BlockId>& blocks) {
+BytesByRole bytes_by_role(const StepProgram& program,
+                          const std::vector<AllocationId>& allocations) {
   BytesByRole sums{};
-  for (BlockId id : blocks) {
-    sums[static_cast<std::size_t>(program.blocks[id].role)] += program.blocks[id].bytes.count;
+  for (AllocationId id : allocations) {
+    sums[static_cast<std::size_t>(program.allocations[id].role)] +=
+        program.allocations[id].bytes.count;
   }
   return sums;
 }

@@ -15,12 +15,12 @@ namespace tidemark {
 
 // State after one change of device memory. Allocations are placed at the start of the kernel they
 // are made for, frees at the end of the kernel they follow: the times at which a stream-ordered
-// device sees them, not the host's, which runs ahead. Evicted blocks come back at the start of the
-// repetition that makes them.
+// device sees them, not the host's, which runs ahead. Evicted allocations come back at the start of
+// the repetition that makes them.
 struct TimelinePoint {
   Duration time{};
   std::uint32_t instruction = 0;
-  BlockId block;
+  AllocationId allocation;
   std::int32_t sign = 0;    // +1 allocated, -1 freed, 0 returned after its stream events
   std::int64_t live = 0;    // requested bytes on the device
   std::int64_t active = 0;  // as the allocator rounds
@@ -36,9 +36,9 @@ struct MemoryTimeline {
 // Device memory over the events of a run (RunOptions::record_events).
 [[nodiscard]] MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch);
 
-// Blocks that are live at a peak, largest first.
-[[nodiscard]] std::vector<BlockId> live_blocks(const StepProgram& program, const Scratch& scratch,
-                                               const Peak& peak);
+// Allocations that are live at a peak, largest first.
+[[nodiscard]] std::vector<AllocationId> live_allocations(const StepProgram& program,
+                                                         const Scratch& scratch, const Peak& peak);
 
 // Bytes that one step takes from the device.
 struct StepReserved {
@@ -57,6 +57,6 @@ struct StepReserved {
 
 using BytesByRole = std::array<std::int64_t, kRoles>;
 [[nodiscard]] BytesByRole bytes_by_role(const StepProgram& program,
-                                        const std::vector<BlockId>& blocks);
+                                        const std::vector<AllocationId>& allocations);
 
 }  // namespace tidemark

@@ -44,10 +44,10 @@ class Stays {
         begin_(graph.storages.size(), -1) {}
 
   void copy(std::uint32_t i) {
-    const StorageId s = program_.blocks[BlockId(program_.subject[i])].storage;
+    const StorageId s = program_.allocations[AllocationId(program_.subject[i])].storage;
     MovedTensor& stay = open_[s];
     if (begin_[s] < 0) {
-      stay = {.storage = s, .bytes = program_.blocks[BlockId(program_.subject[i])].bytes};
+      stay = {.storage = s, .bytes = program_.allocations[AllocationId(program_.subject[i])].bytes};
       begin_[s] = ready(i);
     }
     stay.copies += Duration(scratch_.finished[i] - scratch_.started[i]);
@@ -55,14 +55,14 @@ class Stays {
     const Opcode opcode = program_.opcode[i];
     if (opcode == Opcode::kNvmeRead || opcode == Opcode::kNvmeWrite) stay.away = Tier::kNvme;
     last_end_ = scratch_.finished[i];
-    if (opcode == Opcode::kCopyIn) awaiting_use_.push_back({BlockId(program_.subject[i]), s});
+    if (opcode == Opcode::kCopyIn) awaiting_use_.push_back({AllocationId(program_.subject[i]), s});
   }
   // The first launch that reads what a copy has brought.
   void launch(std::uint32_t i, std::vector<MovedTensor>& moved) {
     if (awaiting_use_.empty()) return;
-    for (BlockUse use : program_.uses_of(i)) {
+    for (AllocationUse use : program_.uses_of(i)) {
       const auto at = std::find_if(awaiting_use_.begin(), awaiting_use_.end(),
-                                   [&](const auto& a) { return a.first == use.block(); });
+                                   [&](const auto& a) { return a.first == use.allocation(); });
       if (at == awaiting_use_.end()) continue;
       close(at->second, scratch_.started[i], moved);
       awaiting_use_.erase(at);
@@ -94,19 +94,20 @@ class Stays {
   std::vector<std::int64_t> lost_;
   IdVector<StorageId, MovedTensor> open_;
   IdVector<StorageId, std::int64_t> begin_;
-  std::vector<std::pair<BlockId, StorageId>> awaiting_use_;
+  std::vector<std::pair<AllocationId, StorageId>> awaiting_use_;
   std::int64_t last_end_ = 0;
 };
 
-// Storages without a block on the device after the first `events` events.
+// Storages without an allocation on the device after the first `events` events.
 IdVector<StorageId, char> on_device(const TrainingGraph& graph, const StepProgram& program,
                                     const Scratch& scratch, std::size_t events) {
   IdVector<StorageId, char> present(graph.storages.size(), 0);
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
-    const Block& block = program.blocks[event.block];
-    if (event.sign == 0 || block.tier != Tier::kDevice || !block.storage.valid()) continue;
-    present[block.storage] = event.sign > 0 ? 1 : 0;
+    const Allocation& allocation = program.allocations[event.allocation];
+    if (event.sign == 0 || allocation.tier != Tier::kDevice || !allocation.storage.valid())
+      continue;
+    present[allocation.storage] = event.sign > 0 ? 1 : 0;
   }
   return present;
 }
@@ -155,11 +156,13 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
   IdVector<StorageId, char> elsewhere(graph.storages.size(), 0);
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
-    const Block& block = program.blocks[event.block];
-    if (event.sign == 0 || block.tier == Tier::kDevice || !block.storage.valid()) continue;
-    const auto bit = static_cast<char>(1 << static_cast<int>(block.tier));
-    elsewhere[block.storage] = static_cast<char>(event.sign > 0 ? elsewhere[block.storage] | bit
-                                                                : elsewhere[block.storage] & ~bit);
+    const Allocation& allocation = program.allocations[event.allocation];
+    if (event.sign == 0 || allocation.tier == Tier::kDevice || !allocation.storage.valid())
+      continue;
+    const auto bit = static_cast<char>(1 << static_cast<int>(allocation.tier));
+    elsewhere[allocation.storage] =
+        static_cast<char>(event.sign > 0 ? elsewhere[allocation.storage] | bit
+                                         : elsewhere[allocation.storage] & ~bit);
   }
   for (StorageId s : ids_of(graph.storages)) {
     if (elsewhere[s] != 0 && present[s] == 0) report.saved_at_peak += graph.storages[s].bytes.count;
@@ -180,10 +183,10 @@ std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program, const 
   std::int64_t before = 0;
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
-    const Block& block = program.blocks[event.block];
-    if (block.tier != tier) continue;
+    const Allocation& allocation = program.allocations[event.allocation];
+    if (allocation.tier != tier) continue;
     // A buffer that is freed while a stream uses it is there until the stream has passed.
-    held[static_cast<std::size_t>(block.role)] += event.active - before;
+    held[static_cast<std::size_t>(allocation.role)] += event.active - before;
     before = event.active;
   }
   return held;

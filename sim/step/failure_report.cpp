@@ -8,17 +8,18 @@
 #include <fmt/format.h>
 
 #include "sim/result/transfers.hpp"
-#include "sim/step/block_names.hpp"
+#include "sim/step/allocation_names.hpp"
 
 namespace tidemark {
 namespace failure_report_detail {
 namespace {
 
 // The tensors of segments that are neither full nor free, by name.
-std::vector<PartlyFreeSegment> named_segments(const BlockNames& names, const StepProgram& program,
+std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
+                                              const StepProgram& program,
                                               const std::vector<PartlyUsedSegment>& segments) {
-  const auto larger = [&](BlockId a, BlockId b) {
-    return program.blocks[a].bytes > program.blocks[b].bytes;
+  const auto larger = [&](AllocationId a, AllocationId b) {
+    return program.allocations[a].bytes > program.allocations[b].bytes;
   };
   std::vector<PartlyFreeSegment> list;
   for (const PartlyUsedSegment& segment : segments) {
@@ -28,13 +29,13 @@ std::vector<PartlyFreeSegment> named_segments(const BlockNames& names, const Ste
                                             .largest_free = segment.largest_free.count,
                                             .pin_count = segment.in_use.size(),
                                             .pins = {}});
-    std::vector<BlockId> pins = segment.in_use;
+    std::vector<AllocationId> pins = segment.in_use;
     std::stable_sort(pins.begin(), pins.end(), larger);
     pins.resize(std::min(pins.size(), kShownPins));
-    for (BlockId pin : pins) {
+    for (AllocationId pin : pins) {
       named.pins.push_back({.tensor = names.tensor_of(pin),
-                            .bytes = program.blocks[pin].bytes.count,
-                            .role = program.blocks[pin].role,
+                            .bytes = program.allocations[pin].bytes.count,
+                            .role = program.allocations[pin].role,
                             .layer = names.layer_of(pin)});
     }
   }
@@ -84,8 +85,8 @@ std::string device_reason(const RunResult& run, const Failure& failure, Role rol
 }
 
 // Where the run was when it ended.
-void fill_place(Failure& failure, const BlockNames& names, const RunResult& run) {
-  const BlockNames::Place at = names.place(run.failed_instruction);
+void fill_place(Failure& failure, const AllocationNames& names, const RunResult& run) {
+  const AllocationNames::Place at = names.place(run.failed_instruction);
   failure.step = at.step;
   failure.phase = at.phase;
   failure.op = names.operator_name(at.op);
@@ -114,21 +115,21 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   if (run.failed_instruction == kNoInstruction || run.failed_instruction >= program.size()) {
     return failure_because("the streams wait for each other");
   }
-  const BlockNames names(graph, compiled);
+  const AllocationNames names(graph, compiled);
   Failure failure;
   failure_report_detail::fill_place(failure, names, run);
-  if (!run.failed_block.valid()) return failure;
+  if (!run.failed_allocation.valid()) return failure;
   // Parameters, inputs and buffers are there before the first operator runs.
-  if (names.is_initial(run.failed_block)) failure.op.clear();
-  const Block& block = program.blocks[run.failed_block];
-  const std::string tensor = names.tensor_of(run.failed_block);
+  if (names.is_initial(run.failed_allocation)) failure.op.clear();
+  const Allocation& allocation = program.allocations[run.failed_allocation];
+  const std::string tensor = names.tensor_of(run.failed_allocation);
   const std::string requested_for =
-      block.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
+      allocation.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
   if (memory.allowed) failure.allowed = memory.allowed->count;
   failure.reason =
-      block.tier == Tier::kDevice
-          ? failure_report_detail::device_reason(run, failure, block.role, requested_for)
-          : failure_report_detail::off_device_reason(block.tier, compiled, scratch, failure,
+      allocation.tier == Tier::kDevice
+          ? failure_report_detail::device_reason(run, failure, allocation.role, requested_for)
+          : failure_report_detail::off_device_reason(allocation.tier, compiled, scratch, failure,
                                                      requested_for);
   failure.message = memory.message.empty() ? failure.reason : memory.message;
   failure.rounded = memory.rounded.count;

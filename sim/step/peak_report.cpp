@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sim/result/timeline.hpp"
-#include "sim/step/block_names.hpp"
+#include "sim/step/allocation_names.hpp"
 
 namespace tidemark {
 namespace peak_report_detail {
@@ -39,27 +39,27 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
   PeakReport report;
   if (peak.instruction == kNoInstruction) return report;
   const StepProgram& program = compiled.program;
-  const BlockNames names(graph, compiled);
-  const BlockNames::Place at = names.place(peak.instruction);
+  const AllocationNames names(graph, compiled);
+  const AllocationNames::Place at = names.place(peak.instruction);
   report.step = at.step;
   report.phase = at.phase;
   report.op = names.operator_name(at.op);
   report.layer = names.layer_name(at.op);
   report.time = peak_report_detail::time_of(program, scratch, peak.instruction, begin);
 
-  const std::vector<BlockId> live = live_blocks(program, scratch, peak);
+  const std::vector<AllocationId> live = live_allocations(program, scratch, peak);
   report.by_role = bytes_by_role(program, live);
   std::map<std::string, std::int64_t> layers;
-  for (BlockId block : live) {
-    const std::string layer = names.layer_of(block);
-    layers[layer] += program.blocks[block].bytes.count;
+  for (AllocationId allocation : live) {
+    const std::string layer = names.layer_of(allocation);
+    layers[layer] += program.allocations[allocation].bytes.count;
     if (report.largest.size() == largest) continue;
-    const bool initial = names.is_initial(block);
+    const bool initial = names.is_initial(allocation);
     report.largest.push_back(
-        {.tensor = names.tensor_of(block),
-         .bytes = program.blocks[block].bytes.count,
-         .role = program.blocks[block].role,
-         .op = initial ? std::string() : names.operator_name(names.made_by(block)),
+        {.tensor = names.tensor_of(allocation),
+         .bytes = program.allocations[allocation].bytes.count,
+         .role = program.allocations[allocation].role,
+         .op = initial ? std::string() : names.operator_name(names.made_by(allocation)),
          .layer = layer});
   }
   report.by_layer = peak_report_detail::by_bytes(layers);

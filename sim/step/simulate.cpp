@@ -56,7 +56,7 @@ DType compute_type(Precision precision) {
 RunResult with_failure(RunResult unlimited, const RunResult& failed) {
   unlimited.status = failed.status;
   unlimited.failed_instruction = failed.failed_instruction;
-  unlimited.failed_block = failed.failed_block;
+  unlimited.failed_allocation = failed.failed_allocation;
   unlimited.requested = failed.requested;
   unlimited.retries = failed.retries;
   unlimited.ooms = failed.ooms;

@@ -35,9 +35,9 @@ struct Example {
     add_operator("forward", Phase::kForward);
     add_operator("loss", Phase::kForward);
     add_operator("backward", Phase::kBackward);
-    const BlockId w =
-        program.blocks.push_back({.bytes = kGiB, .storage = weight, .role = Role::kParameter});
-    const BlockId x = program.blocks.push_back(
+    const AllocationId w =
+        program.allocations.push_back({.bytes = kGiB, .storage = weight, .role = Role::kParameter});
+    const AllocationId x = program.allocations.push_back(
         {.bytes = 3 * kGiB, .storage = act, .role = Role::kSavedActivation});
     emit(Opcode::kAllocate, w.value, 0, -1, -1);  // 0
     emit(Opcode::kLaunch, 0, 0, 0, 400);          // 1
@@ -65,11 +65,11 @@ struct Example {
     scratch.started.push_back(started);
     scratch.finished.push_back(finished);
   }
-  void add_point(std::int64_t time, std::uint32_t instruction, BlockId block, int sign,
+  void add_point(std::int64_t time, std::uint32_t instruction, AllocationId block, int sign,
                  std::int64_t gib) {
     timeline.points.push_back({.time = Duration(time),
                                .instruction = instruction,
-                               .block = block,
+                               .allocation = block,
                                .sign = sign,
                                .live = gib * kGiB.count,
                                .active = gib * kGiB.count,

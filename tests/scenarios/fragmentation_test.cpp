@@ -100,7 +100,7 @@ TEST_SUITE("property") {
       std::uint32_t random = 1;
       const auto next = [&] { return (random = random * 1664525U + 1013904223U) >> 8U; };
       for (int i = 0; i < 4000; ++i) {
-        const BlockId block(std::size_t{next() % kBlocks});
+        const AllocationId block(std::size_t{next() % kBlocks});
         if (live[block.index()] != 0) {
           allocator.free(block);
           live[block.index()] = 0;
@@ -363,9 +363,9 @@ TEST_SUITE("unit") {
   TEST_CASE("a step that is captured takes again what the step before it has given back") {
     StepProgram program;
     for (int i = 0; i < 2; ++i) {
-      Block block;
+      Allocation block;
       block.bytes = Bytes(22 * kMiB.count);
-      program.blocks.push_back(block);
+      program.allocations.push_back(block);
     }
     const auto add = [&](Opcode opcode, std::uint32_t subject) {
       program.opcode.push_back(opcode);
@@ -374,7 +374,7 @@ TEST_SUITE("unit") {
       program.position.push_back(Position(subject));
       program.first_edge.push_back(0);
       program.first_use.push_back(0);
-      if (opcode == Opcode::kAllocate) ++program.allocations;
+      if (opcode == Opcode::kAllocate) ++program.allocate_instructions;
     };
     for (const std::uint32_t step : {0U, 1U}) {
       add(Opcode::kAllocate, step);
@@ -386,7 +386,7 @@ TEST_SUITE("unit") {
     TorchAllocatorOptions options;
     options.cuda_graph = true;
     TorchAllocator allocator{Bytes(64 * kMiB.count), options};
-    allocator.reserve(program.blocks.size());
+    allocator.reserve(program.allocations.size());
     Scratch scratch;
     scratch.prepare(program, true);
     const RunResult result = run(program, CostTable(), allocator, scratch, {.host_capacity = kGiB});
@@ -435,12 +435,12 @@ TEST_SUITE("unit") {
       program.position.push_back(Position(0U));
       program.first_edge.push_back(0);
       program.first_use.push_back(0);
-      if (opcode == Opcode::kAllocate) ++program.allocations;
+      if (opcode == Opcode::kAllocate) ++program.allocate_instructions;
     };
     for (const int mebibytes : {9, 9, 22}) {
-      Block block;
+      Allocation block;
       block.bytes = Bytes(mebibytes * kMiB.count);
-      program.blocks.push_back(block);
+      program.allocations.push_back(block);
     }
     program.first_edge.push_back(0);
     program.first_use.push_back(0);
@@ -461,7 +461,7 @@ TEST_SUITE("unit") {
     costs.device_free = Duration(50'000);
     const auto time_with = [&](std::int64_t mebibytes) {
       TorchAllocator allocator{Bytes(mebibytes * kMiB.count)};
-      allocator.reserve(program.blocks.size());
+      allocator.reserve(program.allocations.size());
       Scratch scratch;
       scratch.prepare(program, true);
       const RunResult result = run(program, costs, allocator, scratch, {.host_capacity = kGiB});

@@ -46,7 +46,7 @@ std::unique_ptr<EvictionPolicy> policy_of(const std::string& heuristic, const st
 
 RunResult run_torch(const Lowered& l, std::int64_t capacity, EvictionPolicy* eviction) {
   TorchAllocator allocator{Bytes(capacity), {}};
-  allocator.reserve(l.program.blocks.size());
+  allocator.reserve(l.program.allocations.size());
   Scratch scratch;
   scratch.prepare(l.program, true);
   return run(
@@ -128,9 +128,9 @@ Lowered chain_values(int layers) {
 EvictionLog log_of(const StepProgram& program, const CostTable& costs) {
   EvictionLog log;
   std::map<std::uint32_t, std::uint32_t> tensor_of;
-  const auto define = [&](BlockId block, std::int64_t cost, LogStepKind kind) {
+  const auto define = [&](AllocationId block, std::int64_t cost, LogStepKind kind) {
     const auto id = static_cast<std::uint32_t>(log.tensors.size());
-    const std::int64_t bytes = program.blocks[block].bytes.count;
+    const std::int64_t bytes = program.allocations[block].bytes.count;
     tensor_of[block.value] = id;
     log.operators.push_back({.cost = cost, .bytes = bytes, .first_output = id, .outputs = 1});
     log.inputs.close_row();
@@ -139,16 +139,17 @@ EvictionLog log_of(const StepProgram& program, const CostTable& costs) {
     log.steps.push_back({kind, id});
   };
   for (std::uint32_t i = 0; i < program.size(); ++i) {
-    const BlockId subject(program.subject[i]);
-    if (program.opcode[i] == Opcode::kAllocate && program.blocks[subject].role == Role::kInput) {
+    const AllocationId subject(program.subject[i]);
+    if (program.opcode[i] == Opcode::kAllocate &&
+        program.allocations[subject].role == Role::kInput) {
       define(subject, 0, LogStepKind::kConstant);
     } else if (program.opcode[i] == Opcode::kLaunch) {
-      BlockId made;
-      for (BlockUse use : program.uses_of(i)) {
+      AllocationId made;
+      for (AllocationUse use : program.uses_of(i)) {
         if (use.access() == Access::kRead) {
-          log.inputs.values.push_back(tensor_of.at(use.block().value));
+          log.inputs.values.push_back(tensor_of.at(use.allocation().value));
         } else {
-          made = use.block();
+          made = use.allocation();
         }
       }
       define(made, costs.device[OperatorId(program.subject[i])].count(), LogStepKind::kCompute);
@@ -205,7 +206,7 @@ TEST_SUITE("property") {
       CAPTURE(round);
       Lowered l = round % 2 == 0 ? random_program(rng) : random_values(rng);
       // Of a size that has segments: 2 MiB for small, 20 MiB for larger ones.
-      for (Block& block : l.program.blocks)
+      for (Allocation& block : l.program.allocations)
         block.bytes = Bytes(block.bytes.count * 4096);
       const std::int64_t reserved = run_torch(l, std::int64_t{1} << 40, nullptr).most_reserved;
       const std::int64_t capacity = reserved * pick(rng, 60, 99) / 100;
@@ -292,8 +293,8 @@ TEST_SUITE("unit") {
       if (l.program.opcode[i] == Opcode::kLaunch) launches.push_back(i);
     }
     REQUIRE(launches.size() == 4);
-    const BlockId block_a = l.program.uses_of(launches[1])[0].block();
-    const BlockId input = l.program.uses_of(launches[0])[0].block();
+    const AllocationId block_a = l.program.uses_of(launches[1])[0].allocation();
+    const AllocationId input = l.program.uses_of(launches[0])[0].allocation();
     ContentCheck check(l.program);
     check.execute(launches[0]);
     check.execute(launches[1]);
@@ -313,11 +314,12 @@ TEST_SUITE("unit") {
     // Costs 8, 1, 1 and 4 at staleness 1; b and c lie side by side, a and d alone.
     const std::vector<Duration> cost{Duration(8), Duration(1), Duration(1), Duration(4)};
     const auto coop = make_coop({});
-    coop->begin({.blocks = 4, .cost = cost, .recipes = {}});
-    std::vector<EvictableBlock> blocks;
+    coop->begin({.allocations = 4, .cost = cost, .recipes = {}});
+    std::vector<EvictableAllocation> blocks;
     for (std::uint32_t b = 0; b < 4; ++b) {
-      coop->made(BlockId(b));
-      blocks.push_back({.block = BlockId(b), .bytes = Bytes(10), .recompute_cost = cost[b]});
+      coop->made(AllocationId(b));
+      blocks.push_back(
+          {.allocation = AllocationId(b), .bytes = Bytes(10), .recompute_cost = cost[b]});
     }
     //  a 10 | free 10 | b 10 | c 10 || d 10 | free 10
     const std::vector<MemoryPiece> pieces{
@@ -339,15 +341,15 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MegEngine counts the free memory beside a block, and leaves small ones alone") {
     const std::vector<Duration> cost(3, Duration(1'000'000));
-    std::vector<EvictableBlock> blocks;
+    std::vector<EvictableAllocation> blocks;
     for (std::uint32_t b = 0; b < 3; ++b)
-      blocks.push_back({.block = BlockId(b), .bytes = kMiB});
+      blocks.push_back({.allocation = AllocationId(b), .bytes = kMiB});
     blocks[1].free_neighbours = kMiB;
     blocks[2].bytes = Bytes(kMiB.count - 1);
     blocks[2].free_neighbours = Bytes(64 * kMiB.count);
     const auto chosen = [&](Bytes smallest) {
       const auto policy = make_megengine({}, {.smallest = smallest});
-      policy->begin({.blocks = 3, .cost = cost, .recipes = {}});
+      policy->begin({.allocations = 3, .cost = cost, .recipes = {}});
       return policy->choose(
           {.now = Duration(5'000'000), .requested = kMiB, .evictable = blocks, .pieces = {}});
     };
@@ -361,15 +363,15 @@ TEST_SUITE("unit") {
   TEST_CASE("with sqrt_sampling MegEngine scores the square root of the candidates") {
     // Ten blocks, the free memory beside the last one makes it the best; four are looked at.
     const std::vector<Duration> cost(10, Duration(1'000'000));
-    std::vector<EvictableBlock> blocks;
+    std::vector<EvictableAllocation> blocks;
     for (std::uint32_t b = 0; b < 10; ++b)
-      blocks.push_back({.block = BlockId(b), .bytes = kMiB});
+      blocks.push_back({.allocation = AllocationId(b), .bytes = kMiB});
     blocks[9].free_neighbours = kMiB;
     int best = 0;
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       const auto policy = make_megengine({}, {.sqrt_sampling = true, .seed = seed});
       const auto choose = [&] {
-        policy->begin({.blocks = 10, .cost = cost, .recipes = {}});
+        policy->begin({.allocations = 10, .cost = cost, .recipes = {}});
         return policy->choose(
             {.now = Duration(5'000'000), .requested = kMiB, .evictable = blocks, .pieces = {}});
       };

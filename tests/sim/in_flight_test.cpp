@@ -81,7 +81,7 @@ int most_copies(const StepProgram& program, StorageId storage) {
   int most = 0;
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate && program.opcode[i] != Opcode::kFree) continue;
-    if (program.blocks[BlockId(program.subject[i])].storage != storage) continue;
+    if (program.allocations[AllocationId(program.subject[i])].storage != storage) continue;
     now += program.opcode[i] == Opcode::kAllocate ? 1 : -1;
     most = std::max(most, now);
   }

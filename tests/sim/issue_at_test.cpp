@@ -83,7 +83,7 @@ Outcome outcome_with(Position issue_at) {
   Scratch scratch;
   scratch.prepare(program, false);
   IdealAllocator allocator{kGiB};
-  allocator.reserve(program.blocks.size());
+  allocator.reserve(program.allocations.size());
   outcome.run = run(program, costs, allocator, scratch, {.host_capacity = kGiB});
   return outcome;
 }

@@ -38,7 +38,7 @@ class Stage {
       costs_.device.push_back(op.work.fixed);
       costs_.dispatch.push_back(Duration(0));
     }
-    allocator_.reserve(program_.blocks.size());
+    allocator_.reserve(program_.allocations.size());
     scratch_.prepare(program_, false);
   }
 

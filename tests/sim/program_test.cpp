@@ -26,7 +26,7 @@ std::int64_t peak_of_program(const StepProgram& program) {
   std::int64_t peak = 0;
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate && program.opcode[i] != Opcode::kFree) continue;
-    const Block& block = program.blocks[BlockId(program.subject[i])];
+    const Allocation& block = program.allocations[AllocationId(program.subject[i])];
     if (block.tier == Tier::kHost) continue;
     live += program.opcode[i] == Opcode::kAllocate ? block.bytes.count : -block.bytes.count;
     if (program.slot[program.position[i].index()].last_step) peak = std::max(peak, live);
@@ -112,7 +112,7 @@ TEST_SUITE("property") {
       std::int64_t most = 0;  // of all steps
       std::int64_t live = 0;
       for (std::size_t i = 0; i < l.program.size(); ++i) {
-        const Block& block = l.program.blocks[BlockId(l.program.subject[i])];
+        const Allocation& block = l.program.allocations[AllocationId(l.program.subject[i])];
         if (l.program.opcode[i] == Opcode::kAllocate && block.tier == Tier::kDevice) {
           most = std::max(most, live += block.bytes.count);
         } else if (l.program.opcode[i] == Opcode::kFree && block.tier == Tier::kDevice) {

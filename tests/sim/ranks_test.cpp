@@ -66,13 +66,13 @@ struct Written {
     return id;
   }
   std::uint32_t host_wait(std::uint32_t edge) { return add(Opcode::kHostWait, 0, 0, {edge}); }
-  BlockId allocate(std::int64_t bytes) {
-    const BlockId block = program.blocks.push_back({.bytes = Bytes(bytes)});
-    ++program.allocations;
+  AllocationId allocate(std::int64_t bytes) {
+    const AllocationId block = program.allocations.push_back({.bytes = Bytes(bytes)});
+    ++program.allocate_instructions;
     add(Opcode::kAllocate, 0, block.value);
     return block;
   }
-  void free(BlockId block, std::uint16_t mask) { add(Opcode::kFree, mask, block.value); }
+  void free(AllocationId block, std::uint16_t mask) { add(Opcode::kFree, mask, block.value); }
 };
 
 struct Played {
@@ -87,7 +87,7 @@ Played play(const std::vector<Written>& ranks, std::int64_t capacity = 1 << 20) 
   std::vector<Rank<IdealAllocator>> all;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     allocators.push_back(std::make_unique<IdealAllocator>(Bytes(capacity)));
-    allocators[r]->reserve(ranks[r].program.blocks.size());
+    allocators[r]->reserve(ranks[r].program.allocations.size());
     played.scratch[r].prepare(ranks[r].program, false);
     all.push_back({&ranks[r].program,
                    &ranks[r].costs,
@@ -305,7 +305,7 @@ TEST_SUITE("unit") {
     const std::uint32_t answer = ranks[0].receive(1, 0);
     const std::uint32_t kernel = ranks[0].launch(1000, {answer});
     ranks[0].send(1, 0, 20, {kernel});
-    const BlockId block = ranks[1].allocate(100);
+    const AllocationId block = ranks[1].allocate(100);
     ranks[1].send(0, 0, 30);
     ranks[1].receive(0, 0);
     ranks[1].free(block, 1U << kQueue);

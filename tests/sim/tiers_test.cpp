@@ -103,11 +103,11 @@ CostTable fixed_costs(const TrainingGraph& graph) {
 
 // Whether anything reads what copy `i` has made: a launch, another copy that matters, or the end.
 bool matters(const StepProgram& program, std::size_t i) {
-  const BlockId target = program.uses_of(i)[1].block();
+  const AllocationId target = program.uses_of(i)[1].allocation();
   for (std::size_t j = i + 1; j < program.size(); ++j) {
     if (program.opcode[j] == Opcode::kFree && program.subject[j] == target.value) return false;
-    for (BlockUse use : program.uses_of(j)) {
-      if (use.block() != target) continue;
+    for (AllocationUse use : program.uses_of(j)) {
+      if (use.allocation() != target) continue;
       if (use.access() == Access::kMutate) return true;
       if (use.access() != Access::kRead) return false;
       if (program.opcode[j] == Opcode::kLaunch || matters(program, j)) return true;
@@ -117,8 +117,8 @@ bool matters(const StepProgram& program, std::size_t i) {
 }
 
 // Whether a block holds a storage's value at its home, or the only one, when the run ends.
-bool is_home(const Placed& l, BlockId block) {
-  const Block& b = l.program.blocks[block];
+bool is_home(const Placed& l, AllocationId block) {
+  const Allocation& b = l.program.allocations[block];
   return b.tier == l.graph.storages[b.storage].home;
 }
 
@@ -136,7 +136,7 @@ TEST_SUITE("property") {
       const std::vector<std::string> problems = verify(l.graph, l.order, l.order, l.program);
       REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? std::string() : problems.front()));
       IdealAllocator allocator{kGiB};
-      allocator.reserve(l.program.blocks.size());
+      allocator.reserve(l.program.allocations.size());
       Scratch scratch;
       scratch.prepare(l.program, true);
       const RunResult result = run(l.program, fixed_costs(l.graph), allocator, scratch,
@@ -186,7 +186,7 @@ TEST_SUITE("unit") {
         // A copy that is left out: someone reads what is not there, or it does not get home.
         StepProgram skipped = l.program;
         skipped.opcode[i] = Opcode::kWait;
-        const bool at_home = is_home(l, l.program.uses_of(i)[1].block());
+        const bool at_home = is_home(l, l.program.uses_of(i)[1].allocation());
         if (at_home && matters(l.program, i)) {
           REQUIRE(found(skipped));
           ++tried[0];
@@ -207,9 +207,9 @@ TEST_SUITE("unit") {
       }
       // A block on another tier than the operators that use it.
       StepProgram misplaced = l.program;
-      for (BlockId block : ids_of(misplaced.blocks)) {
-        if (misplaced.blocks[block].tier != Tier::kHost) continue;
-        misplaced.blocks[block].tier = Tier::kDevice;
+      for (AllocationId block : ids_of(misplaced.allocations)) {
+        if (misplaced.allocations[block].tier != Tier::kHost) continue;
+        misplaced.allocations[block].tier = Tier::kDevice;
         REQUIRE(found(misplaced));
         ++tried[3];
         break;
@@ -255,7 +255,7 @@ TEST_SUITE("unit") {
     costs.copy_out = {.ns_per_byte_alone = 2, .ns_per_byte_duplex = 2};
     costs.copy_in = {.ns_per_byte_alone = 3, .ns_per_byte_duplex = 3};
     IdealAllocator allocator{kGiB};
-    allocator.reserve(program.blocks.size());
+    allocator.reserve(program.allocations.size());
     Scratch scratch;
     scratch.prepare(program, false);
     const RunResult result =

@@ -32,7 +32,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
     while (i < program.size() && program.opcode[i] != Opcode::kLaunch)
       ++i;
     if (i >= program.size() || scratch.restored[i] <= 0) continue;
-    if (point.sign > 0 && producer[point.block.index()] != i) by_launch[i].push_back(point);
+    if (point.sign > 0 && producer[point.allocation.index()] != i) by_launch[i].push_back(point);
   }
   REQUIRE_FALSE(by_launch.empty());
   std::size_t most_times = 0;
@@ -51,7 +51,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
     REQUIRE(last_back != nullptr);
     most_times = std::max(most_times, times.size());
     // What comes back last is computed until the launch itself begins.
-    const OperatorId op(program.subject[producer[last_back->block.index()]]);
+    const OperatorId op(program.subject[producer[last_back->allocation.index()]]);
     const std::int64_t computed = run.detail.compiled.costs.device[op].count();
     CHECK(std::abs(last_back->time.count() + computed - end) <= 1);
   }

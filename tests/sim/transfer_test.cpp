@@ -93,7 +93,7 @@ struct Chain {
     StepProgram program = lower(graph, order, live, plan.decisions(), {}, plan.throttles());
     REQUIRE(verify(graph, order, order, program).empty());
     IdealAllocator allocator{kGiB};
-    allocator.reserve(program.blocks.size());
+    allocator.reserve(program.allocations.size());
     Scratch scratch;
     scratch.prepare(program, false, options.pinned);
     const RunResult result = run(program, costs, allocator, scratch, options);

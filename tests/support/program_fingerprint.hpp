@@ -18,10 +18,10 @@ inline std::uint64_t fingerprint(const StepProgram& program) {
     add(program.position[i].value);
     for (std::uint32_t edge : program.edges_of(i))
       add(edge);
-    for (BlockUse use : program.uses_of(i))
-      add(use.block().value * 4ULL + static_cast<std::uint64_t>(use.access()));
+    for (AllocationUse use : program.uses_of(i))
+      add(use.allocation().value * 4ULL + static_cast<std::uint64_t>(use.access()));
   }
-  for (const Block& block : program.blocks) {
+  for (const Allocation& block : program.allocations) {
     add(static_cast<std::uint64_t>(block.bytes.count));
     add(static_cast<std::uint64_t>(block.tier));
   }

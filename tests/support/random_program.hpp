@@ -96,7 +96,7 @@ inline Lowered random_program(Rng& rng) {
 inline RunResult run_ideal(const Lowered& l, std::int64_t capacity,
                            EvictionPolicy* eviction = nullptr, bool check_contents = false) {
   IdealAllocator allocator{Bytes(capacity)};
-  allocator.reserve(l.program.blocks.size());
+  allocator.reserve(l.program.allocations.size());
   Scratch scratch;
   scratch.prepare(l.program, true);
   return run(l.program, fixed_costs(l.graph), allocator, scratch,

@@ -16,85 +16,85 @@ std::int64_t aligned(std::int64_t bytes) {
 }  // namespace
 }  // namespace packed_allocator_detail
 
-PackingProblem packing_problem(const StepProgram& program, std::vector<BlockId>& blocks) {
+PackingProblem packing_problem(const StepProgram& program, std::vector<AllocationId>& allocations) {
   constexpr std::uint32_t kNone = Id<void>::kNone;
   const auto end = static_cast<std::int64_t>(program.size());
   PackingProblem problem;
-  blocks.clear();
-  IdVector<BlockId, std::uint32_t> buffer_of(program.blocks.size(), kNone);
+  allocations.clear();
+  IdVector<AllocationId, std::uint32_t> buffer_of(program.allocations.size(), kNone);
   for (std::size_t i = 0; i < program.size(); ++i) {
-    const BlockId block(program.subject[i]);
+    const AllocationId allocation(program.subject[i]);
     if (program.opcode[i] == Opcode::kAllocate) {
-      if (program.blocks[block].tier != Tier::kDevice) continue;
-      buffer_of[block] = static_cast<std::uint32_t>(blocks.size());
+      if (program.allocations[allocation].tier != Tier::kDevice) continue;
+      buffer_of[allocation] = static_cast<std::uint32_t>(allocations.size());
       problem.buffers.push_back(
           {.lower = static_cast<std::int64_t>(i),
            .upper = end,
-           .size = packed_allocator_detail::aligned(program.blocks[block].bytes.count)});
-      blocks.push_back(block);
-    } else if (program.opcode[i] == Opcode::kFree && buffer_of[block] != kNone) {
-      problem.buffers[buffer_of[block]].upper = static_cast<std::int64_t>(i);
+           .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes.count)});
+      allocations.push_back(allocation);
+    } else if (program.opcode[i] == Opcode::kFree && buffer_of[allocation] != kNone) {
+      problem.buffers[buffer_of[allocation]].upper = static_cast<std::int64_t>(i);
     }
   }
   return problem;
 }
 
 PackedPlacement place_program(const StepProgram& program) {
-  std::vector<BlockId> blocks;
-  const PackingProblem problem = packing_problem(program, blocks);
+  std::vector<AllocationId> allocations;
+  const PackingProblem problem = packing_problem(program, allocations);
   PackedPlacement placement;
-  placement.address = IdVector<BlockId, std::int64_t>(program.blocks.size(), -1);
+  placement.address = IdVector<AllocationId, std::int64_t>(program.allocations.size(), -1);
   placement.lower_bound = most_live_bytes(problem);
   const Packing packing = best_greedy(problem, placement.lower_bound);
   placement.height = packing.height;
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    placement.address[blocks[i]] = packing.offsets[i];
+  for (std::size_t i = 0; i < allocations.size(); ++i)
+    placement.address[allocations[i]] = packing.offsets[i];
   return placement;
 }
 
-void PackedAllocator::reserve(std::size_t blocks) {
-  size_.assign(blocks, 0);
-  late_.reserve(blocks);
+void PackedAllocator::reserve(std::size_t allocations) {
+  size_.assign(allocations, 0);
+  late_.reserve(allocations);
 }
 
 bool PackedAllocator::in_use(std::int64_t begin, std::int64_t end) const {
   return std::any_of(late_.begin(), late_.end(), [&](std::uint32_t late) {
-    const std::int64_t other = placement_.address[BlockId(late)];
+    const std::int64_t other = placement_.address[AllocationId(late)];
     return other < end && begin < other + size_[late];
   });
 }
 
-Allocation PackedAllocator::allocate(BlockId block, std::int64_t bytes) {
+AllocationResult PackedAllocator::allocate(AllocationId allocation, std::int64_t bytes) {
   const std::int64_t size = packed_allocator_detail::aligned(bytes);
-  const std::int64_t begin = placement_.address[block];
+  const std::int64_t begin = placement_.address[allocation];
   if (begin + size > capacity_ || in_use(begin, begin + size)) return {.ok = false};
   const int taken = reserved_ == 0 ? 1 : 0;
   reserved_ = std::min(placement_.height, capacity_);
-  size_[block.index()] = size;
+  size_[allocation.index()] = size;
   allocated_ += size;
   active_ += size;
   return {.ok = true, .device_mallocs = taken};
 }
 
-void PackedAllocator::free(BlockId block) {
-  const auto late = std::find(late_.begin(), late_.end(), block.value);
-  const std::int64_t size = size_[block.index()];
+void PackedAllocator::free(AllocationId allocation) {
+  const auto late = std::find(late_.begin(), late_.end(), allocation.value);
+  const std::int64_t size = size_[allocation.index()];
   active_ -= size;
   if (late == late_.end()) {
     allocated_ -= size;
   } else {
     late_.erase(late);
   }
-  size_[block.index()] = 0;
+  size_[allocation.index()] = 0;
 }
 
-void PackedAllocator::defer_free(BlockId block) {
-  allocated_ -= size_[block.index()];
-  late_.push_back(block.value);
+void PackedAllocator::defer_free(AllocationId allocation) {
+  allocated_ -= size_[allocation.index()];
+  late_.push_back(allocation.value);
 }
 
 OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
-                          std::size_t /*blocks*/) {
+                          std::size_t /*allocations*/) {
   const Bytes rounded(packed_allocator_detail::aligned(requested.count));
   return {.requested = requested,
           .rounded = rounded,

@@ -11,10 +11,10 @@
 
 namespace tidemark {
 
-// Addresses of the program's device blocks; each is live from its allocation to its free in issue
-// order, or to the end. Sizes are rounded up to kPackedAlignment.
+// Addresses of the program's device allocations; each is live from its allocation to its free in
+// issue order, or to the end. Sizes are rounded up to kPackedAlignment.
 struct PackedPlacement {
-  IdVector<BlockId, std::int64_t> address;  // -1: not of the device
+  IdVector<AllocationId, std::int64_t> address;  // -1: not of the device
   std::int64_t height = 0;
   std::int64_t lower_bound = 0;  // the most rounded bytes live at one instruction
 };
@@ -22,27 +22,30 @@ struct PackedPlacement {
 // The alignment of cudaMalloc and PyTorch's allocator; vectorised kernels rely on it.
 inline constexpr std::int64_t kPackedAlignment = 512;
 
-// Intervals of instructions, in the order of the blocks; `blocks` receives which block each is.
+// Intervals of instructions, in the order of the allocations; `allocations` receives which
+// allocation each is.
 [[nodiscard]] PackingProblem packing_problem(const StepProgram& program,
-                                             std::vector<BlockId>& blocks);
+                                             std::vector<AllocationId>& allocations);
 // The best of the greedy packings: milliseconds, where the search would take seconds.
 [[nodiscard]] PackedPlacement place_program(const StepProgram& program);
 
-// One region of the placement's height, taken at the first allocation. A block whose planned bytes
-// another stream still uses (its free waits for events) cannot be handed out: the caller waits for
-// the events and asks again. A placement higher than the capacity fails at the first block that
-// ends above it.
+// One region of the placement's height, taken at the first allocation. An allocation whose planned
+// bytes another stream still uses (its free waits for events) cannot be handed out: the caller
+// waits for the events and asks again. A placement higher than the capacity fails at the first
+// allocation that ends above it.
 class PackedAllocator {
  public:
   // `placement` must live longer.
   PackedAllocator(const PackedPlacement& placement, Bytes capacity)
       : placement_(placement), capacity_(capacity.count) {}
 
-  void reserve(std::size_t blocks);
-  Allocation allocate(BlockId block, std::int64_t bytes);
-  Allocation allocate_again(BlockId block, std::int64_t bytes) { return allocate(block, bytes); }
-  void free(BlockId block);
-  void defer_free(BlockId block);
+  void reserve(std::size_t allocations);
+  AllocationResult allocate(AllocationId allocation, std::int64_t bytes);
+  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+    return allocate(allocation, bytes);
+  }
+  void free(AllocationId allocation);
+  void defer_free(AllocationId allocation);
   int release_cached() { return 0; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t active() const { return active_; }
@@ -50,7 +53,9 @@ class PackedAllocator {
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
   // One region: it stays whole until the end.
   [[nodiscard]] std::int64_t inactive_split() const { return reserved_ - active_; }
-  [[nodiscard]] std::int64_t address(BlockId block) const { return placement_.address[block]; }
+  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+    return placement_.address[allocation];
+  }
 
  private:
   [[nodiscard]] bool in_use(std::int64_t begin, std::int64_t end) const;
@@ -60,14 +65,14 @@ class PackedAllocator {
   std::int64_t allocated_ = 0;
   std::int64_t active_ = 0;
   std::int64_t reserved_ = 0;
-  std::vector<std::int64_t> size_;   // by block, rounded
-  std::vector<std::uint32_t> late_;  // blocks that wait for events
+  std::vector<std::int64_t> size_;   // by allocation, rounded
+  std::vector<std::uint32_t> late_;  // allocations that wait for events
 };
 
 static_assert(Allocator<PackedAllocator>);
 
 // Its one region has no segments to report.
 [[nodiscard]] OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
-                                        std::size_t blocks);
+                                        std::size_t allocations);
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// PyTorch's caching allocator as the engine drives it: blocks of one stream, by their ids. The
+// PyTorch's caching allocator as the engine drives it: allocations of one stream, by their ids. The
 // engine waits for events and synchronises itself, since that takes simulated time.
 #pragma once
 
@@ -19,31 +19,31 @@ class TorchAllocator {
         stream_(core_.stream(0)),
         captures_(options.cuda_graph) {}
 
-  void reserve(std::size_t blocks) {
-    core_.reserve(blocks);
-    blocks_.assign(blocks, nullptr);
-    deferred_.assign(blocks, 0);
+  void reserve(std::size_t allocations) {
+    core_.reserve(allocations);
+    blocks_.assign(allocations, nullptr);
+    deferred_.assign(allocations, 0);
   }
-  Allocation allocate(BlockId block, std::int64_t bytes) {
-    return keep(block, [&] { return core_.allocate_without_retry(bytes, stream_); });
+  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
+    return keep(allocation, [&] { return core_.allocate_without_retry(bytes, stream_); });
   }
   // Asks the device only, after release_cached().
-  Allocation allocate_again(BlockId block, std::int64_t bytes) {
-    return keep(block, [&] { return core_.allocate_again(bytes, stream_); });
+  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+    return keep(allocation, [&] { return core_.allocate_again(bytes, stream_); });
   }
-  void free(BlockId block) {
-    TorchBlock& b = *blocks_[block.index()];
-    blocks_[block.index()] = nullptr;
-    if (deferred_[block.index()] != 0) {
-      deferred_[block.index()] = 0;
+  void free(AllocationId allocation) {
+    TorchBlock& b = *blocks_[allocation.index()];
+    blocks_[allocation.index()] = nullptr;
+    if (deferred_[allocation.index()] != 0) {
+      deferred_[allocation.index()] = 0;
       core_.finish_free(b);
     } else {
       core_.free(b);
     }
   }
-  void defer_free(BlockId block) {
-    deferred_[block.index()] = 1;
-    core_.defer_free(*blocks_[block.index()]);
+  void defer_free(AllocationId allocation) {
+    deferred_[allocation.index()] = 1;
+    core_.defer_free(*blocks_[allocation.index()]);
   }
   // Memory that is allocated from here on is captured where options.cuda_graph is set.
   void begin_last_step() {
@@ -67,8 +67,8 @@ class TorchAllocator {
     return core_.statistics().reserved_bytes.all.current;
   }
   [[nodiscard]] std::int64_t inactive_split() const { return core_.inactive_bytes(); }
-  [[nodiscard]] std::int64_t address(BlockId block) const {
-    return blocks_[block.index()]->address;
+  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+    return blocks_[allocation.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const {
     return static_cast<std::size_t>(core_.statistics().segment.all.current);
@@ -76,17 +76,19 @@ class TorchAllocator {
   void record_segment_events(bool on) { core_.record_segment_events(on); }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
   [[nodiscard]] TorchStream stream() const { return stream_; }
-  // The piece that a block was given; null when it has none. Waiting for events counts as having
-  // it.
-  [[nodiscard]] const TorchBlock* given(BlockId block) const { return blocks_[block.index()]; }
+  // The piece that an allocation was given; null when it has none. Waiting for events counts as
+  // having it.
+  [[nodiscard]] const TorchBlock* given(AllocationId allocation) const {
+    return blocks_[allocation.index()];
+  }
 
  private:
   template <class F>
-  Allocation keep(BlockId block, F&& allocate) {
+  AllocationResult keep(AllocationId allocation, F&& allocate) {
     const std::int64_t mallocs = core_.device().mallocs();
     const std::int64_t frees = core_.device().frees();
     TorchBlock* got = allocate();
-    blocks_[block.index()] = got;
+    blocks_[allocation.index()] = got;
     return {.ok = got != nullptr,
             .device_mallocs = static_cast<int>(core_.device().mallocs() - mallocs),
             .device_frees = static_cast<int>(core_.device().frees() - frees)};
@@ -103,6 +105,6 @@ static_assert(SegmentAllocator<TorchAllocator>);
 
 // A report as out_of_memory.hpp describes it, with PyTorch's own words.
 [[nodiscard]] OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested,
-                                        std::size_t blocks);
+                                        std::size_t allocations);
 
 }  // namespace tidemark

@@ -8,17 +8,19 @@ std::string_view name_of(TorchTraceAction action) {
   return kNames[static_cast<int>(action) - static_cast<int>(TorchTraceAction::kAlloc)];
 }
 
-// The entries about segments of a call come before that about its block.
-Allocation TorchRecorder::keep(BlockId block, const Allocation& allocation) {
+// The entries about segments of a call come before that about its allocation.
+AllocationResult TorchRecorder::keep(AllocationId allocation, const AllocationResult& result) {
   add_segment_events();
-  if (allocation.ok) add(TorchTraceAction::kAlloc, block);
-  return allocation;
+  if (result.ok) add(TorchTraceAction::kAlloc, allocation);
+  return result;
 }
 
-void TorchRecorder::add(TorchTraceAction action, BlockId block) {
-  const TorchBlock& given = *torch_.given(block);
-  entries_.push_back(
-      {.action = action, .block = block, .address = given.address, .size = given.requested});
+void TorchRecorder::add(TorchTraceAction action, AllocationId allocation) {
+  const TorchBlock& given = *torch_.given(allocation);
+  entries_.push_back({.action = action,
+                      .allocation = allocation,
+                      .address = given.address,
+                      .size = given.requested});
 }
 
 void TorchRecorder::add_segment_events() {
@@ -26,7 +28,7 @@ void TorchRecorder::add_segment_events() {
   for (; seen_ < events.size(); ++seen_) {
     const SegmentEvent& event = events[seen_];
     entries_.push_back({.action = static_cast<TorchTraceAction>(event.action),
-                        .block = {},
+                        .allocation = {},
                         .address = event.address,
                         .size = event.size});
   }

@@ -25,9 +25,9 @@ enum class TorchTraceAction : std::uint8_t {
 
 struct TorchTraceEntry {
   TorchTraceAction action = TorchTraceAction::kAlloc;
-  BlockId block;             // invalid where it is about a segment
+  AllocationId allocation;   // invalid where it is about a segment
   std::int64_t address = 0;  // of an out-of-memory: free bytes of the device
-  std::int64_t size = 0;     // of a block: as requested
+  std::int64_t size = 0;     // of an allocation: as requested
 };
 
 class TorchRecorder {
@@ -37,26 +37,26 @@ class TorchRecorder {
     torch_.record_segment_events(true);
   }
 
-  void reserve(std::size_t blocks) {
-    torch_.reserve(blocks);
-    deferred_.assign(blocks, 0);
+  void reserve(std::size_t allocations) {
+    torch_.reserve(allocations);
+    deferred_.assign(allocations, 0);
   }
-  Allocation allocate(BlockId block, std::int64_t bytes) {
-    return keep(block, torch_.allocate(block, bytes));
+  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
+    return keep(allocation, torch_.allocate(allocation, bytes));
   }
-  Allocation allocate_again(BlockId block, std::int64_t bytes) {
-    return keep(block, torch_.allocate_again(block, bytes));
+  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+    return keep(allocation, torch_.allocate_again(allocation, bytes));
   }
-  void free(BlockId block) {
-    if (deferred_[block.index()] == 0) add(TorchTraceAction::kFreeRequested, block);
-    add(TorchTraceAction::kFreeCompleted, block);
-    deferred_[block.index()] = 0;
-    torch_.free(block);
+  void free(AllocationId allocation) {
+    if (deferred_[allocation.index()] == 0) add(TorchTraceAction::kFreeRequested, allocation);
+    add(TorchTraceAction::kFreeCompleted, allocation);
+    deferred_[allocation.index()] = 0;
+    torch_.free(allocation);
   }
-  void defer_free(BlockId block) {
-    add(TorchTraceAction::kFreeRequested, block);
-    deferred_[block.index()] = 1;
-    torch_.defer_free(block);
+  void defer_free(AllocationId allocation) {
+    add(TorchTraceAction::kFreeRequested, allocation);
+    deferred_[allocation.index()] = 1;
+    torch_.defer_free(allocation);
   }
   void begin_last_step() { torch_.begin_last_step(); }
   [[nodiscard]] bool is_capturing() const { return torch_.is_capturing(); }
@@ -73,20 +73,24 @@ class TorchRecorder {
   [[nodiscard]] std::int64_t active() const { return torch_.active(); }
   [[nodiscard]] std::int64_t reserved() const { return torch_.reserved(); }
   [[nodiscard]] std::int64_t inactive_split() const { return torch_.inactive_split(); }
-  [[nodiscard]] std::int64_t address(BlockId block) const { return torch_.address(block); }
+  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+    return torch_.address(allocation);
+  }
   [[nodiscard]] std::size_t segments() const { return torch_.segments(); }
-  [[nodiscard]] const TorchBlock* given(BlockId block) const { return torch_.given(block); }
+  [[nodiscard]] const TorchBlock* given(AllocationId allocation) const {
+    return torch_.given(allocation);
+  }
 
   [[nodiscard]] const TorchAllocator& torch() const { return torch_; }
   [[nodiscard]] const std::vector<TorchTraceEntry>& entries() const { return entries_; }
 
  private:
-  Allocation keep(BlockId block, const Allocation& allocation);
-  void add(TorchTraceAction action, BlockId block);
+  AllocationResult keep(AllocationId allocation, const AllocationResult& result);
+  void add(TorchTraceAction action, AllocationId allocation);
   void add_segment_events();
 
   TorchAllocator torch_;
-  std::vector<char> deferred_;  // by block
+  std::vector<char> deferred_;  // by allocation
   std::vector<TorchTraceEntry> entries_;
   std::size_t seen_ = 0;  // segment events that have become entries
 };

@@ -103,7 +103,7 @@ class ChainTrial final : public TrialRun {
         verify(graph, program_order(graph, order.steps), order, program);
     REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? "" : problems.front()));
     IdealAllocator allocator{kGiB};
-    allocator.reserve(program.blocks.size());
+    allocator.reserve(program.allocations.size());
     Scratch scratch;
     scratch.prepare(program, false);
     return run_program(program, costs, allocator, scratch);

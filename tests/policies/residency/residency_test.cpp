@@ -127,7 +127,7 @@ Outcome play(const Chain& chain, const std::vector<std::pair<std::string, std::s
   const std::vector<std::string> problems = verify(chain.graph, plain, order, program);
   REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? "" : problems.front()));
   IdealAllocator allocator{kGiB};
-  allocator.reserve(program.blocks.size());
+  allocator.reserve(program.allocations.size());
   Scratch scratch;
   scratch.prepare(program, false);
   outcome.run = run(program, costs, allocator, scratch, {.host_capacity = kGiB});

@@ -114,7 +114,7 @@ Played play(TrainingGraph trained, int steps = 1) {
   }
   played.scratch.prepare(played.program, true);
   IdealAllocator allocator{kGiB};
-  allocator.reserve(played.program.blocks.size());
+  allocator.reserve(played.program.allocations.size());
   played.run = run(played.program, costs, allocator, played.scratch,
                    {.host_capacity = kGiB, .record_events = true});
   return played;

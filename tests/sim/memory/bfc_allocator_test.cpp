@@ -74,11 +74,11 @@ TEST_SUITE("unit") {
   TEST_CASE("a deferred free stays active") {
     BfcAllocator bfc(Bytes(64 * kMebi), {});
     bfc.reserve(1);
-    CHECK(bfc.allocate(BlockId(0U), 1000).ok);
-    bfc.defer_free(BlockId(0U));
+    CHECK(bfc.allocate(AllocationId(0U), 1000).ok);
+    bfc.defer_free(AllocationId(0U));
     CHECK(bfc.allocated() == 0);
     CHECK(bfc.active() == 1024);
-    bfc.free(BlockId(0U));
+    bfc.free(AllocationId(0U));
     CHECK(bfc.active() == 0);
   }
 }

@@ -212,17 +212,17 @@ TEST_SUITE("unit") {
     placement.height = 1024;
     PackedAllocator allocator(placement, Bytes(1024));
     allocator.reserve(3);
-    CHECK(allocator.allocate(BlockId(0U), 100).ok);
-    CHECK(allocator.allocate(BlockId(1U), 512).ok);
+    CHECK(allocator.allocate(AllocationId(0U), 100).ok);
+    CHECK(allocator.allocate(AllocationId(1U), 512).ok);
     CHECK(allocator.allocated() == 1024);
     CHECK(allocator.reserved() == 1024);
-    allocator.defer_free(BlockId(0U));
+    allocator.defer_free(AllocationId(0U));
     CHECK(allocator.allocated() == 512);
     CHECK(allocator.active() == 1024);
-    CHECK(!allocator.allocate(BlockId(2U), 512).ok);
-    allocator.free(BlockId(0U));
+    CHECK(!allocator.allocate(AllocationId(2U), 512).ok);
+    allocator.free(AllocationId(0U));
     CHECK(allocator.active() == 512);
-    CHECK(allocator.allocate(BlockId(2U), 512).ok);
+    CHECK(allocator.allocate(AllocationId(2U), 512).ok);
   }
 }
 
@@ -314,10 +314,10 @@ TEST_SUITE("golden") {
         const Scenario scenario = decode_scenario(document, environment);
         const TrainedModel trained = build_training(scenario);
         const Compiled compiled = compile(scenario, trained);
-        std::vector<BlockId> blocks;
+        std::vector<AllocationId> blocks;
         const PackingProblem problem = packing_problem(compiled.program, blocks);
         Packing packing{.height = compiled.placement.height};
-        for (const BlockId block : blocks) {
+        for (const AllocationId block : blocks) {
           packing.offsets.push_back(compiled.placement.address[block]);
         }
         CAPTURE(model);

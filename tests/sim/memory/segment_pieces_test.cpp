@@ -29,11 +29,11 @@ template <class A>
 void check_neighbours(A& allocator, std::int64_t bytes) {
   allocator.reserve(3);
   for (std::size_t b = 0; b < 3; ++b)
-    REQUIRE(allocator.allocate(BlockId(b), bytes).ok);
-  allocator.free(BlockId(std::size_t{1}));
-  allocator.defer_free(BlockId(std::size_t{2}));
-  CHECK(allocator.given(BlockId(std::size_t{1})) == nullptr);
-  const auto* first = allocator.given(BlockId(std::size_t{0}));
+    REQUIRE(allocator.allocate(AllocationId(b), bytes).ok);
+  allocator.free(AllocationId(std::size_t{1}));
+  allocator.defer_free(AllocationId(std::size_t{2}));
+  CHECK(allocator.given(AllocationId(std::size_t{1})) == nullptr);
+  const auto* first = allocator.given(AllocationId(std::size_t{0}));
   REQUIRE(first != nullptr);
   CHECK(first->previous == nullptr);
   CHECK(!first->is_free());
@@ -44,9 +44,9 @@ void check_neighbours(A& allocator, std::int64_t bytes) {
   CHECK(hole->address == first->address + bytes);
   const auto* waiting = hole->next;
   REQUIRE(waiting != nullptr);
-  CHECK(waiting == allocator.given(BlockId(std::size_t{2})));
+  CHECK(waiting == allocator.given(AllocationId(std::size_t{2})));
   CHECK(!waiting->is_free());
-  allocator.free(BlockId(std::size_t{2}));
+  allocator.free(AllocationId(std::size_t{2}));
   // The hole has grown by what was beside it, to the end of the segment.
   CHECK(first->next->is_free());
   CHECK(first->next->next == nullptr);
@@ -69,10 +69,10 @@ TEST_SUITE("unit") {
   TEST_CASE("torch serves requests up to 1 MiB from other pieces than larger ones") {
     TorchAllocator torch(Bytes(64 * kMebi));
     torch.reserve(2);
-    REQUIRE(torch.allocate(BlockId(std::size_t{0}), kMebi).ok);
-    REQUIRE(torch.allocate(BlockId(std::size_t{1}), kMebi + 1).ok);
-    const TorchBlock* small = torch.given(BlockId(std::size_t{0}));
-    const TorchBlock* large = torch.given(BlockId(std::size_t{1}));
+    REQUIRE(torch.allocate(AllocationId(std::size_t{0}), kMebi).ok);
+    REQUIRE(torch.allocate(AllocationId(std::size_t{1}), kMebi + 1).ok);
+    const TorchBlock* small = torch.given(AllocationId(std::size_t{0}));
+    const TorchBlock* large = torch.given(AllocationId(std::size_t{1}));
     CHECK(small->serves(512));
     CHECK(small->serves(kMebi));
     CHECK(!small->serves(kMebi + 1));
@@ -80,9 +80,9 @@ TEST_SUITE("unit") {
     CHECK(large->serves(kMebi + 1));
     BfcAllocator bfc(Bytes(64 * kMebi));
     bfc.reserve(1);
-    REQUIRE(bfc.allocate(BlockId(std::size_t{0}), kMebi).ok);
-    CHECK(bfc.given(BlockId(std::size_t{0}))->serves(1));
-    CHECK(bfc.given(BlockId(std::size_t{0}))->serves(40 * kMebi));
+    REQUIRE(bfc.allocate(AllocationId(std::size_t{0}), kMebi).ok);
+    CHECK(bfc.given(AllocationId(std::size_t{0}))->serves(1));
+    CHECK(bfc.given(AllocationId(std::size_t{0}))->serves(40 * kMebi));
   }
 
   TEST_CASE("the engine names no piece of an allocator") {

@@ -1,4 +1,4 @@
-// Names and places of a compiled step's instructions and blocks, for people.
+// Names and places of a compiled step's instructions and allocations, for people.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tidemark {
 
-class BlockNames {
+class AllocationNames {
  public:
-  BlockNames(const TrainingGraph& graph, const Compiled& compiled);
+  AllocationNames(const TrainingGraph& graph, const Compiled& compiled);
 
   // What was running: the operator at an instruction.
   struct Place {
@@ -23,18 +23,18 @@ class BlockNames {
   [[nodiscard]] std::string operator_name(OperatorId op) const;
   [[nodiscard]] std::string layer_name(OperatorId op) const;
 
-  // The operator for which a block was allocated.
-  [[nodiscard]] OperatorId made_by(BlockId block) const;
-  // Whether the block exists before the first operator runs, as parameters do.
-  [[nodiscard]] bool is_initial(BlockId block) const;
+  // The operator for which an allocation was allocated.
+  [[nodiscard]] OperatorId made_by(AllocationId allocation) const;
+  // Whether the allocation exists before the first operator runs, as parameters do.
+  [[nodiscard]] bool is_initial(AllocationId allocation) const;
   // Memory without a storage belongs to a kernel, to cuBLAS or to the code that checkpoints.
-  [[nodiscard]] std::string tensor_of(BlockId block) const;
-  [[nodiscard]] std::string layer_of(BlockId block) const;
+  [[nodiscard]] std::string tensor_of(AllocationId allocation) const;
+  [[nodiscard]] std::string layer_of(AllocationId allocation) const;
 
  private:
   const TrainingGraph& graph_;
   const Compiled& compiled_;
-  IdVector<BlockId, std::uint32_t> allocated_at_;  // instruction
+  IdVector<AllocationId, std::uint32_t> allocated_at_;  // instruction
 };
 
 }  // namespace tidemark
