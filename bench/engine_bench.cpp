@@ -76,7 +76,7 @@ double run_seconds(const Step& step, int runs) {
       const RunResult result =
           run(step.program, step.costs, allocator, scratch,
               {.host_capacity = kGiB, .eviction = nullptr, .record_events = true});
-      benchmark::DoNotOptimize(result.live.bytes);
+      benchmark::DoNotOptimize(result.live.bytes.count);
     }));
   }
   std::sort(seconds.begin(), seconds.end());
@@ -87,7 +87,7 @@ void run_ideal(benchmark::State& state) {
   const Step step(static_cast<int>(state.range(0)));
   Scratch scratch;
   for (auto _ : state)
-    benchmark::DoNotOptimize(run_once(step, scratch, true).live.bytes);
+    benchmark::DoNotOptimize(run_once(step, scratch, true).live.bytes.count);
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
 }
 BENCHMARK(run_ideal)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
@@ -101,7 +101,7 @@ void run_torch(benchmark::State& state) {
     scratch.prepare(step.program, true);
     benchmark::DoNotOptimize(run(step.program, step.costs, allocator, scratch,
                                  {.host_capacity = kGiB, .record_events = true})
-                                 .live.bytes);
+                                 .live.bytes.count);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(step.program.size()));
 }
@@ -158,7 +158,7 @@ std::vector<Figure> engine_figures() {
                        .value = static_cast<double>(inside),
                        .unit = "",
                        .required = "0"});
-    benchmark::DoNotOptimize(result.live.bytes);
+    benchmark::DoNotOptimize(result.live.bytes.count);
     TorchAllocator torch{Bytes(std::int64_t{1} << 60)};
     torch.reserve(step.program.allocations.size());
     scratch.prepare(step.program, true);
@@ -170,7 +170,7 @@ std::vector<Figure> engine_figures() {
                        .value = static_cast<double>(inside_torch),
                        .unit = "",
                        .required = "0"});
-    benchmark::DoNotOptimize(torch_result.live.bytes);
+    benchmark::DoNotOptimize(torch_result.live.bytes.count);
     const StepProgram offloaded = offloaded_program(step);
     CostTable costs = step.costs;
     costs.copy_out = costs.copy_in = {.ns_per_byte_alone = 0.02, .ns_per_byte_duplex = 0.03};
@@ -188,7 +188,7 @@ std::vector<Figure> engine_figures() {
                                    .pinned = PinnedMemory::kPowerOfTwo,
                                    .record_events = true});
       inside_offload = allocation_count() - start;
-      benchmark::DoNotOptimize(moved.live.bytes);
+      benchmark::DoNotOptimize(moved.live.bytes.count);
     });
     figures.push_back({.name = "engine.allocations_inside_run_offload",
                        .value = static_cast<double>(inside_offload),

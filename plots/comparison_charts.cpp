@@ -45,7 +45,7 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
       ++untimed;
       continue;
     }
-    const double memory = static_cast<double>(run.memory);
+    const double memory = static_cast<double>(run.memory.count);
     if (!range) range = {memory, memory, run.seconds, run.seconds};
     auto& [least, most, fastest, slowest] = *range;
     least = std::min(least, memory);
@@ -71,7 +71,7 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
   }
   SvgLine line{.rgb = comparison_charts_detail::kFrontInk, .dash = Dash::kShort};
   for (const std::size_t i : front)
-    line.points.push_back({static_cast<double>(runs[i].memory), runs[i].seconds});
+    line.points.push_back({static_cast<double>(runs[i].memory.count), runs[i].seconds});
   if (line.points.size() > 1) chart.lines.push_back(std::move(line));
   const double limit = static_cast<double>(capacity.count);
   if (capacity.count > 0 && limit > chart.x.begin && limit < chart.x.end) {
@@ -90,7 +90,7 @@ void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const TradeOff& run = runs[i];
     const bool best = std::find(front.begin(), front.end(), i) != front.end();
-    out << fmt::format("{},{},{},{},{}\n", csv_field(run.name), run.memory,
+    out << fmt::format("{},{},{},{},{}\n", csv_field(run.name), run.memory.count,
                        run.seconds > 0 ? fmt::format("{:.9g}", run.seconds) : "", run.fits, best);
   }
 }

@@ -42,8 +42,8 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
     now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
     now.time = point.time;
     now.instruction = point.instruction;
-    now.live = point.live;
-    now.reserved = point.reserved;
+    now.live = point.live.count;
+    now.reserved = point.reserved.count;
     if (before) continue;
     MemorySample& sample = samples[column];
     const std::int64_t reserved = std::max(sample.reserved, now.reserved);

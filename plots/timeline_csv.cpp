@@ -31,14 +31,14 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
     // A storage that is there from the start was made by no operator.
     const bool made = !allocation.storage.valid() || !graph.storages[allocation.storage].initial;
     line.clear();
-    fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
-                   occurrence.step, name_of(program.slot[position.index()].phase),
-                   made ? csv_field(op.name) : "", csv_field(graph.layer_name(op.layer)),
-                   csv_field(tensor),
-                   point.sign > 0   ? "allocate"
-                   : point.sign < 0 ? "free"
-                                    : "return",
-                   allocation.bytes.count, point.live, point.active, point.reserved);
+    fmt::format_to(
+        std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
+        occurrence.step, name_of(program.slot[position.index()].phase),
+        made ? csv_field(op.name) : "", csv_field(graph.layer_name(op.layer)), csv_field(tensor),
+        point.sign > 0   ? "allocate"
+        : point.sign < 0 ? "free"
+                         : "return",
+        allocation.bytes.count, point.live.count, point.active.count, point.reserved.count);
     for (const std::int64_t bytes : live)
       fmt::format_to(std::back_inserter(line), ",{}", bytes);
     line.push_back('\n');

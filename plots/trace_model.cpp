@@ -160,8 +160,8 @@ void TraceBuilder::memory() {
     const Allocation& allocation = program_.allocations[point.allocation];
     now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
     now.time = time;
-    now.live = point.live;
-    now.reserved = point.reserved;
+    now.live = point.live.count;
+    now.reserved = point.reserved.count;
     any = true;
     if (now.live > highest.live) highest = now;
     if (point.sign > 0) {

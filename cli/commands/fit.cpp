@@ -53,7 +53,7 @@ std::string verdict(const Fit& found, const FitOptions& options, const Console& 
   if (!found.next) {
     text += fmt::format(".\nThat is where the search ends (--limit {}); larger ones may fit.\n",
                         options.limit);
-    const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+    const auto live = [](const FitPoint& point) { return point.result.run.live.bytes.count; };
     if (std::all_of(found.tried.begin(), found.tried.end(),
                     [&](const FitPoint& point) { return live(point) == live(best); })) {
       text += fmt::format("{} does not change the peak: it is the same with every value tried.\n",

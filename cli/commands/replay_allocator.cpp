@@ -91,7 +91,7 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
                {"oversize_allocations", s.oversize_allocations.peak},
                {"oversize_segments", s.oversize_segments.peak},
                {"oom_message", result.oom_message},
-               {"peak_live_512", result.peak_live_512}};
+               {"peak_live_512", result.peak_live_512.count}};
   if (const std::optional<SnapshotSummary>& snapshot = result.snapshot) {
     json["snapshot"] = {
         {"device", snapshot->device},
@@ -106,17 +106,17 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
   Json steps = Json::array();
   for (const ReplayStep& step : result.steps) {
     steps.push_back({{"step", step.step},
-                     {"reserved_at_start", step.reserved_at_start},
-                     {"allocated_at_start", step.allocated_at_start},
-                     {"peak_allocated", step.peak_allocated},
-                     {"peak_reserved", step.peak_reserved}});
+                     {"reserved_at_start", step.reserved_at_start.count},
+                     {"allocated_at_start", step.allocated_at_start.count},
+                     {"peak_allocated", step.peak_allocated.count},
+                     {"peak_reserved", step.peak_reserved.count}});
   }
   if (!steps.empty()) json["steps"] = std::move(steps);
   const ReplayState& f = result.final_state;
-  json["final"] = {{"allocated", f.allocated},
-                   {"reserved", f.reserved},
-                   {"active", f.active},
-                   {"inactive_split", f.inactive_split},
+  json["final"] = {{"allocated", f.allocated.count},
+                   {"reserved", f.reserved.count},
+                   {"active", f.active.count},
+                   {"inactive_split", f.inactive_split.count},
                    {"segments", f.segments},
                    {"retries", f.retries},
                    {"ooms", f.ooms}};
@@ -129,20 +129,21 @@ Json layout_of(const ReplayResult& result) {
   for (const ReplayedSegment& segment : result.segments) {
     Json blocks = Json::array();
     for (const ReplayedBlock& block : segment.blocks) {
-      blocks.push_back(Json::array({block.size, block.requested, block.state}));
+      blocks.push_back(Json::array({block.size.count, block.requested.count, block.state}));
     }
     segments.push_back({{"addr", segment.address},
-                        {"size", segment.size},
+                        {"size", segment.size.count},
                         {"stream", segment.stream},
                         {"large", segment.large ? 1 : 0},
                         {"expandable", segment.expandable ? 1 : 0},
-                        {"allocated", segment.allocated},
-                        {"active", segment.active},
+                        {"allocated", segment.allocated.count},
+                        {"active", segment.active.count},
                         {"blocks", std::move(blocks)}});
   }
   Json events = Json::array();
   for (const ReplayedSegmentEvent& event : result.segment_events) {
-    events.push_back(Json::array({name_of(event.action), event.address, event.size, event.stream}));
+    events.push_back(
+        Json::array({name_of(event.action), event.address, event.size.count, event.stream}));
   }
   return {{"segments", std::move(segments)}, {"segment_events", std::move(events)}};
 }
@@ -161,7 +162,7 @@ std::string table_of(const ReplayResult& result) {
   table.add_row({{"segments"},
                  {fmt::format("{}", s.segment.all.peak)},
                  {fmt::format("{}", s.segment.all.current)}});
-  table.add_row({{"live, rounded to 512 B"}, {format_bytes(Bytes(result.peak_live_512))}, {""}});
+  table.add_row({{"live, rounded to 512 B"}, {format_bytes(result.peak_live_512)}, {""}});
   std::string text = table.text();
   text += fmt::format("{} rows, {} retries, {} out of memory\n", result.rows, s.num_alloc_retries,
                       s.num_ooms);

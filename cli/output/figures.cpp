@@ -80,7 +80,7 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
     double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
     if (by_sample) seconds = point.samples_per_second > 0 ? 1 / point.samples_per_second : 0;
     runs.push_back({.name = point_label(point, i + 1),
-                    .memory = point.device_needed().count,
+                    .memory = point.device_needed(),
                     .seconds = seconds,
                     .fits = point.status == PointStatus::kFits});
   }

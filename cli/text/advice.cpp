@@ -28,7 +28,7 @@ std::string pins_of(const PartlyFreeSegment& segment) {
     const PinningTensor& pin = segment.pins[i];
     text += fmt::format("{}{}{}{} ({}, {})", text.empty() ? "" : ", ", pin.layer,
                         pin.layer.empty() ? "" : ": ", pin.tensor, style_of(pin.role).label,
-                        format_bytes(Bytes(pin.bytes)));
+                        format_bytes(pin.bytes));
   }
   if (segment.pin_count > shown) text += fmt::format(" and {} more", segment.pin_count - shown);
   return text;
@@ -41,28 +41,29 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   std::string text;
   const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
   if (!point.allocator.has_segments) {
-    const std::string sentence = fmt::format("Of {} that the {} allocator may use {} were left.",
-                                             bytes(point.capacity.count - point.context.count),
-                                             point.allocator.name, bytes(failure.device_free));
+    const std::string sentence =
+        fmt::format("Of {} that the {} allocator may use {} were left.",
+                    bytes(point.capacity.count - point.context.count), point.allocator.name,
+                    bytes(failure.device_free.count));
     for (const std::string& line : wrap(sentence, width - 2))
       text += "  " + line + '\n';
     return text;
   }
   const std::string inside =
       fmt::format("{} were free inside segments, the largest block {}.",
-                  bytes(failure.free_in_segments), bytes(failure.largest_free));
+                  bytes(failure.free_in_segments.count), bytes(failure.largest_free.count));
   const bool limited = failure.allowed && failure.segment <= failure.device_free;
   const std::string sentence =
-      limited
-          ? fmt::format(
-                "The allocator needed {} ({} rounded) from the device, which had {}, "
-                "but may reserve no more than {}, allowed by memory_fraction; {}",
-                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free),
-                bytes(*failure.allowed), inside)
-          : fmt::format(
-                "The allocator asked the device for {} ({} rounded) and the device had "
-                "{}; {}",
-                bytes(failure.segment), bytes(failure.rounded), bytes(failure.device_free), inside);
+      limited ? fmt::format(
+                    "The allocator needed {} ({} rounded) from the device, which had {}, "
+                    "but may reserve no more than {}, allowed by memory_fraction; {}",
+                    bytes(failure.segment.count), bytes(failure.rounded.count),
+                    bytes(failure.device_free.count), bytes(*failure.allowed), inside)
+              : fmt::format(
+                    "The allocator asked the device for {} ({} rounded) and the device had "
+                    "{}; {}",
+                    bytes(failure.segment.count), bytes(failure.rounded.count),
+                    bytes(failure.device_free.count), inside);
   for (const std::string& line : wrap(sentence, width - 2))
     text += "  " + line + '\n';
   if (failure.partly_free.empty()) return text;
@@ -76,9 +77,9 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   const std::size_t shown = std::min(failure.partly_free.size(), kShownSegments);
   for (std::size_t i = 0; i < shown; ++i) {
     const PartlyFreeSegment& segment = failure.partly_free[i];
-    table.add_row({{bytes(segment.size)},
-                   {bytes(segment.free)},
-                   {bytes(segment.largest_free)},
+    table.add_row({{bytes(segment.size.count)},
+                   {bytes(segment.free.count)},
+                   {bytes(segment.largest_free.count)},
                    {pins_of(segment)}});
   }
   return text + table.text(colour, width) + '\n';
@@ -122,7 +123,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
       paragraph(
           fmt::format("What is shown is the schedule of {} that comes nearest; it would keep "
                       "to a budget of {}. Give more, or another policy.",
-                      outcome.name, format_bytes(Bytes(outcome.plan->peak))));
+                      outcome.name, format_bytes(outcome.plan->peak)));
     }
     return text;
   }

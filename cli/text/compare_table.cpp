@@ -41,9 +41,9 @@ class CompareTable {
 
  private:
   static std::int64_t largest(const Comparison& comparison) {
-    std::int64_t most = comparison.base.run.live.bytes;
+    std::int64_t most = comparison.base.run.live.bytes.count;
     for (const ComparePoint& point : comparison.points)
-      most = std::max({most, point.budget.value_or(0), point.result.run.live.bytes});
+      most = std::max({most, point.budget.value_or(0), point.result.run.live.bytes.count});
     return most;
   }
   [[nodiscard]] std::vector<Column> columns() const;
@@ -90,9 +90,10 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
   const bool kept = result.status == PointStatus::kFits;
   const bool no_room = result.status == PointStatus::kOutOfMemory;
   cells.push_back({kept ? "yes" : no_room ? "no room" : "no", kept ? kGood : kBad});
-  if (!comparison_.cost_graph) cells.push_back({point.plan ? unit_.text(point.plan->peak) : "-"});
-  const bool found = result.run.live.bytes > 0;
-  cells.push_back({found ? unit_.text(result.run.live.bytes) : "-"});
+  if (!comparison_.cost_graph)
+    cells.push_back({point.plan ? unit_.text(point.plan->peak.count) : "-"});
+  const bool found = result.run.live.bytes.count > 0;
+  cells.push_back({found ? unit_.text(result.run.live.bytes.count) : "-"});
   if (!comparison_.cost_graph)
     cells.push_back({planned ? unit_.text(result.device_used().count) : "-"});
   cells.push_back({planned ? time(result) : "-"});
@@ -109,7 +110,7 @@ std::string CompareTable::heading() const {
   const PointResult& base = comparison_.base;
   std::string text = bold(comparison_.name, colour_);
   text += fmt::format(
-      ": without policies {} live at the peak, {} {}", format_bytes(Bytes(base.run.live.bytes)),
+      ": without policies {} live at the peak, {} {}", format_bytes(base.run.live.bytes),
       comparison_.cost_graph ? "cost" : "a step of",
       comparison_.cost_graph ? grouped(base.run.step.count()) : format_duration(base.run.step));
   return text + "\n\n";

@@ -157,14 +157,13 @@ std::string Explanation::tensors() const {
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [tensor, times] = groups[i];
     rest -= groups[i].bytes();
-    table.add_row(
-        {{grouped(groups[i].bytes())},
-         {unit.text(groups[i].bytes())},
-         {times > 1 ? fmt::format("{} x {}", times, format_bytes(Bytes(tensor.bytes))) : ""},
-         {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
-         {tensor.tensor},
-         {tensor.layer},
-         {tensor.op.empty() ? "there from the start" : tensor.op}});
+    table.add_row({{grouped(groups[i].bytes())},
+                   {unit.text(groups[i].bytes())},
+                   {times > 1 ? fmt::format("{} x {}", times, format_bytes(tensor.bytes)) : ""},
+                   {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
+                   {tensor.tensor},
+                   {tensor.layer},
+                   {tensor.op.empty() ? "there from the start" : tensor.op}});
   }
   if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
   table.add_row(
@@ -205,16 +204,16 @@ std::string Explanation::phases() const {
   const BytesColumn unit(total_);
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}}, kIndent);
   for (std::size_t p = 0; p < kPhases; ++p) {
-    const std::int64_t bytes = point_.run.phase_live[p].bytes;
+    const std::int64_t bytes = point_.run.phase_live[p].bytes.count;
     table.add_row({{std::string(name_of(static_cast<Phase>(p)))},
                    {grouped(bytes)},
                    {unit.text(bytes)},
                    {share_of(bytes, total_)}});
   }
   table.add_row({{"without workspaces"},
-                 {grouped(point_.run.live_without_workspace.bytes)},
-                 {unit.text(point_.run.live_without_workspace.bytes)},
-                 {share_of(point_.run.live_without_workspace.bytes, total_)}});
+                 {grouped(point_.run.live_without_workspace.bytes.count)},
+                 {unit.text(point_.run.live_without_workspace.bytes.count)},
+                 {share_of(point_.run.live_without_workspace.bytes.count, total_)}});
   return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
@@ -231,9 +230,10 @@ std::string Explanation::device() const {
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", terms.rounding, std::string(point_.allocator.rounding));
-  add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
-  add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
+  add("+ rounding", terms.rounding.count, std::string(point_.allocator.rounding));
+  add("+ cached", terms.cached.count, "reserved and free: fragments, and blocks to be reused");
+  add("+ reserved at other times", terms.other_times.count,
+      "the allocator keeps what it has reserved");
   add("+ CUDA context", point_.context.count,
       point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
   add("device memory used", point_.device_used().count, "", true);
@@ -243,9 +243,9 @@ std::string Explanation::device() const {
   const std::int64_t left = capacity - needed;
   add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
   std::string text = title("On the device") + table.text(colour_, width_) + reserved_terms();
-  if (point_.smallest_capacity > 0) {
+  if (point_.smallest_capacity.count > 0) {
     text += fmt::format("  The least capacity with which the step still runs: {}\n",
-                        format_bytes(Bytes(point_.smallest_capacity)));
+                        format_bytes(point_.smallest_capacity));
   }
   return text;
 }
@@ -253,7 +253,7 @@ std::string Explanation::device() const {
 // Lists what the allocator has reserved at its peak, and why that is more than the live bytes.
 std::string Explanation::reserved_terms() const {
   const Fragmentation& f = point_.run.fragmentation;
-  const BytesColumn unit(f.reserved);
+  const BytesColumn unit(f.reserved.count);
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
               kIndent);
   const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
@@ -261,17 +261,18 @@ std::string Explanation::reserved_terms() const {
     table.add_row(
         {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
   };
-  add("live", f.live, "as requested by the tensors");
-  add("+ rounding", f.rounding, "blocks are larger than the requests");
-  add("+ pending events", f.pending_events, "freed, but a stream may still use it");
-  add("+ inactive splits", f.inactive_splits, "free inside segments that something else keeps");
-  add("+ free segments", f.free_segments, "cached: free as a whole");
-  add("reserved", f.reserved, "", true);
+  add("live", f.live.count, "as requested by the tensors");
+  add("+ rounding", f.rounding.count, "blocks are larger than the requests");
+  add("+ pending events", f.pending_events.count, "freed, but a stream may still use it");
+  add("+ inactive splits", f.inactive_splits.count,
+      "free inside segments that something else keeps");
+  add("+ free segments", f.free_segments.count, "cached: free as a whole");
+  add("reserved", f.reserved.count, "", true);
   std::string text = title("Reserved, at its peak") + table.text(colour_, width_);
   const Convergence& convergence = point_.convergence;
   std::string peaks;
   for (const StepReserved& step : convergence.steps)
-    peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak));
+    peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak.count));
   text += fmt::format("  Step by step: {}", peaks);
   if (convergence.fails_in) {
     text += fmt::format("; step {} runs out of memory\n", *convergence.fails_in);

@@ -41,7 +41,7 @@ std::vector<TensorGroup> group_tensors(const std::vector<LargestTensor>& tensors
     group.tensor.tensor = name_in_layer(tensor);
     group.tensor.layer = pattern_of(tensor.layer);
     const auto [at, fresh] = known.try_emplace(
-        {group.tensor.tensor, tensor.bytes, tensor.role, tensor.op, group.tensor.layer},
+        {group.tensor.tensor, tensor.bytes.count, tensor.role, tensor.op, group.tensor.layer},
         groups.size());
     if (fresh) {
       groups.push_back(std::move(group));

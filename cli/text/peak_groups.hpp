@@ -21,7 +21,7 @@ using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 struct TensorGroup {
   LargestTensor tensor;  // with the layers' pattern
   std::int64_t count = 0;
-  [[nodiscard]] std::int64_t bytes() const { return tensor.bytes * count; }
+  [[nodiscard]] std::int64_t bytes() const { return tensor.bytes.count * count; }
 };
 
 // Groups tensors, or with `each` leaves every one on its own; the largest group first.

@@ -63,9 +63,8 @@ std::string Summary::memory() const {
                   share_of(used, point_.capacity.count));
   if (fits) {
     rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
-    if (point_.status == PointStatus::kFits && point_.smallest_capacity > 0) {
-      rest +=
-          fmt::format("; would still fit into {}", format_bytes(Bytes(point_.smallest_capacity)));
+    if (point_.status == PointStatus::kFits && point_.smallest_capacity.count > 0) {
+      rest += fmt::format("; would still fit into {}", format_bytes(point_.smallest_capacity));
     }
   } else {
     rest += " would be used if there were enough";
@@ -74,7 +73,7 @@ std::string Summary::memory() const {
   if (used == point_.device_used().count) {
     text += line(
         "", fmt::format("= {} reserved by the {} allocator{}",
-                        format_bytes(Bytes(point_.run.reserved.bytes)), point_.allocator.name,
+                        format_bytes(point_.run.reserved.bytes), point_.allocator.name,
                         point_.context.count > 0
                             ? " + " + format_bytes(point_.context) +
                                   (point_.ranks > 1 ? " CUDA context and NCCL" : " CUDA context")
@@ -88,10 +87,10 @@ std::string Summary::memory() const {
                                    grouped(point_.run.retries), point_.run.retries == 1 ? "" : "s"),
                        kNote, colour_));
   }
-  text += line("peak", fmt::format("{} live at {} in {}",
-                                   bold(format_bytes(Bytes(point_.run.live.bytes)), colour_),
-                                   format_duration(point_.peak.time),
-                                   place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
+  text += line(
+      "peak", fmt::format("{} live at {} in {}", bold(format_bytes(point_.run.live.bytes), colour_),
+                          format_duration(point_.peak.time),
+                          place(point_.peak.phase, point_.peak.layer, point_.peak.op)));
   return text + roles();
 }
 
@@ -102,13 +101,13 @@ std::string Summary::reserved() const {
   const auto add = [&](std::int64_t bytes, std::string_view what) {
     if (bytes > 0) parts += fmt::format(" + {} {}", format_bytes(Bytes(bytes)), what);
   };
-  add(f.rounding, "rounding");
-  add(f.pending_events, "waiting for streams");
-  add(f.inactive_splits, "in splits");
-  add(f.free_segments, "in free segments");
+  add(f.rounding.count, "rounding");
+  add(f.pending_events.count, "waiting for streams");
+  add(f.inactive_splits.count, "in splits");
+  add(f.free_segments.count, "in free segments");
   std::string text;
   if (!parts.empty()) {
-    text += line("", fmt::format("= {} live{}", format_bytes(Bytes(f.live)), parts));
+    text += line("", fmt::format("= {} live{}", format_bytes(f.live), parts));
   }
   const Convergence& convergence = point_.convergence;
   if (convergence.fails_in) {
@@ -193,22 +192,21 @@ std::string Summary::time() const {
 
 // Says what the plan promised for one micro-batch; the step itself takes more.
 std::string Summary::plan(const PlanFigures& plan) const {
-  std::string text =
-      line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
-                           format_bytes(Bytes(plan.peak)), format_duration(Duration(plan.cost))));
+  std::string text = line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
+                                          format_bytes(plan.peak), format_duration(plan.cost)));
   const bool found = plan.status == "optimal" || plan.status == "feasible";
   if (plan.lower_bound && found) {
     const double over = plan.cost > *plan.lower_bound
-                            ? static_cast<double>(plan.cost - *plan.lower_bound) /
-                                  static_cast<double>(*plan.lower_bound)
+                            ? static_cast<double>((plan.cost - *plan.lower_bound).count()) /
+                                  static_cast<double>(plan.lower_bound->count())
                             : 0;
     const double percents = std::ceil(1e4 * over) / 100;  // nothing is hidden by rounding
-    text += line(
-        "", over > 0 ? fmt::format("at most {:.2f} % above the least that is possible "
-                                   "within {} (class {})",
-                                   percents, format_bytes(Bytes(plan.budget)), plan.schedule_class)
-                     : fmt::format("the least that is possible within {} (class {})",
-                                   format_bytes(Bytes(plan.budget)), plan.schedule_class));
+    text +=
+        line("", over > 0 ? fmt::format("at most {:.2f} % above the least that is possible "
+                                        "within {} (class {})",
+                                        percents, format_bytes(plan.budget), plan.schedule_class)
+                          : fmt::format("the least that is possible within {} (class {})",
+                                        format_bytes(plan.budget), plan.schedule_class));
   }
   const std::string over = over_budget(point_);
   return over.empty() ? text : text + line("", paint(over, kBad, colour_));
@@ -228,7 +226,7 @@ std::string Summary::policies() const {
     }
     if (outcome.offloaded.count > 0) {
       // The lines below say how much is on each tier of a step that uses two.
-      const bool disks = point_.run.nvme.bytes > 0;
+      const bool disks = point_.run.nvme.bytes.count > 0;
       add(format_bytes(outcome.offloaded) +
           (disks ? " kept off the device" : " moved to the host"));
     }
@@ -246,13 +244,13 @@ std::string Summary::policies() const {
         line("evictions", fmt::format("{} blocks dropped, {} operators recomputed for them",
                                       grouped(point_.run.evictions), grouped(point_.run.restores)));
   }
-  if (point_.run.host.bytes > 0) {
+  if (point_.run.host.bytes.count > 0) {
     text += line("host memory",
-                 fmt::format("{} of {} pinned", format_bytes(Bytes(point_.run.host_taken.bytes)),
+                 fmt::format("{} of {} pinned", format_bytes(point_.run.host_taken.bytes),
                              format_bytes(point_.host_capacity)));
   }
-  if (point_.run.nvme.bytes > 0) {
-    text += line("NVMe", fmt::format("{} of {}", format_bytes(Bytes(point_.run.nvme.bytes)),
+  if (point_.run.nvme.bytes.count > 0) {
+    text += line("NVMe", fmt::format("{} of {}", format_bytes(point_.run.nvme.bytes),
                                      format_bytes(point_.nvme_capacity)));
   }
   const std::string moved = transfer_verdict(point_);

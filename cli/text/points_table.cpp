@@ -53,9 +53,9 @@ std::string remark(const PointResult& point) {
     const bool nvme = point.run.status == RunStatus::kOutOfNvme;
     if (host || nvme) {
       return fmt::format("{} lacks at most {}", host ? "the host" : "NVMe",
-                         format_bytes(Bytes(failure.short_of)));
+                         format_bytes(failure.short_of));
     }
-    return fmt::format("no room for {}: {}", format_bytes(Bytes(failure.requested)),
+    return fmt::format("no room for {}: {}", format_bytes(failure.requested),
                        place(failure.phase, failure.layer, failure.op));
   }
   if (const std::string over = over_budget(point); !over.empty()) return over;
@@ -66,11 +66,11 @@ std::string remark(const PointResult& point) {
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
   std::string text;
-  if (point.run.host.bytes > 0) {
-    text = fmt::format("{} on the host", format_bytes(Bytes(point.run.host.bytes)));
+  if (point.run.host.bytes.count > 0) {
+    text = fmt::format("{} on the host", format_bytes(point.run.host.bytes));
   }
-  if (point.run.nvme.bytes > 0) {
-    text += fmt::format(", {} on NVMe", format_bytes(Bytes(point.run.nvme.bytes)));
+  if (point.run.nvme.bytes.count > 0) {
+    text += fmt::format(", {} on NVMe", format_bytes(point.run.nvme.bytes));
   }
   return text;
 }
@@ -162,7 +162,7 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   cells.push_back(
       {unit.text(point.device_needed().count), -1, &point == leanest_ && points_.size() > 1});
   cells.push_back({share_of(point.device_needed().count, point.capacity.count), fits ? -1 : kBad});
-  cells.push_back({unit.text(point.run.live.bytes)});
+  cells.push_back({unit.text(point.run.live.bytes.count)});
   cells.push_back({fits ? in_seconds(point.run.step, longest_) : "-", -1, fastest});
   const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
   cells.push_back({fits ? rate(speed) : "-", -1, fastest});

@@ -27,8 +27,8 @@ class RecordedDifference {
       Term term{{std::string(name_of(how))}};
       for (const AllocationPair& pair : match_.pairs) {
         if (pair.how != how) continue;
-        term.bytes.a += a.peak.live[pair.a].bytes;
-        term.bytes.b += b.peak.live[pair.b].bytes;
+        term.bytes.a += a.peak.live[pair.a].bytes.count;
+        term.bytes.b += b.peak.live[pair.b].bytes.count;
         ++term.count;
       }
       if (term.count == 0) continue;
@@ -38,7 +38,7 @@ class RecordedDifference {
     const auto sum_of = [](const RecordedPeak& peak, const std::vector<std::size_t>& which) {
       std::int64_t sum = 0;
       for (const std::size_t i : which)
-        sum += peak.live[i].bytes;
+        sum += peak.live[i].bytes.count;
       return sum;
     };
     terms_.push_back({{"only in A", sum_of(a.peak, match_.only_a), 0}, match_.only_a.size()});
@@ -46,10 +46,10 @@ class RecordedDifference {
     const std::int64_t rounding_a = a.peak.rounding();
     const std::int64_t rounding_b = b.peak.rounding();
     above_ = {{"rounding to 512 bytes", rounding_a, rounding_b},
-              {"cached, split or waiting", a.peak.reserved - a.peak.bytes - rounding_a,
-               b.peak.reserved - b.peak.bytes - rounding_b},
-              {"reserved at other times", a.peak.most_reserved - a.peak.reserved,
-               b.peak.most_reserved - b.peak.reserved}};
+              {"cached, split or waiting", a.peak.reserved.count - a.peak.bytes.count - rounding_a,
+               b.peak.reserved.count - b.peak.bytes.count - rounding_b},
+              {"reserved at other times", a.peak.most_reserved.count - a.peak.reserved.count,
+               b.peak.most_reserved.count - b.peak.reserved.count}};
   }
   [[nodiscard]] std::string text(const DiffView& view) const;
   [[nodiscard]] Json json() const;
@@ -60,18 +60,20 @@ class RecordedDifference {
     std::size_t count = 0;  // pairs, or allocations that are in one of both only
   };
 
-  [[nodiscard]] TermPair live() const { return {"live at the peak", a_.peak.bytes, b_.peak.bytes}; }
+  [[nodiscard]] TermPair live() const {
+    return {"live at the peak", a_.peak.bytes.count, b_.peak.bytes.count};
+  }
   [[nodiscard]] TermPair reserved() const {
-    return {"reserved", a_.peak.most_reserved, b_.peak.most_reserved};
+    return {"reserved", a_.peak.most_reserved.count, b_.peak.most_reserved.count};
   }
   // The share of the live bytes of both sides that is in pairs of one size.
   [[nodiscard]] double explained() const {
-    const std::int64_t all = a_.peak.bytes + b_.peak.bytes;
+    const std::int64_t all = a_.peak.bytes.count + b_.peak.bytes.count;
     return all == 0 ? 1 : static_cast<double>(same_) / static_cast<double>(all);
   }
   [[nodiscard]] std::vector<Multiple> multiples() const {
     return multiples_of(group_alike(a_.peak, match_.only_a), group_alike(b_.peak, match_.only_b),
-                        std::max(a_.peak.bytes, b_.peak.bytes));
+                        std::max(a_.peak.bytes.count, b_.peak.bytes.count));
   }
   [[nodiscard]] std::string matched(const DiffView& view) const;
   [[nodiscard]] std::string perhaps(const DiffView& view) const;
@@ -90,7 +92,7 @@ std::string RecordedDifference::only(const RecordedSide& side,
                                      const std::vector<std::size_t>& which,
                                      const std::string& title, const DiffView& view) const {
   if (which.empty()) return {};
-  const BytesColumn unit(side.peak.bytes);
+  const BytesColumn unit(side.peak.bytes.count);
   Table table({{"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
   const std::vector<Alike> groups = group_alike(side.peak, which);
   std::int64_t sum = 0;
@@ -188,7 +190,7 @@ std::string RecordedDifference::text(const DiffView& view) const {
       "matched by what the stacks say of it, else by its place in the order of allocation.\n\n",
       percent(explained()));
 
-  const BytesColumn unit(std::max(a_.peak.most_reserved, b_.peak.most_reserved));
+  const BytesColumn unit(std::max(a_.peak.most_reserved.count, b_.peak.most_reserved.count));
   Table table({{""},
                {"A", Align::kRight},
                {"B", Align::kRight},

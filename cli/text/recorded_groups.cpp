@@ -42,7 +42,8 @@ std::string Multiple::ratio() const {
 std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
   for (const std::size_t i : which)
-    ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label), peak.live[i].bytes}];
+    ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label),
+              peak.live[i].bytes.count}];
   std::vector<Alike> groups;
   for (const auto& [key, count] : counts)
     groups.push_back({key.first, key.second, count});
@@ -60,7 +61,8 @@ std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPea
     const LiveAllocation& of_a = a.live[pair.a];
     const LiveAllocation& of_b = b.live[pair.b];
     ++counts[{pair.how, recorded_groups_detail::without_numbers(of_a.label),
-              recorded_groups_detail::without_numbers(of_b.label), of_a.bytes, of_b.bytes}];
+              recorded_groups_detail::without_numbers(of_b.label), of_a.bytes.count,
+              of_b.bytes.count}];
   }
   std::vector<MatchedAlike> groups;
   for (const auto& [key, count] : counts) {

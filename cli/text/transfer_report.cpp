@@ -55,8 +55,8 @@ std::string transfer_verdict(const PointResult& point) {
   if (waits > Duration(0)) {
     text += fmt::format("; waiting for the optimizer on the host costs {}", format_duration(waits));
   }
-  text += fmt::format("; host RAM {}", format_bytes(Bytes(run.host_taken.bytes)));
-  if (run.nvme.bytes > 0) text += fmt::format("; NVMe {}", format_bytes(Bytes(run.nvme.bytes)));
+  text += fmt::format("; host RAM {}", format_bytes(run.host_taken.bytes));
+  if (run.nvme.bytes.count > 0) text += fmt::format("; NVMe {}", format_bytes(run.nvme.bytes));
   return text;
 }
 
@@ -78,8 +78,8 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
   }
   text += links.text(colour, width);
   text += fmt::format("  {} out, {} in; {} were off the device when live bytes peaked\n",
-                      format_bytes(Bytes(report.bytes_out)), format_bytes(Bytes(report.bytes_in)),
-                      format_bytes(Bytes(report.saved_at_peak)));
+                      format_bytes(report.bytes_out), format_bytes(report.bytes_in),
+                      format_bytes(report.saved_at_peak));
   if (report.tensors.empty()) return text;
   Table table({{"tensor"},
                {"size", Align::kRight},
@@ -125,10 +125,14 @@ nlohmann::ordered_json transfers_json(const PointResult& point, const PointDetai
                        {"stall", seconds(tensor.stall)},
                        {"away_at_peak", tensor.saves_at_peak}});
   }
-  return {{"verdict", transfer_verdict(point)},    {"hidden_share", report.hidden()},
-          {"copies", seconds(report.copies)},      {"exposed", seconds(report.exposed)},
-          {"bytes_out", report.bytes_out},         {"bytes_in", report.bytes_in},
-          {"saved_at_peak", report.saved_at_peak}, {"tensors", std::move(tensors)}};
+  return {{"verdict", transfer_verdict(point)},
+          {"hidden_share", report.hidden()},
+          {"copies", seconds(report.copies)},
+          {"exposed", seconds(report.exposed)},
+          {"bytes_out", report.bytes_out.count},
+          {"bytes_in", report.bytes_in.count},
+          {"saved_at_peak", report.saved_at_peak.count},
+          {"tensors", std::move(tensors)}};
 }
 
 }  // namespace tidemark

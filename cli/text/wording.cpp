@@ -118,11 +118,11 @@ std::string short_setting(const Value& setting) {
 std::string over_budget(const PointResult& point) {
   for (const PolicyOutcome& outcome : point.policies) {
     if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;
-    const std::int64_t over = point.run.live.bytes - outcome.plan->budget;
+    const std::int64_t over = point.run.live.bytes.count - outcome.plan->budget.count;
     if (over <= 0) continue;
     return fmt::format("{} passes its budget of {} by {}: the peak is {}, in {}", outcome.name,
-                       format_bytes(Bytes(outcome.plan->budget)), format_bytes(Bytes(over)),
-                       format_bytes(Bytes(point.run.live.bytes)), name_of(point.peak.phase));
+                       format_bytes(outcome.plan->budget), format_bytes(Bytes(over)),
+                       format_bytes(point.run.live.bytes), name_of(point.peak.phase));
   }
   return {};
 }

@@ -110,7 +110,7 @@ void GradientTape::deliver(TensorId target, const Tensor& gradient) {
 // torch's InputBuffer::add: in place only when nobody else holds the first gradient.
 Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
   Work work{.op_class = OperatorClass::kElementwise, .dtype = old.dtype};
-  work.flops = Flops(static_cast<double>(old.elements()));
+  work.flops = Flops(static_cast<double>(old.elements().count));
   work.read = old.bytes() + added.bytes();
   work.written = old.bytes();
   const bool in_place = rules_.adds_gradients_in_place && references_[old.storage] == 1 &&

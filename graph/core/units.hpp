@@ -33,6 +33,22 @@ struct Bytes {
   friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return a * n; }
 };
 
+// A number of elements of a tensor; a shape's extents are plain integers.
+struct Elements {
+  std::int64_t count = 0;
+
+  constexpr Elements() = default;
+  constexpr explicit Elements(std::int64_t n) : count(n) {}
+  friend constexpr auto operator<=>(Elements, Elements) = default;
+  constexpr Elements& operator+=(Elements other) {
+    count += other.count;
+    return *this;
+  }
+  friend constexpr Elements operator+(Elements a, Elements b) {
+    return Elements(a.count + b.count);
+  }
+};
+
 // Floating-point operations; a multiply-add counts as two.
 struct Flops {
   double count = 0;

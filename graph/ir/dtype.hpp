@@ -53,9 +53,9 @@ enum class DType : std::uint8_t {
 }
 
 // Memory of `elements` packed elements: an odd number of 4-bit ones leaves half a byte unused.
-[[nodiscard]] constexpr Bytes bytes_of(DType type, std::int64_t elements) {
+[[nodiscard]] constexpr Bytes bytes_of(DType type, Elements elements) {
   const std::int64_t bits = bits_of(type);
-  return Bytes(bits >= 8 ? elements * (bits / 8) : (elements * bits + 7) / 8);
+  return Bytes(bits >= 8 ? elements.count * (bits / 8) : (elements.count * bits + 7) / 8);
 }
 
 // Autograd follows these. 4-bit types are codes, which have no gradient.

@@ -66,8 +66,8 @@ void Inference::create_scalar_in(std::int64_t elements, DType dtype) {
   create({}, dtype);
   const Tensor& scalar = graph_.tensors[graph_.nodes[node_].outputs.back()];
   Storage& storage = graph_.storages[scalar.storage];
-  storage.elements = elements;
-  storage.bytes = bytes_of(dtype, elements);
+  storage.elements.count = elements;
+  storage.bytes = bytes_of(dtype, Elements(elements));
 }
 
 void Inference::fail(const std::string& problem) const {

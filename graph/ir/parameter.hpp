@@ -22,10 +22,10 @@ struct Parameter {
   LayerId layer;
   Shape shape;  // of the whole parameter; empty where unknown
   DType dtype = DType::kFloat32;
-  std::int64_t elements = 0;  // of the whole parameter
-  bool trained = true;        // frozen otherwise
-  TensorId tensor;            // in the forward graph
-  StorageId storage;          // what forward and backward read; its home is the parameter's
+  Elements elements;    // of the whole parameter
+  bool trained = true;  // frozen otherwise
+  TensorId tensor;      // in the forward graph
+  StorageId storage;    // what forward and backward read; its home is the parameter's
   ParameterShard shard;
 
   // Invalid where backward makes none: the parameter is frozen or the loss does not depend on it.
@@ -42,8 +42,8 @@ struct Parameter {
   Tier state_home = Tier::kDevice;
 
   // The last shard is padded: ceil(elements / count).
-  [[nodiscard]] std::int64_t shard_elements() const {
-    return (elements + shard.count - 1) / shard.count;
+  [[nodiscard]] Elements shard_elements() const {
+    return Elements((elements.count + shard.count - 1) / shard.count);
   }
 };
 

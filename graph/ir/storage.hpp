@@ -52,7 +52,7 @@ struct Storage {
   // The content: bytes == bytes_of(dtype, elements). kByte stands for memory of which only the
   // size is known; `elements` is 0 then.
   DType dtype = DType::kByte;
-  std::int64_t elements = 0;
+  Elements elements;
   Role role = Role::kTemporary;
   LayerId layer;
   // Present from before the first step until after the last: parameters, buffers, inputs, masters.

@@ -63,7 +63,7 @@ struct Tensor {
   Strides strides;
   bool requires_grad = false;
 
-  [[nodiscard]] std::int64_t elements() const { return element_count(shape); }
+  [[nodiscard]] Elements elements() const { return Elements(element_count(shape)); }
   [[nodiscard]] Bytes bytes() const { return bytes_of(dtype, elements()); }
   // Row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not count).
   [[nodiscard]] bool is_contiguous() const;

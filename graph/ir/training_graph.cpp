@@ -74,10 +74,10 @@ void check_part(const TrainingGraph& graph, PartKind kind, std::span<const Opera
 
 void check_storages(const TrainingGraph& graph) {
   for (const Storage& storage : graph.storages) {
-    const bool described = storage.dtype != DType::kByte || storage.elements != 0;
+    const bool described = storage.dtype != DType::kByte || storage.elements.count != 0;
     if (described && storage.bytes != bytes_of(storage.dtype, storage.elements)) {
       throw InternalError(fmt::format("'{}' has {} bytes for {} elements of {}", storage.name,
-                                      storage.bytes.count, storage.elements,
+                                      storage.bytes.count, storage.elements.count,
                                       name_of(storage.dtype)));
     }
   }

@@ -107,7 +107,7 @@ TensorId ModelBuilder::linear(std::string_view module, TensorId x, std::int64_t 
 TensorId ModelBuilder::linear_with(TensorId x, TensorId weight, TensorId bias) {
   const Tensor& input = tensor(x);
   if (input.shape.rank() > 2) {
-    const Shape rows{input.elements() / input.shape[-1], input.shape[-1]};
+    const Shape rows{input.elements().count / input.shape[-1], input.shape[-1]};
     Strides strides;
     if (!view_strides(input.shape, input.strides, rows, strides)) x = contiguous(x);
   }

@@ -114,7 +114,7 @@ void backward_index(BackwardBuilder& b) {
   kernel.work = work_on(OperatorClass::kEmbedding, flops_per(1, gradient), {gradient, gradient},
                         {result, gradient});
   kernel.work.launches = 2;
-  const Bytes index = bytes_of(DType::kInt64, node.input(1).elements());
+  const Bytes index = bytes_of(DType::kInt64, Elements(node.input(1).elements().count));
   kernel.workspace = node.rules().sorts_indices ? index * 4 : Bytes(0);
   b.launch(kernel);
   b.set_input_gradient(0, result);

@@ -38,7 +38,7 @@ void BackwardBuilder::launch_elementwise(std::string_view name, std::vector<Tens
                                          const Tensor& result, OperatorClass op_class,
                                          double flops_per_element, Bytes workspace) {
   Work work{.op_class = op_class, .dtype = result.dtype};
-  work.flops = Flops(flops_per_element * static_cast<double>(result.elements()));
+  work.flops = Flops(flops_per_element * static_cast<double>(result.elements().count));
   for (const Tensor& t : reads)
     work.read += t.bytes();
   work.written = result.bytes();
@@ -66,7 +66,7 @@ Tensor BackwardBuilder::sum_to(const Tensor& gradient, const Shape& shape) {
   }
   const Tensor sum = create("summed_gradient", shape, gradient.dtype);
   Work work{.op_class = OperatorClass::kReduction, .dtype = gradient.dtype};
-  work.flops = Flops(static_cast<double>(gradient.elements()));
+  work.flops = Flops(static_cast<double>(gradient.elements().count));
   work.read = gradient.bytes();
   work.written = sum.bytes();
   launch(

@@ -29,7 +29,8 @@ Strides dense_strides(const Shape& shape, const Strides& like) {
 
 ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype) {
   if (!rules.scalars_are_tensors) return {};
-  return {.as_given = bytes_of(DType::kFloat64, 1), .converted = bytes_of(dtype, 1)};
+  return {.as_given = bytes_of(DType::kFloat64, Elements(1)),
+          .converted = bytes_of(dtype, Elements(1))};
 }
 
 Bytes scalar_temporaries(const FrameworkRules& rules, DType dtype) {
@@ -42,7 +43,7 @@ Bytes traffic(const Tensor& tensor) {
   for (int axis = 0; axis < tensor.shape.rank(); ++axis) {
     if (tensor.strides[axis] != 0) elements *= tensor.shape[axis];
   }
-  return bytes_of(tensor.dtype, elements);
+  return bytes_of(tensor.dtype, Elements(elements));
 }
 
 Work work_on(OperatorClass op_class, Flops flops, std::initializer_list<Tensor> read,
@@ -61,8 +62,8 @@ Work matmul_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, st
           .dtype = dtype,
           .flops = Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) *
                          static_cast<double>(k) * static_cast<double>(batch)),
-          .read = bytes_of(dtype, (m * k + k * n) * batch),
-          .written = bytes_of(dtype, m * n * batch),
+          .read = bytes_of(dtype, Elements((m * k + k * n) * batch)),
+          .written = bytes_of(dtype, Elements(m * n * batch)),
           .extent = {m, n, k, batch}};
 }
 

@@ -28,7 +28,7 @@ struct ScalarOperand {
 [[nodiscard]] Bytes traffic(const Tensor& tensor);
 
 [[nodiscard]] inline Flops flops_per(double count, const Tensor& tensor) {
-  return Flops(count * static_cast<double>(tensor.elements()));
+  return Flops(count * static_cast<double>(tensor.elements().count));
 }
 
 // Work that reads and writes each tensor once.

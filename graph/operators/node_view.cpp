@@ -13,7 +13,7 @@ bool NodeView::has_input(std::size_t index) const {
 
 Work NodeView::elementwise_work(OperatorClass op_class, double flops_per_element) const {
   Work work{.op_class = op_class, .dtype = output().dtype};
-  work.flops = Flops(flops_per_element * static_cast<double>(output().elements()));
+  work.flops = Flops(flops_per_element * static_cast<double>(output().elements().count));
   for (std::size_t i = 0; i < input_count(); ++i) {
     if (has_input(i)) work.read += input(i).bytes();
   }

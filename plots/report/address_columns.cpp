@@ -15,7 +15,7 @@ class Offsets {
  public:
   explicit Offsets(const std::vector<AddressSegment>& segments) {  // sorted by address
     for (const AddressSegment& segment : segments) {
-      const std::int64_t end = segment.address + segment.bytes;
+      const std::int64_t end = segment.address + segment.bytes.count;
       if (!ranges_.empty() && segment.address <= ranges_.back().end) {
         ranges_.back().end = std::max(ranges_.back().end, end);
       } else {
@@ -60,7 +60,7 @@ void add_addresses(ColumnFile& file, const ReportedRun& run) {
   ColumnWriter until(true);
   for (const AddressSegment& segment : layout.segments) {
     place.add(offsets.of(segment.address));
-    bytes.add(segment.bytes);
+    bytes.add(segment.bytes.count);
     since.add(static_cast<std::int64_t>(segment.since));
     until.add(static_cast<std::int64_t>(segment.until));
   }

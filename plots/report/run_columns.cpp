@@ -140,8 +140,8 @@ void add_points(ColumnFile& file, const ReportedRun& run) {
     time.add(point.time.count());
     block.add(static_cast<std::int64_t>(point.allocation.value));
     sign.add(point.sign);
-    active.add(point.active);
-    reserved.add(point.reserved);
+    active.add(point.active.count);
+    reserved.add(point.reserved.count);
     position.add(static_cast<std::int64_t>(position_of(run.program, point.instruction).value));
   }
   file.add("point.time", time);

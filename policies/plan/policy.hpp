@@ -21,8 +21,8 @@ class TrainingRewrite;
 
 // What a step costs under a plan, as a run of it without a memory limit says.
 struct TrialFigures {
-  std::int64_t peak_live = 0;  // of the last step, copies in flight included
-  std::int64_t peak_reserved = 0;
+  Bytes peak_live;  // of the last step, copies in flight included
+  Bytes peak_reserved;
   Duration step{};
 };
 

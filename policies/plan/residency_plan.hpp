@@ -123,12 +123,12 @@ struct RecomputeGroup {
 struct PlanFigures {
   std::string_view status;          // "optimal", "feasible", "infeasible", "unknown"
   std::string_view schedule_class;  // that the bound is for
-  std::int64_t budget = 0;          // bytes
-  std::int64_t peak = 0;
-  std::int64_t cost = 0;                    // nanoseconds of one micro-batch, repeats included
-  std::int64_t base_cost = 0;               // without repeats
-  std::optional<std::int64_t> lower_bound;  // of the cost; absent where nothing fits
-  std::string infeasible;                   // why no plan keeps to the budget; empty if one does
+  Bytes budget;
+  Bytes peak;
+  Duration cost{};                      // nanoseconds of one micro-batch, repeats included
+  Duration base_cost{};                 // without repeats
+  std::optional<Duration> lower_bound;  // of the cost; absent where nothing fits
+  std::string infeasible;               // why no plan keeps to the budget; empty if one does
   // Of each distinct micro-batch, in the order of their first appearance: nodes of its cost graph.
   std::vector<std::vector<std::uint32_t>> schedules;
 };

@@ -116,10 +116,10 @@ class Revolve final : public SequencePolicy {
     const bool fits = peak <= budget_->count;
     outcome.plan = {.status = fits ? "feasible" : "unknown",
                     .schedule_class = "fixed",
-                    .budget = budget_->count,
-                    .peak = peak,
-                    .cost = cost_of(best),
-                    .base_cost = cost_of(context.order)};
+                    .budget = Bytes(budget_->count),
+                    .peak = Bytes(peak),
+                    .cost = Duration(cost_of(best)),
+                    .base_cost = Duration(cost_of(context.order))};
     if (!fits) {
       outcome.plan->infeasible =
           fmt::format("revolve needs at least {} ({} bytes) here; another policy may fit",

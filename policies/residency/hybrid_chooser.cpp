@@ -16,7 +16,8 @@ HybridScore HybridChooser::score(const ResidencyPlan& plan) {
   const auto [replayed, is_new] = replayed_.emplace(additions(plan), HybridScore{});
   if (is_new) {
     const TrialFigures figures = context_.trial->run(plan);
-    const std::int64_t peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
+    const std::int64_t peak =
+        prefetch_.budget ? figures.peak_live.count : figures.peak_reserved.count;
     replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
   }
   return replayed->second;

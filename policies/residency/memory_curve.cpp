@@ -143,8 +143,8 @@ Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
   const Bytes whole = budget.value_or(device_budget(context));
   if (context.trial == nullptr) return whole;
   const TrialFigures figures = context.trial->run(plan);
-  const std::int64_t beyond =
-      (budget ? figures.peak_live : figures.peak_reserved) - MemoryCurve(context, plan).peak();
+  const std::int64_t beyond = (budget ? figures.peak_live.count : figures.peak_reserved.count) -
+                              MemoryCurve(context, plan).peak();
   return Bytes(std::max<std::int64_t>(whole.count - std::max<std::int64_t>(beyond, 0), 0));
 }
 

@@ -73,7 +73,7 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, const SmallestMov
   if (smallest.bytes) return saved_gaps(context, *smallest.bytes);
   std::vector<SavedGap> found = saved_gaps(context, Bytes(1));
   std::erase_if(found, [&](const SavedGap& gap) {
-    return context.graph.storages[gap.storage].elements < smallest.elements;
+    return context.graph.storages[gap.storage].elements.count < smallest.elements;
   });
   return found;
 }

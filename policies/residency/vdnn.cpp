@@ -57,7 +57,7 @@ class Vdnn final : public PrefetchingPolicy {
                                      const ResidencyPlan& plan) const {
     if (context.trial == nullptr) return MemoryCurve(context, plan).peak();
     const TrialFigures figures = context.trial->run(plan);
-    return fetching().budget ? figures.peak_live : figures.peak_reserved;
+    return fetching().budget ? figures.peak_live.count : figures.peak_reserved.count;
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {

@@ -21,7 +21,8 @@ void arrange_within(const PolicyContext& context, const std::optional<Bytes>& bu
     ResidencyPlan tried = plan;
     arrange(target, tried);
     const TrialFigures figures = context.trial->run(tried);
-    const std::int64_t over = (budget ? figures.peak_live : figures.peak_reserved) - limit;
+    const std::int64_t over =
+        (budget ? figures.peak_live.count : figures.peak_reserved.count) - limit;
     if (over <= 0) break;
     target = Bytes(std::max<std::int64_t>(target.count - over, 0));
   }

@@ -132,7 +132,7 @@ OperatorId AccumulatingBackward::add_accumulation(ParameterId parameter, Storage
               .layer = trained.layer,
               .work = {.op_class = OperatorClass::kElementwise,
                        .dtype = trained.gradient_dtype,
-                       .flops = Flops(static_cast<double>(trained.elements)),
+                       .flops = Flops(static_cast<double>(trained.elements.count)),
                        .read = gradient + graph_.storages[source].bytes,
                        .written = gradient}};
   return graph_.add_operator(std::move(op), std::array{Touch{source, Access::kRead},

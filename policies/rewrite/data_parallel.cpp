@@ -79,7 +79,7 @@ void BucketedBackward::plan(const BucketLimits& limits) {
     Bucket bucket;
     for (const std::size_t member : members) {
       bucket.bytes += gradients[member].bytes;
-      bucket.elements += parameter(member).elements;
+      bucket.elements += parameter(member).elements.count;
       bucket_of_[member] = buckets_.size();
     }
     bucket.members = std::move(members);
@@ -92,7 +92,7 @@ void BucketedBackward::add_buckets() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Storage storage{.bytes = buckets_[b].bytes,
                     .dtype = parameter(buckets_[b].members.front()).gradient_dtype,
-                    .elements = buckets_[b].elements,
+                    .elements = Elements(buckets_[b].elements),
                     .role = Role::kGradientBucket,
                     .initial = true,
                     .persistent = true};
@@ -161,7 +161,7 @@ Operator BucketedBackward::elementwise(std::string_view name, std::size_t member
               .layer = trained.layer,
               .work = {.op_class = OperatorClass::kElementwise,
                        .dtype = trained.gradient_dtype,
-                       .flops = Flops(static_cast<double>(trained.elements)),
+                       .flops = Flops(static_cast<double>(trained.elements.count)),
                        .read = bytes,
                        .written = bytes}};
   op.name = name;

@@ -16,7 +16,7 @@ void OptimizerStep::add_muon() {
     const bool converts =
         precision_.master_weights && !slot.of(OptimizerTensor::kConvertedGradient).valid();
     Work momentum{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
-    momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements));
+    momentum.flops = Flops(6 * static_cast<double>(slot.trained->elements.count));
     momentum.read = bytes * 4;
     momentum.written = bytes * 2;
     const OperatorId before = graph_.part(PartKind::kOptimizer).empty()
@@ -41,7 +41,7 @@ void OptimizerStep::add_muon() {
     hold_variable(last_variable, before, id);
 
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 2};
-    work.flops = Flops(3 * static_cast<double>(slot.trained->elements));
+    work.flops = Flops(3 * static_cast<double>(slot.trained->elements.count));
     work.read = bytes * 2 + update;
     work.written = bytes * 2;
     std::vector<Touch> touches = {{slot.of(OptimizerTensor::kWeights), Access::kMutate},

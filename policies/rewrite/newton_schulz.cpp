@@ -25,7 +25,7 @@ Matrix matrix_of(const Shape& shape) {
 
 Bytes newton_schulz_bytes(const Shape& shape) {
   const auto [small, large] = newton_schulz_detail::matrix_of(shape);
-  return bytes_of(DType::kBFloat16, 4 * small * large + 2 * small * small);
+  return bytes_of(DType::kBFloat16, Elements(4 * small * large + 2 * small * small));
 }
 
 // X X^T, A A and B X.

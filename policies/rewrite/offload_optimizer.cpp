@@ -81,12 +81,12 @@ std::vector<ParameterId> OffloadOptimizer::first_parameters(const TrainingGraph&
   std::sort(ordered.begin(), ordered.end());
   double total = 0;
   for (ParameterId id : ordered)
-    total += static_cast<double>(graph.parameters[id].elements);
+    total += static_cast<double>(graph.parameters[id].elements.count);
   std::vector<ParameterId> first;
   std::int64_t taken = 0;
   for (ParameterId id : ordered) {
     if (static_cast<double>(taken) >= ratio_ * total) break;
-    taken += graph.parameters[id].elements;
+    taken += graph.parameters[id].elements.count;
     first.push_back(id);
   }
   return first;
@@ -101,12 +101,13 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
   for (ParameterId id : first_parameters(graph)) {
     Parameter& trained = graph.parameters[id];
     if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
-    const bool full = tier_ == Tier::kNvme ? in_group + trained.elements > sub_group_ : overlap_;
+    const bool full =
+        tier_ == Tier::kNvme ? in_group + trained.elements.count > sub_group_ : overlap_;
     if (full && in_group > 0) {
       ++group;
       in_group = 0;
     }
-    in_group += trained.elements;
+    in_group += trained.elements.count;
     trained.updated_by = Executor::kHost;
     trained.update_group = group;
     trained.state_home = tier_;

@@ -85,7 +85,7 @@ void OffloadParameters::apply(TrainingGraph& graph, const RewriteContext& /*cont
   for (const Parameter& parameter : graph.parameters) {
     Storage& storage = graph.storages[parameter.storage];
     if (storage.home != Tier::kDevice) continue;  // a policy before this one has placed it
-    if (parameter.elements >= min_elements_) storage.home = tier_;
+    if (parameter.elements.count >= min_elements_) storage.home = tier_;
   }
 }
 
@@ -230,7 +230,7 @@ IdVector<StorageId, std::int64_t> elements_of(const TrainingGraph& graph) {
   IdVector<StorageId, std::int64_t> elements(graph.storages.size(), 0);
   for (const Parameter& parameter : graph.parameters) {
     const bool visits = graph.storages[parameter.storage].home != Tier::kDevice;
-    if (visits) elements[parameter.storage] = parameter.elements;
+    if (visits) elements[parameter.storage] = parameter.elements.count;
   }
   return elements;
 }

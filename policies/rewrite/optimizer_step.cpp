@@ -123,7 +123,7 @@ void OptimizerStep::add_work(const OptimizerKernel& kernel, const OptimizerSlot&
     work.read += bytes_of(slot, tensor);
   for (const OptimizerTensor tensor : kernel.writes)
     work.written += bytes_of(slot, tensor);
-  work.flops += Flops(kernel.flops * static_cast<double>(slot.trained->elements));
+  work.flops += Flops(kernel.flops * static_cast<double>(slot.trained->elements.count));
 }
 
 // Touches of one operator are distinct by construction. TrainingGraph::add_operator compares all
@@ -248,7 +248,7 @@ void OptimizerStep::add_foreach() {
       if (!optimizer_step_detail::runs_on(kernel, slot)) continue;
       add_touches(kernel, slot, touches, variables);
       add_work(kernel, slot, work);
-      elements.push_back(slot.trained->elements);
+      elements.push_back(slot.trained->elements.count);
     }
     if (elements.empty()) continue;
     work.launches = launches_of(kernel, elements);

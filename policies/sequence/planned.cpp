@@ -71,7 +71,7 @@ class Planned final : public SequencePolicy {
       const bool all_fits = kept_all[i] <= budget;
       const std::int64_t counted = replay(plans[i].problem, plans[i].schedule).peak;
       figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
-      figures.back().budget = budget;
+      figures.back().budget.count = budget;
     }
     LaidOut result = laid_out(context, micro_batches, plans, false);
     if (budget_given_) refit(context, micro_batches, plans, figures, result);
@@ -141,16 +141,16 @@ class Planned final : public SequencePolicy {
       for (std::size_t i = 0; i < plans.size(); ++i) {
         MicroBatchPlan& plan = plans[i];
         if (!plan.fetched_least) continue;
-        const std::int64_t budget = figures[i].budget;
+        const std::int64_t budget = figures[i].budget.count;
         const std::int64_t slack = budget - result.peaks[i];
-        const bool cheaper = !best[i] || figures[i].cost < best[i]->figures.cost;
+        const bool cheaper = !best[i] || figures[i].cost.count() < best[i]->figures.cost.count();
         if (slack >= 0 && cheaper) best[i] = {plan, figures[i]};
         const bool done = slack < 0 ? !plan.reason.empty()
                                     : slack <= budget / kNearly || !cheaper ||
-                                          figures[i].cost == figures[i].base_cost;
+                                          figures[i].cost.count() == figures[i].base_cost.count();
         if (done || attempt == kAttempts) continue;
         figures[i] = solve(context, plans, i, plan.budget + slack);
-        figures[i].budget = budget;
+        figures[i].budget.count = budget;
         again = true;
       }
       if (!again) break;
@@ -190,19 +190,19 @@ class Planned final : public SequencePolicy {
     const Replay replayed = replay(plan.problem, plan.schedule);
     return {.status = name_of(result.status),
             .schedule_class = name_of(request.schedule_class),
-            .peak = replayed.peak,
-            .cost = replayed.cost,
-            .base_cost = plan.problem.base_cost,
-            .lower_bound = result.lower_bound};
+            .peak = Bytes(replayed.peak),
+            .cost = Duration(replayed.cost),
+            .base_cost = Duration(plan.problem.base_cost),
+            .lower_bound = as_duration(result.lower_bound)};
   }
 
   // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
   void settle(const MicroBatchPlan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
     if (plan.fetched_least) settle_fetched(*plan.fetched_least, laid_out_peak, figures);
     // The program's own order may take more than the cost graph's.
-    if (stays_as_it_is(plan)) figures.peak = laid_out_peak;
+    if (stays_as_it_is(plan)) figures.peak.count = laid_out_peak;
     const bool fits = figures.peak <= figures.budget ||
-                      (figures.peak <= plan.budget && laid_out_peak <= figures.budget);
+                      (figures.peak.count <= plan.budget && laid_out_peak <= figures.budget.count);
     const bool solved = figures.status == name_of(PlanStatus::kOptimal) ||
                         figures.status == name_of(PlanStatus::kFeasible);
     if (fits && !solved) {
@@ -220,7 +220,7 @@ class Planned final : public SequencePolicy {
     const RematProblem& problem = plan.fetched_least ? *plan.fetched_least : plan.problem;
     const NodeIndex largest = problem.largest_footprint();
     const Bytes footprint(problem.footprint(largest));
-    if (footprint.count <= figures.budget) return;
+    if (footprint <= figures.budget) return;
     figures.status = name_of(PlanStatus::kInfeasible);
     figures.infeasible = fmt::format(
         "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
@@ -232,17 +232,18 @@ class Planned final : public SequencePolicy {
   // holds however parameters are fetched.
   static void settle_fetched(const RematProblem& least, std::int64_t laid_out_peak,
                              PlanFigures& figures) {
-    figures.peak = laid_out_peak;
+    figures.peak.count = laid_out_peak;
     figures.lower_bound.reset();
     figures.status = name_of(PlanStatus::kUnknown);
-    if (least.footprint(least.largest_footprint()) > figures.budget) return;
+    if (least.footprint(least.largest_footprint()) > figures.budget.count) return;
     for (const ScheduleClass c : kScheduleClasses) {
-      if (figures.schedule_class == name_of(c))
-        figures.lower_bound = cut_bound(least, figures.budget, c);
-    }
-    if (figures.lower_bound == kNoSchedule) {
-      figures.lower_bound.reset();
-      figures.status = name_of(PlanStatus::kInfeasible);
+      if (figures.schedule_class != name_of(c)) continue;
+      const std::int64_t bound = cut_bound(least, figures.budget.count, c);
+      if (bound != kNoSchedule) {
+        figures.lower_bound = Duration(bound);
+      } else {
+        figures.status = name_of(PlanStatus::kInfeasible);
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "graph/core/units.hpp"
 #include "policies/remat/problem.hpp"
 
 namespace tidemark {
@@ -43,6 +44,11 @@ struct PlanResult {
   std::string reason;  // one sentence when nothing was found, and why it is so
   std::string note;    // what was done otherwise than the policy's paper says; mostly empty
 };
+
+// Costs of a problem that was made from a step are nanoseconds.
+[[nodiscard]] constexpr std::optional<Duration> as_duration(std::optional<std::int64_t> cost) {
+  return cost ? std::optional(Duration(*cost)) : std::nullopt;
+}
 
 // Any-time: cut bounds, then neighbourhood search, then, on small graphs, exact search below the
 // best cost so far. One core; the time limit only ends the search.

@@ -40,14 +40,14 @@ DeviceTerms device_terms(const PointResult& point, const PointDetail& detail) {
   // The state at the peak: the last one recorded for the instruction that reached it.
   for (const TimelinePoint& p : detail.timeline.points) {
     if (p.instruction > point.run.live.instruction) break;
-    active = p.active;
-    reserved = p.reserved;
+    active = p.active.count;
+    reserved = p.reserved.count;
   }
-  return {.live = live,
-          .rounding = active - live,
-          .cached = reserved - active,
-          .other_times = point.run.reserved.bytes - reserved,
-          .context = point.context.count};
+  return {.live = Bytes(live),
+          .rounding = Bytes(active - live),
+          .cached = Bytes(reserved - active),
+          .other_times = Bytes(point.run.reserved.bytes.count - reserved),
+          .context = point.context};
 }
 
 }  // namespace tidemark

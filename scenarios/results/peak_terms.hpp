@@ -18,13 +18,15 @@ namespace tidemark {
 
 // What the device holds, from the live bytes of the peak on; the terms add up to device().
 struct DeviceTerms {
-  std::int64_t live = 0;
-  std::int64_t rounding = 0;     // blocks are multiples of 512 bytes, and not always split
-  std::int64_t cached = 0;       // reserved and free at that moment
-  std::int64_t other_times = 0;  // reserved at other times, and kept
-  std::int64_t context = 0;      // of the framework
-  [[nodiscard]] std::int64_t reserved() const { return live + rounding + cached + other_times; }
-  [[nodiscard]] std::int64_t device() const { return reserved() + context; }
+  Bytes live;
+  Bytes rounding;     // blocks are multiples of 512 bytes, and not always split
+  Bytes cached;       // reserved and free at that moment
+  Bytes other_times;  // reserved at other times, and kept
+  Bytes context;      // of the framework
+  [[nodiscard]] std::int64_t reserved() const {
+    return live.count + rounding.count + cached.count + other_times.count;
+  }
+  [[nodiscard]] std::int64_t device() const { return reserved() + context.count; }
 };
 [[nodiscard]] DeviceTerms device_terms(const PointResult& point, const PointDetail& detail);
 

@@ -77,7 +77,7 @@ void read_peak(const Json& json, PeakReport& peak) {
   peak.by_role = by_role(json.at("by_role"));
   for (const Json& tensor : json.at("largest")) {
     peak.largest.push_back({.tensor = tensor.at("tensor"),
-                            .bytes = tensor.at("bytes"),
+                            .bytes = Bytes(tensor.at("bytes")),
                             .role = member<Role>(tensor.at("role").get<std::string>(), kRoles),
                             .op = tensor.at("operator"),
                             .layer = tensor.at("layer")});
@@ -95,19 +95,19 @@ void read_allocator(const Json& json, PointResult& point) {
   run.ooms = json.at("ooms");
   run.segments = json.at("segments");
   const Json& fragmentation = json.at("fragmentation");
-  run.fragmentation.reserved = fragmentation.at("reserved");
-  run.fragmentation.live = fragmentation.at("live");
-  run.fragmentation.rounding = fragmentation.at("rounding");
-  run.fragmentation.pending_events = fragmentation.at("pending_events");
-  run.fragmentation.inactive_splits = fragmentation.at("inactive_splits");
-  run.fragmentation.free_segments = fragmentation.at("free_segments");
+  run.fragmentation.reserved.count = fragmentation.at("reserved");
+  run.fragmentation.live.count = fragmentation.at("live");
+  run.fragmentation.rounding.count = fragmentation.at("rounding");
+  run.fragmentation.pending_events.count = fragmentation.at("pending_events");
+  run.fragmentation.inactive_splits.count = fragmentation.at("inactive_splits");
+  run.fragmentation.free_segments.count = fragmentation.at("free_segments");
   const Json& convergence = json.at("convergence");
   if (!convergence.at("step").is_null()) point.convergence.step = convergence.at("step").get<int>();
   if (!convergence.at("fails_in").is_null())
     point.convergence.fails_in = convergence.at("fails_in").get<int>();
   for (const Json& peak : convergence.at("peak_reserved")) {
     StepReserved step;
-    step.peak = peak;
+    step.peak.count = peak;
     point.convergence.steps.push_back(step);
   }
 }
@@ -122,26 +122,26 @@ void read_memory(const Json& json, PointResult& point) {
   point.buffers = bytes(json.at("buffers"));
   point.inputs = bytes(json.at("inputs"));
   point.saved_activations = bytes(json.at("saved_activations"));
-  point.smallest_capacity = json.at("smallest_capacity");
-  run.live.bytes = json.at("peak_live");
-  run.allocated.bytes = json.at("peak_allocated");
-  run.active.bytes = json.at("peak_active");
-  run.reserved.bytes = json.at("peak_reserved");
-  run.live_without_workspace.bytes = json.at("peak_without_workspace");
+  point.smallest_capacity.count = json.at("smallest_capacity");
+  run.live.bytes.count = json.at("peak_live");
+  run.allocated.bytes.count = json.at("peak_allocated");
+  run.active.bytes.count = json.at("peak_active");
+  run.reserved.bytes.count = json.at("peak_reserved");
+  run.live_without_workspace.bytes.count = json.at("peak_without_workspace");
   read_peak(json.at("peak"), point.peak);
   point.phase_without_workspace = phase_of(json.at("phase_of_peak_without_workspace"));
   for (std::size_t p = 0; p < kPhases; ++p) {
     const std::string phase(name_of(static_cast<Phase>(p)));
-    run.phase_live_without_workspace[p].bytes = json.at("phase_peaks").at(phase);
-    run.phase_live[p].bytes = json.at("phase_peaks_live").at(phase);
+    run.phase_live_without_workspace[p].bytes.count = json.at("phase_peaks").at(phase);
+    run.phase_live[p].bytes.count = json.at("phase_peaks_live").at(phase);
   }
   read_allocator(json.at("allocator"), point);
   const Json& host = json.at("host");
-  run.host.bytes = host.at("peak");
-  run.host_taken.bytes = host.at("taken");
+  run.host.bytes.count = host.at("peak");
+  run.host_taken.bytes.count = host.at("taken");
   point.host_capacity = bytes(host.at("capacity"));
   point.host_by_role = by_role(host.at("by_role"));
-  run.nvme.bytes = json.at("nvme").at("peak");
+  run.nvme.bytes.count = json.at("nvme").at("peak");
   point.nvme_capacity = Bytes(json.at("nvme").at("capacity").get<std::int64_t>());
 }
 
@@ -186,12 +186,12 @@ PlanFigures read_plan(const Json& json) {
   PlanFigures plan;
   plan.status = kStatuses[index_in(kStatuses, json.at("status").get<std::string>())];
   plan.schedule_class = kClasses[index_in(kClasses, json.at("class").get<std::string>())];
-  plan.budget = json.at("budget");
-  plan.peak = json.at("peak");
-  plan.cost = json.at("cost");
-  plan.base_cost = json.at("base_cost");
+  plan.budget = Bytes(json.at("budget"));
+  plan.peak = Bytes(json.at("peak"));
+  plan.cost = Duration(json.at("cost").get<std::int64_t>());
+  plan.base_cost = Duration(json.at("base_cost").get<std::int64_t>());
   if (!json.at("lower_bound").is_null())
-    plan.lower_bound = json.at("lower_bound").get<std::int64_t>();
+    plan.lower_bound = Duration(json.at("lower_bound").get<std::int64_t>());
   plan.infeasible = json.value("reason", "");
   return plan;
 }
@@ -234,24 +234,24 @@ Failure read_failure(const Json& json) {
                   .phase = phase_of(json.at("phase")),
                   .op = json.at("operator"),
                   .layer = json.at("layer"),
-                  .requested = json.at("requested"),
+                  .requested = Bytes(json.at("requested")),
                   .message = json.at("message"),
                   .reason = json.at("reason"),
-                  .rounded = json.at("rounded"),
-                  .segment = json.at("segment"),
-                  .device_free = json.at("device_free"),
-                  .short_of = json.at("short_of"),
-                  .largest_free = json.at("largest_free_block"),
-                  .free_in_segments = json.at("free_in_segments")};
+                  .rounded = Bytes(json.at("rounded")),
+                  .segment = Bytes(json.at("segment")),
+                  .device_free = Bytes(json.at("device_free")),
+                  .short_of = Bytes(json.at("short_of")),
+                  .largest_free = Bytes(json.at("largest_free_block")),
+                  .free_in_segments = Bytes(json.at("free_in_segments"))};
   if (!json.at("allowed").is_null()) failure.allowed = json.at("allowed").get<std::int64_t>();
   for (const Json& entry : json.at("partly_free_segments")) {
-    PartlyFreeSegment segment{.size = entry.at("size"),
-                              .free = entry.at("free"),
-                              .largest_free = entry.at("largest_free"),
+    PartlyFreeSegment segment{.size = Bytes(entry.at("size")),
+                              .free = Bytes(entry.at("free")),
+                              .largest_free = Bytes(entry.at("largest_free")),
                               .pin_count = entry.at("pin_count")};
     for (const Json& pin : entry.at("pins")) {
       segment.pins.push_back({.tensor = pin.at("tensor"),
-                              .bytes = pin.at("bytes"),
+                              .bytes = Bytes(pin.at("bytes")),
                               .role = member<Role>(pin.at("role").get<std::string>(), kRoles),
                               .layer = pin.at("layer")});
     }

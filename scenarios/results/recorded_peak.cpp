@@ -25,7 +25,7 @@ class Labels {
   }
   [[nodiscard]] LiveAllocation of(AllocationId id, std::int64_t bytes) const {
     const Allocation& block = compiled_.program.allocations[id];
-    if (id == compiled_.program.matmul_workspace) return {bytes, "cuBLAS workspace", {}};
+    if (id == compiled_.program.matmul_workspace) return {Bytes(bytes), "cuBLAS workspace", {}};
     const Position at = compiled_.program.position[births_[id]];
     const Operator& op = graph_.operators[compiled_.order.at[at].op];
     LargestTensor tensor{.tensor = "workspace"};
@@ -37,7 +37,7 @@ class Labels {
     tensor.layer = std::string(graph_.layer_name(layer));
     const std::string pattern = pattern_of(tensor.layer);
     LiveAllocation allocation{
-        .bytes = bytes,
+        .bytes = Bytes(bytes),
         .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
                              name_in_layer(tensor), name_of(block.role)),
         .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
@@ -93,10 +93,10 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
       case TorchTraceAction::kFreeCompleted:
         break;
     }
-    peak.most_reserved = std::max(peak.most_reserved, reserved);
-    if (live > peak.bytes) {
-      peak.bytes = live;
-      peak.reserved = reserved;
+    peak.most_reserved.count = std::max(peak.most_reserved.count, reserved);
+    if (live > peak.bytes.count) {
+      peak.bytes.count = live;
+      peak.reserved.count = reserved;
       until = e + 1;
     }
   }

@@ -60,7 +60,7 @@ Json peak_of(const PeakReport& peak) {
   Json largest = Json::array();
   for (const LargestTensor& tensor : peak.largest) {
     largest.push_back({{"tensor", tensor.tensor},
-                       {"bytes", tensor.bytes},
+                       {"bytes", tensor.bytes.count},
                        {"role", name_of(tensor.role)},
                        {"operator", tensor.op},
                        {"layer", tensor.layer}});
@@ -78,19 +78,19 @@ Json peak_of(const PeakReport& peak) {
 Json fragmentation_of(const RunResult& run) {
   const Fragmentation& f = run.fragmentation;
   return {{"share", fragmentation(run)},
-          {"reserved", f.reserved},
-          {"live", f.live},
-          {"rounding", f.rounding},
-          {"pending_events", f.pending_events},
-          {"inactive_splits", f.inactive_splits},
-          {"free_segments", f.free_segments}};
+          {"reserved", f.reserved.count},
+          {"live", f.live.count},
+          {"rounding", f.rounding.count},
+          {"pending_events", f.pending_events.count},
+          {"inactive_splits", f.inactive_splits.count},
+          {"free_segments", f.free_segments.count}};
 }
 
 // `step` is null when the reserved bytes still change in the last of the steps that were run.
 Json convergence_of(const Convergence& convergence) {
   Json peaks = Json::array();
   for (const StepReserved& step : convergence.steps)
-    peaks.push_back(step.peak);
+    peaks.push_back(step.peak.count);
   return {{"step", convergence.step ? Json(*convergence.step) : Json(nullptr)},
           {"steps", convergence.steps.size()},
           {"fails_in", convergence.fails_in ? Json(*convergence.fails_in) : Json(nullptr)},
@@ -103,8 +103,8 @@ Json memory_of(const PointResult& point) {
   Json phase_live = Json::object();
   for (std::size_t p = 0; p < kPhases; ++p) {
     phase_peaks[std::string(name_of(static_cast<Phase>(p)))] =
-        run.phase_live_without_workspace[p].bytes;
-    phase_live[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes;
+        run.phase_live_without_workspace[p].bytes.count;
+    phase_live[std::string(name_of(static_cast<Phase>(p)))] = run.phase_live[p].bytes.count;
   }
   return {{"capacity", point.capacity.count},
           {"context", point.context.count},
@@ -114,13 +114,13 @@ Json memory_of(const PointResult& point) {
           {"buffers", point.buffers.count},
           {"inputs", point.inputs.count},
           {"saved_activations", point.saved_activations.count},
-          {"peak_live", run.live.bytes},
-          {"peak_allocated", run.allocated.bytes},
-          {"peak_active", run.active.bytes},
-          {"peak_reserved", run.reserved.bytes},
+          {"peak_live", run.live.bytes.count},
+          {"peak_allocated", run.allocated.bytes.count},
+          {"peak_active", run.active.bytes.count},
+          {"peak_reserved", run.reserved.bytes.count},
           {"device_used", point.device_used().count},
-          {"smallest_capacity", point.smallest_capacity},
-          {"peak_without_workspace", run.live_without_workspace.bytes},
+          {"smallest_capacity", point.smallest_capacity.count},
+          {"peak_without_workspace", run.live_without_workspace.bytes.count},
           {"peak", peak_of(point.peak)},
           {"phase_of_peak_without_workspace", name_of(point.phase_without_workspace)},
           {"phase_peaks", std::move(phase_peaks)},
@@ -133,11 +133,11 @@ Json memory_of(const PointResult& point) {
             {"fragmentation", fragmentation_of(run)},
             {"convergence", convergence_of(point.convergence)}}},
           {"host",
-           {{"peak", run.host.bytes},
-            {"taken", run.host_taken.bytes},
+           {{"peak", run.host.bytes.count},
+            {"taken", run.host_taken.bytes.count},
             {"capacity", point.host_capacity.count},
             {"by_role", by_role_of(point.host_by_role)}}},
-          {"nvme", {{"peak", run.nvme.bytes}, {"capacity", point.nvme_capacity.count}}}};
+          {"nvme", {{"peak", run.nvme.bytes.count}, {"capacity", point.nvme_capacity.count}}}};
 }
 
 Json time_of(const RunResult& run) {
@@ -186,16 +186,21 @@ Json communication_of(const PointResult& point) {
 
 // In the accounting of cost graphs, beside the simulated figures of the point.
 Json plan_of(const PlanFigures& plan, const RunResult& run) {
-  Json json = {
-      {"status", plan.status},       {"class", plan.schedule_class},     {"budget", plan.budget},
-      {"peak", plan.peak},           {"simulated_peak", run.live.bytes}, {"cost", plan.cost},
-      {"base_cost", plan.base_cost}, {"lower_bound", nullptr},           {"gap", nullptr}};
+  Json json = {{"status", plan.status},
+               {"class", plan.schedule_class},
+               {"budget", plan.budget.count},
+               {"peak", plan.peak.count},
+               {"simulated_peak", run.live.bytes.count},
+               {"cost", plan.cost.count()},
+               {"base_cost", plan.base_cost.count()},
+               {"lower_bound", nullptr},
+               {"gap", nullptr}};
   if (plan.lower_bound) {
-    json["lower_bound"] = *plan.lower_bound;
+    json["lower_bound"] = plan.lower_bound->count();
     const bool found = plan.status == "optimal" || plan.status == "feasible";
-    if (found && *plan.lower_bound > 0) {
-      json["gap"] = static_cast<double>(plan.cost - *plan.lower_bound) /
-                    static_cast<double>(*plan.lower_bound);
+    if (found && plan.lower_bound->count() > 0) {
+      json["gap"] = static_cast<double>((plan.cost - *plan.lower_bound).count()) /
+                    static_cast<double>(plan.lower_bound->count());
     }
   }
   if (!plan.infeasible.empty()) json["reason"] = plan.infeasible;
@@ -216,7 +221,7 @@ Json policies_of(const PointResult& point) {
       policy.update(plan_of(*outcome.plan, point.run));
     } else if (i < point.budgets.size() && point.budgets[i]) {
       policy["budget"] = point.budgets[i]->count;
-      policy["simulated_peak"] = point.run.live.bytes;
+      policy["simulated_peak"] = point.run.live.bytes.count;
     }
     policies.push_back(std::move(policy));
   }
@@ -229,13 +234,13 @@ Json segments_of(const Failure& failure) {
     Json pins = Json::array();
     for (const PinningTensor& pin : segment.pins) {
       pins.push_back({{"tensor", pin.tensor},
-                      {"bytes", pin.bytes},
+                      {"bytes", pin.bytes.count},
                       {"role", name_of(pin.role)},
                       {"layer", pin.layer}});
     }
-    segments.push_back({{"size", segment.size},
-                        {"free", segment.free},
-                        {"largest_free", segment.largest_free},
+    segments.push_back({{"size", segment.size.count},
+                        {"free", segment.free.count},
+                        {"largest_free", segment.largest_free.count},
                         {"pin_count", segment.pin_count},
                         {"pins", std::move(pins)}});
   }
@@ -266,17 +271,17 @@ Json failure_of(const PointResult& point) {
           {"phase", name_of(failure.phase)},
           {"operator", failure.op},
           {"layer", failure.layer},
-          {"requested", failure.requested},
+          {"requested", failure.requested.count},
           {"retries", point.run.retries},
           {"message", failure.message},
           {"reason", failure.reason},
-          {"rounded", failure.rounded},
-          {"segment", failure.segment},
-          {"device_free", failure.device_free},
-          {"short_of", failure.short_of},
+          {"rounded", failure.rounded.count},
+          {"segment", failure.segment.count},
+          {"device_free", failure.device_free.count},
+          {"short_of", failure.short_of.count},
           {"allowed", failure.allowed ? Json(*failure.allowed) : Json(nullptr)},
-          {"largest_free_block", failure.largest_free},
-          {"free_in_segments", failure.free_in_segments},
+          {"largest_free_block", failure.largest_free.count},
+          {"free_in_segments", failure.free_in_segments.count},
           {"partly_free_segments", segments_of(failure)},
           {"suggestions", suggestions_of(failure, true)},
           {"tried", suggestions_of(failure, false)}};
@@ -312,8 +317,9 @@ double seconds(Duration duration) {
 
 double fragmentation(const RunResult& run) {
   const Fragmentation& f = run.fragmentation;
-  if (f.reserved <= 0) return 0;
-  return 1 - static_cast<double>(f.live + f.rounding) / static_cast<double>(f.reserved);
+  if (f.reserved.count <= 0) return 0;
+  return 1 - static_cast<double>(f.live.count + f.rounding.count) /
+                 static_cast<double>(f.reserved.count);
 }
 
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {

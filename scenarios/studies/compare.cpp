@@ -34,7 +34,7 @@ void judge(ComparePoint& compared, const PointResult& base) {
   if (point.status == PointStatus::kError) return;
   const bool planned_over = compared.plan && !compared.plan->infeasible.empty();
   if (compared.budget && !planned_over && !within(point, *compared.budget)) {
-    const std::int64_t peak = point.run.live.bytes;
+    const std::int64_t peak = point.run.live.bytes.count;
     point.failure = failure_because(fmt::format(
         "{} live at the peak{}{}, {} more than the budget", format_bytes(Bytes(peak)),
         point.peak.op.empty() ? "" : " in ", point.peak.op.empty() ? "" : name_of(point.peak.phase),
@@ -52,7 +52,7 @@ void judge(ComparePoint& compared, const PointResult& base) {
 // for more memory holds for less.
 void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points) {
   // Class, what is planned on, and base cost: of several micro-batches one is reported.
-  using Key = std::tuple<std::string_view, std::string, std::int64_t>;
+  using Key = std::tuple<std::string_view, std::string, Duration>;
   std::map<Key, std::vector<ComparePoint*>> problems;
   for (ComparePoint& point : points) {
     if (!point.plan || !point.plan->lower_bound) continue;
@@ -64,7 +64,7 @@ void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points)
       return a->plan->budget > b->plan->budget;
     });
     for (std::size_t begin = 0, end = 0; begin < same.size(); begin = end) {
-      std::int64_t proven = begin == 0 ? 0 : *same[begin - 1]->plan->lower_bound;
+      Duration proven = begin == 0 ? Duration() : *same[begin - 1]->plan->lower_bound;
       for (end = begin; end < same.size() && same[end]->plan->budget == same[begin]->plan->budget;
            ++end)
         proven = std::max(proven, *same[end]->plan->lower_bound);
@@ -72,8 +72,9 @@ void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points)
         PlanFigures& plan = *same[i]->plan;
         plan.lower_bound = proven;
         if (!has_schedule(plan)) continue;
-        if (proven > 0) {
-          same[i]->gap = static_cast<double>(plan.cost - proven) / static_cast<double>(proven);
+        if (proven.count() > 0) {
+          same[i]->gap = static_cast<double>((plan.cost - proven).count()) /
+                         static_cast<double>(proven.count());
         }
         if (plan.cost <= proven) plan.status = name_of(PlanStatus::kOptimal);
         set_plan(same[i]->result, plan);
@@ -97,8 +98,8 @@ void mark_front(std::vector<ComparePoint>& points) {
 std::vector<std::int64_t> budgets_of(const CompareSpec& spec, const PointResult& base) {
   std::vector<std::int64_t> budgets;
   for (const CompareSpec::Budget& budget : spec.budgets) {
-    const auto peak = static_cast<double>(base.run.live.bytes);
-    budgets.push_back(budget.share ? std::llround(*budget.share * peak) : budget.bytes);
+    const auto peak = static_cast<double>(base.run.live.bytes.count);
+    budgets.push_back(budget.share ? std::llround(*budget.share * peak) : budget.bytes.count);
   }
   return budgets;
 }

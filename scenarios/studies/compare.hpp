@@ -22,7 +22,7 @@ namespace tidemark {
 
 struct CompareSpec {
   struct Budget {
-    std::int64_t bytes = 0;
+    Bytes bytes;
     std::optional<double> share;  // of the peak without any policy, instead of bytes
   };
   std::vector<Value> lists;         // each the value that `policies` gets

@@ -35,17 +35,18 @@ std::string override_of(const ComparePoint& point, std::string_view key) {
 }  // namespace compare_document_detail
 
 std::optional<double> planned_overhead(const ComparePoint& point) {
-  if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost <= 0) {
+  if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost.count() <= 0) {
     return std::nullopt;
   }
-  return static_cast<double>(point.plan->cost - point.plan->base_cost) /
-         static_cast<double>(point.plan->base_cost);
+  return static_cast<double>((point.plan->cost - point.plan->base_cost).count()) /
+         static_cast<double>(point.plan->base_cost.count());
 }
 
 std::optional<double> least_overhead(const ComparePoint& point) {
-  if (!point.plan || !point.plan->lower_bound || point.plan->base_cost <= 0) return std::nullopt;
-  return static_cast<double>(*point.plan->lower_bound - point.plan->base_cost) /
-         static_cast<double>(point.plan->base_cost);
+  if (!point.plan || !point.plan->lower_bound || point.plan->base_cost.count() <= 0)
+    return std::nullopt;
+  return static_cast<double>((*point.plan->lower_bound - point.plan->base_cost).count()) /
+         static_cast<double>(point.plan->base_cost.count());
 }
 
 LeastOverheads least_overheads(const Comparison& comparison) {
@@ -53,7 +54,7 @@ LeastOverheads least_overheads(const Comparison& comparison) {
   std::set<std::string_view> classes;
   for (const ComparePoint& point : comparison.points) {
     const std::optional<double> overhead = least_overhead(point);
-    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
+    if (!point.budget || !overhead || point.plan->budget.count != *point.budget) continue;
     least.by_budget.emplace(*point.budget, *overhead);
     classes.insert(point.plan->schedule_class);
   }
@@ -84,7 +85,7 @@ compare_document_detail::Json compare_document(const Comparison& comparison) {
         {"gap", compare_document_detail::or_null(point.gap)},
         {"pareto", point.best}};
   }
-  document["base"] = {{"peak_live", comparison.base.run.live.bytes},
+  document["base"] = {{"peak_live", comparison.base.run.live.bytes.count},
                       {"step", seconds(comparison.base.run.step)}};
   return document;
 }
@@ -98,20 +99,20 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
     out << csv_field(compare_document_detail::override_of(point, "policies")) << ','
         << (point.budget ? fmt::to_string(*point.budget) : "") << ',' << name_of(result.status)
         << ',';
-    if (point.plan) out << point.plan->peak;
+    if (point.plan) out << point.plan->peak.count;
     if (result.status == PointStatus::kError) {
       out << ",,,,,";
     } else {
-      out << fmt::format(",{},{},{},{},{}", result.run.live.bytes, result.run.reserved.bytes,
-                         result.device_used().count, seconds(result.run.step),
-                         seconds(result.run.recompute));
+      out << fmt::format(",{},{},{},{},{}", result.run.live.bytes.count,
+                         result.run.reserved.bytes.count, result.device_used().count,
+                         seconds(result.run.step), seconds(result.run.recompute));
     }
     out << ',' << compare_document_detail::or_empty(point.overhead) << ',';
     if (point.plan) {
-      out << fmt::format(
-          "{},{},{},{},{}", point.plan->status, point.plan->schedule_class, point.plan->cost,
-          point.plan->base_cost,
-          point.plan->lower_bound ? fmt::to_string(*point.plan->lower_bound) : std::string());
+      out << fmt::format("{},{},{},{},{}", point.plan->status, point.plan->schedule_class,
+                         point.plan->cost.count(), point.plan->base_cost.count(),
+                         point.plan->lower_bound ? fmt::to_string(point.plan->lower_bound->count())
+                                                 : std::string());
     } else {
       out << ",,,,";
     }

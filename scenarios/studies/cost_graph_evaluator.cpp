@@ -30,7 +30,7 @@ class CostGraphEvaluator final : public Evaluator {
     std::iota(once.begin(), once.end(), NodeIndex{0});
     const Replay replayed = replay(problem_, once);
     PointResult point = empty();
-    point.run.live.bytes = replayed.peak;
+    point.run.live.bytes.count = replayed.peak;
     point.run.step = Duration(replayed.cost);
     return point;
   }
@@ -93,17 +93,17 @@ class CostGraphEvaluator final : public Evaluator {
     PointResult point = empty();
     PlanFigures plan{.status = name_of(result.status),
                      .schedule_class = name_of(request.schedule_class),
-                     .budget = budget,
-                     .base_cost = problem_.base_cost,
-                     .lower_bound = result.lower_bound};
+                     .budget = Bytes(budget),
+                     .base_cost = Duration(problem_.base_cost),
+                     .lower_bound = as_duration(result.lower_bound)};
     if (result.solution) {
-      plan.peak = result.solution->replay.peak;
-      plan.cost = result.solution->replay.cost;
+      plan.peak = Bytes(result.solution->replay.peak);
+      plan.cost = Duration(result.solution->replay.cost);
       point.run.live.bytes = plan.peak;
-      point.run.step = Duration(plan.cost);
-      point.run.recompute = Duration(plan.cost - problem_.base_cost);
+      point.run.step = plan.cost;
+      point.run.recompute = plan.cost - plan.base_cost;
     }
-    if (!result.solution || plan.peak > budget) plan.infeasible = result.reason;
+    if (!result.solution || plan.peak.count > budget) plan.infeasible = result.reason;
     PolicyOutcome& outcome = point.policies.emplace_back();
     outcome.name = policy;
     outcome.plan = plan;

@@ -31,13 +31,13 @@ CompareSpec::Budget decode_budget(const Decoder& item) {
   const bool percent = value.is_scalar() && text.ends_with('%');
   const bool fraction = value.is_scalar() && !value.quoted && text.find('.') != text.npos &&
                         text.find_first_not_of("0123456789._") == text.npos;
-  if (!percent && !fraction) return {.bytes = item.as<Bytes>(above(0)).count, .share = {}};
+  if (!percent && !fraction) return {.bytes = Bytes(item.as<Bytes>(above(0)).count), .share = {}};
   try {
     Value number = value;
     if (percent) number.scalar.erase(number.scalar.find_last_not_of(" %") + 1);
     number.quoted = false;
     const double share = read_real(number, "a share") / (percent ? 100 : 1);
-    if (share > 0 && share <= 1) return {.bytes = 0, .share = share};
+    if (share > 0 && share <= 1) return {.bytes = Bytes(0), .share = share};
   } catch (const std::invalid_argument&) {  // told below
   }
   item.fail(

@@ -141,7 +141,7 @@ class DeviceEvaluator final : public Evaluator {
       if (!asked) asked = plan;
       if (within(point, budget) || !plan || !plan->infeasible.empty()) break;
       if (point.peak.phase == Phase::kOptimizer) break;
-      const std::int64_t more = point.run.live.bytes - plan->peak;
+      const std::int64_t more = point.run.live.bytes.count - plan->peak.count;
       if (more <= beside || more >= budget) break;
       beside = more;
     }

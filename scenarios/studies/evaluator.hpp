@@ -39,7 +39,7 @@ class Evaluator {
 
 // Whether a point that could be built keeps within so many live bytes.
 [[nodiscard]] inline bool within(const PointResult& point, std::int64_t budget) {
-  return point.status != PointStatus::kError && point.run.live.bytes <= budget;
+  return point.status != PointStatus::kError && point.run.live.bytes.count <= budget;
 }
 
 }  // namespace tidemark

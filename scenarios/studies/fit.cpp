@@ -82,7 +82,7 @@ class Search {
       while (at(larger).status == PointStatus::kError && larger > value + step)
         larger = value + (larger - value) / step / 2 * step;
       if (at(larger).status == PointStatus::kError) return std::nullopt;
-      if (at(larger).run.live.bytes >= at(value).run.live.bytes) return std::nullopt;
+      if (at(larger).run.live.bytes.count >= at(value).run.live.bytes.count) return std::nullopt;
       value = larger;
     }
     if (at(value).status != PointStatus::kFits) return std::nullopt;
@@ -91,7 +91,7 @@ class Search {
 
   [[nodiscard]] bool is_too_large(std::int64_t value) {
     const PointResult& point = at(value);
-    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes > room(point);
+    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes.count > room(point);
   }
   // The least value above `fits` whose live bytes alone are too many; they grow with the value.
   std::optional<std::int64_t> first_too_large(std::int64_t fits, std::int64_t fails,

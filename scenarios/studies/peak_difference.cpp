@@ -56,12 +56,12 @@ std::vector<TensorPair> tensor_terms(const PointResult& a, const PointResult& b)
   for (const LargestTensor& tensor : a.peak.largest) {
     TensorPair& group = group_of(tensor);
     ++group.count_a;
-    group.a += tensor.bytes;
+    group.a += tensor.bytes.count;
   }
   for (const LargestTensor& tensor : b.peak.largest) {
     TensorPair& group = group_of(tensor);
     ++group.count_b;
-    group.b += tensor.bytes;
+    group.b += tensor.bytes.count;
   }
   std::vector<TensorPair> terms;
   for (auto& [key, group] : groups)
@@ -92,14 +92,14 @@ PeakDifference peak_difference(const DetailedPoint& a, const DetailedPoint& b) {
                    .roles = peak_difference_detail::role_terms(a.result, b.result),
                    .layers = peak_difference_detail::layer_terms(a.result, b.result),
                    .tensors = peak_difference_detail::tensor_terms(a.result, b.result)};
-  d.device = {{"live at the peak", on_a.live, on_b.live},
-              {"rounding", on_a.rounding, on_b.rounding},
-              {"cached", on_a.cached, on_b.cached},
-              {"reserved at other times", on_a.other_times, on_b.other_times},
-              {"CUDA context", on_a.context, on_b.context}};
+  d.device = {{"live at the peak", on_a.live.count, on_b.live.count},
+              {"rounding", on_a.rounding.count, on_b.rounding.count},
+              {"cached", on_a.cached.count, on_b.cached.count},
+              {"reserved at other times", on_a.other_times.count, on_b.other_times.count},
+              {"CUDA context", on_a.context.count, on_b.context.count}};
   for (std::size_t p = 0; p < kPhases; ++p) {
     const std::string name(name_of(static_cast<Phase>(p)));
-    d.phase_peaks.push_back({name, of_a.phase_live[p].bytes, of_b.phase_live[p].bytes});
+    d.phase_peaks.push_back({name, of_a.phase_live[p].bytes.count, of_b.phase_live[p].bytes.count});
     d.phase_times.push_back({name, of_a.phase[p].count(), of_b.phase[p].count()});
   }
   d.waits = {{"recomputation", of_a.recompute.count(), of_b.recompute.count()},

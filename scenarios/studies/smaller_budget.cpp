@@ -100,8 +100,8 @@ SimulatedPoint BudgetRun::better(SimulatedPoint point) {
   const std::optional<PlanFigures> plan = plan_of(point.result);
   if (point.result.status == PointStatus::kError || !plan) return point;
   const bool keeps = smaller_budget_detail::has_plan(point.result);
-  const std::int64_t allowed = std::max(plan->budget, point.result.run.live.bytes);
-  if (best_ && best_->result.run.live.bytes <= allowed &&
+  const std::int64_t allowed = std::max(plan->budget.count, point.result.run.live.bytes.count);
+  if (best_ && best_->result.run.live.bytes.count <= allowed &&
       (!keeps || best_->result.run.step < point.result.run.step)) {
     point = *best_;
     keep_bound(point.result, plan);

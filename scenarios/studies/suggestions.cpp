@@ -220,10 +220,10 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
     result.fits = point.status == PointStatus::kFits;
     result.device_used = point.device_used();
     // Without a limit it would have taken regions that double.
-    if (!result.fits && point.smallest_capacity > 0)
-      result.device_used = Bytes(point.smallest_capacity);
-    result.peak_live = Bytes(point.run.live.bytes);
-    result.peak_reserved = Bytes(point.run.reserved.bytes);
+    if (!result.fits && point.smallest_capacity.count > 0)
+      result.device_used = point.smallest_capacity;
+    result.peak_live = point.run.live.bytes;
+    result.peak_reserved = point.run.reserved.bytes;
     result.step = point.run.step;
     return result;
   } catch (const UserError&) {
@@ -326,7 +326,7 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
   const suggestions_detail::Candidates candidates(document, scenario, model);
   std::vector<suggestions_detail::Group> groups;
   const suggestions_detail::Original original{document, scenario, model, environment};
-  const std::int64_t live = point.run.most_live;
+  const std::int64_t live = point.run.most_live.count;
   if (live + point.context.count <= point.capacity.count)
     groups.push_back(candidates.memory_fraction());
   if (live <= suggestions_detail::allowed_bytes(scenario, point))

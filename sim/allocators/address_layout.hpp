@@ -6,12 +6,14 @@
 #include <map>
 #include <vector>
 
+#include "graph/core/units.hpp"
+
 namespace tidemark {
 
 // Memory that the allocator had from one point of a MemoryTimeline to another (exclusive).
 struct AddressSegment {
   std::int64_t address = 0;
-  std::int64_t bytes = 0;
+  Bytes bytes;
   std::size_t since = 0;
   std::size_t until = 0;
 };

@@ -98,7 +98,7 @@ AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& ti
     const std::map<std::int64_t, std::int64_t> regions = regions_of(allocator);
     const std::map<std::int64_t, AddressSegment> before = segments.open_segments();
     for (const auto& [address, segment] : before) {
-      if (!regions.contains(address)) segments.close(address, segment.bytes, i);
+      if (!regions.contains(address)) segments.close(address, segment.bytes.count, i);
     }
     for (const auto& [address, bytes] : regions) {
       if (!before.contains(address)) segments.open(address, bytes, i);

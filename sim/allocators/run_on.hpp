@@ -22,7 +22,7 @@ RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
   allocator.reserve(allocations);
   const RunResult result = run(on.program, on.costs, allocator, on.scratch, on.options);
   if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
-    *failure = out_of_memory(allocator, Bytes(result.requested), allocations);
+    *failure = out_of_memory(allocator, result.requested, allocations);
   }
   return result;
 }

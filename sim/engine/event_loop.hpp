@@ -222,7 +222,7 @@ class Engine {
   void record(AllocationId allocation, int sign);
   void note_peaks();
   void raise(Peak& peak, std::int64_t bytes) const {
-    if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
+    if (bytes > peak.bytes.count) peak = {Bytes(bytes), pc_, scratch_.events.size()};
   }
   void note_phase_peak();
   void note_fragmentation();

@@ -119,14 +119,14 @@ void Engine<A>::record(AllocationId allocation, int sign) {
       {.instruction = pc_,
        .allocation = allocation,
        .sign = sign,
-       .active = tier == Tier::kDevice ? allocator_.active() : away(tier).live,
-       .reserved = allocator_.reserved()});
+       .active = Bytes(tier == Tier::kDevice ? allocator_.active() : away(tier).live),
+       .reserved = Bytes(allocator_.reserved())});
 }
 
 template <class A>
 void Engine<A>::note_peaks() {
-  result_.most_live = std::max(result_.most_live, live_);
-  result_.most_reserved = std::max(result_.most_reserved, allocator_.reserved());
+  result_.most_live.count = std::max(result_.most_live.count, live_);
+  result_.most_reserved.count = std::max(result_.most_reserved.count, allocator_.reserved());
   const Slot& at = slot(pc_);
   if (!at.last_step) return;
   raise(result_.live, live_);
@@ -136,7 +136,8 @@ void Engine<A>::note_peaks() {
   raise(result_.reserved, allocator_.reserved());
   const std::int64_t reserved = allocator_.reserved();
   const Fragmentation& most = result_.fragmentation;
-  if (reserved > most.reserved || (reserved == most.reserved && live_ > most.live)) {
+  if (reserved > most.reserved.count ||
+      (reserved == most.reserved.count && live_ > most.live.count)) {
     note_fragmentation();
   }
   note_phase_peak();
@@ -148,12 +149,12 @@ void Engine<A>::note_fragmentation() {
   const std::int64_t allocated = allocator_.allocated();
   const std::int64_t active = allocator_.active();
   const std::int64_t inactive_splits = allocator_.inactive_split();
-  result_.fragmentation = {.reserved = reserved,
-                           .live = live_,
-                           .rounding = allocated - live_,
-                           .pending_events = active - allocated,
-                           .inactive_splits = inactive_splits,
-                           .free_segments = reserved - active - inactive_splits,
+  result_.fragmentation = {.reserved = Bytes(reserved),
+                           .live = Bytes(live_),
+                           .rounding = Bytes(allocated - live_),
+                           .pending_events = Bytes(active - allocated),
+                           .inactive_splits = Bytes(inactive_splits),
+                           .free_segments = Bytes(reserved - active - inactive_splits),
                            .instruction = pc_};
 }
 
@@ -218,8 +219,8 @@ void Engine<A>::allocate_away(AllocationId allocation) {
   if (memory.pools && grown > 0) {
     host_ += std::llround(costs_.pinned_ns_per_byte * static_cast<double>(grown));
   }
-  result_.most_host = std::max(result_.most_host, host_memory_.taken);
-  result_.most_nvme = std::max(result_.most_nvme, nvme_.taken);
+  result_.most_host.count = std::max(result_.most_host.count, host_memory_.taken);
+  result_.most_nvme.count = std::max(result_.most_nvme.count, nvme_.taken);
   record(allocation, +1);
   if (slot(pc_).last_step) note_away_peaks();
 }
@@ -369,12 +370,12 @@ void Engine<A>::fail(RunStatus status, AllocationId allocation) {
   result_.status = status;
   result_.failed_instruction = pc_;
   result_.failed_allocation = allocation;
-  if (allocation.valid()) result_.requested = program_.allocations[allocation].bytes.count;
-  result_.live_at_failure = live_;
-  result_.reserved_at_failure = allocator_.reserved();
+  if (allocation.valid()) result_.requested = program_.allocations[allocation].bytes;
+  result_.live_at_failure.count = live_;
+  result_.reserved_at_failure.count = allocator_.reserved();
   if (status != RunStatus::kDeadlock) ++result_.ooms;
   if constexpr (requires { allocator_.note_out_of_memory(std::int64_t{1}); }) {
-    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested);
+    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested.count);
   }
   stopped_ = true;
 }

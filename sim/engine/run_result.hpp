@@ -24,19 +24,19 @@ inline constexpr int kNoRank = -1;
 
 // The largest value of one figure of the last step, and the instruction that reached it first.
 struct Peak {
-  std::int64_t bytes = 0;
+  Bytes bytes;
   std::uint32_t instruction = kNoInstruction;
   std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
 };
 
 // Why more is reserved than is live: reserved = live + the four terms below.
 struct Fragmentation {
-  std::int64_t reserved = 0;
-  std::int64_t live = 0;
-  std::int64_t rounding = 0;         // allocations are larger than what was asked for
-  std::int64_t pending_events = 0;   // freed, but a stream may still use it
-  std::int64_t inactive_splits = 0;  // free inside a segment that something else keeps
-  std::int64_t free_segments = 0;    // cached: free as a whole
+  Bytes reserved;
+  Bytes live;
+  Bytes rounding;         // allocations are larger than what was asked for
+  Bytes pending_events;   // freed, but a stream may still use it
+  Bytes inactive_splits;  // free inside a segment that something else keeps
+  Bytes free_segments;    // cached: free as a whole
   std::uint32_t instruction = kNoInstruction;
 };
 
@@ -46,16 +46,16 @@ struct Fragmentation {
 struct MemoryEvent {
   std::uint32_t instruction = 0;  // issued at that moment
   AllocationId allocation;
-  std::int32_t sign = 0;    // +1 allocated, -1 freed, 0 returned after its stream events
-  std::int64_t active = 0;  // of the allocation's tier, afterwards; rounded as the allocator rounds
-  std::int64_t reserved = 0;  // of the device, afterwards
+  std::int32_t sign = 0;  // +1 allocated, -1 freed, 0 returned after its stream events
+  Bytes active;           // of the allocation's tier, afterwards; rounded as the allocator rounds
+  Bytes reserved;         // of the device, afterwards
 };
 
 struct RunResult {
   RunStatus status = RunStatus::kCompleted;
   std::uint32_t failed_instruction = kNoInstruction;
   AllocationId failed_allocation;  // whose allocation failed
-  std::int64_t requested = 0;      // by the allocation that failed
+  Bytes requested;                 // by the allocation that failed
   // Of a deadlock and of kPeerFailed: the rank whose send failed_instruction waits for; none: it
   // waits for nothing that a rank will send.
   int awaited_rank = kNoRank;
@@ -74,12 +74,12 @@ struct RunResult {
   Peak host;        // pinned memory, bytes of buffers as requested
   Peak host_taken;  // from the system: with rounding and what the pool keeps
   Peak nvme;
-  std::int64_t most_live = 0;  // of all steps
-  std::int64_t most_reserved = 0;
-  std::int64_t most_host = 0;  // taken from the system
-  std::int64_t most_nvme = 0;
-  std::int64_t live_at_failure = 0;
-  std::int64_t reserved_at_failure = 0;
+  Bytes most_live;  // of all steps
+  Bytes most_reserved;
+  Bytes most_host;  // taken from the system
+  Bytes most_nvme;
+  Bytes live_at_failure;
+  Bytes reserved_at_failure;
 
   Duration total{};  // of all steps
   Duration step{};   // the last step on the compute stream; the sum of `phase`

@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/core/units.hpp"
+
 namespace tidemark {
 
 // A run as a point of memory and time.
 struct TradeOff {
   std::string name;
-  std::int64_t memory = 0;  // bytes of the device
-  double seconds = 0;       // of a step; 0: unknown, as of a run that does not fit
+  Bytes memory;        // bytes of the device
+  double seconds = 0;  // of a step; 0: unknown, as of a run that does not fit
   bool fits = true;
 };
 

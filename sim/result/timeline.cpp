@@ -156,7 +156,7 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
                                .instruction = event.instruction,
                                .allocation = event.allocation,
                                .sign = event.sign,
-                               .live = live,
+                               .live = Bytes(live),
                                .active = event.active,
                                .reserved = event.reserved});
   }
@@ -196,7 +196,7 @@ std::vector<StepReserved> reserved_by_step(const StepProgram& program, const Pro
       steps.resize(step + 1, {.peak = before.end, .end = before.end});
     }
     steps[step].end = event.reserved;
-    steps[step].peak = std::max(steps[step].peak, event.reserved);
+    steps[step].peak.count = std::max(steps[step].peak.count, event.reserved.count);
   }
   return steps;
 }

@@ -21,10 +21,10 @@ struct TimelinePoint {
   Duration time{};
   std::uint32_t instruction = 0;
   AllocationId allocation;
-  std::int32_t sign = 0;    // +1 allocated, -1 freed, 0 returned after its stream events
-  std::int64_t live = 0;    // requested bytes on the device
-  std::int64_t active = 0;  // as the allocator rounds
-  std::int64_t reserved = 0;
+  std::int32_t sign = 0;  // +1 allocated, -1 freed, 0 returned after its stream events
+  Bytes live;             // requested bytes on the device
+  Bytes active;           // as the allocator rounds
+  Bytes reserved;
 };
 
 struct MemoryTimeline {
@@ -42,8 +42,8 @@ struct MemoryTimeline {
 
 // Bytes that one step takes from the device.
 struct StepReserved {
-  std::int64_t peak = 0;
-  std::int64_t end = 0;
+  Bytes peak;
+  Bytes end;
 
   friend bool operator==(const StepReserved&, const StepReserved&) = default;
 };

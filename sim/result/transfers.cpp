@@ -144,8 +144,8 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
     if (!transfers_detail::is_link_copy(opcode)) continue;
     stays.copy(i);
     const std::int64_t bytes = program.copied_bytes(i).count;
-    if (opcode == Opcode::kCopyOut) report.bytes_out += bytes;
-    if (opcode == Opcode::kCopyIn) report.bytes_in += bytes;
+    if (opcode == Opcode::kCopyOut) report.bytes_out.count += bytes;
+    if (opcode == Opcode::kCopyIn) report.bytes_in.count += bytes;
   }
   stays.close_all(report.tensors);
 
@@ -165,7 +165,8 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
                                          : elsewhere[allocation.storage] & ~bit);
   }
   for (StorageId s : ids_of(graph.storages)) {
-    if (elsewhere[s] != 0 && present[s] == 0) report.saved_at_peak += graph.storages[s].bytes.count;
+    if (elsewhere[s] != 0 && present[s] == 0)
+      report.saved_at_peak.count += graph.storages[s].bytes.count;
   }
   for (MovedTensor& tensor : report.tensors) {
     tensor.saves_at_peak = elsewhere[tensor.storage] != 0 && present[tensor.storage] == 0;
@@ -186,8 +187,8 @@ std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program, const 
     const Allocation& allocation = program.allocations[event.allocation];
     if (allocation.tier != tier) continue;
     // A buffer that is freed while a stream uses it is there until the stream has passed.
-    held[static_cast<std::size_t>(allocation.role)] += event.active - before;
-    before = event.active;
+    held[static_cast<std::size_t>(allocation.role)] += event.active.count - before;
+    before = event.active.count;
   }
   return held;
 }

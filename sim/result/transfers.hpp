@@ -31,9 +31,9 @@ struct TransferReport {
   std::vector<MovedTensor> tensors;  // largest stall first, then largest
   Duration copies{};                 // on all links, of the last step
   Duration exposed{};                // of these, what compute waited for
-  std::int64_t bytes_out = 0;        // device to host
-  std::int64_t bytes_in = 0;
-  std::int64_t saved_at_peak = 0;  // bytes off the device when the live bytes peaked
+  Bytes bytes_out;                   // device to host
+  Bytes bytes_in;
+  Bytes saved_at_peak;  // bytes off the device when the live bytes peaked
 
   // 1 when compute waited for none of the copies.
   [[nodiscard]] double hidden() const;

@@ -24,9 +24,9 @@ std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
   std::vector<PartlyFreeSegment> list;
   for (const PartlyUsedSegment& segment : segments) {
     PartlyFreeSegment& named =
-        list.emplace_back(PartlyFreeSegment{.size = segment.size.count,
-                                            .free = segment.free.count,
-                                            .largest_free = segment.largest_free.count,
+        list.emplace_back(PartlyFreeSegment{.size = segment.size,
+                                            .free = segment.free,
+                                            .largest_free = segment.largest_free,
                                             .pin_count = segment.in_use.size(),
                                             .pins = {}});
     std::vector<AllocationId> pins = segment.in_use;
@@ -34,7 +34,7 @@ std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
     pins.resize(std::min(pins.size(), kShownPins));
     for (AllocationId pin : pins) {
       named.pins.push_back({.tensor = names.tensor_of(pin),
-                            .bytes = program.allocations[pin].bytes.count,
+                            .bytes = program.allocations[pin].bytes,
                             .role = program.allocations[pin].role,
                             .layer = names.layer_of(pin)});
     }
@@ -59,8 +59,8 @@ std::string off_device_reason(Tier tier, const Compiled& compiled, const Scratch
                          : fmt::format("in step {}, {}", failure.step, name_of(failure.phase));
   return fmt::format("out of {} {}: {} for {}; {} are live{}{}",
                      tier == Tier::kHost ? "host memory" : "NVMe", place,
-                     format_bytes(Bytes(failure.requested)), requested_for,
-                     format_bytes(Bytes(sum)), holders.empty() ? "" : ": ", holders);
+                     format_bytes(failure.requested), requested_for, format_bytes(Bytes(sum)),
+                     holders.empty() ? "" : ": ", holders);
 }
 
 // Device memory has run out: for what, and how much is in use.
@@ -73,15 +73,14 @@ std::string device_reason(const RunResult& run, const Failure& failure, Role rol
   if (failure.op.empty()) {
     return fmt::format(
         "out of device memory before the first step: {} for {} ({}); {} are placed{}",
-        format_bytes(Bytes(run.requested)), requested_for, name_of(role),
-        format_bytes(Bytes(run.live_at_failure)), limit);
+        format_bytes(run.requested), requested_for, name_of(role),
+        format_bytes(run.live_at_failure), limit);
   }
   return fmt::format(
       "out of device memory in step {}, {}: {} for {} of {}{}{}; {} are live, {} reserved{}",
-      failure.step, name_of(failure.phase), format_bytes(Bytes(run.requested)), requested_for,
+      failure.step, name_of(failure.phase), format_bytes(run.requested), requested_for,
       failure.layer, failure.layer.empty() ? "" : ": ", failure.op,
-      format_bytes(Bytes(run.live_at_failure)), format_bytes(Bytes(run.reserved_at_failure)),
-      limit);
+      format_bytes(run.live_at_failure), format_bytes(run.reserved_at_failure), limit);
 }
 
 // Where the run was when it ended.
@@ -132,11 +131,11 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
           : failure_report_detail::off_device_reason(allocation.tier, compiled, scratch, failure,
                                                      requested_for);
   failure.message = memory.message.empty() ? failure.reason : memory.message;
-  failure.rounded = memory.rounded.count;
-  failure.segment = memory.segment.count;
-  failure.device_free = memory.device_free.count;
-  failure.largest_free = memory.largest_free.count;
-  failure.free_in_segments = memory.free_in_segments.count;
+  failure.rounded = memory.rounded;
+  failure.segment = memory.segment;
+  failure.device_free = memory.device_free;
+  failure.largest_free = memory.largest_free;
+  failure.free_in_segments = memory.free_in_segments;
   failure.partly_free = failure_report_detail::named_segments(names, program, memory.partly_free);
   return failure;
 }

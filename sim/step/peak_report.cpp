@@ -57,7 +57,7 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
     const bool initial = names.is_initial(allocation);
     report.largest.push_back(
         {.tensor = names.tensor_of(allocation),
-         .bytes = program.allocations[allocation].bytes.count,
+         .bytes = program.allocations[allocation].bytes,
          .role = program.allocations[allocation].role,
          .op = initial ? std::string() : names.operator_name(names.made_by(allocation)),
          .layer = layer});

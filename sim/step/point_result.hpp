@@ -31,7 +31,7 @@ enum class PointStatus { kFits, kOutOfMemory, kInfeasible, kError };
 
 struct LargestTensor {
   std::string tensor;
-  std::int64_t bytes = 0;
+  Bytes bytes;
   Role role = Role::kTemporary;
   std::string op;  // that made it; empty when it exists from the start
   std::string layer;
@@ -51,14 +51,14 @@ struct PeakReport {
 // A tensor that keeps a partly free segment from going back to the device.
 struct PinningTensor {
   std::string tensor;
-  std::int64_t bytes = 0;
+  Bytes bytes;
   Role role = Role::kTemporary;
   std::string layer;
 };
 struct PartlyFreeSegment {
-  std::int64_t size = 0;
-  std::int64_t free = 0;
-  std::int64_t largest_free = 0;
+  Bytes size;
+  Bytes free;
+  Bytes largest_free;
   std::size_t pin_count = 0;
   std::vector<PinningTensor> pins;  // largest first, at most kShownPins
 };
@@ -80,17 +80,17 @@ struct Failure {
   Phase phase = Phase::kForward;
   std::string op;
   std::string layer;
-  std::int64_t requested = 0;
+  Bytes requested;
   std::string message;  // PyTorch's own, word for word, where its allocator has failed
   std::string reason;   // what was asked for where, and what there was
   // Of the device's allocator at that moment.
-  std::int64_t rounded = 0;
-  std::int64_t segment = 0;  // bytes asked of the device for it
-  std::int64_t device_free = 0;
-  std::int64_t short_of = 0;            // bytes that host memory or NVMe lack for the whole run
+  Bytes rounded;
+  Bytes segment;  // bytes asked of the device for it
+  Bytes device_free;
+  Bytes short_of;                       // bytes that host memory or NVMe lack for the whole run
   std::optional<std::int64_t> allowed;  // to be reserved, by memory_fraction
-  std::int64_t largest_free = 0;
-  std::int64_t free_in_segments = 0;
+  Bytes largest_free;
+  Bytes free_in_segments;
   std::vector<PartlyFreeSegment> partly_free;  // most free bytes first
   // What was tried to make it fit, least intrusive first; see suggest_changes().
   std::vector<Suggestion> tried;
@@ -119,8 +119,7 @@ struct PointResult {
   Bytes buffers;
   Bytes inputs;
   Bytes saved_activations;
-  std::int64_t smallest_capacity =
-      0;  // of the device, with which the same program fits; 0: unknown
+  Bytes smallest_capacity;  // of the device, with which the same program fits; 0: unknown
   AllocatorTraits allocator = ideal_traits();
   Bytes host_capacity;
   Bytes nvme_capacity;
@@ -141,17 +140,17 @@ struct PointResult {
   std::vector<PassTime> passes;
 
   // Device memory that the whole step takes, the framework's context included.
-  [[nodiscard]] Bytes device_used() const { return context + Bytes(run.reserved.bytes); }
+  [[nodiscard]] Bytes device_used() const { return context + run.reserved.bytes; }
   // Device memory that the step needs. Of one that does not fit, run without a limit: bfc takes
   // regions that double then, which says nothing of the device that would do.
   [[nodiscard]] Bytes device_needed() const {
-    const bool doubles =
-        allocator.grows_by_doubling && status == PointStatus::kOutOfMemory && smallest_capacity > 0;
-    return doubles ? Bytes(smallest_capacity) : device_used();
+    const bool doubles = allocator.grows_by_doubling && status == PointStatus::kOutOfMemory &&
+                         smallest_capacity.count > 0;
+    return doubles ? smallest_capacity : device_used();
   }
   // The least device that does, where it is known; else what the step used.
   [[nodiscard]] Bytes device_that_does() const {
-    return smallest_capacity > 0 ? Bytes(smallest_capacity) : device_used();
+    return smallest_capacity.count > 0 ? smallest_capacity : device_used();
   }
   // Of the device, for the allocator.
   [[nodiscard]] Bytes usable() const { return capacity - context; }

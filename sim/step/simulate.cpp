@@ -190,12 +190,12 @@ void PointSimulation::add_shortage() {
   Failure& failure = *point_.failure;
   const bool host = point_.run.status == RunStatus::kOutOfHostMemory;
   if (!host && point_.run.status != RunStatus::kOutOfNvme) return;
-  const std::int64_t needed = host ? point_.run.most_host : point_.run.most_nvme;
+  const std::int64_t needed = host ? point_.run.most_host.count : point_.run.most_nvme.count;
   const Bytes there = host ? point_.host_capacity : point_.nvme_capacity;
-  failure.short_of = std::max<std::int64_t>(needed - there.count, 0);
-  failure.reason += fmt::format(
-      "; with room for all the run takes {} and there are {}: at most {} are missing",
-      format_bytes(Bytes(needed)), format_bytes(there), format_bytes(Bytes(failure.short_of)));
+  failure.short_of.count = std::max<std::int64_t>(needed - there.count, 0);
+  failure.reason +=
+      fmt::format("; with room for all the run takes {} and there are {}: at most {} are missing",
+                  format_bytes(Bytes(needed)), format_bytes(there), format_bytes(failure.short_of));
   failure.message = failure.reason;
 }
 
@@ -206,17 +206,17 @@ void PointSimulation::judge_plans() {
     if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
     const bool proven = outcome.plan->status == "infeasible";
     point_.status = PointStatus::kInfeasible;
-    point_.failure = failure_because(
-        fmt::format("{}: {} within the budget of {}: {}", outcome.name,
-                    proven ? "no plan fits" : "found no plan that fits",
-                    format_bytes(Bytes(outcome.plan->budget)), outcome.plan->infeasible));
+    point_.failure =
+        failure_because(fmt::format("{}: {} within the budget of {}: {}", outcome.name,
+                                    proven ? "no plan fits" : "found no plan that fits",
+                                    format_bytes(outcome.plan->budget), outcome.plan->infeasible));
   }
 }
 
 // Policies may be given live bytes to stay within: the first whose step takes more misses them.
 void PointSimulation::judge_budgets() {
   if (point_.status != PointStatus::kFits) return;
-  const Bytes live(point_.run.live.bytes);
+  const Bytes live(point_.run.live.bytes.count);
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     const std::optional<Bytes>& budget = point_.budgets[i];
     if (!budget || live <= *budget) continue;
@@ -260,10 +260,12 @@ void PointSimulation::find_smallest_capacity() {
     Scratch other;
     unlimited = run_compiled(spec_, compiled_, other, kUnlimited, false);
   }
-  point_.smallest_capacity = smallest_capacity(spec_, compiled_, point_.context, unlimited,
-                                               ran ? Bytes(0) : point_.usable())
-                                 .count;
-  if (ran) point_.smallest_capacity = std::min(point_.smallest_capacity, point_.capacity.count);
+  point_.smallest_capacity.count = smallest_capacity(spec_, compiled_, point_.context, unlimited,
+                                                     ran ? Bytes(0) : point_.usable())
+                                       .count;
+  if (ran)
+    point_.smallest_capacity.count =
+        std::min(point_.smallest_capacity.count, point_.capacity.count);
 }
 
 }  // namespace

@@ -8,9 +8,11 @@ namespace tidemark {
 
 Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, Bytes overhead,
                         const RunResult& unlimited, Bytes too_small) {
-  std::int64_t high = unlimited.most_reserved;
+  std::int64_t high = unlimited.most_reserved.count;
   const bool exact = !spec.allocator->traits().has_segments && compiled.eviction == nullptr;
-  std::int64_t low = exact ? high : compiled.eviction != nullptr ? 0 : unlimited.most_live - 1;
+  std::int64_t low = exact                          ? high
+                     : compiled.eviction != nullptr ? 0
+                                                    : unlimited.most_live.count - 1;
   // With rules that depend on the capacity some smaller one may do again; what counts is from where
   // on it fits.
   if (!exact) {

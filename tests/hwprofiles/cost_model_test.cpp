@@ -24,8 +24,8 @@ Work matmul(std::int64_t m, std::int64_t n, std::int64_t k, DType type) {
           .dtype = type,
           .flops =
               Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)),
-          .read = bytes_of(type, m * k + k * n),
-          .written = bytes_of(type, m * n),
+          .read = bytes_of(type, Elements(m * k + k * n)),
+          .written = bytes_of(type, Elements(m * n)),
           .extent = {m, n, k, 1}};
 }
 

@@ -174,8 +174,8 @@ void check_counters(const Json& events, const TracedRun& run) {
     (name == "reserved memory" ? reserved : most) =
         std::max(name == "reserved memory" ? reserved : most, sum);
   }
-  CHECK(most == run.result.run.most_live);
-  CHECK(reserved == run.result.run.most_reserved);
+  CHECK(most == run.result.run.most_live.count);
+  CHECK(reserved == run.result.run.most_reserved.count);
 }
 
 void check_lifetimes(const Json& events) {
@@ -242,7 +242,7 @@ TEST_SUITE("golden") {
 
   TEST_CASE("what eviction runs again is in the trace, and slices still nest") {
     const TracedRun whole(", training: {micro_batch: 8, sequence: 256}, allocator: ideal");
-    const std::int64_t capacity = whole.result.run.live.bytes * 8 / 10;
+    const std::int64_t capacity = whole.result.run.live.bytes.count * 8 / 10;
     const TracedRun run(
         ", training: {micro_batch: 8, sequence: 256}, allocator: ideal, policies: "
         "[eviction: {heuristic: lru}]",

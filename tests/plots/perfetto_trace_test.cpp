@@ -211,7 +211,7 @@ TEST_SUITE("golden") {
         CHECK(ends == std::pair(1, 1));
       // Each kernel and copy on its stream and on the host, and the spans around them.
       CHECK(slices == 2 * run.trace.slices.size() + run.trace.spans.size());
-      CHECK(most_reserved == run.result.run.most_reserved);
+      CHECK(most_reserved == run.result.run.most_reserved.count);
     }
   }
 }

@@ -170,7 +170,7 @@ TEST_SUITE("unit") {
     std::vector<TradeOff> runs;
     for (int i = 0; i < 12; ++i) {  // close together
       runs.push_back({.name = fmt::format("policy <number> {}", i),
-                      .memory = (60 + i % 3) * kGiB.count,
+                      .memory = Bytes((60 + i % 3) * kGiB.count),
                       .seconds = 0.5 + 0.01 * i,
                       .fits = i != 7});
     }
@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
     std::vector<TradeOff> crowd;
     for (int i = 0; i < 40; ++i) {
       crowd.push_back({.name = fmt::format("policy number {}", i),
-                       .memory = (60 + i % 4) * kGiB.count,
+                       .memory = Bytes((60 + i % 4) * kGiB.count),
                        .seconds = 0.5 + 0.001 * (i / 20) + 0.02 * (i % 5)});
     }
     const std::string crowded = svg_of(pareto_chart("crowd", crowd, Bytes(0)));
@@ -287,7 +287,7 @@ TEST_SUITE("golden") {
             sum += bytes;
           CHECK(sum == sample.live);
         }
-        CHECK(peak == run.result.run.live.bytes);
+        CHECK(peak == run.result.run.live.bytes.count);
         const std::string svg = svg_of(memory_chart(figure));
         check_well_formed(svg);
         check_no_overlap(svg);

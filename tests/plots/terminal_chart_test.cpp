@@ -71,9 +71,9 @@ struct Example {
                                .instruction = instruction,
                                .allocation = block,
                                .sign = sign,
-                               .live = gib * kGiB.count,
-                               .active = gib * kGiB.count,
-                               .reserved = 4 * kGiB.count});
+                               .live = Bytes(gib * kGiB.count),
+                               .active = Bytes(gib * kGiB.count),
+                               .reserved = Bytes(4 * kGiB.count)});
   }
 };
 

@@ -84,7 +84,7 @@ TEST_SUITE("property") {
          {"torch", "{kind: torch, expandable_segments: true}",
           "{kind: torch, memory_fraction: 0.8}", "{kind: bfc, allow_growth: true}", "bfc"}) {
       CAPTURE(allocator);
-      const std::int64_t smallest = simulate_with(allocator).smallest_capacity;
+      const std::int64_t smallest = simulate_with(allocator).smallest_capacity.count;
       const PointResult fits = simulate_with(allocator, std::to_string(smallest));
       CHECK(fits.status == PointStatus::kFits);
       const PointResult tight = simulate_with(allocator, std::to_string(smallest - 2 * kMiB.count));
@@ -95,12 +95,13 @@ TEST_SUITE("property") {
 
   TEST_CASE(
       "rounding to divisions allocates at least as much; expandable segments map whole pages") {
-    const std::int64_t plain = simulate_with("torch").run.reserved.bytes;
-    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 1}").run.reserved.bytes == plain);
-    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 2}").run.allocated.bytes >=
-          simulate_with("torch").run.allocated.bytes);
+    const std::int64_t plain = simulate_with("torch").run.reserved.bytes.count;
+    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 1}").run.reserved.bytes.count ==
+          plain);
+    CHECK(simulate_with("{kind: torch, roundup_power2_divisions: 2}").run.allocated.bytes.count >=
+          simulate_with("torch").run.allocated.bytes.count);
     const PointResult expandable = simulate_with("{kind: torch, expandable_segments: true}");
-    CHECK(expandable.run.reserved.bytes % (2 * kMiB.count) == 0);
+    CHECK(expandable.run.reserved.bytes.count % (2 * kMiB.count) == 0);
     CHECK(expandable.run.reserved.bytes >= expandable.run.allocated.bytes);
   }
 }

@@ -38,7 +38,8 @@ TEST_SUITE("unit") {
         }
         const Compiled compiled = compile(scenario, build_training(scenario));
         REQUIRE(compiled.policies.at(0).plan.has_value());
-        CHECK(compiled.policies.at(0).plan->budget == scenario.device.hbm.capacity.count - beside);
+        CHECK(compiled.policies.at(0).plan->budget.count ==
+              scenario.device.hbm.capacity.count - beside);
       }
     }
   }

@@ -50,7 +50,7 @@ TEST_SUITE("property") {
       REQUIRE(found.excluded_from);
       CHECK(*found.excluded_from > largest);
       CHECK(found.untried == 0);
-      const auto live = [](const FitPoint& point) { return point.result.run.live.bytes; };
+      const auto live = [](const FitPoint& point) { return point.result.run.live.bytes.count; };
       CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
                            [&](const auto& a, const auto& b) { return live(a) < live(b); }));
       CHECK(std::is_sorted(found.tried.begin(), found.tried.end(),
@@ -94,7 +94,8 @@ TEST_SUITE("unit") {
     const Fit swept = fit(document(", sweep: {matrix: {training.micro_batch: [4]}}"), environment(),
                           {.key = "training.micro_batch", .limit = 2});
     REQUIRE(swept.largest);
-    CHECK(swept.tried.front().result.run.live.bytes < swept.tried.back().result.run.live.bytes);
+    CHECK(swept.tried.front().result.run.live.bytes.count <
+          swept.tried.back().result.run.live.bytes.count);
     const auto refusal = [&](const std::string& key) {
       return error_of([&] { static_cast<void>(fit(scenario, environment(), {.key = key})); });
     };
@@ -121,7 +122,7 @@ TEST_SUITE("unit") {
     const std::int64_t most = all.tried[*all.largest].value;
     CHECK(most == 7);
     // With what the largest needs, the smallest does not fit.
-    const std::int64_t enough = all.tried[*all.largest].result.smallest_capacity;
+    const std::int64_t enough = all.tried[*all.largest].result.smallest_capacity.count;
     const Value tight = with("checkpoint: {first: 1}", fmt::to_string(enough));
     CHECK_FALSE(fits(tight, key, 1));
     CHECK(fits(tight, key, most));

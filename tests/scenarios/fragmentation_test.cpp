@@ -33,7 +33,8 @@ PointResult simulate_text(const std::string& text, int convergence_limit = 0) {
 }
 
 std::int64_t terms_of(const Fragmentation& f) {
-  return f.rounding + f.pending_events + f.inactive_splits + f.free_segments;
+  return f.rounding.count + f.pending_events.count + f.inactive_splits.count +
+         f.free_segments.count;
 }
 
 struct Failed {
@@ -78,14 +79,15 @@ TEST_SUITE("property") {
         REQUIRE(point.status == PointStatus::kFits);
         const Fragmentation& f = point.run.fragmentation;
         CHECK(f.reserved == point.run.reserved.bytes);
-        CHECK(f.live > 0);
+        CHECK(f.live.count > 0);
         CHECK(f.live <= point.run.live.bytes);
-        CHECK(f.rounding >= 0);
-        CHECK(f.pending_events >= 0);
-        CHECK(f.inactive_splits >= 0);
-        CHECK(f.free_segments >= 0);
-        CHECK(terms_of(f) == f.reserved - f.live);
-        if (allocator == "ideal") CHECK(f.rounding + f.inactive_splits + f.free_segments == 0);
+        CHECK(f.rounding.count >= 0);
+        CHECK(f.pending_events.count >= 0);
+        CHECK(f.inactive_splits.count >= 0);
+        CHECK(f.free_segments.count >= 0);
+        CHECK(terms_of(f) == f.reserved.count - f.live.count);
+        if (allocator == "ideal")
+          CHECK(f.rounding.count + f.inactive_splits.count + f.free_segments.count == 0);
       }
     }
   }
@@ -140,11 +142,17 @@ TEST_SUITE("property") {
 TEST_SUITE("unit") {
   TEST_CASE("reserved has converged at the first step that all later ones repeat") {
     CHECK(converged_step({}) == std::nullopt);
-    CHECK(converged_step({{5, 5}}) == std::nullopt);
-    CHECK(converged_step({{5, 5}, {5, 5}}) == 0);
-    CHECK(converged_step({{5, 5}, {6, 6}}) == std::nullopt);
-    CHECK(converged_step({{5, 5}, {6, 6}, {6, 6}, {6, 6}}) == 1);
-    CHECK(converged_step({{5, 5}, {6, 5}, {6, 6}, {6, 6}}) == 2);  // the same peak, another end
+    CHECK(converged_step({{Bytes(5), Bytes(5)}}) == std::nullopt);
+    CHECK(converged_step({{Bytes(5), Bytes(5)}, {Bytes(5), Bytes(5)}}) == 0);
+    CHECK(converged_step({{Bytes(5), Bytes(5)}, {Bytes(6), Bytes(6)}}) == std::nullopt);
+    CHECK(converged_step({{Bytes(5), Bytes(5)},
+                          {Bytes(6), Bytes(6)},
+                          {Bytes(6), Bytes(6)},
+                          {Bytes(6), Bytes(6)}}) == 1);
+    CHECK(converged_step({{Bytes(5), Bytes(5)},
+                          {Bytes(6), Bytes(5)},
+                          {Bytes(6), Bytes(6)},
+                          {Bytes(6), Bytes(6)}}) == 2);  // the same peak, another end
   }
 
   TEST_CASE("steps are added until what is reserved repeats, up to a limit") {
@@ -170,37 +178,37 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a failure names the request, the segment, what is free and who keeps it") {
     const PointResult roomy = simulate_text(scenario_with("torch"));
-    const std::int64_t capacity = roomy.smallest_capacity - 4 * kMiB.count;
+    const std::int64_t capacity = roomy.smallest_capacity.count - 4 * kMiB.count;
     const Failed failed(scenario_with("torch", std::to_string(capacity)));
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
     const Failure& f = *failed.point.failure;
-    CHECK(f.requested > 0);
-    CHECK(f.rounded == (f.requested + 511) / 512 * 512);
+    CHECK(f.requested.count > 0);
+    CHECK(f.rounded.count == (f.requested.count + 511) / 512 * 512);
     CHECK(f.segment >= f.rounded);
     CHECK(f.segment > f.device_free);
     CHECK(f.largest_free < f.rounded);
     std::int64_t free = 0;
     for (const PartlyFreeSegment& segment : f.partly_free) {
-      free += segment.free;
+      free += segment.free.count;
       CHECK(segment.largest_free <= segment.free);
       CHECK(segment.free < segment.size);
       CHECK(segment.pin_count >= segment.pins.size());
       REQUIRE_FALSE(segment.pins.empty());
       std::int64_t pinned = 0;
       for (const PinningTensor& pin : segment.pins)
-        pinned += pin.bytes;
-      CHECK(pinned <= segment.size - segment.free);
+        pinned += pin.bytes.count;
+      CHECK(pinned <= segment.size.count - segment.free.count);
       CHECK_FALSE(segment.pins.front().tensor.empty());
     }
-    CHECK(free == f.free_in_segments);  // everything cached has been given back before
+    CHECK(free == f.free_in_segments.count);  // everything cached has been given back before
     CHECK(std::is_sorted(f.partly_free.begin(), f.partly_free.end(),
                          [](const auto& a, const auto& b) { return a.free > b.free; }));
     // PyTorch's own words with the same figures.
-    CHECK(f.message.starts_with(
-        fmt::format("CUDA out of memory. Tried to allocate {}. GPU 0 has a "
-                    "total capacity of {} of which {} is free. ",
-                    torch_size(f.segment), torch_size(capacity), torch_size(f.device_free))));
-    const std::int64_t unallocated = f.free_in_segments;  // no events are pending any more
+    CHECK(f.message.starts_with(fmt::format(
+        "CUDA out of memory. Tried to allocate {}. GPU 0 has a "
+        "total capacity of {} of which {} is free. ",
+        torch_size(f.segment.count), torch_size(capacity), torch_size(f.device_free.count))));
+    const std::int64_t unallocated = f.free_in_segments.count;  // no events are pending any more
     CHECK(f.message.find(fmt::format("and {} is reserved by PyTorch but unallocated",
                                      torch_size(unallocated))) != std::string::npos);
     CHECK(f.reason.starts_with("out of device memory in step"));
@@ -211,20 +219,22 @@ TEST_SUITE("unit") {
     int bisected = 0;
     for (const std::int64_t percent : {99, 90, 70, 50}) {
       const std::int64_t capacity =
-          roomy.context.count + (roomy.smallest_capacity - roomy.context.count) * percent / 100;
+          roomy.context.count +
+          (roomy.smallest_capacity.count - roomy.context.count) * percent / 100;
       const Failed failed(scenario_with("torch", std::to_string(capacity)));
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
       const std::vector<Suggestion> tried = failed.suggestions();
       REQUIRE_FALSE(tried.empty());
       CAPTURE(percent);
-      const bool live_fits = failed.point.run.most_live + failed.point.context.count <= capacity;
+      const bool live_fits =
+          failed.point.run.most_live.count + failed.point.context.count <= capacity;
       CHECK((tried.front().overrides.front().key.rfind("allocator.", 0) == 0) == live_fits);
       for (const Suggestion& suggestion : tried) {
         CAPTURE(suggestion.change);
         const PointResult point = failed.follow(suggestion);
         CHECK(suggestion.fits == (point.status == PointStatus::kFits));
         CHECK(suggestion.step == point.run.step);
-        CHECK(suggestion.peak_reserved.count == point.run.reserved.bytes);
+        CHECK(suggestion.peak_reserved == point.run.reserved.bytes);
         if (!suggestion.fits) continue;
         CHECK(suggestion.device_used <= Bytes(capacity));
         REQUIRE(cheapest_that_fits(tried) != nullptr);
@@ -249,7 +259,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("figures of a point that does not fit are those of a run with memory without end") {
     const PointResult roomy = simulate_text(scenario_with("torch"), 8);
-    const std::int64_t capacity = roomy.context.count + roomy.run.most_live - kMiB.count;
+    const std::int64_t capacity = roomy.context.count + roomy.run.most_live.count - kMiB.count;
     const PointResult failed = simulate_text(scenario_with("torch", std::to_string(capacity)), 8);
     REQUIRE(roomy.status == PointStatus::kFits);
     REQUIRE(failed.status == PointStatus::kOutOfMemory);
@@ -270,7 +280,7 @@ TEST_SUITE("unit") {
     const auto document = result_document(std::span(&failed, 1));
     const auto& point = document["points"][0];
     CHECK(point["failure"]["retries"] == failed.run.retries);
-    CHECK(point["memory"]["device_used"] == roomy.context.count + roomy.run.reserved.bytes);
+    CHECK(point["memory"]["device_used"] == roomy.context.count + roomy.run.reserved.bytes.count);
   }
 
   TEST_CASE("several ranks leave their devices less: NCCL's buffers beside the context") {
@@ -280,11 +290,11 @@ TEST_SUITE("unit") {
     const PointResult two = simulate_text(text);
     CHECK(two.context.count == one.context.count + 1480 * kMiB.count);
     // And the buckets of their gradients.
-    CHECK(two.run.live.bytes == one.run.live.bytes + two.gradients.count);
+    CHECK(two.run.live.bytes.count == one.run.live.bytes.count + two.gradients.count);
     // What fragments leave free takes up some of the buckets.
-    CHECK(two.smallest_capacity > one.smallest_capacity + 1480 * kMiB.count);
-    CHECK(two.smallest_capacity <=
-          one.smallest_capacity + 1480 * kMiB.count + two.gradients.count + 2 * kMiB.count);
+    CHECK(two.smallest_capacity.count > one.smallest_capacity.count + 1480 * kMiB.count);
+    CHECK(two.smallest_capacity.count <=
+          one.smallest_capacity.count + 1480 * kMiB.count + two.gradients.count + 2 * kMiB.count);
   }
 
   TEST_CASE("the micro-batch that is suggested is the largest divisor of the samples that fits") {
@@ -299,7 +309,7 @@ TEST_SUITE("unit") {
           capacity, batch);
     };
     // 12 samples: 6, 4, 3, 2 and 1 divide them; 5 would need less than 6, but leaves some over.
-    const std::int64_t capacity = simulate_text(with_batch(5, "79GiB")).smallest_capacity;
+    const std::int64_t capacity = simulate_text(with_batch(5, "79GiB")).smallest_capacity.count;
     const Failed failed(with_batch(12, std::to_string(capacity)));
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
     const std::vector<Suggestion> tried = failed.suggestions();
@@ -318,7 +328,7 @@ TEST_SUITE("unit") {
       CAPTURE(suggestion.change);
       const PointResult point = failed.follow(suggestion);
       CHECK(suggestion.fits == (point.status == PointStatus::kFits));
-      if (!suggestion.fits) CHECK(suggestion.device_used.count == point.smallest_capacity);
+      if (!suggestion.fits) CHECK(suggestion.device_used == point.smallest_capacity);
     }
   }
 
@@ -348,16 +358,16 @@ TEST_SUITE("unit") {
     const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
     CHECK(graph.run.live.bytes == eager.run.live.bytes);
     // Whole free segments are gone; what is left of others a private pool cannot use.
-    CHECK(graph.run.reserved.bytes < 2 * eager.run.reserved.bytes);
+    CHECK(graph.run.reserved.bytes.count < 2 * eager.run.reserved.bytes.count);
     CHECK(graph.run.reserved.bytes >= graph.run.active.bytes);
     CHECK(graph.convergence.step == 1);  // which is replayed from then on
     CHECK(terms_of(graph.run.fragmentation) ==
-          graph.run.reserved.bytes - graph.run.fragmentation.live);
+          graph.run.reserved.bytes.count - graph.run.fragmentation.live.count);
     // A single step has no cache to be kept from, whole segments of its own apart.
     const PointResult alone =
         simulate_text(scenario_with("{kind: torch, cuda_graph: true}", "79GiB", "[]", 1));
-    CHECK(alone.run.reserved.bytes ==
-          simulate_text(scenario_with("torch", "79GiB", "[]", 1)).run.reserved.bytes);
+    CHECK(alone.run.reserved.bytes.count ==
+          simulate_text(scenario_with("torch", "79GiB", "[]", 1)).run.reserved.bytes.count);
   }
 
   TEST_CASE("a step that is captured takes again what the step before it has given back") {
@@ -391,7 +401,7 @@ TEST_SUITE("unit") {
     scratch.prepare(program, true);
     const RunResult result = run(program, CostTable(), allocator, scratch, {.host_capacity = kGiB});
     CHECK(result.status == RunStatus::kCompleted);
-    CHECK(result.reserved.bytes == 22 * kMiB.count);
+    CHECK(result.reserved.bytes.count == 22 * kMiB.count);
     CHECK(allocator.core().statistics().num_device_alloc == 2);
   }
 
@@ -403,7 +413,7 @@ TEST_SUITE("unit") {
       const Failure& f = *failed.point.failure;
       REQUIRE(f.allowed);
       CHECK(*f.allowed <= failed.point.capacity.count / 1000);
-      CHECK(f.device_free > 78 * kGiB.count);
+      CHECK(f.device_free.count > 78 * kGiB.count);
       CHECK(f.reason.find("allowed by memory_fraction") != std::string::npos);
       const std::vector<Suggestion> tried = failed.suggestions();
       REQUIRE(tried.size() == 1);
@@ -419,7 +429,7 @@ TEST_SUITE("unit") {
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
       const Failure& f = *failed.point.failure;
       CHECK(f.reason.find("the context of the framework alone") != std::string::npos);
-      CHECK(f.device_free == 0);
+      CHECK(f.device_free.count == 0);
       CHECK(failed.suggestions().empty());
     }
   }

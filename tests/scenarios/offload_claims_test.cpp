@@ -27,7 +27,7 @@ TEST_SUITE("paper") {
     REQUIRE(points.size() == 2);
     // Inputs of 28 checkpointed layers, 2 x 4096 x 3072 values of two bytes; five are in flight.
     constexpr std::int64_t kInput = std::int64_t{2} * 4096 * 3072 * 2;
-    CHECK(points[0].run.live.bytes - points[1].run.live.bytes == (28 - 5) * kInput);
+    CHECK(points[0].run.live.bytes.count - points[1].run.live.bytes.count == (28 - 5) * kInput);
     // The published 1.3 GiB are all 28.
     CHECK(28 * kInput == doctest::Approx(1.3 * static_cast<double>(kGiB.count)).epsilon(0.02));
     const double lost = 1 - milliseconds(points[0]) / milliseconds(points[1]);
@@ -64,7 +64,8 @@ TEST_SUITE("paper") {
     const std::vector<PointResult> points = points_of("megatron");
     REQUIRE(points.size() == 4);
     const double moved = static_cast<double>(points[1].policies[0].offloaded.count);
-    const double saved = static_cast<double>(points[0].run.live.bytes - points[1].run.live.bytes);
+    const double saved =
+        static_cast<double>(points[0].run.live.bytes.count - points[1].run.live.bytes.count);
     // Published: 1437.8 of 1440 MB, 99.84 %.
     CHECK(saved / moved > 0.99);
     CHECK(saved / moved <= 1);

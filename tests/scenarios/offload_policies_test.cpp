@@ -59,12 +59,12 @@ TEST_SUITE("unit") {
       const TrainingGraph& training = s.model->training;
       std::int64_t total = 0;
       for (const Parameter& parameter : training.parameters)
-        total += parameter.elements;
+        total += parameter.elements.count;
       std::int64_t before = 0;
       for (const Parameter& parameter : training.parameters) {
         const bool wanted = static_cast<double>(before) < ratio * static_cast<double>(total);
         CHECK((parameter.updated_by == Executor::kHost) == wanted);
-        before += parameter.elements;
+        before += parameter.elements.count;
       }
       CHECK(s.point.status == PointStatus::kFits);
     }
@@ -75,13 +75,14 @@ TEST_SUITE("unit") {
     const Simulated all = simulate_with("offload_optimizer: {}");
     const std::int64_t state = none.bytes_of(Role::kOptimizerState);
     CHECK(state >= 12 * none.point.parameter_count);
-    CHECK(none.point.run.host.bytes == 0);
-    CHECK(all.point.run.phase_live[0].bytes == none.point.run.phase_live[0].bytes - state);
+    CHECK(none.point.run.host.bytes.count == 0);
+    CHECK(all.point.run.phase_live[0].bytes.count ==
+          none.point.run.phase_live[0].bytes.count - state);
     const BytesByRole& held = all.point.host_by_role;
     CHECK(held[static_cast<std::size_t>(Role::kOptimizerState)] == state);
     // Gradients of 2 bytes down, parameters of 2 bytes up.
-    CHECK(all.moved().bytes_out == all.bytes_of(Role::kGradient));
-    CHECK(all.moved().bytes_in == all.bytes_of(Role::kParameter));
+    CHECK(all.moved().bytes_out.count == all.bytes_of(Role::kGradient));
+    CHECK(all.moved().bytes_in.count == all.bytes_of(Role::kParameter));
     // Adam reads gradient, master and moments and writes all but the first, 28 bytes per
     // parameter, at 39.6 GB/s.
     const double seconds = static_cast<double>(all.point.parameter_count) * 28 / 39.6e9;
@@ -97,8 +98,9 @@ TEST_SUITE("unit") {
           simulate_with(streams, "", fmt::format(", accumulate: {}", micro_batches));
       const std::int64_t gradients = s.bytes_of(Role::kGradient);
       // ZeRO-Offload: down once per micro-batch; up before each addition, and the parameters.
-      CHECK(s.moved().bytes_out == gradients * micro_batches);
-      CHECK(s.moved().bytes_in == gradients * (micro_batches - 1) + s.bytes_of(Role::kParameter));
+      CHECK(s.moved().bytes_out.count == gradients * micro_batches);
+      CHECK(s.moved().bytes_in.count ==
+            gradients * (micro_batches - 1) + s.bytes_of(Role::kParameter));
       const Simulated stay = simulate_with("offload_optimizer: {}");
       CHECK(s.point.run.phase_live[2].bytes < stay.point.run.phase_live[2].bytes);
     }
@@ -107,8 +109,8 @@ TEST_SUITE("unit") {
   TEST_CASE("overlap hides copies behind updates and changes neither bytes nor work") {
     const Simulated apart = simulate_with("offload_optimizer: {overlap: false}");
     const Simulated overlapped = simulate_with("offload_optimizer: {overlap: true}");
-    CHECK(overlapped.moved().bytes_out == apart.moved().bytes_out);
-    CHECK(overlapped.moved().bytes_in == apart.moved().bytes_in);
+    CHECK(overlapped.moved().bytes_out.count == apart.moved().bytes_out.count);
+    CHECK(overlapped.moved().bytes_in.count == apart.moved().bytes_in.count);
     CHECK(hidden_share(overlapped.point.run) > hidden_share(apart.point.run));
   }
 
@@ -118,7 +120,7 @@ TEST_SUITE("unit") {
     const Simulated ahead = simulate_with(nvme + "}", host);
     const Simulated serial = simulate_with(nvme + ", overlap: false}", host);
     const Simulated whole = simulate_with("offload_optimizer: {}", host);
-    CHECK(ahead.point.run.nvme.bytes == ahead.bytes_of(Role::kOptimizerState));
+    CHECK(ahead.point.run.nvme.bytes.count == ahead.bytes_of(Role::kOptimizerState));
     CHECK(ahead.point.run.host.bytes < whole.point.run.host.bytes);
     CHECK(serial.point.run.host.bytes <= ahead.point.run.host.bytes);
     CHECK(ahead.point.run.step < serial.point.run.step);
@@ -143,8 +145,8 @@ TEST_SUITE("unit") {
     // What the host has updated need not come back at the end of the step: it is fetched for
     // forward and again for backward, unless it was kept in between.
     constexpr std::int64_t kTied = 1024 * 256 * 2;  // wte has a third use, as the head
-    CHECK(late.moved().bytes_in <= 2 * late.bytes_of(Role::kParameter) + kTied);
-    CHECK(late.moved().bytes_in > late.bytes_of(Role::kParameter));
+    CHECK(late.moved().bytes_in.count <= 2 * late.bytes_of(Role::kParameter) + kTied);
+    CHECK(late.moved().bytes_in.count > late.bytes_of(Role::kParameter));
   }
 
   TEST_CASE("a delayed update runs beside the next step's forward and backward") {
@@ -160,8 +162,8 @@ TEST_SUITE("unit") {
       const Simulated hidden = with("true", fast);
       CHECK(hidden.point.run.exposed[static_cast<std::size_t>(Stream::kHostWorker)] == Duration(0));
       CHECK(hidden.point.run.step < with("false", fast).point.run.step);
-      CHECK(hidden.moved().bytes_out == with("false", fast).moved().bytes_out);
-      CHECK(hidden.moved().bytes_in == with("false", fast).moved().bytes_in);
+      CHECK(hidden.moved().bytes_out.count == with("false", fast).moved().bytes_out.count);
+      CHECK(hidden.moved().bytes_in.count == with("false", fast).moved().bytes_in.count);
       // One that takes longer than a step is the step.
       const std::string slow = ", host: {optimizer_bandwidth: 1GB/s}";
       const Simulated waits = with("true", slow);
@@ -201,21 +203,21 @@ TEST_SUITE("unit") {
     CHECK(live(limited) < live(with("prefetch_bucket_size: 5000000")));
     // A long reuse distance keeps everything between forward and backward: each comes once.
     const Simulated kept = with("max_reuse_distance: 1000000000");
-    CHECK(kept.moved().bytes_in < none.moved().bytes_in);
+    CHECK(kept.moved().bytes_in.count < none.moved().bytes_in.count);
     const std::string problem =
         error_of([&] { static_cast<void>(with("prefetch: 1, max_live_parameters: 5")); });
     CHECK(problem.find("counts layers") != std::string::npos);
   }
 
   TEST_CASE("FlashNeuron writes to NVMe what it selects, through the host") {
-    const std::int64_t kept = simulate_with("").point.run.live.bytes;
+    const std::int64_t kept = simulate_with("").point.run.live.bytes.count;
     const std::string budget = fmt::format("{{budget: {}, min_bytes: 1KiB", kept * 9 / 10);
     const Simulated disk = simulate_with("flashneuron: " + budget + "}");
     const Simulated host = simulate_with("flashneuron: " + budget + ", tier: host}");
-    CHECK(disk.point.run.nvme.bytes > 0);
+    CHECK(disk.point.run.nvme.bytes.count > 0);
     CHECK(disk.busy(Stream::kNvmeWrite) > Duration(0));
-    CHECK(host.point.run.nvme.bytes == 0);
-    CHECK(host.point.policies[0].offloaded.count >= disk.point.policies[0].offloaded.count);
+    CHECK(host.point.run.nvme.bytes.count == 0);
+    CHECK(host.point.policies[0].offloaded >= disk.point.policies[0].offloaded);
   }
 
   TEST_CASE("host memory and NVMe that are too small say by how much, and what holds them") {
@@ -224,18 +226,20 @@ TEST_SUITE("unit") {
     CHECK(host.point.run.status == RunStatus::kOutOfHostMemory);
     REQUIRE(host.point.failure.has_value());
     const Failure& failure = *host.point.failure;
-    CHECK(failure.short_of == host.point.run.most_host - 40 * kMiB.count);
+    CHECK(failure.short_of.count == host.point.run.most_host.count - 40 * kMiB.count);
     CHECK(failure.reason.find("out of host memory") != std::string::npos);
     CHECK(failure.reason.find("optimizer_state") != std::string::npos);
-    CHECK(failure.reason.find(": at most " + format_bytes(Bytes(failure.short_of)) +
-                              " are missing") != std::string::npos);
+    CHECK(failure.reason.find(": at most " + format_bytes(failure.short_of) + " are missing") !=
+          std::string::npos);
     // With exactly what it says it runs.
-    const std::string enough = fmt::format(", host: {{memory: {}}}", host.point.run.most_host);
+    const std::string enough =
+        fmt::format(", host: {{memory: {}}}", host.point.run.most_host.count);
     CHECK(simulate_with("offload_optimizer: {}", enough).point.status == PointStatus::kFits);
     const Simulated nvme =
         simulate_with("offload_optimizer: {tier: nvme}", ", nvme: {capacity: 20MiB}");
     CHECK(nvme.point.run.status == RunStatus::kOutOfNvme);
-    CHECK(nvme.point.failure->short_of == nvme.bytes_of(Role::kOptimizerState) - 20 * kMiB.count);
+    CHECK(nvme.point.failure->short_of.count ==
+          nvme.bytes_of(Role::kOptimizerState) - 20 * kMiB.count);
   }
 
   TEST_CASE("ranks behind one host slow each other down") {
@@ -261,11 +265,11 @@ TEST_SUITE("unit") {
     CHECK(first.contested == 0);
     CHECK(second.contested == first.decided);
     CHECK(second.decided > 0);
-    CHECK(both.point.run.nvme.bytes > 0);
+    CHECK(both.point.run.nvme.bytes.count > 0);
     const Simulated parameters = simulate_with(
         "offload_parameters: {min_elements: 1000}, "
         "offload_parameters: {min_elements: 1000, tier: nvme, prefetch: 0}");
-    CHECK(parameters.point.run.nvme.bytes == 0);
+    CHECK(parameters.point.run.nvme.bytes.count == 0);
     CHECK(parameters.point.policies[1].contested > 0);
   }
 
@@ -286,9 +290,9 @@ TEST_SUITE("unit") {
           "offload_parameters: {tier: nvme}", "offload_activations: {min_bytes: 1KiB}"}) {
       CAPTURE(policies);
       const PointResult point = simulate_with(policies, "", ", accumulate: 3").point;
-      CHECK(point.run.host.bytes > 0);
+      CHECK(point.run.host.bytes.count > 0);
       CHECK(std::accumulate(point.host_by_role.begin(), point.host_by_role.end(),
-                            std::int64_t{0}) == point.run.host.bytes);
+                            std::int64_t{0}) == point.run.host.bytes.count);
     }
   }
 
@@ -297,7 +301,7 @@ TEST_SUITE("unit") {
       return simulate_with("offload_activations: {min_bytes: 1KiB}",
                            ", links: {d2h: {alone: 0.1GB/s, duplex: 0.1GB/s}}",
                            fmt::format(", accumulate: {}", micro_batches))
-          .point.run.host.bytes;
+          .point.run.host.bytes.count;
     };
     const std::int64_t one = host_bytes(1);
     CHECK(host_bytes(32) < 12 * one);
@@ -319,9 +323,9 @@ TEST_SUITE("unit") {
       REQUIRE(missed.failure.has_value());
       const std::string& reason = missed.failure->reason;
       CHECK(reason.find(fmt::format("{}: the budget of 1 MiB is missed by", policy)) == 0);
-      CHECK(reason.find(format_bytes(Bytes(missed.run.live.bytes))) != std::string::npos);
+      CHECK(reason.find(format_bytes(missed.run.live.bytes)) != std::string::npos);
     }
-    const std::int64_t kept = simulate_with("").point.run.live.bytes;
+    const std::int64_t kept = simulate_with("").point.run.live.bytes.count;
     const PointResult given = simulate_with(fmt::format("belady: {{budget: {}}}", kept)).point;
     const auto document = result_document(std::span(&given, 1));
     CHECK(document["points"][0]["policies"][0]["budget"] == kept);
@@ -336,7 +340,7 @@ TEST_SUITE("unit") {
     for (const char* placed :
          {"offload_optimizer: {gradients: backward}, ",
           "offload_optimizer: {}, offload_parameters: {min_elements: 1000}, "}) {
-      const std::int64_t live = simulate_with(placed).point.run.live.bytes;
+      const std::int64_t live = simulate_with(placed).point.run.live.bytes.count;
       for (const char* policy : {"belady", "capuchin", "karma", "hybrid", "superneurons"}) {
         CAPTURE(placed);
         CAPTURE(policy);
@@ -356,8 +360,8 @@ TEST_SUITE("unit") {
     CHECK(wide.status == PointStatus::kFits);
     CHECK(wide.policies[0].decided == 0);
     const std::string far = "offload_activations: {min_bytes: 1KiB, prefetch: ";
-    CHECK(simulate_with(far + "2147483647}").point.run.live.bytes ==
-          simulate_with(far + "6}").point.run.live.bytes);
+    CHECK(simulate_with(far + "2147483647}").point.run.live.bytes.count ==
+          simulate_with(far + "6}").point.run.live.bytes.count);
   }
 
   TEST_CASE("inputs of residual blocks leave in every step, though blocks add to them in place") {

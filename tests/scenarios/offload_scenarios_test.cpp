@@ -62,7 +62,8 @@ TEST_SUITE("paper") {
       CAPTURE(i);
       REQUIRE(points[i + 1].status == PointStatus::kFits);
       const double longer = step_of(points[i + 1]) - step_of(points[0]);
-      const double less = gib(points[i + 1].run.allocated.bytes - points[0].run.allocated.bytes);
+      const double less =
+          gib(points[i + 1].run.allocated.bytes.count - points[0].run.allocated.bytes.count);
       CHECK(longer == doctest::Approx(times[i].ours).epsilon(0.01));
       CHECK(less == doctest::Approx(bytes[i].ours).epsilon(0.01));
       // The host's rate was fitted to the last row; the other two follow within 15 %.
@@ -84,7 +85,7 @@ TEST_SUITE("paper") {
     // On the host: 12 bytes of state and 2 of gradient, and the 2 of the new parameter until they
     // have been copied. DeepSpeed's own estimate is 16 bytes too (docs, memory.rst).
     const auto parameters = static_cast<double>(points[0].parameter_count);
-    CHECK(static_cast<double>(points[0].run.host.bytes) / parameters ==
+    CHECK(static_cast<double>(points[0].run.host.bytes.count) / parameters ==
           doctest::Approx(16).epsilon(0.001));
     REQUIRE(rows.size() == 2);
     for (std::size_t row : {0U, 1U}) {

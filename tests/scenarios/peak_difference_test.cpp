@@ -65,13 +65,13 @@ TEST_SUITE("property") {
     for (const DetailedPoint& a : points()) {
       for (const DetailedPoint& b : points()) {
         const PeakDifference d = peak_difference(a, b);
-        const std::pair live(a.result.run.live.bytes, b.result.run.live.bytes);
+        const std::pair live(a.result.run.live.bytes.count, b.result.run.live.bytes.count);
         CHECK(std::pair(d.live.a, d.live.b) == live);
         CHECK(sum_of(d.roles) == live);
         CHECK(sum_of(d.layers) == live);
         CHECK(sum_of(d.tensors) == live);
         CHECK(sum_of(d.device) == std::pair(d.device_used.a, d.device_used.b));
-        CHECK(d.device_used.a == a.result.context.count + a.result.run.reserved.bytes);
+        CHECK(d.device_used.a == a.result.context.count + a.result.run.reserved.bytes.count);
         CHECK(sum_of(d.phase_times) == std::pair(d.step.a, d.step.b));
         CHECK(d.step.b == b.result.run.step.count());
       }

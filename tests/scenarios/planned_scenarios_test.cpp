@@ -43,8 +43,8 @@ std::string searched(std::string_view policy, const std::string& keys) {
 
 // The most that is live in forward and backward.
 std::int64_t peak_in_micro_batches(const PointResult& point) {
-  return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes,
-                  point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes);
+  return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes.count,
+                  point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes.count);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ TEST_SUITE("property") {
       CAPTURE(model);
       const PointResult plain = point_of(model, "keep_all");
       REQUIRE(plain.policies.front().plan);
-      const std::int64_t all = plain.policies.front().plan->peak;
+      const std::int64_t all = plain.policies.front().plan->peak.count;
       for (const char* policy : {"optimal", "rockmate", "min_cut", "chen_greedy"}) {
         for (const int percent : {97, 90, 80, 70}) {
           CAPTURE(policy);
@@ -81,10 +81,10 @@ TEST_SUITE("property") {
           const PlanFigures& plan = *point.policies.front().plan;
           CHECK((point.status == PointStatus::kInfeasible) == !plan.infeasible.empty());
           const auto of = [&](Phase phase) {
-            return point.run.phase_live[static_cast<std::size_t>(phase)].bytes;
+            return point.run.phase_live[static_cast<std::size_t>(phase)].bytes.count;
           };
-          CHECK(std::max(of(Phase::kForward), of(Phase::kBackward)) <= plan.peak);
-          if (plan.infeasible.empty()) CHECK(plan.peak <= budget);
+          CHECK(std::max(of(Phase::kForward), of(Phase::kBackward)) <= plan.peak.count);
+          if (plan.infeasible.empty()) CHECK(plan.peak.count <= budget);
           repeats += point.policies.front().recomputed_operators > 0 ? 1 : 0;
         }
       }
@@ -135,7 +135,7 @@ TEST_SUITE("property") {
           if (!point.policies.front().plan->infeasible.empty()) continue;
           CAPTURE(std::string(policy));
           CAPTURE(percent);
-          const std::int64_t peak = point.policies.front().plan->peak;
+          const std::int64_t peak = point.policies.front().plan->peak.count;
           CHECK(peak >= simulated(point));
           const double most = std::string_view(policy).starts_with("chen") ? kMostOfChen : kMost;
           CHECK(static_cast<double>(peak - simulated(point)) <=
@@ -166,7 +166,7 @@ TEST_SUITE("property") {
             .front();
     // Not in ascending order, so that the order of the list says nothing.
     for (const int percent : {90, 70, 100, 80, 60, 75})
-      sweep += fmt::format("{}, ", all.run.live.bytes / 100 * percent);
+      sweep += fmt::format("{}, ", all.run.live.bytes.count / 100 * percent);
     const Value document = parse_document(sweep + "1MiB]}}}", "s.yaml");
     std::vector<std::vector<PointResult>> results;
     for (const int threads : {1, 3}) {
@@ -179,7 +179,7 @@ TEST_SUITE("property") {
       const PointResult& point = results[0][i];
       CAPTURE(i);
       CHECK(point.run.step == results[1][i].run.step);
-      CHECK(point.run.live.bytes == results[1][i].run.live.bytes);
+      CHECK(point.run.live.bytes.count == results[1][i].run.live.bytes.count);
       CHECK(point.status == results[1][i].status);
       REQUIRE(point.overrides.size() == results[1][i].overrides.size());
       for (std::size_t k = 0; k < point.overrides.size(); ++k) {
@@ -195,7 +195,7 @@ TEST_SUITE("property") {
         const PlanFigures& other = *results[0][k].policies.front().plan;
         if (other.budget <= plan.budget) continue;
         CHECK(results[0][k].status == PointStatus::kFits);
-        CHECK(other.cost <= plan.cost);
+        CHECK(other.cost.count() <= plan.cost.count());
         CHECK(results[0][k].run.step <= point.run.step);
       }
     }
@@ -233,8 +233,8 @@ TEST_SUITE("unit") {
     for (int c = 1; c < 6; ++c)
       by_checkpoints.push_back(point_of(model, fmt::format("revolve: {{checkpoints: {}}}", c)));
     const auto live = [](const PointResult& point) {
-      return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes,
-                      point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes);
+      return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes.count,
+                      point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes.count);
     };
     std::int64_t least = live(plain);
     for (const PointResult& point : by_checkpoints) {
@@ -242,7 +242,7 @@ TEST_SUITE("unit") {
       const PointResult found = point_of(model, fmt::format("revolve: {{budget: {}}}", budget));
       REQUIRE(found.policies.front().plan);
       CHECK(found.policies.front().plan->infeasible.empty());
-      CHECK(found.policies.front().plan->peak == live(found));
+      CHECK(found.policies.front().plan->peak.count == live(found));
       CHECK(live(found) <= budget);
       CHECK(found.run.step <= point.run.step);
       least = std::min(least, budget);
@@ -279,13 +279,13 @@ TEST_SUITE("unit") {
         "precision: fp16_autocast}";
     const PointResult all = point_of(model, "keep_all");
     const PointResult blocks = point_of(model, "checkpoint_every");
-    const std::int64_t saved = all.run.live.bytes - blocks.run.live.bytes;
+    const std::int64_t saved = all.run.live.bytes.count - blocks.run.live.bytes.count;
     REQUIRE(saved > 0);
     for (const char* policy :
          {"checkpoint_every: {over: articulation, period: 2}", "chen_sqrt: {over: articulation}"}) {
       CAPTURE(policy);
       const PointResult point = point_of(model, policy);
-      CHECK(all.run.live.bytes - point.run.live.bytes > saved / 10 * 8);
+      CHECK(all.run.live.bytes.count - point.run.live.bytes.count > saved / 10 * 8);
       // No more than one forward again, which is less than half of a backward and a forward.
       CHECK(point.run.step.count() * 10 < all.run.step.count() * 15);
     }
@@ -298,7 +298,7 @@ TEST_SUITE("unit") {
     const PointResult missed = point_of(model, "keep_all: {budget: 1MiB}");
     REQUIRE(missed.status == PointStatus::kInfeasible);
     CHECK(missed.smallest_capacity >= missed.run.live.bytes);
-    CHECK(missed.smallest_capacity <= kept.smallest_capacity + 64 * kMiB.count);
+    CHECK(missed.smallest_capacity.count <= kept.smallest_capacity.count + 64 * kMiB.count);
   }
 
   TEST_CASE("parameters that live on the host take of a plan only what is fetched") {
@@ -309,7 +309,7 @@ TEST_SUITE("unit") {
     // Ahead of the optimizer all of them would be there at the end of backward.
     const PointResult away = point_of(model, "keep_all, offload_parameters: {prefetch: 0}");
     const std::int64_t planned =
-        here.policies.front().plan->peak - away.policies.front().plan->peak;
+        here.policies.front().plan->peak.count - away.policies.front().plan->peak.count;
     CHECK(planned > here.parameters.count / 2);
     CHECK(planned == peak_in_micro_batches(here) - peak_in_micro_batches(away));
   }
@@ -336,7 +336,7 @@ TEST_SUITE("unit") {
       };
       const PointResult kept = run("keep_all");
       REQUIRE(kept.policies.front().plan);
-      CHECK(kept.policies.front().plan->peak == peak_in_micro_batches(kept));
+      CHECK(kept.policies.front().plan->peak.count == peak_in_micro_batches(kept));
       for (const char* policy : {"optimal", "min_cut"}) {
         CAPTURE(std::string(policy));
         const std::int64_t budget = peak_in_micro_batches(kept) / 100 * 85;
@@ -344,8 +344,8 @@ TEST_SUITE("unit") {
             run(fmt::format("{}: {{budget: {}{}}}", policy, budget,
                             searched(policy, ", iterations: 5, time_limit: 1s")));
         const PlanFigures& plan = *point.policies.front().plan;
-        CHECK(plan.peak == peak_in_micro_batches(point));
-        CHECK((plan.peak <= budget) == plan.infeasible.empty());
+        CHECK(plan.peak.count == peak_in_micro_batches(point));
+        CHECK((plan.peak.count <= budget) == plan.infeasible.empty());
         if (plan.infeasible.empty() && plan.lower_bound) CHECK(*plan.lower_bound <= plan.cost);
         fits += plan.infeasible.empty() ? 1 : 0;
         repeats += point.policies.front().recomputed_operators > 0 ? 1 : 0;
@@ -375,7 +375,7 @@ TEST_SUITE("unit") {
     const std::string gpt =
         "model: {preset: gpt2, layers: 1}, training: {micro_batch: 1, sequence: 64";
     const auto peak = [&](const std::string& framework) {
-      return point_of(gpt + framework + "}", "keep_all").policies.front().plan->peak;
+      return point_of(gpt + framework + "}", "keep_all").policies.front().plan->peak.count;
     };
     const Scenario scenario = decode("{" + gpt + "}, hardware: a100-sxm-40gb}");
     const Bytes workspace = libraries_of(scenario).matmul;
@@ -389,9 +389,10 @@ TEST_SUITE("unit") {
   TEST_CASE("optimizer state that lives on the host takes nothing of the budget") {
     const PointResult here = point_of(kModels[0], "keep_all");
     const PointResult host = point_of(kModels[0], "keep_all, offload_optimizer: {ratio: 1}");
-    const std::int64_t saved = here.policies.front().plan->peak - host.policies.front().plan->peak;
-    CHECK(saved == here.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes -
-                       host.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes);
+    const std::int64_t saved =
+        here.policies.front().plan->peak.count - host.policies.front().plan->peak.count;
+    CHECK(saved == here.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes.count -
+                       host.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes.count);
     CHECK(saved > 0);
   }
 
@@ -410,7 +411,8 @@ TEST_SUITE("unit") {
   TEST_CASE("what is not proven infeasible is not said to be") {
     const PointResult all = point_of(kModels[2], "keep_all");
     const PointResult point = point_of(
-        kModels[2], fmt::format("keep_all: {{budget: {}}}", all.policies.front().plan->peak - 1));
+        kModels[2],
+        fmt::format("keep_all: {{budget: {}}}", all.policies.front().plan->peak.count - 1));
     REQUIRE(point.status == PointStatus::kInfeasible);
     CHECK(point.policies.front().plan->status == "unknown");
     CHECK(point.failure->reason.find("found no plan that fits") != std::string::npos);

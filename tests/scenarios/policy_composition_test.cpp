@@ -82,8 +82,8 @@ Composed compose(const std::string& model, const std::string& training,
   CHECK(run.status == RunStatus::kCompleted);
   Composed result{.fingerprint = gradient_fingerprint(trained.training),
                   .program = test::fingerprint(compiled.program),
-                  .peak_live = run.live.bytes,
-                  .peak_active = run.active.bytes};
+                  .peak_live = run.live.bytes.count,
+                  .peak_active = run.active.bytes.count};
   std::int64_t stretch = 0;
   for (const Occurrence& occurrence : compiled.order.at) {
     if (!occurrence.recompute) stretch = 0;

@@ -106,7 +106,7 @@ TEST_SUITE("property") {
       const SearchPoint& point = found.points[i];
       const PointResult& result = point.result;
       const bool fits = result.status == PointStatus::kFits;
-      const auto used = static_cast<double>(result.context.count + result.run.reserved.bytes);
+      const auto used = static_cast<double>(result.context.count + result.run.reserved.bytes.count);
       const bool expected = fits && used <= limit;
       CHECK(point.feasible == expected);
       feasible += expected ? 1U : 0U;

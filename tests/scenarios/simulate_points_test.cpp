@@ -38,7 +38,8 @@ TEST_SUITE("unit") {
       REQUIRE(point.detail != nullptr);
       const MemoryTimeline& timeline = point.detail->detail.timeline;
       for (const TimelinePoint& at : timeline.points) {
-        if (at.time >= timeline.last_step_begin) highest[index] = std::max(highest[index], at.live);
+        if (at.time >= timeline.last_step_begin)
+          highest[index] = std::max(highest[index], at.live.count);
       }
     };
     const std::vector<PointResult> points =
@@ -46,7 +47,7 @@ TEST_SUITE("unit") {
     REQUIRE(points.size() == 6);
     CHECK(calls == std::vector<int>{1, 1, 1, 1, 1, 1});
     for (std::size_t i = 0; i < points.size(); ++i)
-      CHECK(highest[i] == points[i].run.live.bytes);
+      CHECK(highest[i] == points[i].run.live.bytes.count);
   }
 
   TEST_CASE("overrides stay values up to the result document, and come back from it") {

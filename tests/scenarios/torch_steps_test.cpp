@@ -52,7 +52,7 @@ Figures simulated(const Value& document) {
   const auto text = [](Bytes bytes) { return std::to_string(bytes.count); };
   const auto phase = [&](Phase p) {
     const std::size_t index = static_cast<std::size_t>(p);
-    return std::to_string(point.run.phase_live_without_workspace[index].bytes);
+    return std::to_string(point.run.phase_live_without_workspace[index].bytes.count);
   };
   return {{"parameters", text(point.parameters)},
           {"buffers", text(point.buffers)},
@@ -60,7 +60,7 @@ Figures simulated(const Value& document) {
           {"gradients", text(point.gradients)},
           {"optimizer_state", text(point.optimizer_state)},
           {"saved_activations", text(point.saved_activations)},
-          {"peak", std::to_string(point.run.live_without_workspace.bytes)},
+          {"peak", std::to_string(point.run.live_without_workspace.bytes.count)},
           {"phase", std::string(name_of(point.phase_without_workspace))},
           {"forward", phase(Phase::kForward)},
           {"backward", phase(Phase::kBackward)},

@@ -171,7 +171,7 @@ TEST_SUITE("property") {
     for (int round = 0; round < 400; ++round) {
       CAPTURE(round);
       const Lowered l = random_program(rng);
-      const std::int64_t peak = run_ideal(l, kGiB.count).most_live;
+      const std::int64_t peak = run_ideal(l, kGiB.count).most_live.count;
       const std::int64_t capacity = peak * pick(rng, 85, 99) / 100;
       const std::string& mode = kModes[static_cast<std::size_t>(round % 3)];
       CAPTURE(mode);
@@ -181,7 +181,7 @@ TEST_SUITE("property") {
         const auto policy = policy_of(heuristic, mode);
         const RunResult result = run_ideal(l, capacity, policy.get(), true);
         REQUIRE(result.status != RunStatus::kDeadlock);
-        REQUIRE(result.most_live <= capacity);
+        REQUIRE(result.most_live.count <= capacity);
         restores[heuristic] += result.restores;
         ++ended[result.status];
         // A policy keeps nothing from run to run.
@@ -208,14 +208,15 @@ TEST_SUITE("property") {
       // Of a size that has segments: 2 MiB for small, 20 MiB for larger ones.
       for (Allocation& block : l.program.allocations)
         block.bytes = Bytes(block.bytes.count * 4096);
-      const std::int64_t reserved = run_torch(l, std::int64_t{1} << 40, nullptr).most_reserved;
+      const std::int64_t reserved =
+          run_torch(l, std::int64_t{1} << 40, nullptr).most_reserved.count;
       const std::int64_t capacity = reserved * pick(rng, 60, 99) / 100;
       for (const std::string& heuristic : kHeuristics) {
         CAPTURE(heuristic);
         const auto policy = policy_of(heuristic, kModes[static_cast<std::size_t>(round % 3)]);
         const RunResult result = run_torch(l, capacity, policy.get());
         REQUIRE(result.status != RunStatus::kDeadlock);
-        REQUIRE(result.most_reserved <= capacity);
+        REQUIRE(result.most_reserved.count <= capacity);
         restores[heuristic] += result.restores;
       }
     }
@@ -232,7 +233,7 @@ TEST_SUITE("property") {
       CAPTURE(round);
       const Lowered l = random_values(rng);
       const EvictionLog log = log_of(l.program, fixed_costs(l.graph));
-      const std::int64_t peak = run_ideal(l, kGiB.count).most_live;
+      const std::int64_t peak = run_ideal(l, kGiB.count).most_live.count;
       const std::int64_t budget = peak * pick(rng, 40, 99) / 100;
       for (int h = 0; h < 7; ++h) {  // all but random, which numbers its candidates otherwise
         const std::string heuristic(eviction_heuristic_names()[static_cast<std::size_t>(h)]);
@@ -249,7 +250,7 @@ TEST_SUITE("property") {
                   (stated.status == EvictionStatus::kOk));
           REQUIRE(result.evictions == stated.policy_evictions);
           REQUIRE(result.restores == stated.remat_operators);
-          if (stated.status == EvictionStatus::kOk) REQUIRE(result.most_live == stated.peak);
+          if (stated.status == EvictionStatus::kOk) REQUIRE(result.most_live.count == stated.peak);
           evictions += result.evictions;
         }
       }
@@ -269,7 +270,7 @@ TEST_SUITE("paper") {
         const auto policy = policy_of(heuristic, "eager");
         const RunResult result = run_ideal(l, budget, policy.get(), true);
         REQUIRE(result.status == RunStatus::kCompleted);
-        CHECK(result.most_live <= budget);
+        CHECK(result.most_live.count <= budget);
         CHECK(2 * layers + result.restores <= 2 * (2 * layers));
       }
     }

@@ -12,6 +12,7 @@
 
 #include "graph/analysis/schedule.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/memory/ideal_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
@@ -143,7 +144,7 @@ Outcome run_pipeline(int stages, const Work& work_of) {
   for (const RunResult& result : run(std::span<const Rank<IdealAllocator>>(ranks))) {
     REQUIRE(result.status == RunStatus::kCompleted);
     outcome.end = std::max(outcome.end, result.total);
-    outcome.in_flight.push_back(result.live.bytes / kStash.count);
+    outcome.in_flight.push_back(result.live.bytes.count / kStash.count);
   }
   return outcome;
 }

@@ -64,7 +64,7 @@ TEST_SUITE("property") {
       REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? std::string() : problems.front()));
       const RunResult result = run_ideal(l, kGiB.count);
       REQUIRE(result.status == RunStatus::kCompleted);
-      REQUIRE(result.live.bytes == peak_of_program(l.program));
+      REQUIRE(result.live.bytes.count == peak_of_program(l.program));
       // No schedule is faster than the work on its busiest stream.
       Duration compute{};
       for (std::size_t i = 0; i < l.program.size(); ++i) {
@@ -87,7 +87,7 @@ TEST_SUITE("property") {
     for (int round = 0; round < 400; ++round) {
       CAPTURE(round);
       const Lowered l = random_program(rng);
-      const std::int64_t peak = run_ideal(l, kGiB.count).live.bytes;
+      const std::int64_t peak = run_ideal(l, kGiB.count).live.bytes.count;
       const AnyPolicy lru = [] {
         const PolicyRegistry registry;
         return registry.find("eviction")->decode(Decoder(), {});
@@ -96,7 +96,7 @@ TEST_SUITE("property") {
       const RunResult result =
           run_ideal(l, capacity, std::get<std::unique_ptr<EvictionPolicy>>(lru).get());
       REQUIRE(result.status != RunStatus::kDeadlock);
-      REQUIRE(result.live.bytes <= capacity);
+      REQUIRE(result.live.bytes.count <= capacity);
       evictions += result.evictions;
       completed += result.status == RunStatus::kCompleted ? 1 : 0;
     }

@@ -151,8 +151,8 @@ TEST_SUITE("unit") {
     CHECK(result.busy[static_cast<std::size_t>(Stream::kNvmeRead)].count() == (kLayers - 2) * 500);
     CHECK(exposed(result, Stream::kCopyOut) == 0);
     CHECK(exposed(result, Stream::kNvmeWrite) == 0);
-    CHECK(result.nvme.bytes == (kLayers - 2) * kBytes);
-    CHECK(result.host.bytes <= 5 * kBytes);
+    CHECK(result.nvme.bytes.count == (kLayers - 2) * kBytes);
+    CHECK(result.host.bytes.count <= 5 * kBytes);
     CHECK(result.step.count() == 2 * kLayers * 1200);
   }
 
@@ -161,12 +161,12 @@ TEST_SUITE("unit") {
     RunResult result = chain.simulate(chain.offload(Tier::kHost),
                                       {.host_capacity = Bytes(3 * kBytes), .nvme_capacity = kGiB});
     CHECK(result.status == RunStatus::kOutOfHostMemory);
-    CHECK(result.requested == kBytes);
+    CHECK(result.requested.count == kBytes);
     // Buffers come back: with NVMe behind it, three are enough for any number of layers.
     result = chain.simulate(chain.offload(Tier::kNvme),
                             {.host_capacity = Bytes(3 * kBytes), .nvme_capacity = kGiB});
     CHECK(result.status == RunStatus::kCompleted);
-    CHECK(result.host.bytes <= 3 * kBytes);
+    CHECK(result.host.bytes.count <= 3 * kBytes);
     result = chain.simulate(chain.offload(Tier::kNvme),
                             {.host_capacity = kGiB, .nvme_capacity = Bytes(4 * kBytes)});
     CHECK(result.status == RunStatus::kOutOfNvme);
@@ -197,8 +197,8 @@ TEST_SUITE("unit") {
     const RunResult compute =
         chain.simulate(plan_with(Throttle{Stream::kCopyOut, 1, Throttle::Waits::kCompute}), kRoomy);
     CHECK(free.phase[0].count() == kLayers * 1000);
-    CHECK(free.active.bytes >= (kLayers - 2) * kBytes);
-    CHECK(host.active.bytes <= 4 * kBytes + 10);
+    CHECK(free.active.bytes.count >= (kLayers - 2) * kBytes);
+    CHECK(host.active.bytes.count <= 4 * kBytes + 10);
     CHECK(exposed(host, Stream::kCopyOut) > 0);  // the host was blocked by copies
     // Copy i ends at 1000 + 3000 (i + 1). The forward after copy i waits for copy i - 2, so that of
     // layer 10 starts when copy 7 ends, at 25000; two layers follow without copies.
@@ -233,12 +233,12 @@ TEST_SUITE("unit") {
     const ResidencyPlan plan = chain.offload(Tier::kHost);
     RunOptions options = kRoomy;
     const RunResult exact = chain.simulate(plan, options);
-    CHECK(exact.host.bytes == (kLayers - 2) * kBytes);
+    CHECK(exact.host.bytes.count == (kLayers - 2) * kBytes);
     CHECK(exact.host_taken.bytes == exact.host.bytes);
     options.pinned = PinnedMemory::kPowerOfTwo;
     const RunResult torch = chain.simulate(plan, options);
     CHECK(torch.host.bytes == exact.host.bytes);
-    CHECK(torch.host_taken.bytes == (kLayers - 2) * 1024);  // 1000 -> 1024
+    CHECK(torch.host_taken.bytes.count == (kLayers - 2) * 1024);  // 1000 -> 1024
     options.host_capacity = Bytes((kLayers - 2) * 1024 - 1);
     CHECK(chain.simulate(plan, options).status == RunStatus::kOutOfHostMemory);
   }

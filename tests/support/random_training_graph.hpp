@@ -120,8 +120,11 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       touches.push_back({dw, Access::kCreate});
       last = add("bw", Phase::kBackward, f.layer, touches);
       graph.part(PartKind::kBackward).push_back(last);
-      graph.trained.push_back(graph.parameters.push_back(
-          {.name = "w", .elements = 1, .storage = f.weight, .gradient = dw, .updated = f.weight}));
+      graph.trained.push_back(graph.parameters.push_back({.name = "w",
+                                                          .elements = Elements(1),
+                                                          .storage = f.weight,
+                                                          .gradient = dw,
+                                                          .updated = f.weight}));
     }
     for (StorageId s : f.saved)
       graph.holds.push_back({s, {}, last, HoldKind::kSaved});

@@ -52,7 +52,7 @@ T element_at(const std::string& raw, std::size_t index) {
 // Numbers of little-endian bytes (raw_data).
 void decode_raw(const std::string& raw, int onnx, OnnxConstant& constant) {
   const auto count = static_cast<std::size_t>(constant.elements());
-  const Bytes expected = bytes_of(constant.dtype, constant.elements());
+  const Bytes expected = bytes_of(constant.dtype, Elements(constant.elements()));
   if (raw.size() != static_cast<std::size_t>(expected.count)) return;
   for (std::size_t i = 0; i < count; ++i) {
     switch (onnx) {

@@ -148,7 +148,8 @@ void backward(BackwardBuilder& b) {
     reads.push_back(node.input(0));
   }
   const Tensor result = create_dense(b, "input_gradient", gradient);
-  const Bytes masks = bytes_of(DType::kBool, unary.backward_masks * result.elements());
+  const Bytes masks =
+      bytes_of(DType::kBool, Elements(unary.backward_masks * result.elements().count));
   // where(mask, grad, 0): on a CPU the zero is a tensor too.
   const Bytes filler =
       unary.backward_masks > 0 ? scalar_operand(node.rules(), result.dtype).converted : Bytes(0);

@@ -37,7 +37,7 @@ void save_both(SavedSet& saved) {
 // half of the gradient and two masks live beside the result.
 void backward_extremum(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
-  const Bytes masks = bytes_of(DType::kBool, 2 * gradient.elements());
+  const Bytes masks = bytes_of(DType::kBool, Elements(2 * gradient.elements().count));
   std::array<Tensor, 2> results;
   for (std::size_t i : {std::size_t{0}, std::size_t{1}}) {
     if (!b.needs_gradient(i)) continue;

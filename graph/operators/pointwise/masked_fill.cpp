@@ -19,7 +19,7 @@ void infer(Inference& inference) {
 }
 
 Bytes mask_bytes(const NodeView& node) {
-  return bytes_of(DType::kBool, node.input(kSource).elements());
+  return bytes_of(DType::kBool, Elements(node.input(kSource).elements().count));
 }
 
 bool source_is_mask(const NodeView& node) {

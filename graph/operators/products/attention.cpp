@@ -78,9 +78,9 @@ Bytes backward_workspace(const NodeView& node) {
   constexpr std::int64_t kWidths = 32;
   const auto rounded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
   const std::int64_t rows = q[0] * q[1] * rounded(q[2], kRows);
-  Bytes workspace = bytes_of(DType::kFloat32, rows);
+  Bytes workspace = bytes_of(DType::kFloat32, Elements(rows));
   if (bits_of(node.input(kQuery).dtype) > 16) return workspace;
-  workspace += bytes_of(DType::kFloat32, rows * rounded(q[3], kWidths));
+  workspace += bytes_of(DType::kFloat32, Elements(rows * rounded(q[3], kWidths)));
   if (q[1] != k[1]) {
     workspace += (node.input(kKey).bytes() + node.input(kValue).bytes()) * (q[1] / k[1]);
   }

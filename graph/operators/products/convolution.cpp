@@ -64,7 +64,7 @@ bool is_depthwise(const NodeView& node) {
 // 2 N P Q K C R S / groups, for each of forward, data gradient and weight gradient.
 Flops flops_of(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
-  const std::int64_t per_output = weight.elements() / weight.shape[0];
+  const std::int64_t per_output = weight.elements().count / weight.shape[0];
   return flops_per(2.0 * static_cast<double>(per_output), node.output());
 }
 
@@ -76,7 +76,7 @@ Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, cons
 
 bool is_pointwise(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
-  return weight.elements() == weight.shape[0] * weight.shape[1];
+  return weight.elements().count == weight.shape[0] * weight.shape[1];
 }
 
 // [batch, channels, spatial...] with the channels next to each other in memory.
@@ -106,7 +106,7 @@ Bytes data_workspace(const NodeView& node) {
 Bytes weight_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   if (!node.rules().blocked_convolutions) {
-    return bytes_of(DType::kFloat32, node.input(kWeight).elements());  // fp32 sums
+    return bytes_of(DType::kFloat32, Elements(node.input(kWeight).elements().count));  // fp32 sums
   }
   const Bytes weight = node.input(kWeight).bytes();
   const Bytes bias = node.needs_gradient(kBias) ? node.input(kBias).bytes() : Bytes(0);

@@ -18,7 +18,7 @@ struct Extent {
 Extent extent_of(const NodeView& node) {
   const Tensor& x = node.input(kX);
   const std::int64_t k = x.shape[-1];
-  return {.m = x.elements() / k, .n = node.output().shape[-1], .k = k};
+  return {.m = x.elements().count / k, .n = node.output().shape[-1], .k = k};
 }
 
 void infer(Inference& inference) {

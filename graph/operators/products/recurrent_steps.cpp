@@ -79,9 +79,9 @@ struct Weights {
 
 Weights weights_of(const RecurrentSize& size, std::int64_t layer) {
   const std::int64_t rows = size.gates() * size.hidden;
-  return {.input = bytes_of(size.dtype, rows * size.features(layer)),
-          .recurrent = bytes_of(size.dtype, rows * size.hidden),
-          .bias = bytes_of(size.dtype, size.bias ? rows : 0)};
+  return {.input = bytes_of(size.dtype, Elements(rows * size.features(layer))),
+          .recurrent = bytes_of(size.dtype, Elements(rows * size.hidden)),
+          .bias = bytes_of(size.dtype, Elements(size.bias ? rows : 0))};
 }
 
 // Autograd nodes of the steps, last first. The gradient of h is that of the output, a view, plus

@@ -37,9 +37,11 @@ struct RecurrentSize {
 
   [[nodiscard]] std::int64_t gates() const;  // rows of the weights in units of `hidden`
   [[nodiscard]] bool has_cell_state() const { return cell == CellKind::kLstm; }
-  [[nodiscard]] Bytes state() const { return bytes_of(dtype, batch * hidden); }
+  [[nodiscard]] Bytes state() const { return bytes_of(dtype, Elements(batch * hidden)); }
   [[nodiscard]] Bytes sequence() const { return state() * steps; }  // of one layer's states
-  [[nodiscard]] Bytes input_bytes() const { return bytes_of(dtype, steps * batch * input); }
+  [[nodiscard]] Bytes input_bytes() const {
+    return bytes_of(dtype, Elements(steps * batch * input));
+  }
   [[nodiscard]] std::int64_t features(std::int64_t layer) const {
     return layer == 0 ? input : hidden * directions;
   }

@@ -52,7 +52,7 @@ void infer(Inference& inference) {
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
              const Tensor& result) {
   const Tensor& weight = node.input(kWeight);
-  const auto per_input = static_cast<double>(weight.elements() / weight.shape[0]);
+  const auto per_input = static_cast<double>(weight.elements().count / weight.shape[0]);
   return work_on(op_class, flops_per(2 * per_input, node.input(kX)), {a, b}, {result});
 }
 
@@ -62,9 +62,9 @@ Bytes columns(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
   if (!node.rules().unfolds_transposed_convolutions) return weight.bytes();
   const Tensor& x = node.input(kX);
-  const std::int64_t rows = weight.elements() / weight.shape[0];
-  const std::int64_t places = x.elements() / (x.shape[0] * x.shape[1]);
-  return bytes_of(x.dtype, rows * places);
+  const std::int64_t rows = weight.elements().count / weight.shape[0];
+  const std::int64_t places = x.elements().count / (x.shape[0] * x.shape[1]);
+  return bytes_of(x.dtype, Elements(rows * places));
 }
 
 Bytes ones(const NodeView& node) {

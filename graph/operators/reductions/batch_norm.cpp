@@ -38,7 +38,7 @@ ForwardKernel forward(const NodeView& node) {
 ForwardKernel evaluate_batch(const NodeView& node) {
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kNormalization, 2)};
   if (node.rules().sums_channels_apart) {
-    kernel.temporary = bytes_of(DType::kFloat32, 2 * node.input(kX).shape[1]);
+    kernel.temporary = bytes_of(DType::kFloat32, Elements(2 * node.input(kX).shape[1]));
   }
   return kernel;
 }
@@ -49,7 +49,7 @@ ForwardKernel forward_batch(const NodeView& node) {
   ForwardKernel kernel = forward(node);
   const std::int64_t channels = node.input(kX).shape[1];
   if (node.rules().sums_channels_apart) {
-    kernel.workspace = bytes_of(DType::kFloat32, 2 * channels);
+    kernel.workspace = bytes_of(DType::kFloat32, Elements(2 * channels));
   }
   return kernel;
 }
@@ -90,7 +90,7 @@ void backward(BackwardBuilder& b) {
 // the bias repeated n times.
 Bytes repeated_bytes(const NodeView& node) {
   const Shape& x = node.input(kX).shape;
-  return bytes_of(DType::kFloat32, x[0] * x[1]);
+  return bytes_of(DType::kFloat32, Elements(x[0] * x[1]));
 }
 
 ForwardKernel forward_instance(const NodeView& node) {

@@ -52,7 +52,7 @@ void infer_trailing(Inference& inference) {
 
 std::int64_t rows_of(const NodeView& node) {
   const Tensor& x = node.input(kX);
-  return x.elements() / element_count(normalized_shape(x, normalized_rank(node)));
+  return x.elements().count / element_count(normalized_shape(x, normalized_rank(node)));
 }
 
 // A strided input is copied for the kernel.
@@ -145,7 +145,7 @@ void save_group_norm(SavedSet& saved) {
 // ds and db: one sum per sample and channel each.
 void backward_group_norm(BackwardBuilder& b) {
   const Tensor& x = b.node().input(kX);
-  const Bytes sums = bytes_of(DType::kFloat32, 2 * x.shape[0] * x.shape[1]);
+  const Bytes sums = bytes_of(DType::kFloat32, Elements(2 * x.shape[0] * x.shape[1]));
   launch_backward(b, "group_norm.backward", {b.saved("mean"), b.saved("rstd")},
                   sums + copy_of_strided(x));
 }

@@ -66,7 +66,7 @@ ForwardKernel forward_smoothing(const NodeView& node) {
   Work work = work_on(OperatorClass::kReduction, flops_per(1, x), {x}, {target});
   work.launches = 8;
   // masked_select's int64 positions and their number, before the result is made.
-  const Bytes positions = bytes_of(DType::kInt64, target.elements() + 1);
+  const Bytes positions = bytes_of(DType::kInt64, Elements(target.elements().count + 1));
   return {.work = work, .workspace = positions - node.output().bytes()};
 }
 

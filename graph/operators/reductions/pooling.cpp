@@ -78,7 +78,8 @@ void save_average(SavedSet& saved) {
 // A grid of one place is input.mean() over the spatial axes.
 void save_adaptive_average(SavedSet& saved) {
   const NodeView& node = saved.node();
-  const bool is_mean = node.output().elements() == node.output().shape[0] * node.output().shape[1];
+  const bool is_mean =
+      node.output().elements().count == node.output().shape[0] * node.output().shape[1];
   if (!is_mean || node.rules().mean_saves_input) saved.input(0);
 }
 

@@ -21,7 +21,7 @@ void require_same_shape(const Inference& inference) {
 void infer_resized(Inference& inference) {
   require_same_shape(inference);
   const Tensor x = inference.input(kPrediction);
-  inference.create_scalar_in(x.elements(), x.dtype);
+  inference.create_scalar_in(x.elements().count, x.dtype);
 }
 
 void infer_scalar(Inference& inference) {

@@ -39,7 +39,7 @@ void save(SavedSet& saved) {
 void backward_sparse(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const std::int64_t width = gradient.shape[-1];
-  b.set_input_gradient(kWeight, reshaped(b, gradient, {gradient.elements() / width, width}));
+  b.set_input_gradient(kWeight, reshaped(b, gradient, {gradient.elements().count / width, width}));
 }
 
 // The gradient is dense: zeros of the weight's size into which rows are added.

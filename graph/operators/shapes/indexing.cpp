@@ -108,7 +108,7 @@ void infer_index_add(Inference& inference) {
   const Shape& x = inference.input(kX).shape;
   const int axis = axis_of(inference, 0);
   Shape wanted = x;
-  wanted[axis] = inference.input(kIndex).elements();
+  wanted[axis] = inference.input(kIndex).elements().count;
   inference.require(inference.input(kSource).shape == wanted,
                     fmt::format("the source has shape {} instead of {}",
                                 to_string(inference.input(kSource).shape), to_string(wanted)));
@@ -166,8 +166,9 @@ void infer_scatter(Inference& inference) {
 // A part of a copy replaced; without an index the part is a slice.
 void infer_index_put(Inference& inference) {
   if (inference.has_input(kIndex)) require_indices(inference);
-  inference.require(inference.input(kSource).elements() <= inference.input(kX).elements(),
-                    "the source has more elements than the input");
+  inference.require(
+      inference.input(kSource).elements().count <= inference.input(kX).elements().count,
+      "the source has more elements than the input");
   inference.create(inference.input(kX).shape, inference.input(kX).dtype);
 }
 

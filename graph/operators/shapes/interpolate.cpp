@@ -57,7 +57,7 @@ Bytes tables(const NodeView& node) {
   for (int axis = 2; axis < node.output().shape.rank(); ++axis)
     places += node.output().shape[axis];
   const std::int64_t entries = places * taps_of(node.attributes());
-  return bytes_of(DType::kInt64, entries) + bytes_of(DType::kFloat32, entries);
+  return bytes_of(DType::kInt64, Elements(entries)) + bytes_of(DType::kFloat32, Elements(entries));
 }
 
 ForwardKernel forward(const NodeView& node) {

@@ -13,7 +13,7 @@ namespace view_family {
 // The attribute `shape`; one extent may be -1 and is inferred.
 Shape wanted_shape(const Inference& inference) {
   Shape shape = shape_from(inference.attributes().list("shape"));
-  const std::int64_t elements = inference.input(0).elements();
+  const std::int64_t elements = inference.input(0).elements().count;
   std::int64_t known = 1;
   int open = -1;
   for (int axis = 0; axis < shape.rank(); ++axis) {

@@ -86,7 +86,7 @@ std::int64_t rounded_request(std::int64_t bytes) {
 std::int64_t RecordedPeak::rounding() const {
   std::int64_t sum = 0;
   for (const LiveAllocation& allocation : live)
-    sum += rounded_request(allocation.bytes) - allocation.bytes;
+    sum += rounded_request(allocation.bytes.count) - allocation.bytes.count;
   return sum;
 }
 
@@ -104,11 +104,11 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
   const auto initial = static_cast<std::size_t>(reader.summary().live_blocks);
   while (reader.next(row)) {
     ++rows;
-    peak.most_reserved = std::max(peak.most_reserved, reader.reserved());
+    peak.most_reserved.count = std::max(peak.most_reserved.count, reader.reserved());
     if (row.op == TraceOp::kFailed) peak.out_of_memory = true;
     if (row.op == TraceOp::kAllocate) {
       place[row.id] = all.size();
-      all.push_back({.bytes = row.bytes, .label = reader.label(), .names = reader.names()});
+      all.push_back({.bytes = Bytes(row.bytes), .label = reader.label(), .names = reader.names()});
       born.push_back(rows);
       died.push_back(0);
       live += row.bytes;
@@ -116,11 +116,11 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
       const std::size_t* at = place.find(row.id);
       if (at == nullptr) continue;  // a request that failed
       died[*at] = rows;
-      live -= all[*at].bytes;
+      live -= all[*at].bytes.count;
     }
-    if (live > peak.bytes) {
-      peak.bytes = live;
-      peak.reserved = reader.reserved();
+    if (live > peak.bytes.count) {
+      peak.bytes.count = live;
+      peak.reserved.count = reader.reserved();
       peak_rows = rows;
     }
   }
@@ -190,7 +190,7 @@ class Matching {
   struct Side {
     explicit Side(const RecordedPeak& recorded) : peak(recorded), taken(recorded.live.size(), 0) {}
     [[nodiscard]] std::int64_t size(std::size_t i) const {
-      return rounded_request(peak.live[i].bytes);
+      return rounded_request(peak.live[i].bytes.count);
     }
     const RecordedPeak& peak;
     std::vector<char> taken;
@@ -216,7 +216,7 @@ std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy ho
     text.emplace();
     for (const std::string_view part : parts)
       text->append(part).append(1, '\0');
-    if (same_size(how)) *text += std::to_string(rounded_request(allocation.bytes));
+    if (same_size(how)) *text += std::to_string(rounded_request(allocation.bytes.count));
     return text;
   };
   switch (how) {

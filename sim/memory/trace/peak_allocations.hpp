@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "sim/memory/trace/stack_names.hpp"
 
 namespace tidemark {
@@ -18,8 +19,8 @@ inline constexpr std::int64_t kTorchBlockMultiple = 512;  // CUDACachingAllocato
 [[nodiscard]] std::int64_t rounded_request(std::int64_t bytes);
 
 struct LiveAllocation {
-  std::int64_t bytes = 0;  // as requested
-  std::string label;       // what it is, as far as the recording says
+  Bytes bytes;        // as requested
+  std::string label;  // what it is, as far as the recording says
   AllocationNames names;
 };
 
@@ -27,9 +28,9 @@ struct LiveAllocation {
 struct RecordedPeak {
   std::vector<LiveAllocation> live;  // in the order of their allocation
   std::size_t unordered = 0;         // the first ones, live when the recording began
-  std::int64_t bytes = 0;            // of `live`
-  std::int64_t reserved = 0;         // in segments at that moment
-  std::int64_t most_reserved = 0;    // in segments at any moment
+  Bytes bytes;                       // of `live`
+  Bytes reserved;                    // in segments at that moment
+  Bytes most_reserved;               // in segments at any moment
   std::size_t allocations = 0;       // in the whole recording
   bool out_of_memory = false;        // the recording has a request that failed
 

@@ -37,10 +37,17 @@ class RowWriter {
   }
   void write(const TraceRow& row, std::int64_t address, const ReplayState& state) {
     if (file_ == nullptr) return;
-    const std::array<std::int64_t, 11> fields{
-        row.id,          row.bytes,      row.stream,   address,
-        state.allocated, state.reserved, state.active, state.inactive_split,
-        state.segments,  state.retries,  state.ooms};
+    const std::array<std::int64_t, 11> fields{row.id,
+                                              row.bytes,
+                                              row.stream,
+                                              address,
+                                              state.allocated.count,
+                                              state.reserved.count,
+                                              state.active.count,
+                                              state.inactive_split.count,
+                                              state.segments,
+                                              state.retries,
+                                              state.ooms};
     char* at = text_.data();
     *at++ = static_cast<char>(row.op);
     for (std::int64_t field : fields) {
@@ -155,7 +162,7 @@ bool Replay<Target, Reader>::allocate(TraceRow& row, std::int64_t& address) {
   } else if (row.bytes > 0) {
     address = Target::address(entry.handle);
     live_512_ += (row.bytes + kLiveRounding - 1) / kLiveRounding * kLiveRounding;
-    result_.peak_live_512 = std::max(result_.peak_live_512, live_512_);
+    result_.peak_live_512.count = std::max(result_.peak_live_512.count, live_512_);
   }
   live_[row.id] = entry;
   return true;
@@ -228,8 +235,8 @@ void Replay<Target, Reader>::begin_step(const TraceRow& row) {
 template <class Target, class Reader>
 void Replay<Target, Reader>::note_step_peaks(const ReplayState& state) {
   ReplayStep& step = result_.steps.back();
-  step.peak_allocated = std::max(step.peak_allocated, state.allocated);
-  step.peak_reserved = std::max(step.peak_reserved, state.reserved);
+  step.peak_allocated.count = std::max(step.peak_allocated.count, state.allocated.count);
+  step.peak_reserved.count = std::max(step.peak_reserved.count, state.reserved.count);
 }
 
 template <class Reader>

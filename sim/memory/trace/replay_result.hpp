@@ -29,10 +29,10 @@ struct ReplayOptions {
 // allocated_bytes.all.current, reserved_bytes, active_bytes, inactive_split_bytes, segment,
 // num_alloc_retries, num_ooms.
 struct ReplayState {
-  std::int64_t allocated = 0;
-  std::int64_t reserved = 0;
-  std::int64_t active = 0;
-  std::int64_t inactive_split = 0;
+  Bytes allocated;
+  Bytes reserved;
+  Bytes active;
+  Bytes inactive_split;
   std::int64_t segments = 0;
   std::int64_t retries = 0;
   std::int64_t ooms = 0;
@@ -41,39 +41,39 @@ struct ReplayState {
 // Between two marks.
 struct ReplayStep {
   std::int64_t step = 0;
-  std::int64_t reserved_at_start = 0;
-  std::int64_t allocated_at_start = 0;
-  std::int64_t peak_allocated = 0;
-  std::int64_t peak_reserved = 0;
+  Bytes reserved_at_start;
+  Bytes allocated_at_start;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
 };
 
 struct ReplayedBlock {
-  std::int64_t size = 0;
-  std::int64_t requested = 0;
+  Bytes size;
+  Bytes requested;
   int state = 0;  // 2 allocated, 1 freed and waiting for events, 0 free
 };
 struct ReplayedSegment {
   std::int64_t address = 0;
-  std::int64_t size = 0;
+  Bytes size;
   std::int64_t stream = 0;
   bool large = false;
   bool expandable = false;
-  std::int64_t allocated = 0;
-  std::int64_t active = 0;
+  Bytes allocated;
+  Bytes active;
   std::vector<ReplayedBlock> blocks;  // by address
 };
 struct ReplayedSegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
   std::int64_t address = 0;
-  std::int64_t size = 0;
+  Bytes size;
   std::int64_t stream = 0;
 };
 
 struct ReplayResult {
   std::int64_t rows = 0;
-  TorchStatistics statistics;      // of bfc and ideal: what they have of it
-  std::int64_t peak_live_512 = 0;  // live requests rounded to 512 bytes: no allocator needs less
-  std::string oom_message;         // of the first failure; empty when there was none
+  TorchStatistics statistics;  // of bfc and ideal: what they have of it
+  Bytes peak_live_512;         // live requests rounded to 512 bytes: no allocator needs less
+  std::string oom_message;     // of the first failure; empty when there was none
   ReplayState final_state;
   std::optional<SnapshotSummary> snapshot;
   std::vector<ReplayStep> steps;

@@ -19,24 +19,24 @@ void TorchTarget::finish(ReplayResult& result, bool layout) const {
   if (!layout) return;
   for (const TorchSegment& segment : torch_.segments()) {
     ReplayedSegment replayed{.address = segment.address,
-                             .size = segment.size,
+                             .size = Bytes(segment.size),
                              .stream = torch_.handle(segment.stream),
                              .large = segment.large,
                              .expandable = segment.expandable,
-                             .allocated = segment.allocated,
-                             .active = segment.active,
+                             .allocated = Bytes(segment.allocated),
+                             .active = Bytes(segment.active),
                              .blocks = {}};
     for (const TorchBlock* block : segment.blocks) {
       const int state = block->allocated ? 2 : block->is_idle() ? 0 : 1;
       replayed.blocks.push_back(
-          {.size = block->size, .requested = block->requested, .state = state});
+          {.size = Bytes(block->size), .requested = Bytes(block->requested), .state = state});
     }
     result.segments.push_back(std::move(replayed));
   }
   for (const SegmentEvent& event : torch_.segment_events()) {
     result.segment_events.push_back({.action = event.action,
                                      .address = event.address,
-                                     .size = event.size,
+                                     .size = Bytes(event.size),
                                      .stream = torch_.handle(event.stream)});
   }
 }
@@ -46,11 +46,12 @@ void SampledStatistics::sample(const ReplayState& state, std::int64_t requested)
     statistics.requested_bytes.all.add(requested);
     statistics.allocation.all.add(requested > 0 ? 1 : -1);
   }
-  replay_targets_detail::move(statistics.allocated_bytes, last.allocated, state.allocated);
-  replay_targets_detail::move(statistics.reserved_bytes, last.reserved, state.reserved);
-  replay_targets_detail::move(statistics.active_bytes, last.active, state.active);
-  replay_targets_detail::move(statistics.inactive_split_bytes, last.inactive_split,
-                              state.inactive_split);
+  replay_targets_detail::move(statistics.allocated_bytes, last.allocated.count,
+                              state.allocated.count);
+  replay_targets_detail::move(statistics.reserved_bytes, last.reserved.count, state.reserved.count);
+  replay_targets_detail::move(statistics.active_bytes, last.active.count, state.active.count);
+  replay_targets_detail::move(statistics.inactive_split_bytes, last.inactive_split.count,
+                              state.inactive_split.count);
   replay_targets_detail::move(statistics.segment, last.segments, state.segments);
   statistics.num_ooms = state.ooms;
   last = state;

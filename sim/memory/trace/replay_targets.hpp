@@ -56,10 +56,10 @@ class TorchTarget {
   [[nodiscard]] static std::int64_t address(Handle block) { return block->address; }
   [[nodiscard]] ReplayState state() const {
     const TorchStatistics& s = torch_.statistics();
-    return {.allocated = s.allocated_bytes.all.current,
-            .reserved = s.reserved_bytes.all.current,
-            .active = s.active_bytes.all.current,
-            .inactive_split = s.inactive_split_bytes.all.current,
+    return {.allocated = Bytes(s.allocated_bytes.all.current),
+            .reserved = Bytes(s.reserved_bytes.all.current),
+            .active = Bytes(s.active_bytes.all.current),
+            .inactive_split = Bytes(s.inactive_split_bytes.all.current),
             .segments = s.segment.all.current,
             .retries = s.num_alloc_retries,
             .ooms = s.num_ooms};
@@ -145,10 +145,10 @@ class BfcTarget {
   void empty_cache() {}
   [[nodiscard]] static std::int64_t address(Handle chunk) { return chunk->address; }
   [[nodiscard]] ReplayState state() const {
-    return {.allocated = bfc_.allocated(),
-            .reserved = bfc_.reserved(),
-            .active = bfc_.active(),
-            .inactive_split = bfc_.reserved() - bfc_.active() - bfc_.free_region_bytes(),
+    return {.allocated = Bytes(bfc_.allocated()),
+            .reserved = Bytes(bfc_.reserved()),
+            .active = Bytes(bfc_.active()),
+            .inactive_split = Bytes(bfc_.reserved() - bfc_.active() - bfc_.free_region_bytes()),
             .segments = static_cast<std::int64_t>(bfc_.segments()),
             .retries = 0,
             .ooms = ooms_};
@@ -185,7 +185,8 @@ class IdealTarget {
   void empty_cache() {}
   [[nodiscard]] static std::int64_t address(Handle /*slot*/) { return -1; }
   [[nodiscard]] ReplayState state() const {
-    return {.allocated = live_, .reserved = live_, .active = live_, .ooms = ooms_};
+    return {
+        .allocated = Bytes(live_), .reserved = Bytes(live_), .active = Bytes(live_), .ooms = ooms_};
   }
   void finish(ReplayResult& result, bool layout) const;
 

@@ -10,23 +10,23 @@ namespace tidemark::dtype_test {
 TEST_SUITE("unit") {
   TEST_CASE("odd numbers of 4-bit elements take up whole bytes") {
     for (const DType type : {DType::kInt4, DType::kNf4, DType::kFp4}) {
-      CHECK(bytes_of(type, 0) == Bytes(0));
-      CHECK(bytes_of(type, 1) == Bytes(1));
-      CHECK(bytes_of(type, 2) == Bytes(1));
-      CHECK(bytes_of(type, 7) == Bytes(4));
-      CHECK(bytes_of(type, 4097) == Bytes(2049));
+      CHECK(bytes_of(type, Elements(0)) == Bytes(0));
+      CHECK(bytes_of(type, Elements(1)) == Bytes(1));
+      CHECK(bytes_of(type, Elements(2)) == Bytes(1));
+      CHECK(bytes_of(type, Elements(7)) == Bytes(4));
+      CHECK(bytes_of(type, Elements(4097)) == Bytes(2049));
       CHECK_FALSE(is_floating(type));
     }
   }
 
   TEST_CASE("wider types take whole bytes per element, whatever the count") {
-    CHECK(bytes_of(DType::kBool, 7) == Bytes(7));
-    CHECK(bytes_of(DType::kFloat8, 7) == Bytes(7));
-    CHECK(bytes_of(DType::kBFloat16, 7) == Bytes(14));
-    CHECK(bytes_of(DType::kTf32, 7) == Bytes(28));
-    CHECK(bytes_of(DType::kInt64, 7) == Bytes(56));
+    CHECK(bytes_of(DType::kBool, Elements(7)) == Bytes(7));
+    CHECK(bytes_of(DType::kFloat8, Elements(7)) == Bytes(7));
+    CHECK(bytes_of(DType::kBFloat16, Elements(7)) == Bytes(14));
+    CHECK(bytes_of(DType::kTf32, Elements(7)) == Bytes(28));
+    CHECK(bytes_of(DType::kInt64, Elements(7)) == Bytes(56));
     // 2^60 elements of eight bytes are the most that shapes allow; 4-bit ones do not overflow.
-    CHECK(bytes_of(DType::kNf4, std::int64_t{1} << 60) == Bytes(std::int64_t{1} << 59));
+    CHECK(bytes_of(DType::kNf4, Elements(std::int64_t{1} << 60)) == Bytes(std::int64_t{1} << 59));
   }
 
   TEST_CASE("every type has a name of its own") {
@@ -39,7 +39,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a storage whose bytes are not those of its elements is an internal error") {
     TrainingGraph graph;
     graph.storages.push_back(
-        {.bytes = Bytes(3), .dtype = DType::kNf4, .elements = 5, .name = "weight"});
+        {.bytes = Bytes(3), .dtype = DType::kNf4, .elements = Elements(5), .name = "weight"});
     CHECK_NOTHROW(check_invariants(graph));
     graph.storages[StorageId(0U)].bytes = Bytes(2);
     CHECK_THROWS_WITH_AS(check_invariants(graph), "'weight' has 2 bytes for 5 elements of nf4",

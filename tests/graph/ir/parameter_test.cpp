@@ -31,10 +31,10 @@ TEST_SUITE("unit") {
     CHECK(a.name == "a.weight");
     CHECK(a.shape == Shape{8, 4});
     CHECK(a.dtype == DType::kBFloat16);
-    CHECK(a.elements == 32);
+    CHECK(a.elements.count == 32);
     CHECK(graph.layers[a.layer].name == "a");
     CHECK(graph.storages[a.storage].bytes == Bytes(64));
-    CHECK(graph.storages[a.storage].elements == 32);
+    CHECK(graph.storages[a.storage].elements.count == 32);
     CHECK(graph.storages[a.storage].dtype == DType::kBFloat16);
     CHECK(graph.parameter_count() == 32 + 3 + 16);
   }
@@ -55,15 +55,15 @@ TEST_SUITE("unit") {
     REQUIRE(training.trained == std::vector<ParameterId>{ParameterId(2U)});
     const Parameter& b = training.parameters[ParameterId(2U)];
     CHECK(training.storages[b.gradient].name == "b.weight.grad");
-    CHECK(training.storages[b.gradient].elements == 16);
+    CHECK(training.storages[b.gradient].elements.count == 16);
     CHECK(b.updated == b.storage);
   }
 
   TEST_CASE("the last shard of a parameter is padded") {
-    Parameter p{.elements = 10, .shard = {.index = 2, .count = 4}};
-    CHECK(p.shard_elements() == 3);
+    Parameter p{.elements = Elements(10), .shard = {.index = 2, .count = 4}};
+    CHECK(p.shard_elements() == Elements(3));
     p.shard = {};
-    CHECK(p.shard_elements() == 10);
+    CHECK(p.shard_elements() == Elements(10));
   }
 }
 

@@ -208,13 +208,13 @@ TEST_SUITE("unit") {
     for (std::size_t i = 0; i < points.size(); ++i) {
       const auto block = static_cast<std::size_t>(c["point.block"][i]);
       live += c["point.sign"][i] * c["block.bytes"][block];
-      REQUIRE(live == points[i].live);
+      REQUIRE(live == points[i].live.count);
       REQUIRE(c["point.time"][i] == points[i].time.count());
-      REQUIRE(c["point.reserved"][i] == points[i].reserved);
+      REQUIRE(c["point.reserved"][i] == points[i].reserved.count);
       const auto position = static_cast<std::size_t>(c["point.position"][i]);
       if (c["position.step"][position] == 1) peak = std::max(peak, live);
     }
-    CHECK(peak == run.result.run.live.bytes);
+    CHECK(peak == run.result.run.live.bytes.count);
 
     // What is fetched back is still what its operator made, not what the fetch was for.
     std::set<std::int64_t> phases;
@@ -269,7 +269,7 @@ TEST_SUITE("unit") {
       std::int64_t regions = 0;
       for (const std::int64_t bytes : c["segment.bytes"])
         regions += bytes;
-      CHECK(regions == run.result.run.reserved.bytes);  // none was given back
+      CHECK(regions == run.result.run.reserved.bytes.count);  // none was given back
     }
   }
 

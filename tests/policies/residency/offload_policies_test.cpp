@@ -27,7 +27,7 @@ TEST_SUITE("golden") {
         const Played p = play_one(layers, "te_offload",
                                   "{min_bytes: 100B, layers: " + std::to_string(n) + "}", 0.5);
         // Beside the sets: x_i and x_{i+1} in forward, two gradients in backward.
-        CHECK(p.run.live.bytes == (layers - n) * kT + 2);
+        CHECK(p.run.live.bytes.count == (layers - n) * kT + 2);
         CHECK(p.policies[0].offloaded.count == n * kT);
       }
     }
@@ -53,7 +53,7 @@ TEST_SUITE("golden") {
       const Played p =
           play_one(10, "torchtune_offload",
                    "{min_bytes: 100B, in_flight: " + std::to_string(flight) + "}", 0.2);
-      CHECK(p.run.live.bytes == (flight + 1) * kT + 2);
+      CHECK(p.run.live.bytes.count == (flight + 1) * kT + 2);
       // The last one is in the stash when the first node asks for it, and the node behind it asks
       // before the stash could be cleared.
       CHECK(p.policies[0].offloaded.count == (flight == 1 ? 9 : 8) * kT);
@@ -65,7 +65,7 @@ TEST_SUITE("golden") {
     const Played p = play_one(10, "torchtune_offload", "{min_bytes: 100B, streams: false}", 0.2);
     CHECK(p.policies[0].offloaded.count == 10 * kT);
     CHECK(p.run.exposed_transfer == 20 * nanoseconds(200));
-    CHECK(p.run.live.bytes == kT + 2);
+    CHECK(p.run.live.bytes.count == kT + 2);
   }
 
   TEST_CASE("Megatron: the last group of each module stays, the next group is fetched ahead") {
@@ -73,7 +73,7 @@ TEST_SUITE("golden") {
     const Played p = play_one(8, "megatron_offload", "{min_bytes: 100B, in_flight: 0}", 0.4);
     CHECK(p.policies[0].offloaded.count == 7 * kT);
     CHECK(p.run.exposed_transfer == 7 * nanoseconds(400));
-    CHECK(p.run.live.bytes == 2 * kT + 2);
+    CHECK(p.run.live.bytes.count == 2 * kT + 2);
     // Of seven eligible groups int(7 * 0.5) = 3 stay beside the margin.
     CHECK(play_one(8, "megatron_offload", "{min_bytes: 100B, fraction: 0.5}", 0.4)
               .policies[0]
@@ -115,7 +115,7 @@ TEST_SUITE("golden") {
     const Played narrow = play_one(10, "stronghold", "{min_bytes: 100B, window: 2}", 0.5);
     CHECK(narrow.policies[0].offloaded.count == 8 * kT);
     CHECK(narrow.run.exposed_transfer == nanoseconds(0));
-    CHECK(narrow.run.live.bytes == 3 * kT + 2);
+    CHECK(narrow.run.live.bytes.count == 3 * kT + 2);
   }
 
   TEST_CASE("offloaded checkpoints are the inputs of the checkpointed layers") {
@@ -143,7 +143,7 @@ TEST_SUITE("golden") {
       const std::string parameters =
           "{min_bytes: 100B, budget: " + std::to_string(resident * kT + 2) + "B}";
       const Played p = play_one(8, "belady", parameters, 0.5);
-      CHECK(p.run.live.bytes == resident * kT + 2);
+      CHECK(p.run.live.bytes.count == resident * kT + 2);
       CHECK(p.policies[0].offloaded.count == (8 - resident) * kT);
     }
   }
@@ -154,12 +154,12 @@ TEST_SUITE("golden") {
     const Played swapped = play_one(6, "capuchin", budget, 1, true);
     CHECK(swapped.policies[0].offloaded.count == 2 * kT);
     CHECK(swapped.run.exposed_transfer == nanoseconds(0));
-    CHECK(swapped.run.live.bytes <= 4012);
+    CHECK(swapped.run.live.bytes.count <= 4012);
     // 20 us per copy: a swap waits for tens of microseconds, F_i runs again in one.
     const Played again = play_one(6, "capuchin", budget, 20, true);
     CHECK(again.policies[0].offloaded.count == 0);
     CHECK(again.run.total == microseconds(14 + 2));
-    CHECK(again.run.live.bytes <= 4012);
+    CHECK(again.run.live.bytes.count <= 4012);
     const Played only_swap =
         play_one(6, "capuchin", "{min_bytes: 100B, budget: 4012B, recompute: false}", 20, true);
     CHECK(only_swap.policies[0].offloaded.count == 2 * kT);
@@ -184,9 +184,9 @@ TEST_SUITE("golden") {
     };
     const Played quarter = with(", compression: {F: 4}");
     CHECK(quarter.policies[0].offloaded.count == 3 * kT);
-    CHECK(quarter.run.live.bytes == 5 * kT + 2);
+    CHECK(quarter.run.live.bytes.count == 5 * kT + 2);
     CHECK(out(quarter) == 3 * microseconds(1));
-    CHECK(quarter.run.host.bytes == 3 * kT / 4);
+    CHECK(quarter.run.host.bytes.count == 3 * kT / 4);
     // 834 B take 3.336 us each: two fit, as without; half as many bytes fit three times.
     CHECK(with(", compression: {F: 1.2}").policies[0].offloaded.count == 2 * kT);
     CHECK(out(with(", half: true")) == 3 * microseconds(2));
@@ -223,7 +223,7 @@ TEST_SUITE("golden") {
     const Played mixed = play_one(6, "karma", "{min_bytes: 100B, budget: 4012B}", 5.5);
     CHECK(mixed.policies[0].offloaded.count == kT);
     CHECK(mixed.policies[0].recomputed_operators == 1);
-    CHECK(mixed.run.live.bytes <= 4012);
+    CHECK(mixed.run.live.bytes.count <= 4012);
   }
 
   TEST_CASE("SuperNeurons recomputes a cheap segment together") {
@@ -233,7 +233,7 @@ TEST_SUITE("golden") {
     CHECK(p.policies[0].offloaded.count == 0);
     CHECK(p.policies[0].recomputed_operators == 6);
     CHECK(p.run.total == microseconds(14 + 6));
-    CHECK(p.run.live.bytes < 2 * kT);
+    CHECK(p.run.live.bytes.count < 2 * kT);
   }
 }
 
@@ -255,7 +255,7 @@ TEST_SUITE("golden") {
     CHECK(p.policies[0].recomputed_operators == 0);
     // u_7 has no convolution behind it whose backward could hide its copy.
     CHECK(p.run.exposed_transfer == nanoseconds(500));
-    CHECK(p.run.live.bytes == 2 * kT + 2);
+    CHECK(p.run.live.bytes.count == 2 * kT + 2);
   }
 
   TEST_CASE("SuperNeurons' tensor cache moves what does not fit, least recently used first") {
@@ -265,7 +265,7 @@ TEST_SUITE("golden") {
           "{min_bytes: 100B, budget: " + std::to_string(resident * kT + 2) + "B}";
       const Played p = play(convolutions(8), {{"superneurons", parameters}}, 0.5);
       CHECK(p.policies[0].offloaded.count == (8 - resident) * kT);
-      CHECK(p.run.live.bytes == resident * kT + 2);
+      CHECK(p.run.live.bytes.count == resident * kT + 2);
       CHECK(p.run.exposed_transfer <= (8 - resident) * nanoseconds(500));
     }
     // On a device of 1 GiB nothing moves.
@@ -280,7 +280,7 @@ TEST_SUITE("golden") {
     for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
       for (Storage& storage : graph.storages) {
         storage.dtype = type;
-        storage.elements = storage.bytes.count * 8 / bits_of(type);
+        storage.elements.count = storage.bytes.count * 8 / bits_of(type);
       }
       const int elements = type == DType::kFloat32 ? 250 : 500;
       for (const char* policy : {"te_offload", "megatron_offload"}) {
@@ -333,7 +333,7 @@ TEST_SUITE("golden") {
     const Played p =
         play_one(8, "te_offload", "{layers: 6, min_bytes: 100B, prefetch: just_in_time}", 1);
     CHECK(p.run.exposed_transfer == nanoseconds(0));
-    CHECK(p.run.live.bytes == 2 * kT + 2);
+    CHECK(p.run.live.bytes.count == 2 * kT + 2);
     // Copies of 1.5 layers would have to begin before backward does: as early as it allows.
     const Played busy =
         play_one(8, "te_offload", "{layers: 4, min_bytes: 100B, prefetch: just_in_time}", 1.5);
@@ -349,13 +349,14 @@ TEST_SUITE("golden") {
       const std::string budget = ", budget: " + std::to_string(sets * kT + 2) + "B}";
       const auto live = [&](const std::string& rest) {
         return play_one(8, "belady", "{min_bytes: 100B, prefetch: just_in_time" + rest, 3)
-            .run.live.bytes;
+            .run.live.bytes.count;
       };
       CHECK(live(budget) <= sets * kT + 2);
     }
     const std::string moved = "{layers: 6, min_bytes: 100B, prefetch: just_in_time";
-    CHECK(play_one(8, "te_offload", moved + "}", 3).run.live.bytes > 3 * kT);
-    CHECK(play_one(8, "te_offload", moved + ", budget: 3002B}", 3).run.live.bytes <= 3 * kT + 2);
+    CHECK(play_one(8, "te_offload", moved + "}", 3).run.live.bytes.count > 3 * kT);
+    CHECK(play_one(8, "te_offload", moved + ", budget: 3002B}", 3).run.live.bytes.count <=
+          3 * kT + 2);
   }
 
   TEST_CASE("earliest fills a budget and never passes it") {
@@ -366,7 +367,7 @@ TEST_SUITE("golden") {
                                 "{layers: 6, min_bytes: 100B, prefetch: earliest, budget: " +
                                     std::to_string(budget) + "B}",
                                 0.5);
-      CHECK(p.run.live.bytes <= budget);
+      CHECK(p.run.live.bytes.count <= budget);
       CHECK(p.run.exposed_transfer == nanoseconds(0));
     }
   }
@@ -398,14 +399,14 @@ TEST_SUITE("property") {
         };
         const Played best = with("hybrid", ", search: exhaustive");
         const Played greedy = with("hybrid", "");
-        REQUIRE(best.run.live.bytes <= budget);
-        CHECK(greedy.run.live.bytes <= budget);
+        REQUIRE(best.run.live.bytes.count <= budget);
+        CHECK(greedy.run.live.bytes.count <= budget);
         CHECK(greedy.run.total >= best.run.total);
         // One forward of a layer is the smallest step between two plans that recompute.
         CHECK(greedy.run.total <= best.run.total + microseconds(1));
         for (const char* other : {"belady", "capuchin", "karma"}) {
           const Played p = with(other, "");
-          if (p.run.live.bytes <= budget) CHECK(p.run.total >= best.run.total);
+          if (p.run.live.bytes.count <= budget) CHECK(p.run.total >= best.run.total);
         }
         // Recomputing all of it is always possible, hiding it at best.
         CHECK(best.run.total >= microseconds(10));

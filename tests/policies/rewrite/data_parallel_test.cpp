@@ -43,7 +43,7 @@ TrainingGraph chain() {
         testing::add_storage(graph, name + ".grad", kBytes, Role::kGradient, layer);
     graph.storages[gradient].persistent = true;
     graph.trained.push_back(graph.parameters.push_back({.name = name,
-                                                        .elements = kBytes / 4,
+                                                        .elements = Elements(kBytes / 4),
                                                         .storage = weight,
                                                         .gradient = gradient,
                                                         .updated = weight}));
@@ -169,10 +169,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("buckets hold as much as the gradients, for the whole run") {
     TrainingGraph graph = chain();
-    const std::int64_t plain = play(graph).run.live.bytes;
+    const std::int64_t plain = play(graph).run.live.bytes.count;
     DataParallel(small_buckets()).apply(graph, on_ranks(2));
     CHECK(bytes_of(graph, Role::kGradientBucket) == bytes_of(graph, Role::kGradient));
-    CHECK(play(graph, 2).run.live.bytes == plain + kLayers * kBytes);
+    CHECK(play(graph, 2).run.live.bytes.count == plain + kLayers * kBytes);
   }
 
   TEST_CASE("one bucket is reduced after the last gradient, and nothing overlaps") {
@@ -188,7 +188,7 @@ TEST_SUITE("unit") {
   TEST_CASE(
       "gradients that are views of their buckets are not copied back and take no more memory") {
     TrainingGraph graph = chain();
-    const std::int64_t plain = play(graph, 2).run.live.bytes;
+    const std::int64_t plain = play(graph, 2).run.live.bytes.count;
     DataParallel(small_buckets(true)).apply(graph, on_ranks(2));
     check_invariants(graph);
     CHECK(count_of(graph, graph.part(PartKind::kBackward), "copy_into_bucket") == kLayers);
@@ -199,7 +199,7 @@ TEST_SUITE("unit") {
     CHECK(played.problems.empty());
     // The buckets are there from the start; beside them one fresh gradient at a time.
     // Its peak is in the first backward, when two more activations are there.
-    CHECK(played.run.live.bytes == plain + kBytes + 16);
+    CHECK(played.run.live.bytes.count == plain + kBytes + 16);
   }
 
   TEST_CASE("gradients that are kept and zeroed are divided in place where they are views") {

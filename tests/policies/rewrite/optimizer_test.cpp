@@ -32,14 +32,15 @@ TrainingGraph probe_graph(Types types = {}) {
   const std::vector<std::int64_t> elements = {kMi, kMi, kMi, kMi / 4};
   std::vector<StorageId> parameters;
   for (std::int64_t count : elements) {
-    parameters.push_back(graph.storages.push_back({.bytes = bytes_of(types.parameter, count),
-                                                   .role = Role::kParameter,
-                                                   .initial = true,
-                                                   .persistent = true,
-                                                   .name = "w"}));
+    parameters.push_back(
+        graph.storages.push_back({.bytes = bytes_of(types.parameter, Elements(count)),
+                                  .role = Role::kParameter,
+                                  .initial = true,
+                                  .persistent = true,
+                                  .name = "w"}));
     graph.parameters.push_back({.name = "w",
                                 .dtype = types.parameter,
-                                .elements = count,
+                                .elements = Elements(count),
                                 .storage = parameters.back(),
                                 .gradient_dtype = types.gradient,
                                 .updated = parameters.back()});
@@ -47,7 +48,7 @@ TrainingGraph probe_graph(Types types = {}) {
   graph.part(PartKind::kZeroGrad).push_back(graph.add_operator({.name = "zero_grad"}, {}));
   for (std::size_t i = elements.size(); i-- > 0;) {
     const StorageId gradient =
-        graph.storages.push_back({.bytes = bytes_of(types.gradient, elements[i]),
+        graph.storages.push_back({.bytes = bytes_of(types.gradient, Elements(elements[i])),
                                   .role = Role::kGradient,
                                   .persistent = true,
                                   .name = "w.grad"});

@@ -123,7 +123,7 @@ TEST_SUITE("unit") {
       CHECK(greedy.allocator.name == "greedy");
       // The program is the same, and each block takes so many times its bytes.
       CHECK(greedy.run.live.bytes == ideal.run.live.bytes);
-      CHECK(greedy.run.reserved.bytes == factor * ideal.run.reserved.bytes);
+      CHECK(greedy.run.reserved.bytes.count == factor * ideal.run.reserved.bytes.count);
       CHECK(greedy.context == Bytes(0));
       // It counts bytes, so the device needs exactly its peak.
       CHECK(greedy.smallest_capacity == greedy.run.most_reserved);
@@ -137,7 +137,7 @@ TEST_SUITE("unit") {
   TEST_CASE("its failure, its parameters and its mistakes are told like those of the others") {
     const PointResult failed = simulate_with("{kind: greedy, factor: 4}", "32MiB");
     REQUIRE(failed.status == PointStatus::kOutOfMemory);
-    CHECK(failed.failure->rounded == 4 * failed.failure->requested);
+    CHECK(failed.failure->rounded.count == 4 * failed.failure->requested.count);
     CHECK(failed.failure->device_free < failed.failure->rounded);
     std::vector<ParameterNote> notes;
     static_cast<void>(greedy_entry().decode(Decoder::describing(notes)));

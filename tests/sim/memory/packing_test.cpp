@@ -328,8 +328,8 @@ TEST_SUITE("golden") {
               1.01 * static_cast<double>(compiled.placement.lower_bound));
         const PointResult point = simulate(scenario, trained, {});
         CHECK(point.status == PointStatus::kFits);
-        CHECK(point.run.most_reserved == packing.height);
-        CHECK(point.smallest_capacity == packing.height + point.context.count);
+        CHECK(point.run.most_reserved.count == packing.height);
+        CHECK(point.smallest_capacity.count == packing.height + point.context.count);
       }
     }
   }

@@ -28,8 +28,8 @@ std::size_t longest(const std::vector<std::int64_t>& a, const std::vector<std::i
 RecordedPeak peak_of(const std::vector<std::int64_t>& sizes, std::size_t unordered) {
   RecordedPeak peak{.unordered = unordered};
   for (const std::int64_t bytes : sizes) {
-    peak.live.push_back({.bytes = bytes});
-    peak.bytes += bytes;
+    peak.live.push_back({.bytes = Bytes(bytes)});
+    peak.bytes.count += bytes;
   }
   return peak;
 }
@@ -101,7 +101,7 @@ RecordedPeak named_peak(std::mt19937& random) {
   };
   const std::size_t count = random() % 40;
   for (std::size_t i = 0; i < count; ++i) {
-    peak.live.push_back({.bytes = static_cast<std::int64_t>(1 + random() % 2000),
+    peak.live.push_back({.bytes = Bytes(static_cast<std::int64_t>(1 + random() % 2000)),
                          .label = pick({"", "forward model.py:1", "forward model.py:2"}),
                          .names = {.phase = pick({"", "forward", "backward"}),
                                    .op = pick({"", "linear", "gelu"}),
@@ -129,7 +129,8 @@ TEST_SUITE("property") {
         seen.insert(pair.how);
         used_a.insert(pair.a);
         used_b.insert(pair.b);
-        if (same_size(pair.how)) CHECK(rounded_request(x.bytes) == rounded_request(y.bytes));
+        if (same_size(pair.how))
+          CHECK(rounded_request(x.bytes.count) == rounded_request(y.bytes.count));
         switch (pair.how) {
           case MatchedBy::kTensor:
           case MatchedBy::kTensorOnly:
@@ -163,7 +164,7 @@ TEST_SUITE("property") {
         CHECK(used_b.count(j) == 1);
       for (const std::size_t i : match.only_a) {
         for (const std::size_t j : match.only_b)
-          CHECK(rounded_request(a.live[i].bytes) != rounded_request(b.live[j].bytes));
+          CHECK(rounded_request(a.live[i].bytes.count) != rounded_request(b.live[j].bytes.count));
       }
     }
     CHECK(seen.size() == kMatchedBys);
@@ -195,15 +196,15 @@ TEST_SUITE("unit") {
     const RecordedPeak peak = peak_of_snapshot(file.path(), std::nullopt);
     CHECK(peak.unordered == 2);
     REQUIRE(peak.live.size() == 4);
-    CHECK(peak.live[0].bytes == 512);
-    CHECK(peak.live[1].bytes == 1000);  // at 0x500
+    CHECK(peak.live[0].bytes.count == 512);
+    CHECK(peak.live[1].bytes.count == 1000);  // at 0x500
     CHECK(peak.live[2].label == "forward model.py:42");
     CHECK(peak.live[3].label == "workspace");
-    CHECK(peak.bytes == 512 + 1000 + 3000 + 600);
+    CHECK(peak.bytes.count == 512 + 1000 + 3000 + 600);
     // 512 + 1024 + 3072 + 1024
     CHECK(peak.rounding() == 5632 - 5112);
-    CHECK(peak.reserved == 2048 + 2048 + 4096);
-    CHECK(peak.most_reserved == 8192);
+    CHECK(peak.reserved.count == 2048 + 2048 + 4096);
+    CHECK(peak.most_reserved.count == 8192);
     CHECK(peak.allocations == 5);
     CHECK(peak.out_of_memory);
   }

@@ -376,11 +376,11 @@ TEST_SUITE("unit") {
     // The second waits for the streams, the segment goes back and is taken again; the third fails.
     CHECK(tight.statistics.num_alloc_retries == 2);
     CHECK(tight.statistics.num_ooms == 1);
-    CHECK(tight.final_state.active == 30 * mib);
+    CHECK(tight.final_state.active.count == 30 * mib);
     for (const ReplayAllocator allocator : {ReplayAllocator::kBfc, ReplayAllocator::kIdeal}) {
       const ReplayResult other =
           replay_snapshot(file.path(), std::nullopt, {.allocator = allocator, .capacity = kGiB});
-      CHECK(other.final_state.active >= 60 * mib);
+      CHECK(other.final_state.active.count >= 60 * mib);
       CHECK(other.final_state.ooms == 0);
     }
   }

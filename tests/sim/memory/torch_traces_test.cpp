@@ -60,19 +60,19 @@ Json layout_of(const ReplayResult& result) {
   for (const ReplayedSegment& s : result.segments) {
     Json blocks = Json::array();
     for (const ReplayedBlock& b : s.blocks)
-      blocks.push_back(Json::array({b.size, b.state == 0 ? 0 : b.requested, b.state}));
+      blocks.push_back(Json::array({b.size.count, b.state == 0 ? 0 : b.requested.count, b.state}));
     segments.push_back({{"addr", s.address},
-                        {"size", s.size},
+                        {"size", s.size.count},
                         {"stream", s.stream},
                         {"large", s.large ? 1 : 0},
                         {"expandable", s.expandable ? 1 : 0},
-                        {"allocated", s.allocated},
-                        {"active", s.active},
+                        {"allocated", s.allocated.count},
+                        {"active", s.active.count},
                         {"blocks", blocks}});
   }
   Json events = Json::array();
   for (const ReplayedSegmentEvent& e : result.segment_events)
-    events.push_back(Json::array({name_of(e.action), e.address, e.size, e.stream}));
+    events.push_back(Json::array({name_of(e.action), e.address, e.size.count, e.stream}));
   return {{"segments", segments}, {"segment_events", events}};
 }
 
@@ -105,16 +105,16 @@ void check_figures(const ReplayResult& result, const Json& want) {
   CHECK(s.num_device_alloc == want["num_device_alloc"]);
   CHECK(s.num_device_free == want["num_device_free"]);
   CHECK(result.oom_message == want["oom_message"]);
-  CHECK(result.peak_live_512 == want["peak_live_512"]);
+  CHECK(result.peak_live_512.count == want["peak_live_512"]);
   CHECK(result.rows == want["events"]);
   const std::size_t steps = want.contains("steps") ? want["steps"].size() : 0;
   REQUIRE(result.steps.size() == steps);
   for (std::size_t i = 0; i < steps; ++i) {
     const Json& step = want["steps"][i];
-    CHECK(result.steps[i].reserved_at_start == step["reserved_at_start"]);
-    CHECK(result.steps[i].allocated_at_start == step["allocated_at_start"]);
-    CHECK(result.steps[i].peak_allocated == step["peak_allocated"]);
-    CHECK(result.steps[i].peak_reserved == step["peak_reserved"]);
+    CHECK(result.steps[i].reserved_at_start.count == step["reserved_at_start"]);
+    CHECK(result.steps[i].allocated_at_start.count == step["allocated_at_start"]);
+    CHECK(result.steps[i].peak_allocated.count == step["peak_allocated"]);
+    CHECK(result.steps[i].peak_reserved.count == step["peak_reserved"]);
   }
 }
 
@@ -150,7 +150,7 @@ TEST_SUITE("golden") {
       ReplayOptions options = options_of(trace);
       options.allocator = ReplayAllocator::kIdeal;
       const ReplayResult ideal = replay_trace(kFolder + name + ".csv.gz", options);
-      CHECK(ideal.statistics.reserved_bytes.all.peak <= ideal.peak_live_512);
+      CHECK(ideal.statistics.reserved_bytes.all.peak <= ideal.peak_live_512.count);
       options.allocator = ReplayAllocator::kBfc;
       options.bfc.allow_growth = true;
       const ReplayResult bfc = replay_trace(kFolder + name + ".csv.gz", options);

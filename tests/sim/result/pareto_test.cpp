@@ -15,7 +15,7 @@ TEST_SUITE("property") {
       std::vector<TradeOff> runs;
       for (std::size_t i = 0; i < 1 + random() % 12; ++i) {
         runs.push_back({.name = "r",
-                        .memory = static_cast<std::int64_t>(random() % 6),
+                        .memory = Bytes(static_cast<std::int64_t>(random() % 6)),
                         .seconds = static_cast<double>(random() % 6),
                         .fits = random() % 4 != 0});
       }

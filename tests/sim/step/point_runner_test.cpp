@@ -61,9 +61,9 @@ TEST_SUITE("unit") {
     // The timeline is that of the figures: its highest point is the peak.
     std::int64_t highest = 0;
     for (const TimelinePoint& at : detail.timeline.points) {
-      if (at.time >= detail.timeline.last_step_begin) highest = std::max(highest, at.live);
+      if (at.time >= detail.timeline.last_step_begin) highest = std::max(highest, at.live.count);
     }
-    CHECK(highest == point.run.live.bytes);
+    CHECK(highest == point.run.live.bytes.count);
     CHECK(detail.timeline.end >= point.run.step);
   }
 
@@ -84,7 +84,7 @@ TEST_SUITE("unit") {
     PointResult point;
     point.capacity = Bytes(1000);
     point.context = Bytes(100);
-    point.run.reserved.bytes = 250;
+    point.run.reserved.bytes.count = 250;
     point.parameters = Bytes(7);
     point.gradients = Bytes(20);
     point.optimizer_state = Bytes(300);
@@ -92,7 +92,7 @@ TEST_SUITE("unit") {
     CHECK(point.device_needed() == Bytes(350));
     CHECK(point.usable() == Bytes(900));
     CHECK(point.model_bytes() == Bytes(327));
-    point.smallest_capacity = 300;
+    point.smallest_capacity.count = 300;
     CHECK(point.device_needed() == Bytes(350));
     CHECK(point.device_that_does() == Bytes(300));
     // The regions of bfc double when nothing limits them.
