@@ -21,7 +21,7 @@ struct Tile {
 // Output tiles of cuBLAS and CUTLASS kernels.
 constexpr std::array<Tile, 8> kTiles = {
     {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}, {64, 32}, {32, 64}}};
-constexpr std::array<std::int64_t, 5> kSplits = {1, 2, 4, 8, 16};  // of the reduction
+constexpr std::array<std::int64_t, 5> kSplits = {1, 2, 4, 8, 16};  // splits of the reduction
 constexpr std::int64_t kShortestSplit = 32;                        // elements of the reduction
 constexpr double kFullTile = 128.0 * 128.0;                        // area that runs at full rate
 constexpr double kPartialBytes = 4;  // fp32 partial results of a split reduction
@@ -66,7 +66,7 @@ double interpolate(double from, double to, double weight) {
   return from + (to - from) * weight;
 }
 
-// The curve at `width`, between its two neighbours; beyond the ends the last one holds.
+// Returns the curve at `width`, between its two neighbours; beyond the ends the last one holds.
 AttentionCurve curve_at(std::span<const AttentionCurve> curves, std::int64_t width) {
   const auto above = std::find_if(curves.begin(), curves.end(), [width](const AttentionCurve& c) {
     return c.head_width >= width;

@@ -1,4 +1,4 @@
-// How long one kernel takes on a device: a roofline with calibrated efficiencies.
+// The time of one kernel on a device: a roofline with calibrated efficiencies.
 //
 //   t = launches * t0 + max(compute, memory)        in whole nanoseconds, at least one
 //   memory  = (bytes read + written) / (share of the class * bandwidth)
@@ -42,19 +42,22 @@ class CostModel {
 
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 
-  // Time on the device's stream, alone on the device. kNone takes none, kFixed takes `fixed`; what
-  // kCollective takes an InterconnectModel says.
+  // Returns the time on the device's stream, alone on the device. kNone takes none, kFixed takes
+  // `fixed`; for kCollective see InterconnectModel.
   [[nodiscard]] Duration duration(const Work& work) const;
 
-  // Parts of it: the memory traffic, and the floor that launches set. kFixed is neither.
+  // Return parts of the duration: the memory traffic, and the floor that launches set. kFixed has
+  // neither.
   [[nodiscard]] Duration memory_duration(const Work& work) const;
   [[nodiscard]] Duration launch_duration(const Work& work) const;
 
-  // CPU time of the framework until the work is enqueued: one dispatch, and a launch for each
-  // kernel after the first. kNone still costs the dispatch: a view is an operator to the host.
+  // Returns the CPU time of the framework until the work is enqueued: one dispatch, and a launch
+  // for each kernel after the first. kNone still costs the dispatch: a view is an operator to the
+  // host.
   [[nodiscard]] Duration dispatch_duration(const Work& work) const;
 
-  // A copy of pinned memory with the link to itself; sharing it is the engine's business.
+  // Returns the time of a copy from or to page-locked memory with the link to itself; the engine
+  // models its sharing.
   [[nodiscard]] Duration copy_duration(Bytes bytes, CopyDirection direction) const;
 
  private:

@@ -1,4 +1,4 @@
-// What Tidemark knows of one GPU, the host it hangs on and the links between them.
+// The figures of one GPU, of its host and of the links between them.
 //
 // Profiles are YAML files whose figures name their sources (figures.hpp). A scenario may override
 // any of them: `hardware: {gpu: a100-sxm-80gb, hbm: {capacity: 40GiB}}`.
@@ -21,19 +21,19 @@ namespace tidemark {
 
 inline constexpr std::size_t kDTypes = static_cast<std::size_t>(DType::kBool) + 1;
 
-// What matrix products reach of the device's peak in one type. No peak: the device lacks the type.
+// The rate that matrix products reach in one type. No peak: the device lacks the type.
 struct MatrixRate {
   FlopsPerSecond peak;      // dense
-  double matmul_share = 0;  // of the peak, for full waves of large tiles
+  double matmul_share = 0;  // share of the peak, for full waves of large tiles
 };
 
-// How a matrix product loses on tiles smaller than 128 x 128; see cost_model.hpp.
+// The loss of a matrix product on tiles smaller than 128 x 128; see cost_model.hpp.
 struct TileModel {
   double small_tile_exponent = 0;  // rate of a tile ~ (area / 128^2)^exponent
   double prologue = 0;             // filling and draining one tile, in elements of the reduction
 };
 
-// Share of the peak that convolutions reach, on tensor cores (2-byte types, tf32) and without.
+// Shares of the peak that convolutions reach, on tensor cores (2-byte types, tf32) and without.
 struct ConvolutionShare {
   double tensor_cores = 0;
   double cuda_cores = 0;
@@ -42,14 +42,14 @@ struct ConvolutionShare {
 // Fused attention reaches peak * share / (1 + half_length / key length).
 struct AttentionCurve {
   int head_width = 0;       // elements
-  double share = 0;         // of the peak, for long sequences
+  double share = 0;         // share of the peak, for long sequences
   double half_length = 0;   // key length at which half of that is reached
   double causal_share = 0;  // the same two when half of the scores is masked
   double causal_half_length = 0;
 };
 
 struct MemoryProfile {
-  Bytes capacity;            // what cudaMalloc can hand out, the CUDA context included
+  Bytes capacity;            // memory that cudaMalloc can hand out, the CUDA context included
   BytesPerSecond bandwidth;  // peak
 };
 
@@ -63,17 +63,17 @@ struct CacheProfile {
 struct VectorProfile {
   FlopsPerSecond fp64;
   FlopsPerSecond fp32;  // also for narrower types, which PyTorch computes in fp32
-  double share = 0;     // of these that kernels reach
+  double share = 0;     // share of the peaks that kernels reach
 };
 
 struct LaunchProfile {
   Duration kernel;       // shortest time from one kernel to the next on a stream
-  Duration matmul;       // on top of it per matrix product
-  Duration convolution;  // on top of it per convolution
+  Duration matmul;       // added per matrix product
+  Duration convolution;  // added per convolution
 };
 
 struct HostProfile {
-  Bytes memory;                        // of the host, per GPU
+  Bytes memory;                        // host memory per GPU
   Duration dispatch;                   // CPU time of the eager framework per operator
   Duration launch;                     // CPU time per further kernel of the same operator
   Duration synchronize;                // CPU time of a device synchronisation that need not wait
@@ -81,52 +81,55 @@ struct HostProfile {
   Duration device_free;                // cudaFree, waiting not included
   BytesPerSecond pinned_allocation;    // page-locking host memory
   BytesPerSecond optimizer_bandwidth;  // memory traffic of an optimizer step on the CPU
-  // Of the whole host's memory, shared by the copies and optimizers of all its GPUs; 0: no limit.
+  // Bandwidth of the whole host's memory, shared by the copies and optimizers of all its GPUs; 0:
+  // no limit.
   BytesPerSecond dram_bandwidth;
-  int gpus = 1;  // that share the host
+  int gpus = 1;  // GPUs that share the host
 };
 
-// Disks of one host, shared by its GPUs. No capacity: the host has none.
+// Disks of one host, shared by its GPUs. Capacity 0: the host has none.
 struct NvmeProfile {
   Bytes capacity;  // per GPU
   BytesPerSecond read;
   BytesPerSecond write;
-  Duration latency;  // of one request
+  Duration latency;  // latency of one request
   int queue = 0;     // requests in flight
   Bytes request;     // bytes of one request
 
-  // Little's law: no more than the requests in flight deliver within one latency.
+  // Limits a rate by Little's law: the requests in flight deliver at most their bytes within one
+  // latency.
   [[nodiscard]] BytesPerSecond reached(BytesPerSecond rate) const;
 };
 
 struct LinkProfile {
-  BytesPerSecond alone;   // pinned memory, the other direction idle
-  BytesPerSecond duplex;  // pinned memory, the other direction busy
+  BytesPerSecond alone;   // page-locked memory, the other direction idle
+  BytesPerSecond duplex;  // page-locked memory, the other direction busy
   Duration latency;       // per copy
 };
 
 // Collectives among the GPUs of one host:
 //   floor + ramp * sqrt(bytes) + what each GPU sends / bandwidth
 struct CollectiveProfile {
-  Duration floor;            // of the smallest message
+  Duration floor;            // time of the smallest message
   double ramp = 0;           // nanoseconds per square root of a byte
   BytesPerSecond bandwidth;  // "bus bandwidth" of a ring of large messages
-  // Bus bandwidth of all-reduces that the switch adds up (NVLink SHARP). It does so among at least
+  // Bus bandwidth of all-reduces that the switch adds up (NVLink SHARP), used among at least
   // `in_switch_ranks` GPUs; 0: never.
   BytesPerSecond in_switch;
   int in_switch_ranks = 0;
 };
 
-// Between hosts, for each GPU and each direction. No bandwidth: the profile knows no network.
+// The network between hosts, for each GPU and each direction. Bandwidth 0: the profile knows no
+// network.
 struct NetworkProfile {
   BytesPerSecond bandwidth;
-  Duration latency;  // of one hop
+  Duration latency;  // latency of one hop
 };
 
 struct LinksProfile {
   LinkProfile host_to_device;
   LinkProfile device_to_host;
-  double pageable_share = 0;  // of the pinned rate, for pageable memory
+  double pageable_share = 0;  // share of the page-locked rate that pageable memory reaches
   double hbm_tax = 0;         // bytes of HBM traffic per copied byte
   BytesPerSecond nvlink;      // each direction; 0: the GPUs of a host are connected by PCIe
   CollectiveProfile collective;
@@ -134,9 +137,10 @@ struct LinksProfile {
 };
 
 struct FrameworkProfile {
-  Bytes context;                   // CUDA context of one process
-  Bytes cublas_workspace;          // per handle and stream, from the caching allocator
-  Bytes communication_buffers;     // of NCCL in one process, beside its allocator; 0: not known
+  Bytes context;                // CUDA context of one process
+  Bytes cublas_workspace;       // per handle and stream, from the caching allocator
+  Bytes communication_buffers;  // NCCL's buffers in one process, outside the caching allocator; 0:
+                                // not known
   double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
 };
 
@@ -164,15 +168,16 @@ struct DeviceProfile {
   std::vector<Figure> figures;  // every number above, in the order of the fields
 };
 
-// The type as which a matrix product of `type` runs on this device. A type without a peak falls
-// back to the next one that holds its values: fp8 -> fp16 -> fp32, bf16 -> fp32, tf32 -> fp32,
-// integers and bool -> fp32. So bf16 on a V100 runs at the fp32 rate, as cuBLAS does it there.
+// Returns the type as which a matrix product of `type` runs on this device. A type without a peak
+// falls back to the next one that holds its values: fp8 -> fp16 -> fp32, bf16 -> fp32, tf32 ->
+// fp32, integers and bool -> fp32. So bf16 on a V100 runs at the fp32 rate, as cuBLAS does it
+// there.
 [[nodiscard]] DType matrix_type(const DeviceProfile& profile, DType type);
 
 // Reads a profile whose `extends` has been resolved. Throws UserError.
 [[nodiscard]] DeviceProfile decode_device_profile(const Decoder& decoder);
 
-// The profiles `*.yaml` of a folder, sorted; none if the folder does not exist.
+// Lists the profiles `*.yaml` of a folder, sorted; none if the folder does not exist.
 [[nodiscard]] std::vector<std::string> profile_names(const std::string& folder);
 
 // Loads `a100-sxm-80gb` from the first of `folders` that has it, or a file by its path

@@ -38,7 +38,8 @@ Value figure_value(const Value& number, const std::string& source) {
   return figure;
 }
 
-// Every number below `changes` with a source of its own, since the groups around it stay behind.
+// Returns every number below `changes` with a source of its own, since the groups around it stay
+// behind.
 Value with_sources(const Value& changes, const std::string& source) {
   if (changes.is_scalar()) return figure_value(changes, source);
   if (!changes.is_mapping()) return changes;

@@ -21,7 +21,7 @@ struct Figure {
   std::string path;    // "hbm.bandwidth"
   std::string value;   // as written, with its unit
   std::string source;  // never empty
-  std::string note;    // what to know before trusting it; may be empty
+  std::string note;    // caveats; may be empty
 };
 
 // Reads the figures of one mapping and of the groups inside it, and records each in `figures`.
@@ -33,16 +33,16 @@ class FigureReader {
       : FigureReader(decoder, {}, {}, figures) {}
 
   [[nodiscard]] FigureReader group(std::string_view key) const;
-  // Every group of this mapping, in the order of the file.
+  // Returns every group of this mapping, in the order of the file.
   [[nodiscard]] std::vector<std::pair<std::string, FigureReader>> groups() const;
   [[nodiscard]] const Decoder& decoder() const { return decoder_; }
 
-  // T is int, double, Bytes, Duration, BytesPerSecond or FlopsPerSecond.
+  // Reads a figure. T is int, double, Bytes, Duration, BytesPerSecond or FlopsPerSecond.
   template <class T>
   [[nodiscard]] T required(std::string_view key, Range range = {}) const;
   template <class T>
   [[nodiscard]] std::optional<T> maybe(std::string_view key, Range range = {}) const;
-  // Throws for the first key that nobody asked for.
+  // Throws for the first key that was never read.
   void finish() const { decoder_.finish(); }
 
  private:
@@ -52,7 +52,7 @@ class FigureReader {
 
   Decoder decoder_;
   std::string path_;    // from the root of the profile
-  std::string source_;  // of the nearest group; may be empty
+  std::string source_;  // source of the nearest group; may be empty
   std::vector<Figure>* figures_;
 };
 

@@ -18,20 +18,20 @@ constexpr double kPairShare = 0.65;
 // Share of its adapters' line rate that a host reaches: 339 GB/s of bus bandwidth at 8 GiB on 2 x 8
 // H100 with 200 Gbit/s each, where 375 are possible (lessizzmore/create-a3mega-ztan-fork).
 constexpr double kNetworkShare = 0.9;
-// NCCL and its network thread, for each hop: 125 us of the smallest message on 2 x 8 H100 less the
-// 35 us of one node, less the latency of two hops (same source).
+// Time of NCCL and its network thread, for each hop: 125 us of the smallest message on 2 x 8 H100
+// less the 35 us of one node, less the latency of two hops (same source).
 constexpr Duration kNetworkStep = std::chrono::microseconds(40);
 // Network transfers add this to the ramp, in nanoseconds per square root of a byte: 669 us more
 // than the law without it at 1 GiB on 2 x 8 H100 (same source).
 constexpr double kNetworkRamp = 20;
-// A profile that says nothing of collectives gets the floor of 8 x A100.
+// The floor of 8 x A100, for profiles without figures of collectives.
 constexpr Duration kUnknownFloor = std::chrono::microseconds(45);
 
 double real(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
 
-// Each of `parties` (GPUs of a ring, or nodes) sends this share of the whole tensor.
+// Returns the share of the whole tensor that each of `parties` (GPUs of a ring, or nodes) sends.
 double sent_share(CollectiveKind kind, int parties) {
   const double others = static_cast<double>(parties - 1) / parties;
   switch (kind) {
@@ -69,7 +69,7 @@ InterconnectModel::InterconnectModel(const DeviceProfile& device, const Mesh& me
 BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshGroup& group) const {
   const double nvlink = links_.nvlink.value;
   if (!(nvlink > 0)) {
-    // Through the host's memory, both directions at a time.
+    // Without NVLink, copies go through the host's memory, both directions at a time.
     return {std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value) / 2};
   }
   if (interconnect_model_detail::is_between_two(kind))

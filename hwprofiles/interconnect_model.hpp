@@ -1,4 +1,4 @@
-// How long ranks communicate, on the links that their mesh says.
+// The time of communication between ranks, on the links that their mesh says.
 //
 //   t = floor + ramp * sqrt(bytes) + max(inside, network)        in whole nanoseconds
 //
@@ -17,8 +17,8 @@
 // 15 % with 2 x 8 H100 from 256 MiB on; messages of 1 to 64 MiB take up to three times as long.
 // Without such figures (no collective: in the profile) a ring reaches 0.8 of NVLink.
 //
-// Not modelled: multiprocessors and memory bandwidth that a collective takes from the kernels
-// beside it, and several groups that share links.
+// Not modelled: multiprocessors and memory bandwidth that a collective takes from concurrent
+// kernels, and several groups that share links.
 #pragma once
 
 #include "graph/core/units.hpp"
@@ -32,8 +32,9 @@ class InterconnectModel {
  public:
   InterconnectModel(const DeviceProfile& device, const Mesh& mesh);
 
-  // Nothing in a group of one, and for a receive: it takes what the send takes. Throws UserError
-  // (path hardware.network) where a group spans nodes and the profile knows no network.
+  // Returns the time of a collective: nothing in a group of one, and for a receive, which takes
+  // what the send takes. Throws UserError (path hardware.network) where a group spans nodes and the
+  // profile knows no network.
   [[nodiscard]] Duration duration(const Collective& collective) const;
 
  private:

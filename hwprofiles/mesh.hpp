@@ -1,4 +1,4 @@
-// How the ranks of a run are laid out: the size of each dimension, and what lies under it.
+// The layout of a run's ranks: the size of each dimension, and the links that its groups use.
 //
 // Consecutive ranks differ in the dimension that communicates most, as Megatron lays them out:
 //
@@ -30,7 +30,7 @@ enum class LinkKind : std::uint8_t { kNvlink, kPcie, kNetwork };
 // One group of a dimension; all groups of it are alike.
 struct MeshGroup {
   int size = 1;   // ranks
-  int nodes = 1;  // that they lie on
+  int nodes = 1;  // nodes that the ranks are on
   LinkKind link = LinkKind::kNvlink;
 };
 
@@ -39,7 +39,7 @@ class Mesh {
   using Sizes = std::array<int, kMeshDimensions>;  // by MeshDimension
 
   Mesh() : Mesh({1, 1, 1, 1, 1, 1}, 1, LinkKind::kNvlink) {}
-  // `node`: GPUs of one host, which `inside` connects. Throws InternalError unless all sizes are
+  // `node`: GPUs of one host, connected by `inside`. Throws InternalError unless all sizes are
   // positive and those of shard and expert divide that of data.
   Mesh(const Sizes& sizes, int node, LinkKind inside);
 
@@ -47,7 +47,7 @@ class Mesh {
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
-  // "data 8, shard 1, ... on nodes of 8, nvlink": equal meshes have equal texts.
+  // Returns "data 8, shard 1, ... on nodes of 8, nvlink": equal meshes have equal texts.
   [[nodiscard]] std::string text() const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
 
@@ -55,7 +55,7 @@ class Mesh {
   static constexpr std::size_t index_of(MeshDimension dimension) {
     return static_cast<std::size_t>(dimension);
   }
-  // Ranks between two neighbours of a group.
+  // Returns the distance in ranks between two neighbours of a group.
   [[nodiscard]] int stride(MeshDimension dimension) const;
 
   Sizes sizes_;
@@ -63,7 +63,7 @@ class Mesh {
   LinkKind inside_;
 };
 
-// `count` equal data ranks on hosts with as many GPUs as the profile says.
+// Returns the mesh of `count` equal data ranks on hosts with as many GPUs as the profile says.
 [[nodiscard]] Mesh data_mesh(int count, const DeviceProfile& device);
 
 }  // namespace tidemark

@@ -10,11 +10,12 @@
 
 namespace tidemark {
 
-// The networks of the folders of profiles, sorted.
+// Lists the networks of the folders of profiles, sorted.
 [[nodiscard]] std::vector<std::string> network_names(std::span<const std::string> folders);
 
-// The figures of a network, as `links.network` of a profile has them. `named_at` is where the user
-// wrote the name, under `path`. Throws UserError for an unknown name, with the nearest one.
+// Returns the figures of a network, as `links.network` of a profile has them. `named_at` is where
+// the user wrote the name, under `path`. Throws UserError for an unknown name, with the nearest
+// one.
 [[nodiscard]] Value load_network(const std::string& name, std::span<const std::string> folders,
                                  const Location& named_at, const std::string& path);
 

@@ -1,4 +1,4 @@
-// Finding profiles on disk, laying one over another, and the scenario's changes over both.
+// Finds profiles on disk, and lays one over another and the scenario's changes over both.
 #include <algorithm>
 #include <filesystem>
 
@@ -18,7 +18,8 @@ bool is_path(const std::string& name) {
          name.ends_with(".yml");
 }
 
-// The file of a profile. `beside` is the folder of the file that named it, tried first for paths.
+// Returns the file of a profile. `beside` is the folder of the file that named it, tried first for
+// paths.
 std::string find_profile(const std::string& name, std::span<const std::string> folders,
                          const std::string& beside, const Location& named_at) {
   if (is_path(name)) {
@@ -43,7 +44,7 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
                       (known.empty() ? "" : " (known: " + list + ", or the path of a profile)"));
 }
 
-// The text of a profile with everything that it extends below it.
+// Reads a profile over everything that it extends.
 Value read_profile(const std::string& file, std::span<const std::string> folders,
                    std::vector<std::string>& open_files) {
   const std::string identity = fs::weakly_canonical(file).string();

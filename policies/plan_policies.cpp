@@ -10,7 +10,8 @@ namespace tidemark {
 namespace plan_policies_detail {
 namespace {
 
-// Those that decide by blocks and kinds of operators stand behind Chen's.
+// Makes all policies of checkpoint placement. Those that decide by blocks and kinds of operators
+// follow Chen's.
 std::vector<PlanPolicy> make_plan_policies() {
   constexpr std::size_t kChen = 3;  // keep_all, chen_sqrt, chen_greedy
   const std::span<const PlanPolicy> solvers = solver_policies();

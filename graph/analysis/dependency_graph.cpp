@@ -18,7 +18,7 @@ namespace {
 using Vertex = DependencyGraph::vertex_descriptor;
 using Edge = DependencyGraph::edge_descriptor;
 
-// Remembers the first edge that leads back to a vertex from which the search came.
+// Records the first edge that leads back to a vertex from which the search came.
 class CycleFinder : public boost::default_dfs_visitor {
  public:
   CycleFinder(std::vector<Vertex>& came_from, std::vector<Vertex>& cycle)
@@ -43,13 +43,13 @@ class CycleFinder : public boost::default_dfs_visitor {
 
 using UndirectedGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS>;
 
-// What the search knows of a vertex (Tarjan 1972, Hopcroft and Tarjan 1973).
+// The state of a vertex in the search (Tarjan 1972, Hopcroft and Tarjan 1973).
 struct Reach {
-  std::size_t found = 0;     // when the search came to it
+  std::size_t found = 0;     // step at which the search came to it
   std::size_t earliest = 0;  // the earliest vertex that it or those found from it touch
   std::size_t from = 0;      // the vertex before it; itself for a root
   std::size_t children = 0;
-  bool cuts = false;  // something found from it reaches nothing earlier
+  bool cuts = false;  // a vertex found from it reaches nothing earlier
 };
 
 // boost::articulation_points does the same through a colour map that clang's analyzer misreads.
@@ -135,7 +135,7 @@ std::string describe_outputs(const Graph& graph, const Node& node) {
   return text;
 }
 
-// "creates relu 1 MiB, changes weight.grad": what an operator leaves behind.
+// Describes the effects of an operator: "creates relu 1 MiB, changes weight.grad".
 std::string describe_results(const TrainingGraph& graph, OperatorId id) {
   std::string text;
   for (const Touch& touch : graph.touches_of(id)) {

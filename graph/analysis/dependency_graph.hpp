@@ -1,5 +1,5 @@
-// Who waits for whose results: graphs as Boost.Graph sees them. For building, checking and drawing;
-// the simulator never walks them.
+// Graphs of who waits for whose results, as Boost.Graph sees them. They serve building, checking
+// and drawing; the simulator never walks them.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +25,20 @@ using DependencyGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::b
                                               boost::no_property, Dependency>;
 
 [[nodiscard]] DependencyGraph dependency_graph(const Graph& graph);
-// Forward and backward operators; an operator that changes a storage consumes the old content and
-// produces the new.
+// Returns the graph of forward and backward operators; an operator that changes a storage consumes
+// the old content and produces the new.
 [[nodiscard]] DependencyGraph dependency_graph(const TrainingGraph& graph);
 
 // Whether every vertex comes after everything that it depends on.
 [[nodiscard]] bool is_in_topological_order(const DependencyGraph& graph);
-// The vertices of one cycle, each depending on the one before; empty when there is none.
+// Returns the vertices of one cycle, each depending on the one before; empty when there is none.
 [[nodiscard]] std::vector<std::size_t> find_cycle(const DependencyGraph& graph);
-// Vertices without which the graph, seen without directions, falls apart: where a chain of
-// checkpointed segments may be cut. In ascending order.
+// Returns the vertices without which the graph, seen without directions, falls apart, in ascending
+// order. There a chain of checkpointed segments may be cut.
 [[nodiscard]] std::vector<std::size_t> articulation_points(const DependencyGraph& graph);
 
-// Graphviz: a box per node with layer, operator and result; an edge per dependency with its bytes.
+// Writes Graphviz: a box per node with layer, operator and result; an edge per dependency with its
+// bytes.
 void write_dot(std::ostream& out, const Graph& graph);
 void write_dot(std::ostream& out, const TrainingGraph& graph);
 

@@ -1,4 +1,4 @@
-// Instances of storages: where micro-batches are in flight together, each has values of its own.
+// Instances of storages: micro-batches in flight together have values of their own.
 //
 //   storage        instances with three micro-batches in flight
 //   parameter      0
@@ -19,14 +19,14 @@ namespace tidemark {
 
 using InstanceId = Id<struct InstanceTag>;  // a storage of one micro-batch in flight
 
-// The instances of a graph's storages under one order: all of a storage lie together.
+// The instances of a graph's storages under one order: all of a storage are neighbours.
 class Instances {
  public:
   Instances(const TrainingGraph& graph, const ProgramOrder& order)
       : graph_(graph), in_flight_(static_cast<std::uint32_t>(order.in_flight)) {}
 
   [[nodiscard]] std::size_t size() const { return graph_.storages.size() * in_flight_; }
-  // The instance that an occurrence with Occurrence::instance `number` touches.
+  // Returns the instance that an occurrence with Occurrence::instance `number` touches.
   [[nodiscard]] InstanceId of(StorageId storage, std::uint16_t number) const {
     const bool own = number != 0 && !outlives_micro_batch(graph_.storages[storage]);
     return InstanceId(storage.value * in_flight_ + (own ? number : 0U));

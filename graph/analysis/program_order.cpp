@@ -7,7 +7,7 @@ namespace tidemark {
 namespace program_order_detail {
 namespace {
 
-// By micro-batch, the lowest number that no other micro-batch in flight has.
+// Returns, by micro-batch, the lowest number that no other micro-batch in flight has.
 std::vector<std::uint16_t> number_in_flight(const std::vector<ScheduledPart>& parts,
                                             int micro_batches) {
   std::vector<std::size_t> last(static_cast<std::size_t>(micro_batches), 0);
@@ -78,7 +78,7 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   result.micro_batches = order.micro_batches;
   result.in_flight = order.in_flight;
   result.at.reserve(order.at.size() + extra);
-  IdVector<Position, Position> moved;  // where each position went
+  IdVector<Position, Position> moved;  // new place of each position
   moved.reserve(order.at.size());
   auto next = repeats.begin();
   for (Position p : ids_of(order.at)) {

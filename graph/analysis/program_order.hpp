@@ -19,20 +19,20 @@ struct Occurrence {
   std::uint16_t step = 0;
   std::uint16_t micro_batch = 0;
   bool recompute = false;  // repeats what an earlier occurrence has run
-  // It runs inside saved-tensor hooks: what it reads is a variable of theirs, autograd saves
-  // nothing.
+  // The operator runs inside saved-tensor hooks: what it reads is a variable of theirs, and
+  // autograd saves nothing.
   bool in_hooks = false;
-  // Which of the micro-batches in flight together it belongs to, counted from 0: its temporary
-  // values are instances of their own. Always 0 where micro-batches run one after another.
+  // Index, from 0, among the micro-batches in flight together: the temporary values of each are
+  // instances of their own. Always 0 where micro-batches run one after another.
   std::uint16_t instance = 0;
   // Bit i: the operator's i-th touch creates a storage whose earlier copy is still wanted; this
-  // occurrence writes a scratch block that is freed at once.
+  // occurrence writes a scratch allocation that is freed at once.
   std::uint32_t scratch = 0;
 };
 
-// Memory that code around the operators keeps: the frames of torch.utils.checkpoint.
+// Memory that code around the operators keeps, such as the frames of torch.utils.checkpoint.
 struct Kept {
-  StorageId storage;  // whose memory is kept; invalid: memory of its own, `bytes`
+  StorageId storage;  // the storage whose memory is kept; invalid: memory of its own, `bytes`
   Bytes bytes;
   Position since;  // memory of its own exists from before this operator
   Position until;  // released when this operator has ended
@@ -46,21 +46,21 @@ struct ProgramOrder {
   int in_flight = 1;  // micro-batches at a time, at most
 };
 
-// The operators of the scheduled parts, `steps` times. Micro-batches are in flight together from
-// their first part in a step to their last.
+// Returns the operators of the scheduled parts, `steps` times. Micro-batches are in flight together
+// from their first part in a step to their last.
 [[nodiscard]] ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& schedule,
                                          int steps);
-// The same under training_schedule(graph).
+// Returns the program order of `steps` steps under training_schedule(graph).
 [[nodiscard]] ProgramOrder program_order(const TrainingGraph& graph, int steps);
 
-// Occurrences that are inserted before `before`.
+// Occurrences that are inserted before the position `before`.
 struct Repeat {
   Position before;
   std::vector<Occurrence> occurrences;
 };
 
-// The order with all repeats inserted; repeats before the same position keep their order. Positions
-// of `order.kept` are those of the given order, and of the result afterwards.
+// Returns the order with all repeats inserted; repeats before the same position keep their order.
+// Positions in `order.kept` are those of the given order, and those of the result afterwards.
 [[nodiscard]] ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repeats);
 
 }  // namespace tidemark

@@ -16,7 +16,7 @@ ScheduledPart scheduled(PartKind part, int micro_batch) {
   return {.part = part, .micro_batch = static_cast<std::uint16_t>(micro_batch)};
 }
 
-// Each micro-batch goes through each chunk forward once and then backward once.
+// Checks that each micro-batch goes through each chunk forward once and then backward once.
 void check_work(std::span<const ScheduledPart> work) {
   enum class Seen { kForward, kBoth };
   std::map<std::pair<int, int>, Seen> seen;  // by micro-batch and chunk
@@ -39,7 +39,7 @@ void check_work(std::span<const ScheduledPart> work) {
   }
 }
 
-// By entry, whether it is the last backward of its chunk in the step.
+// Returns, by entry, whether it is the last backward of its chunk in the step.
 std::vector<char> last_backwards(std::span<const ScheduledPart> work) {
   std::vector<char> is_last(work.size(), 0);
   std::vector<std::uint16_t> seen;  // chunks, from the end

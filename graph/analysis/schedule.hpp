@@ -1,4 +1,4 @@
-// A step as a schedule: which part runs for which micro-batch, in the order of one rank.
+// A step as a schedule: the part that runs for each micro-batch, in the order of one rank.
 //
 //   plain, 3 micro-batches       zero F0 B0 F1 B1 F2 B2 optimizer end
 //   GPipe                        zero F0 F1 F2 B0 B1 B2 optimizer end
@@ -29,7 +29,7 @@ struct StepSchedule {
   int micro_batches = 1;
 };
 
-// Forward and backward of `micro_batches` in turn: each is over before the next begins.
+// Forward and backward of each micro-batch in turn: one is over before the next begins.
 [[nodiscard]] std::vector<ScheduledPart> one_after_another(int micro_batches);
 // All forwards, then all backwards (Huang et al. 2019, GPipe).
 [[nodiscard]] std::vector<ScheduledPart> gpipe(int micro_batches);
@@ -39,14 +39,16 @@ struct StepSchedule {
 [[nodiscard]] std::vector<ScheduledPart> one_forward_one_backward(int stages, int stage,
                                                                   int micro_batches);
 
-// The step that trains: zero_grad, the micro-batches' work, the optimizer, the end of the step.
-// `work` names forwards and backwards; a backward that finds gradients becomes the accumulating
-// one. Throws InternalError when a micro-batch of a chunk is not forward and then backward once.
+// Returns the schedule of a step that trains: zero_grad, the micro-batches' work, the optimizer,
+// the end of the step. `work` names forwards and backwards; a backward that finds gradients becomes
+// the accumulating one. Throws InternalError when a micro-batch of a chunk is not forward and then
+// backward once.
 [[nodiscard]] StepSchedule training_schedule(const TrainingGraph& graph,
                                              std::span<const ScheduledPart> work);
-// The same with the graph's micro-batches one after another.
+// Returns the training schedule with the graph's micro-batches one after another.
 [[nodiscard]] StepSchedule training_schedule(const TrainingGraph& graph);
-// The step that only evaluates: the forwards of the graph's micro-batches and the end of the step.
+// Returns the schedule of a step that only evaluates: the forwards of the graph's micro-batches and
+// the end of the step.
 [[nodiscard]] StepSchedule forward_schedule(const TrainingGraph& graph);
 
 }  // namespace tidemark

@@ -15,7 +15,7 @@ bool GradientTape::is_differentiable(const Node& node) const {
   return false;
 }
 
-// The forward kernel of a node; a node that only makes views has none.
+// Emits the forward kernel of a node; a node that only makes views has none.
 void GradientTape::emit_forward(NodeId id) {
   const Node& node = graph_.nodes[id];
   const NodeView view(graph_, id, rules_);
@@ -115,8 +115,8 @@ void GradientTape::emit_backward(NodeId id) {
   current_ = {};
 }
 
-// Outputs that the loss does not read keep their autograd graph: what its nodes saved goes with
-// them at the end of the step, since backward never comes there.
+// Outputs that the loss does not read keep their autograd graph: the tensors that its nodes saved
+// are freed at the end of the step, since backward never comes there.
 void GradientTape::hold_other_outputs(OperatorId end) {
   if (graph_.other_outputs.empty()) return;
   IdVector<TensorId, char> wanted(graph_.tensors.size(), 0);

@@ -1,4 +1,4 @@
-// From the forward graph to one training step without its optimizer.
+// Differentiation: makes one training step, without its optimizer, of the forward graph.
 #pragma once
 
 #include "graph/autodiff/differentiate_options.hpp"
@@ -12,9 +12,9 @@ namespace tidemark {
 // number, as PyTorch's engine does; the gradient of a parameter is accumulated as soon as all of
 // its uses have contributed. Without a loss in the graph only forward is emitted.
 //
-// Lifetimes (held only where rules.holds): a backward node keeps its incoming gradients and saved
-// tensors until it returns; the loss lives until the end of the step; what the model returns until
-// the loss is computed; .grad until zero_grad.
+// Lifetimes (held only if rules.holds): a backward node keeps its incoming gradients and saved
+// tensors until it returns; the loss lives until the end of the step; the model's outputs live
+// until the loss is computed; .grad lives until zero_grad.
 [[nodiscard]] TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
                                           const DifferentiateOptions& options);
 

@@ -81,7 +81,7 @@ void drop_loss(Graph& graph) {
     }
   }
   IdVector<NodeId, Node> kept;
-  IdVector<NodeId, NodeId> moved;  // of a dropped node: the last one kept before it
+  IdVector<NodeId, NodeId> moved;  // by dropped node: the last kept one before it
   for (NodeId id : ids_of(graph.nodes)) {
     if (dropped[id] == 0) kept.push_back(std::move(graph.nodes[id]));
     moved.push_back(kept.empty() ? NodeId() : NodeId(kept.size() - 1));

@@ -151,7 +151,7 @@ bool GradientTape::is_shared(TensorId leaf) const {
 }
 
 // AccumulateGrad with .grad None: the incoming tensor becomes .grad when nobody else holds it and
-// it lies in memory as the parameter does; a view keeps its whole storage.
+// it has the parameter's layout in memory; a view keeps its whole storage.
 void GradientTape::accumulate_leaf(ParameterId id) {
   Parameter& parameter = training_.parameters[id];
   const Tensor gradient = *pending_[parameter.tensor];

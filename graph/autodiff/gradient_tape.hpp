@@ -1,4 +1,4 @@
-// The state of a differentiation: which gradients wait for which node, and who else holds them.
+// The state of a differentiation: the gradients that wait for each node, and who else holds them.
 #pragma once
 
 #include <optional>
@@ -48,20 +48,21 @@ class GradientTape final : public BackwardTape {
   const DifferentiateOptions& options_;
   TrainingGraph training_;
 
-  struct SavedBy {  // what one node keeps for its backward
+  struct SavedBy {  // operands that one node keeps for its backward
     std::vector<StorageId> storages;
     std::vector<std::pair<std::string_view, Tensor>> extras;
   };
   IdVector<NodeId, SavedBy> saved_;
   IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
   IdVector<TensorId, std::optional<Tensor>> pending_;  // gradients that wait for their node
-  IdVector<TensorId, int> uses_left_;                  // of parameters: gradients still to come
+  IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
-  IdVector<NodeId, char> reached_;                     // by backward
-  IdVector<TensorId, ParameterId> parameter_;          // of leaves: a view of a parameter is none
-  std::vector<std::pair<TensorId, Tensor>> results_;   // of the node that runs
+  IdVector<NodeId, char> reached_;                     // whether backward reaches the node
+  IdVector<TensorId, ParameterId>
+      parameter_;  // the parameter of a leaf; a view of a parameter is no leaf
+  std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
   NodeId current_;
-  std::vector<OperatorId>* part_ = nullptr;  // where operators are appended
+  std::vector<OperatorId>* part_ = nullptr;  // the part to which operators are appended
   Phase phase_ = Phase::kForward;
 };
 

@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// The keys that have been asked for, by mapping.
+// The keys that have been read, by mapping.
 struct Decoder::Record {
   struct Mapping {
     std::vector<std::string> keys;
@@ -151,7 +151,7 @@ Decoder Decoder::child(std::string_view key, const Value* value) const {
   return child;
 }
 
-// The value of a key, which now counts as asked for; null when it is absent.
+// Returns the value of a key, which now counts as read; null when it is absent.
 const Value* Decoder::ask(std::string_view key) const {
   if (value().is_null()) return nullptr;
   if (!value_->is_mapping()) fail(decoder_detail::not_a_mapping(*value_));
@@ -165,14 +165,14 @@ std::string Decoder::path_of(std::string_view key) const {
   return path_ + '.' + excerpt(key);
 }
 
-// The value of a key that must be there and must not be null.
+// Returns the value of a key that must be there and must not be null.
 const Value& Decoder::require(std::string_view key, std::string_view expected) const {
   const Value* value = ask(key);
   if (value != nullptr && !value->is_null()) return *value;
   if (value != nullptr) fail_at(key, fmt::format("expected {}, found null", expected));
   std::string hint;
   if (value_ != nullptr) {
-    // A key that nobody has asked for yet may be this one with a slip in it.
+    // A key that has not been read yet may be a misspelling of this one.
     const std::vector<std::string>& known = record_->asked[value_].keys;
     std::vector<std::string> strangers;
     for (const Value::Entry& entry : value_->entries) {

@@ -5,7 +5,7 @@
 //   Decoder d(document);
 //   const Decoder training = d.optional_child("training");
 //   int batch = training.optional<std::int64_t>("micro_batch", 1, at_least(1));
-//   d.finish();   // every key that nobody asked for is an error
+//   d.finish();   // a key that was never read is an error
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ParameterNote {
 };
 
 // A view of one value of a document together with its path. Cheap to copy; the document must live
-// longer. Copies and children share the record of which keys have been asked for.
+// longer. Copies and children share the record of which keys have been read.
 class Decoder {
  public:
   // An empty mapping with no location: every optional key takes its default. Used to construct
@@ -48,7 +48,7 @@ class Decoder {
   [[nodiscard]] const Value& value() const;
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] Location location() const;
-  [[nodiscard]] bool has(std::string_view key) const;  // present and not null; counts as asked for
+  [[nodiscard]] bool has(std::string_view key) const;  // present and not null; counts as read
 
   // Scalars of type bool, int, std::int64_t, double, std::string, Bytes, Duration, BytesPerSecond,
   // FlopsPerSecond. Numbers are checked against `range`.
@@ -67,25 +67,25 @@ class Decoder {
   template <class T>
   [[nodiscard]] std::vector<T> optional_list(std::string_view key, std::vector<T> fallback,
                                              Range range = {}) const;
-  // This value itself as a T.
+  // Returns this value itself as a T.
   template <class T>
   [[nodiscard]] T as(Range range = {}) const;
 
-  // One of the given words; the error lists them and suggests the nearest.
+  // Returns one of the given words; the error lists them and suggests the nearest.
   [[nodiscard]] std::string required_word(std::string_view key,
                                           std::span<const std::string_view> words) const;
   [[nodiscard]] std::string optional_word(std::string_view key,
                                           std::span<const std::string_view> words,
                                           std::string_view fallback) const;
 
-  // Children. A missing optional child reads as an empty mapping.
+  // A missing optional child reads as an empty mapping.
   [[nodiscard]] Decoder required_child(std::string_view key) const;
   [[nodiscard]] Decoder optional_child(std::string_view key) const;
-  [[nodiscard]] std::vector<Decoder> items() const;  // of a sequence
+  [[nodiscard]] std::vector<Decoder> items() const;  // items of a sequence
   [[nodiscard]] std::vector<std::pair<std::string, Decoder>> entries()
-      const;  // of a mapping; all count as asked for
+      const;  // entries of a mapping; all count as read
 
-  // Throws for the first key of this mapping that nobody asked for, with the nearest known key.
+  // Throws for the first key of this mapping that was never read, with the nearest known key.
   void finish() const;
   // Accepts all further keys silently (HF configs carry many fields that do not matter here).
   void ignore_rest() const {}
@@ -95,7 +95,7 @@ class Decoder {
   [[noreturn]] void fail_at(std::string_view key, const std::string& problem) const;
 
  private:
-  struct Record;  // keys asked for, kept beside the tree of decoders
+  struct Record;  // keys that were read, kept beside the tree of decoders
 
   [[nodiscard]] Decoder child(std::string_view key, const Value* value) const;
   [[nodiscard]] const Value* ask(std::string_view key) const;

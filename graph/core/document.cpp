@@ -49,7 +49,7 @@ std::size_t utf8_length(std::string_view text) {
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-// A word for files that are often given by mistake.
+// Names the kind of a file that is often given by mistake.
 std::string_view binary_kind(std::string_view text) {
   if (text.starts_with("\x1F\x8B")) return "a gzip archive; unpack it first";
   if (text.starts_with("PK\x03\x04")) return "a zip archive; unpack it first";

@@ -96,7 +96,7 @@ void DocumentBuilder::fail(Place place, const std::string& problem) const {
   throw UserError({file_, place.line, place.column}, path(), problem);
 }
 
-// The path to where the reader stands: "models[2].layers".
+// Returns the path to the value that the reader has reached: "models[2].layers".
 std::string DocumentBuilder::path() const {
   constexpr std::size_t kShown = 8;  // levels; a deeper path says nothing more
   std::string path;

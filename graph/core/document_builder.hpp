@@ -17,8 +17,9 @@ struct Place {
   int column = 1;
 };
 
-// Readers report values in the order of the text; inside a mapping, keys and values alternate.
-// Anchors are numbered from 1; 0 is none. Every call may throw a UserError.
+// Builds a document from values that readers report in the order of the text; inside a mapping,
+// keys and values alternate. Anchors are numbered from 1; 0 is none. Every call may throw a
+// UserError.
 class DocumentBuilder {
  public:
   explicit DocumentBuilder(std::string file) : file_(std::move(file)) {}
@@ -29,7 +30,7 @@ class DocumentBuilder {
   void begin(Value::Kind kind, Place place, std::size_t anchor = 0);  // a sequence or a mapping
   void end();
 
-  // The whole document, once its last value has been added; null if there was none.
+  // Returns the whole document, once its last value has been added; null if there was none.
   [[nodiscard]] Value take();
 
   [[nodiscard]] bool inside_mapping() const;
@@ -44,7 +45,7 @@ class DocumentBuilder {
     bool has_key = false;
     std::string key;
     Place key_place = {};
-    std::unordered_map<std::string, int> lines;  // of the keys, once a mapping is large
+    std::unordered_map<std::string, int> lines;  // lines of the keys, once a mapping is large
   };
   // A value that aliases may repeat.
   struct Named {

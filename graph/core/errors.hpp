@@ -38,9 +38,10 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// The user's text as a message may show it: control characters escaped, cut to about 60 bytes.
+// Returns the user's text as a message may show it: control characters escaped, cut to about 60
+// bytes.
 [[nodiscard]] std::string excerpt(std::string_view text);
-// The same in quotes: 'many'.
+// Returns excerpt(text) in quotes: 'many'.
 [[nodiscard]] std::string quoted(std::string_view text);
 
 }  // namespace tidemark

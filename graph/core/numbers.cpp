@@ -64,7 +64,7 @@ Literal classify(std::string_view text) {
   return literal;
 }
 
-// Says what to write instead of a text that is nearly a number; empty if there is no telling.
+// Says what to write instead of a text that is nearly a number; empty if that is not clear.
 std::string number_hint(std::string_view text) {
   const std::string_view unsigned_text =
       !text.empty() && (text[0] == '-' || text[0] == '+') ? text.substr(1) : text;
@@ -88,7 +88,7 @@ std::string number_hint(std::string_view text) {
   refuse(fmt::format("expected {}, found {}{}", expected, found(value), hint));
 }
 
-// The digits of a number that stands unquoted in the document.
+// Returns the digits of an unquoted number in the document.
 std::string number_digits(const Value& value, const std::string& expected, Literal& literal) {
   if (!value.is_scalar()) refuse_number(expected, value, "");
   const std::string digits = without_groups(value.scalar);

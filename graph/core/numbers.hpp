@@ -8,8 +8,8 @@
 
 namespace tidemark {
 
-// Both throw std::invalid_argument; `expected` says what the error asks for: "an integer of at
-// least 1".
+// Both readers throw std::invalid_argument; `expected` is what the error asks for: "an integer of
+// at least 1".
 [[nodiscard]] std::int64_t read_integer(const Value& value, const std::string& expected,
                                         std::int64_t lowest, std::int64_t highest);
 [[nodiscard]] double read_real(const Value& value, const std::string& expected);

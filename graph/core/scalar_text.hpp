@@ -6,12 +6,12 @@
 
 namespace tidemark {
 
-// ASCII only, whatever the locale.
+// Digits of ASCII only, whatever the locale.
 constexpr bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// A scalar that cannot be taken; whoever knows its place in the document makes a UserError of it.
+// Refuses a scalar; whoever knows its place in the document turns the exception into a UserError.
 [[noreturn]] inline void refuse(const std::string& problem) {
   throw std::invalid_argument(problem);
 }

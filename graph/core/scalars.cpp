@@ -44,7 +44,7 @@ constexpr TypeWords type_words() {
   }
 }
 
-// An end of a range, in the unit of the type.
+// Returns an end of a range, in the unit of the type.
 template <class T>
 std::string write_bound(double bound) {
   if constexpr (std::same_as<T, Bytes>) {
@@ -62,7 +62,7 @@ std::string write_bound(double bound) {
   }
 }
 
-// A value as its Range counts it.
+// Returns a value in the unit of its Range.
 template <class T>
 long double measure(const T& value) {
   if constexpr (std::same_as<T, Bytes>) {
@@ -102,7 +102,7 @@ bool read_bool(const Value& value) {
                      value.quoted && !hint.empty() ? hint + " without quotes" : hint));
 }
 
-// A text with a unit. The parsers say what is wrong with it.
+// Reads a text with a unit. The parsers' errors say what is wrong with it.
 template <class T>
 T read_quantity(const Value& value) {
   if (!value.is_scalar()) {
@@ -205,7 +205,8 @@ T ScalarRules<T>::lowest_legal(const Range& range) {
   if constexpr (std::same_as<T, bool> || std::same_as<T, std::string>) {
     return T{};
   } else {
-    // Above an excluded end stands the next whole number, or the upper end if that is closer.
+    // The lowest value above an excluded end is the next whole number, or the upper end if that is
+    // closer.
     double lowest = std::isfinite(range.low) ? range.low : std::min(0.0, range.high);
     if (range.low_excluded) lowest = std::min(lowest + 1, range.high);
     if constexpr (scalars_detail::kIsInteger<T>) {

@@ -1,4 +1,4 @@
-// How one value of a document reads as a number, a text, a size, ...
+// Rules by which one value of a document reads as a number, a text, a size, ...
 #pragma once
 
 #include <concepts>
@@ -12,26 +12,26 @@
 
 namespace tidemark {
 
-// The types that a Decoder reads.
+// The types that a Decoder can read.
 template <class T>
 concept Scalar = std::same_as<T, bool> || std::same_as<T, int> || std::same_as<T, std::int64_t> ||
     std::same_as<T, double> || std::same_as<T, std::string> || std::same_as<T, Bytes> ||
     std::same_as<T, Duration> || std::same_as<T, BytesPerSecond> || std::same_as<T, FlopsPerSecond>;
 
-// How a T is read, written and spoken of.
+// Describes how a T is read, written and named.
 template <Scalar T>
 struct ScalarRules {
   // Throws std::invalid_argument with a sentence that says what was expected and what was found.
   [[nodiscard]] static T read(const Value& value, const Range& range);
-  // "integer", "size", ... as `tidemark describe` prints it.
+  // Returns "integer", "size", ... as `tidemark describe` prints it.
   [[nodiscard]] static std::string_view type_name();
-  // "an integer of at least 1": what an error expects.
+  // Returns the expectation that an error states: "an integer of at least 1".
   [[nodiscard]] static std::string expectation(const Range& range);
-  // ">= 1", "0 to 1"; empty when free.
+  // Returns ">= 1", "0 to 1"; empty when every value is allowed.
   [[nodiscard]] static std::string range_note(const Range& range);
-  // The value as a file would give it.
+  // Returns the value as a file would give it.
   [[nodiscard]] static std::string write(const T& value);
-  // The lowest value that the range allows; 0 where it has no lower end.
+  // Returns the lowest value that the range allows; 0 where it has no lower end.
   [[nodiscard]] static T lowest_legal(const Range& range);
 };
 

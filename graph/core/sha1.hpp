@@ -11,7 +11,7 @@ namespace tidemark {
 class Sha1 {
  public:
   void update(std::string_view bytes);
-  [[nodiscard]] std::string hex() const;  // 40 digits, of what was given so far
+  [[nodiscard]] std::string hex() const;  // 40 digits, for everything added so far
 
  private:
   void add_block();

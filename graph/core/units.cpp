@@ -1,4 +1,4 @@
-// Reading quantities. The arithmetic is on decimal digits, so that "3.35TB" is exact.
+// The parsers of quantities. The arithmetic is on decimal digits, so that "3.35TB" is exact.
 #include "graph/core/units.hpp"
 
 #include <array>
@@ -120,7 +120,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// Takes one more decimal digit; false when 64 bits are full.
+// Appends one decimal digit; false when 64 bits are full.
 bool append_digit(std::uint64_t& digits, char c) {
   const auto digit = static_cast<std::uint64_t>(c - '0');
   if (digits > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) return false;
@@ -259,7 +259,7 @@ Ratio parse(std::string_view text, const Family& family) {
   return ratio;
 }
 
-// A whole number of bytes or nanoseconds.
+// Returns a whole number of bytes or nanoseconds.
 std::int64_t whole(const Ratio& ratio, std::string_view text, std::string_view plural,
                    std::string_view singular) {
   const std::string shown = excerpt(trim(text));

@@ -92,22 +92,23 @@ inline constexpr Bytes kGiB{std::int64_t{1} << 30};
     std::string_view text);                                    // FLOP/s .. PFLOP/s (also GFLOPs/s)
 [[nodiscard]] Duration parse_duration(std::string_view text);  // ns us ms s min h
 
-// Writes for people, to three digits, trailing zeros left out: "12.3 GiB", "512 B", "1.25 ms",
-// "3.35 TB/s", "1.24 B" parameters.
+// The formatters write for people, to three digits, trailing zeros left out: "12.3 GiB", "512 B",
+// "1.25 ms", "3.35 TB/s", "1.24 B" parameters.
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 [[nodiscard]] std::string format_duration(Duration duration);
 [[nodiscard]] std::string format_bandwidth(BytesPerSecond rate);
 [[nodiscard]] std::string format_flops_rate(FlopsPerSecond rate);
 [[nodiscard]] std::string format_count(double count);  // 1.24 B, 494 M, 12.5 k
 
-// Writes so that the parsers read the same quantity back: "512 MiB", "1001 B", "60 s", "3.35 TB/s".
+// The parsers read the same quantity back from what these write: "512 MiB", "1001 B", "60 s",
+// "3.35 TB/s".
 [[nodiscard]] std::string write_bytes(Bytes bytes);
 [[nodiscard]] std::string write_duration(Duration duration);
 [[nodiscard]] std::string write_bandwidth(BytesPerSecond rate);
 [[nodiscard]] std::string write_flops_rate(FlopsPerSecond rate);
 
-// Sizes that come from user input are multiplied with these: false when the product or sum does not
-// fit into 63 bits.
+// Sizes that come from user input are multiplied and added with these, which return false when the
+// result does not fit into 63 bits.
 [[nodiscard]] inline bool checked_multiply(std::int64_t a, std::int64_t b, std::int64_t& product) {
   return !__builtin_mul_overflow(a, b, &product);
 }

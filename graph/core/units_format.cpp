@@ -1,4 +1,4 @@
-// Writing quantities: rounded for people, or so that they read back the same.
+// The writers of quantities: rounded for people, or so that they read back the same.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -27,7 +27,7 @@ constexpr std::array kSizeSteps{
     Step{"PiB", kKibi* kKibi* kKibi* kKibi* kKibi, kKibi},
     Step{"EiB", kKibi* kKibi* kKibi* kKibi* kKibi* kKibi, kKibi},
 };
-// Steps of two minutes and two hours: "75 s" says more than "1.25 min".
+// Durations take the next unit from two minutes and two hours on: "75 s" says more than "1.25 min".
 constexpr std::array kDurationSteps{
     Step{"ns", 1},       Step{"us", 1e3},        Step{"ms", 1e6},
     Step{"s", 1e9, 120}, Step{"min", 60e9, 120}, Step{"h", 3600e9},
@@ -67,7 +67,8 @@ std::string show(double value, std::span<const Step> steps) {
   return steps[at].unit.empty() ? text : text + ' ' + std::string(steps[at].unit);
 }
 
-// The shortest digits that read back as the same rate, in the largest unit that leaves 1 or more.
+// Writes the shortest digits that read back as the same rate, in the largest unit that leaves 1 or
+// more.
 std::string write_rate(double value, std::span<const Step> steps) {
   std::size_t at = 0;
   while (at + 1 < steps.size() && value >= steps[at + 1].scale)

@@ -17,7 +17,7 @@ inline constexpr std::size_t kMaxAliasNodes = 1'000'000;
 inline constexpr std::size_t kMaxAliasBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
 
-// One value of a document. An alias is a copy of the value it names, with the location of that
+// One value of a document. An alias is a copy of the value that it names, with the location of that
 // value.
 struct Value {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
@@ -40,11 +40,11 @@ struct Value {
 
 struct Value::Entry {
   std::string key;
-  Location location;  // of the key
+  Location location;  // location of the key
   Value value;
 };
 
-// "'many'", "a list", "null": what an error has found.
+// Returns "'many'", "a list", "null": the value as an error names it.
 [[nodiscard]] std::string found(const Value& value);
 
 }  // namespace tidemark

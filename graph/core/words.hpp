@@ -1,4 +1,4 @@
-// Which known word a misspelt one stands for.
+// Suggestions for misspelt words.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace tidemark {
 
-// The candidate closest to `word` by edit distance (a swap of neighbours counts as one, letter case
-// as none), if close enough to be a slip.
+// Returns the candidate closest to `word` by edit distance (a swap of neighbours counts as one,
+// letter case as none), if close enough to be a slip.
 [[nodiscard]] std::optional<std::string> nearest_word(std::string_view word,
                                                       std::span<const std::string> candidates);
-// "; did you mean 'x'?" or "".
+// Returns "; did you mean 'x'?" or "".
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        std::span<const std::string> candidates);
 

@@ -164,7 +164,7 @@ class EventReader : public YAML::EventHandler {
   YAML::Mark mapping_;  // the start of the last one
 };
 
-// Says what yaml-cpp's messages mean to somebody who writes a file.
+// Translates yaml-cpp's messages for somebody who writes a file.
 std::string explain(const std::string& message) {
   static constexpr std::array<std::array<std::string_view, 2>, 18> kExplained{{
       {"end of map not found",
@@ -253,7 +253,7 @@ void check_line_ends(std::string_view text, const DocumentBuilder& builder) {
   }
 }
 
-// Directives stand before the document. yaml-cpp passes over those it does not know.
+// Directives stand before the document. yaml-cpp ignores those it does not know.
 void check_directives(std::string_view text, const DocumentBuilder& builder) {
   for (Place place; !text.empty(); ++place.line) {
     const std::string_view line = text.substr(0, text.find('\n'));

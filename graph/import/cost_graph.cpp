@@ -30,7 +30,7 @@ void check_id(const Decoder& node, std::int64_t expected, const CostGraph& so_fa
                                  expected, id));
 }
 
-// `total` grows by `amount`; an error at `key` when it passes kMaxCostGraphTotal.
+// Adds `amount` to `total`; an error at `key` when it passes kMaxCostGraphTotal.
 void add_up(const Decoder& where, std::string_view key, std::int64_t amount, std::int64_t& total) {
   if (checked_add(total, amount, total) && total <= kMaxCostGraphTotal) return;
   where.fail_at(key, fmt::format("with {} here, the graph's total passes 2^56, the largest that is "
@@ -65,14 +65,15 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   return node;
 }
 
-// Returns where dependency `index` of a node stands, for errors.
+// Fails at dependency `index` of a node.
 [[noreturn]] void fail_at_dependency(const Decoder& node, std::size_t index,
                                      const std::string& problem) {
   const std::vector<Decoder> deps = node.required_child("deps").items();
   deps.at(index).fail(problem);
 }
 
-// Some node depends on a later one. Either the nodes form a cycle, or the list is out of order.
+// Fails for a node that depends on a later one. Either the nodes form a cycle, or the list is out
+// of order.
 [[noreturn]] void fail_out_of_order(const CostGraph& graph, const std::vector<Decoder>& nodes,
                                     std::size_t reader, std::size_t index) {
   DependencyGraph dependencies(graph.nodes.size());
@@ -111,7 +112,7 @@ void read_dependencies(const Decoder& d, std::size_t reader, CostGraph& graph) {
   }
 }
 
-// A part is of one node, which is no smaller and has no other part.
+// Checks that a part belongs to one node, which is no smaller and has no other part.
 void check_parts(const CostGraph& graph, const std::vector<Decoder>& nodes) {
   IdVector<CostNodeId, CostNodeId> part_of(graph.nodes.size());
   for (const CostNodeId id : ids_of(graph.nodes)) {
@@ -218,7 +219,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
     in_backward = in_backward || node.kind == Phase::kBackward;
     touches.clear();
     for (CostNodeId dep : node.deps) {
-      if (node.part) dep = id;  // it looks at nothing else of its input
+      if (node.part) dep = id;  // a part reads nothing else of its input
       for (; dep.valid(); dep = part_of[dep]) {
         Storage& read = training.storages[StorageId(dep.index())];
         if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
@@ -230,7 +231,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
     for (CostNodeId made = node.part ? CostNodeId() : id; made.valid(); made = part_of[made])
       touches.push_back({.storage = StorageId(made.index()), .access = Access::kCreate});
     if (node.once) {
-      // A node that may not run twice changes something that stays, if only no bytes of it.
+      // A node that may not run twice changes something persistent, here without any bytes.
       const StorageId stays = training.storages.push_back({.bytes = Bytes(0),
                                                            .role = Role::kBuffer,
                                                            .initial = true,

@@ -2,9 +2,9 @@
 // else. The file is the JSON of "remat-acceptance-v1":
 //   {"name": ..., "fixed_bytes": ..., "nodes": [{"id", "name", "kind": "forward" | "backward",
 //    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
-// and, where a node may not be computed twice, "once": true; in which repeated block of a model a
-// forward node lies, "block": number; where a forward node lies beside the way from the samples to
-// the loss, "aside": true; where the output of a node is part of its one input's, "part": true.
+// and, where a node may not be computed twice, "once": true; the repeated block of a model that a
+// forward node belongs to, "block": number; for a forward node off the main path from the samples
+// to the loss, "aside": true; where the output of a node is part of its one input's, "part": true.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 
@@ -25,16 +25,16 @@ struct CostNode {
   std::string name;
   Phase kind = Phase::kForward;  // forward or backward
   std::int64_t cost = 0;         // abstract units of time
-  Bytes bytes;                   // of the output, resident from compute to free
-  Bytes workspace;               // during compute only
-  std::vector<CostNodeId> deps;  // whose outputs must be resident; each earlier in the list
-  bool once = false;             // changes what stays, so it may not be recomputed
+  Bytes bytes;                   // bytes of the output, resident from compute to free
+  Bytes workspace;               // bytes during compute only
+  std::vector<CostNodeId> deps;  // nodes whose outputs must be resident; each earlier in the list
+  bool once = false;             // changes persistent memory, so it may not be recomputed
   int block = kNoBlock;          // repeated block that it belongs to
-  // Of a forward node: made of parameters alone (a weight's cast), without gradient (a mask), or of
-  // use to backward only, so no step on the way from the samples to the loss.
+  // A forward node off the main path from the samples to the loss: made of parameters alone (a
+  // weight's cast), without gradient (a mask), or read by backward only.
   bool aside = false;
-  // Its output is part of its one input's: while it is made, both together take no more than the
-  // input. Its cost and its workspace are 0.
+  // The output is part of the node's one input: while the part is made, both together take no more
+  // than the input. Its cost and its workspace are 0.
   bool part = false;
 };
 
@@ -44,22 +44,23 @@ struct CostGraph {
   IdVector<CostNodeId, CostNode> nodes;
 };
 
-// Sums of all sizes and of all costs stay below this, so that no schedule that repeats every node a
-// few times leaves 63 bits.
+// Upper limit of the sum of all sizes and of that of all costs, so that no schedule that repeats
+// every node a few times leaves 63 bits.
 inline constexpr std::int64_t kMaxCostGraphTotal = std::int64_t{1} << 56;
 
-// Throws UserError with the line: ids that are not 0, 1, 2, ..., dependencies on missing or later
-// nodes, cycles (named), duplicates, negative or overflowing quantities, parts of nothing or of
-// less or at a cost, an empty graph.
+// Reads a cost graph. Throws UserError with the line: ids that are not 0, 1, 2, ..., dependencies
+// on missing or later nodes, cycles (named), duplicates, negative or overflowing quantities, parts
+// of nothing or larger than their whole or at a cost, an empty graph.
 [[nodiscard]] CostGraph read_cost_graph(const std::string& path);
 [[nodiscard]] CostGraph decode_cost_graph(const Decoder& document);
 // Whether a document looks like a cost graph: it has fixed_bytes and nodes.
 [[nodiscard]] bool is_cost_graph(const Value& document);
 
-// The same graph as kernels: node i is operator i and creates one storage, its output; one unit of
-// cost is one nanosecond on every device. `fixed_bytes` is one persistent storage, "fixed". Forward
-// is everything before the first backward node. There are no blocks and no optimizer. A node of
-// which another is part creates that one's storage too, and whoever reads the whole reads both.
+// Returns a cost graph as kernels: node i is operator i and creates one storage, its output; one
+// unit of cost is one nanosecond on every device. `fixed_bytes` is one persistent storage, "fixed".
+// Forward is everything before the first backward node. There are no blocks and no optimizer. A
+// node of which another is part creates that one's storage too, and whoever reads the whole reads
+// both.
 [[nodiscard]] TrainingGraph training_graph(const CostGraph& graph);
 
 }  // namespace tidemark

@@ -14,19 +14,19 @@
 
 namespace tidemark {
 
-// The forward graph of the config file at `path`, named after the file or its folder.
+// Returns the forward graph of the config file at `path`, named after the file or its folder.
 // Throws UserError: unknown model_type, missing keys, sizes that do not fit together.
 [[nodiscard]] Graph import_hf_config(const std::string& path, const ModelOptions& options);
-// The same from a document that has been read already.
+// Returns the forward graph of a config that has been read already.
 [[nodiscard]] Graph import_hf_config(const Decoder& config, const std::string& name,
                                      const ModelOptions& options);
-// Whether a document looks like such a config: it has a model_type.
+// Whether a document looks like a Hugging Face config: it has a model_type.
 [[nodiscard]] bool is_hf_config(const Value& document);
 
 // Whether the config is of a model of images rather than of text.
 [[nodiscard]] bool hf_reads_images(const Value& document);
 
-// One architecture. A further one is a file with such a function and a line in hf_config.cpp.
+// One architecture. To add another, write a file with such a function and a line in hf_config.cpp.
 struct HfArchitecture {
   std::string_view model_type;
   Graph (*build)(const Decoder& config, const std::string& name, const ModelOptions& options);
@@ -55,17 +55,18 @@ struct HfArchitecture {
 [[nodiscard]] Graph build_hf_vit(const Decoder& config, const std::string& name,
                                  const ModelOptions& options);
 
-// The sizes that llama, mistral, qwen2 and mixtral name alike; `defaults` holds what a config may
-// leave out. Heads and widths are checked.
+// Reads the sizes that llama, mistral, qwen2 and mixtral name alike; `defaults` holds those that a
+// config may leave out. Heads and widths are checked.
 [[nodiscard]] LlamaConfig hf_llama_sizes(const Decoder& config, LlamaConfig defaults);
-// Classes of a classifier: as many as id2label has, else num_labels, else 2 as in transformers.
+// Returns the number of classes of a classifier: as many as id2label has, else num_labels, else 2
+// as in transformers.
 [[nodiscard]] std::int64_t hf_labels(const Decoder& config);
-// The class that `architectures` names; the first of `known` when the config has none.
+// Returns the class that `architectures` names; the first of `known` when the config has none.
 // Throws at the key when it is not known.
 [[nodiscard]] std::string hf_class(const Decoder& config, std::span<const std::string_view> known);
 
-// The name that Hugging Face gives an activation ("gelu_new") as models/language.hpp calls it
-// ("new_gelu"). Throws at `key` when it is not known.
+// Returns the name in models/language.hpp ("new_gelu") of an activation that Hugging Face names
+// ("gelu_new"). Throws at `key` when it is not known.
 [[nodiscard]] std::string hf_activation(const Decoder& config, std::string_view key,
                                         std::string_view fallback);
 

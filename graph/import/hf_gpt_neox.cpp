@@ -23,7 +23,7 @@ struct NeoxConfig {
   std::int64_t ffn = 0;
   std::int64_t vocab = 0;
   std::int64_t positions = 0;
-  std::int64_t rotary_width = 0;  // of each head, even
+  std::int64_t rotary_width = 0;  // width per head, even
   std::string activation;
   double hidden_dropout = 0;
   double attention_dropout = 0;
@@ -108,7 +108,7 @@ class NeoxBuilder {
     return b.linear("dense", merge_heads(b, y), config_.width, config_.attention_bias);
   }
 
-  // cat(rotated, passed): the part that is turned and the part that is not.
+  // Returns cat(rotated, passed): the rotated part and the other one.
   TensorId rotate(TensorId x) {
     ModelBuilder& b = builder_;
     const std::int64_t width = b.shape(x)[-1];

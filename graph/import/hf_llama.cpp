@@ -16,11 +16,11 @@ LlamaConfig hf_llama_sizes(const Decoder& config, LlamaConfig defaults) {
   llama.ffn = config.required<std::int64_t>("intermediate_size", up_to(kMaxWidth));
   llama.layers = config.required<std::int64_t>("num_hidden_layers", up_to(kMaxLayers));
   llama.heads = config.required<std::int64_t>("num_attention_heads", up_to(kMaxHeads));
-  // Without it every query head has its own key-value head (configuration_llama.py).
+  // Without this key every query head has its own key-value head (configuration_llama.py).
   llama.kv_heads =
       config.optional<std::int64_t>("num_key_value_heads", llama.heads, up_to(kMaxHeads));
   llama.head_width = config.maybe<std::int64_t>("head_dim", up_to(kMaxWidth));
-  // Rotary positions have no table to fit in: it only bounds the sequence that is assumed.
+  // Rotary positions have no table to fit in: the key only bounds the default sequence.
   llama.positions = config.optional<std::int64_t>("max_position_embeddings", kDefaultSequence,
                                                   up_to(kMaxSequence));
   llama.activation = hf_activation(config, "hidden_act", "silu");

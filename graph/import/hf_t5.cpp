@@ -42,7 +42,7 @@ Graph build_hf_t5(const Decoder& config, const std::string& name, const ModelOpt
   t5.heads = config.required<std::int64_t>("num_heads", up_to(kMaxHeads));
   t5.buckets =
       config.optional<std::int64_t>("relative_attention_num_buckets", 32, up_to(kMaxSequence));
-  // Relative positions have no limit: n_positions only bounds the sequence that is assumed.
+  // Relative positions have no limit: n_positions only bounds the default sequence.
   t5.positions =
       config.optional<std::int64_t>("n_positions", kDefaultSequence, up_to(kMaxSequence));
   t5.dropout = config.optional<double>("dropout_rate", 0.1, between(0, 1));

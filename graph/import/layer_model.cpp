@@ -139,7 +139,7 @@ Graph build_layer_model(const Decoder& document, const Decoder& overrides, const
 }
 
 bool is_layer_model(const Value& document) {
-  // `input` for `inputs` is a slip that reading such a model explains.
+  // `input` for `inputs` is a slip that the reader of layer models explains.
   return (document.find("inputs") != nullptr || document.find("input") != nullptr) &&
          document.find("layers") != nullptr;
 }

@@ -9,17 +9,17 @@
 
 namespace tidemark {
 
-// The forward graph of a document of layers with its loss. `overrides` is a mapping of sizes to
-// other values, or empty. Throws UserError at the layer: unknown kinds, names and parameters,
-// shapes that do not fit, more than kMaxBuiltLayers layers.
+// Returns the forward graph of a document of layers with its loss. `overrides` is a mapping of
+// sizes to other values, or empty. Throws UserError at the layer: unknown kinds, names and
+// parameters, shapes that do not fit, more than kMaxBuiltLayers layers.
 [[nodiscard]] Graph build_layer_model(const Decoder& document, const Decoder& overrides,
                                       const std::string& name, const ModelOptions& options);
-// Whether a document looks like one: it has inputs and a list of layers.
+// Whether a document looks like a layer model: it has inputs and a list of layers.
 [[nodiscard]] bool is_layer_model(const Value& document);
 
-// Repetitions included.
+// The largest number of layers of a model, repetitions included.
 inline constexpr int kMaxBuiltLayers = 200'000;
-// Structures and modules inside one another.
+// The deepest nesting of structures and modules.
 inline constexpr int kMaxLayerDepth = 48;
 
 }  // namespace tidemark

@@ -18,7 +18,7 @@ namespace tidemark {
 namespace layer_structures_detail {
 namespace {
 
-// Two layers of one list cannot have one name, given or that of their position: their parameters
+// Two layers of one list cannot have the same name, given or from their position: their parameters
 // would be the same.
 void require_new_name(const Decoder& layer, int position,
                       std::map<std::string, Location, std::less<>>& named) {
@@ -55,7 +55,7 @@ TensorId LayerModel::run(const Decoder& layers, TensorId x, Taps& taps) {
   return x;
 }
 
-// One entry of a list: its kind, and name, from and tap beside it.
+// Runs one entry of a list: its kind, and name, from and tap beside it.
 TensorId LayerModel::run_layer(const Decoder& layer, const std::string& position, TensorId x,
                                Taps& taps) {
   if (++built_ > kMaxBuiltLayers) {
@@ -184,7 +184,7 @@ TensorId LayerModel::run_residual(const Decoder& value, const std::string& modul
                   : builder_.add_tensors(shortcut, result);
 }
 
-// The shortcut through a 1x1 convolution (images) or a linear layer where channels differ.
+// Sends the shortcut through a 1x1 convolution (images) or a linear layer where channels differ.
 TensorId LayerModel::projected(const Decoder& value, TensorId x, TensorId like) {
   const Shape& from = builder_.shape(x);
   const Shape& to = builder_.shape(like);
@@ -199,7 +199,7 @@ TensorId LayerModel::projected(const Decoder& value, TensorId x, TensorId like) 
   return builder_.conv2d("project", x, to[1], {.kernel = 1, .stride = stride});
 }
 
-// add, multiply, cat, matmul: the result so far with one tap or several.
+// Runs add, multiply, cat or matmul: the result so far with one tap or several.
 TensorId LayerModel::run_join(const std::string& kind, const Decoder& value,
                               const std::string& module, TensorId x, Taps& taps) {
   const Decoder mapping = parameters_of(value, "with", kind);

@@ -18,7 +18,7 @@
 
 namespace tidemark {
 
-// Keys beside the kind of a layer.
+// Keys of a layer beside its kind.
 inline constexpr std::array<std::string_view, 3> kLayerKeys = {"name", "from", "tap"};
 inline constexpr std::array<std::string_view, 8> kStructures = {
     "sequence", "block", "repeat", "residual", "add", "multiply", "cat", "matmul"};
@@ -28,7 +28,7 @@ inline constexpr std::array<std::string_view, 8> kStructures = {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Throws UserError: a name that this format gives a meaning of its own cannot name a size or a
+// Throws UserError for a name with a meaning of its own in this format: it cannot name a size or a
 // module.
 void require_name(const Decoder& at, const std::string& name, std::string_view what);
 
@@ -91,9 +91,9 @@ class LayerModel {
   [[nodiscard]] TensorId tap_named(const Decoder& at, const Value& name, const std::string& path,
                                    const Taps& taps) const;
   [[nodiscard]] static Decoder list_at(const Decoder& parent, std::string_view key);
-  // The layers of a structure: its value itself, or the key `layers` of a mapping.
+  // Returns the layers of a structure: its value itself, or the key `layers` of a mapping.
   [[nodiscard]] static Decoder layers_of(const Decoder& value);
-  // `value` as a mapping; a scalar or a list stands for the parameter `first`.
+  // Returns `value` as a mapping; a scalar or a list stands for the parameter `first`.
   Decoder parameters_of(const Decoder& value, std::string_view first, std::string_view kind);
 
   const Decoder& document_;

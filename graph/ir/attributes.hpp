@@ -1,5 +1,5 @@
-// Named constants of a node: kernel sizes, probabilities, axes. What a YAML layer or an ONNX node
-// carries maps onto them one to one.
+// Named constants of a node: kernel sizes, probabilities, axes. The attributes of a YAML layer or
+// an ONNX node map onto them one to one.
 #pragma once
 
 #include <cstdint>

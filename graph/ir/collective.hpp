@@ -46,7 +46,7 @@ inline constexpr std::size_t kCollectiveKinds = 7;
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   MeshDimension group = MeshDimension::kData;
-  Bytes bytes;  // of the whole tensor: what an all-gather ends with, a reduce-scatter begins with
+  Bytes bytes;  // bytes of the whole tensor: all-gather ends with it, reduce-scatter begins with it
   // kSend and kReceive name the other rank by its index in the group; the tag tells several
   // messages between the same two ranks apart. Equal ones match in the order in which they are
   // issued.

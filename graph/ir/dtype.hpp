@@ -52,13 +52,14 @@ enum class DType : std::uint8_t {
   return 0;
 }
 
-// Memory of `elements` packed elements: an odd number of 4-bit ones leaves half a byte unused.
+// Returns the memory of `elements` packed elements: an odd number of 4-bit ones leaves half a byte
+// unused.
 [[nodiscard]] constexpr Bytes bytes_of(DType type, Elements elements) {
   const std::int64_t bits = bits_of(type);
   return Bytes(bits >= 8 ? elements.count * (bits / 8) : (elements.count * bits + 7) / 8);
 }
 
-// Autograd follows these. 4-bit types are codes, which have no gradient.
+// Whether autograd follows the type. 4-bit types are codes, which have no gradient.
 [[nodiscard]] constexpr bool is_floating(DType type) {
   return type <= DType::kFloat8;
 }

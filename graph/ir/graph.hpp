@@ -55,8 +55,8 @@ struct Graph {
   IdVector<LayerId, Layer> layers;
   IdVector<ParameterId, Parameter> parameters;  // each once, however often it is used
   std::vector<LocalVariable> locals;
-  TensorId logits;  // what the model returns
-  // Returned beside it. The caller holds them, and with them what autograd keeps of their
+  TensorId logits;  // the model's main output
+  // Further outputs of the model. The caller holds them, and with them what autograd keeps of their
   // operators.
   std::vector<TensorId> other_outputs;
   TensorId loss;             // a scalar; invalid without a loss
@@ -81,7 +81,7 @@ struct Graph {
   [[nodiscard]] std::int64_t trainable_parameter_count() const {
     return trained_elements(parameters);
   }
-  // "h.3.attn: matmul" for messages.
+  // Returns "h.3.attn: matmul" for messages.
   [[nodiscard]] std::string describe(NodeId node) const;
 
  private:

@@ -21,15 +21,16 @@ class Inference {
   [[nodiscard]] bool has_input(std::size_t index) const;
   [[nodiscard]] const Tensor& input(std::size_t index) const;  // fails when absent
 
-  // A fresh contiguous output. It requires a gradient when any floating input does.
+  // Creates a fresh contiguous output. It requires a gradient when any floating input does.
   void create(Shape shape, DType dtype) { create(shape, dtype, contiguous_strides(shape)); }
-  // The same with its axes in another order in memory; `strides` are dense.
+  // Creates an output with its axes in another order in memory; `strides` are dense.
   void create(Shape shape, DType dtype, Strides strides);
-  // An output that shares the storage of an input.
+  // Makes an output that shares the storage of an input.
   void view(std::size_t input_index, Shape shape, Strides strides);
-  // An output that is an input, changed in place.
+  // Makes an input, changed in place, the output.
   void in_place(std::size_t input_index);
-  // A scalar output whose block has room for `elements`: losses resize what they reduced.
+  // Creates a scalar output whose allocation has room for `elements`: losses resize what they
+  // reduced.
   void create_scalar_in(std::int64_t elements, DType dtype);
   // Throws UserError: operator, layer, the problem and the shapes of all inputs.
   [[noreturn]] void fail(const std::string& problem) const;

@@ -1,5 +1,5 @@
-// The rules of one kind of autograd node (operators/family.hpp), and the names of the pieces of a
-// node or of a step that operators of the training graph are.
+// The rules of one kind of autograd node (operators/family.hpp), and names for the parts of a node
+// or of a step that the training graph's operators come from.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +33,19 @@ struct OperatorFamily {
 
 enum class OperatorPart : std::uint8_t {
   kForward,
-  kInputGradient,       // of a node's activations only
-  kWeightGradient,      // of a node's weight only
-  kBiasGradient,        // of a node's bias only
+  kInputGradient,       // gradients of a node's activations only
+  kWeightGradient,      // gradient of a node's weight only
+  kBiasGradient,        // gradient of a node's bias only
   kBackward,            // any other kernel of a backward node
   kRootGradient,        // the ones that backward starts from
-  kAddGradients,        // where a tensor has several readers
-  kCopyGradient,        // .grad as a copy of what others hold or what has another type
+  kAddGradients,        // sums the gradients of a tensor with several readers
+  kCopyGradient,        // makes .grad a copy of memory that others hold or that has another type
   kAccumulateGradient,  // .grad of an earlier micro-batch plus a new one
-  kDivideLoss,          // by the number of micro-batches
-  kUpdate,              // of parameters and their optimizer state
+  kDivideLoss,          // divides the loss by the number of micro-batches
+  kUpdate,              // updates parameters and their optimizer state
   kZeroGrad,
   kEndOfStep,
-  kOther,  // of no node: an operator of a cost graph, or one that a policy adds
+  kOther,  // belongs to no node: an operator of a cost graph, or one that a policy adds
 };
 
 }  // namespace tidemark

@@ -20,34 +20,35 @@ struct ParameterShard {
 struct Parameter {
   std::string name;  // "h.3.attn.c_attn.weight"
   LayerId layer;
-  Shape shape;  // of the whole parameter; empty where unknown
+  Shape shape;  // shape of the whole parameter; empty where unknown
   DType dtype = DType::kFloat32;
-  Elements elements;    // of the whole parameter
+  Elements elements;    // elements of the whole parameter
   bool trained = true;  // frozen otherwise
-  TensorId tensor;      // in the forward graph
-  StorageId storage;    // what forward and backward read; its home is the parameter's
+  TensorId tensor;      // tensor of the forward graph
+  StorageId storage;    // the storage that forward and backward read; its home is the parameter's
   ParameterShard shard;
 
-  // Invalid where backward makes none: the parameter is frozen or the loss does not depend on it.
+  // Invalid where backward makes no gradient: the parameter is frozen or the loss does not depend
+  // on it.
   StorageId gradient;
   DType gradient_dtype = DType::kFloat32;
 
   // The storage that the optimizer changes: `storage`, or a copy of it where updates are delayed by
   // a step.
   StorageId updated;
-  // Who updates it, and where its optimizer state lives. On the host, parameters of one group are
-  // updated by one operator.
+  // The processor that updates the parameter and holds its optimizer state. On the host, parameters
+  // of one group are updated by one operator.
   Executor updated_by = Executor::kDevice;
   int update_group = 0;
   Tier state_home = Tier::kDevice;
 
-  // The last shard is padded: ceil(elements / count).
+  // Elements of one rank's shard; the last one is padded: ceil(elements / count).
   [[nodiscard]] Elements shard_elements() const {
     return Elements((elements.count + shard.count - 1) / shard.count);
   }
 };
 
-// Numbers of elements of all parameters, and of the trained ones.
+// Counts the elements of all parameters, and of the trained ones.
 [[nodiscard]] std::int64_t parameter_elements(const IdVector<ParameterId, Parameter>& parameters);
 [[nodiscard]] std::int64_t trained_elements(const IdVector<ParameterId, Parameter>& parameters);
 

@@ -19,7 +19,7 @@ enum class PartKind : std::uint8_t {
   // Backward of the last of several micro-batches, where data ranks bring their gradients together;
   // empty where nothing differs from the others'.
   kBackwardReduce,
-  kOptimizerFirst,  // of step 0 only: creates the optimizer's state
+  kOptimizerFirst,  // optimizer of step 0 only: creates its state
   kOptimizer,
   kEndOfStep,
 };
@@ -53,9 +53,10 @@ class StepParts {
  public:
   StepParts();
 
-  // The operators of a part, which is added if it is new. A new chunk's part may move the others.
+  // Returns the operators of a part, which is added if it is new. A new chunk's part may move the
+  // others.
   [[nodiscard]] std::vector<OperatorId>& of(PartKind kind, std::uint16_t chunk = 0);
-  // Empty for a part that does not exist.
+  // Returns the operators of a part; empty for a part that does not exist.
   [[nodiscard]] const std::vector<OperatorId>& of(PartKind kind, std::uint16_t chunk = 0) const;
 
   [[nodiscard]] const IdVector<PartId, StepPart>& all() const { return parts_; }

@@ -57,9 +57,10 @@ struct Storage {
   LayerId layer;
   // Present from before the first step until after the last: parameters, buffers, inputs, masters.
   bool initial = false;
-  // Once written it stays until something drops it explicitly: .grad, optimizer state.
+  // Once written, the content stays until it is dropped explicitly: .grad, optimizer state.
   bool persistent = false;
-  // A value that nobody touches belongs here: what is written elsewhere is copied back.
+  // The tier where a value that nobody touches belongs: a content written on another tier is copied
+  // back.
   Tier home = Tier::kDevice;
   std::string name;
 };

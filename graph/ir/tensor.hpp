@@ -50,12 +50,12 @@ class Extents {
 using Shape = Extents;
 using Strides = Extents;  // in elements; 0 where an axis is expanded
 
-// Number of elements; throws UserError when it does not fit into 62 bits.
+// Returns the number of elements; throws UserError when it does not fit into 62 bits.
 [[nodiscard]] std::int64_t element_count(const Shape& shape);
 [[nodiscard]] Strides contiguous_strides(const Shape& shape);
 [[nodiscard]] std::string to_string(const Shape& shape);  // "[2, 128, 768]"
 
-// A value type: views of gradients come and go without a table.
+// A tensor is a value: views of gradients come and go without a table.
 struct Tensor {
   StorageId storage;
   DType dtype = DType::kFloat32;
@@ -65,12 +65,13 @@ struct Tensor {
 
   [[nodiscard]] Elements elements() const { return Elements(element_count(shape)); }
   [[nodiscard]] Bytes bytes() const { return bytes_of(dtype, elements()); }
-  // Row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not count).
+  // Whether it is row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not
+  // count).
   [[nodiscard]] bool is_contiguous() const;
 };
 
-// The strides under which a tensor of `shape` and `strides` can be seen as `target` without a copy
-// (torch's computeStride). False when a copy is needed.
+// Computes the strides under which a tensor of `shape` and `strides` can be seen as `target`
+// without a copy (torch's computeStride). False when a copy is needed.
 [[nodiscard]] bool view_strides(const Shape& shape, const Strides& strides, const Shape& target,
                                 Strides& result);
 

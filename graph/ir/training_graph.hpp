@@ -30,7 +30,7 @@ enum class Access : std::uint8_t {
   kRead,       // the content is needed
   kMutate,     // changed in place: the old content is needed
   kOverwrite,  // changed in place: the old content is not needed (zero_, copy_)
-  kCreate,     // a fresh block
+  kCreate,     // a fresh allocation
 };
 
 struct Touch {
@@ -60,10 +60,10 @@ struct Operator {
   }
 };
 
-// `storage` may not be freed before an operator has ended that comes later than its last use.
+// Keeps `storage` from being freed before an operator that ends later than its last use.
 enum class HoldKind : std::uint8_t {
-  kSaved,  // by autograd until a backward node returns: a decision may replace it
-  kLocal,  // by a variable: no decision helps
+  kSaved,  // autograd holds it until a backward node returns: a decision may replace it
+  kLocal,  // a variable holds it: no decision helps
 };
 struct Hold {
   StorageId storage;
@@ -80,17 +80,18 @@ struct TrainingGraph {
   IdVector<LayerId, Layer> layers;
   std::vector<Hold> holds;
   IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
-  std::vector<ParameterId> trained;  // those with a gradient, in the order in which it is complete
-  StorageId loss;                    // invalid in a cost graph
+  std::vector<ParameterId>
+      trained;     // parameters with a gradient, in the order in which it is complete
+  StorageId loss;  // invalid in a cost graph
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
-  Bytes checkpoint_random_state;  // on the device, per checkpointed segment
+  Bytes checkpoint_random_state;  // device bytes per checkpointed segment
   std::int64_t samples = 0;       // per micro-batch
   std::int64_t tokens = 0;
-  std::size_t tensors = 0;  // of the forward graph
+  std::size_t tensors = 0;  // number of tensors of the forward graph
 
-  // A schedule (analysis/schedule.hpp) puts these in order.
+  // Lists of operators that a schedule (analysis/schedule.hpp) puts in order.
   StepParts parts;
   int micro_batches = 1;
   // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.
@@ -111,13 +112,14 @@ struct TrainingGraph {
   [[nodiscard]] std::string_view layer_name(LayerId id) const {
     return id.valid() ? std::string_view(layers[id].name) : std::string_view();
   }
-  // "h.3.attn: linear.weight_gradient"
+  // Returns "h.3.attn: linear.weight_gradient".
   [[nodiscard]] std::string describe(OperatorId id) const;
-  // Floating-point operations of the operators listed.
+  // Sums the floating-point operations of the operators listed.
   [[nodiscard]] Flops flops_of(std::span<const OperatorId> ids) const;
 };
 
-// Changes persistent memory: runs exactly once per step and micro-batch, never again.
+// Whether it changes persistent memory: it runs exactly once per step and micro-batch and is never
+// recomputed.
 [[nodiscard]] bool writes_persistent(const TrainingGraph& graph, OperatorId id);
 
 // Throws InternalError on dangling ids, reads of storages that nothing has created, and operators

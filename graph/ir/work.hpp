@@ -1,4 +1,4 @@
-// What one kernel does, independent of the device that runs it.
+// The work of one kernel, independent of the device that runs it.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ enum class OperatorClass : std::uint8_t {
   kEmbedding,
   kOptimizer,
   kMemset,
-  kCollective,  // `collective`; takes what the interconnect says
-  kFixed,       // takes `fixed`, whatever the device: nodes of a cost graph
+  kCollective,  // `collective`; its time comes from the interconnect
+  kFixed,       // `fixed` time, whatever the device: nodes of a cost graph
 };
 inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) + 1;
 
@@ -59,13 +59,14 @@ inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) 
   return c != OperatorClass::kNone && c != OperatorClass::kFixed && c != OperatorClass::kCollective;
 }
 
-// Work::extent[3] of kAttention: a set of these. Causal flops count only the unmasked half.
+// Values of Work::extent[3] of kAttention: a set of these. Causal flops count only the unmasked
+// half.
 inline constexpr std::int64_t kAttentionCausal = 1;
 inline constexpr std::int64_t kAttentionBackward = 2;
 
 struct Work {
   OperatorClass op_class = OperatorClass::kNone;
-  DType dtype = DType::kFloat32;  // of the arithmetic: selects the device's peak
+  DType dtype = DType::kFloat32;  // type of the arithmetic: selects the device's peak
   Flops flops;
   Bytes read;  // compulsory traffic: each operand once
   Bytes written;

@@ -27,7 +27,7 @@ struct BertConfig {
   std::int64_t vocab = 30522;
   std::int64_t positions = 512;
   std::int64_t token_types = 2;
-  std::int64_t labels = 2;  // of a classifier
+  std::int64_t labels = 2;  // classes of a classifier
   std::string activation = "gelu";
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;

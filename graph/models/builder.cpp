@@ -103,7 +103,7 @@ TensorId ModelBuilder::linear(std::string_view module, TensorId x, std::int64_t 
   return linear_with(x, weight, bias ? parameter("bias", {out_features}) : TensorId());
 }
 
-// Rows that do not lie behind each other are copied first, as torch.matmul folds its operand.
+// Rows that are not contiguous are copied first, as torch.matmul folds its operand.
 TensorId ModelBuilder::linear_with(TensorId x, TensorId weight, TensorId bias) {
   const Tensor& input = tensor(x);
   if (input.shape.rank() > 2) {

@@ -25,7 +25,7 @@ struct Conv2dOptions {
 
 class ModelBuilder {
  public:
-  // Parameters, buffers and activations are made in `dtype`.
+  // Makes parameters, buffers and activations in `dtype`.
   ModelBuilder(std::string model_name, DType dtype);
 
   // Modules. A Scope names what is added while it exists: nested scopes are joined by dots.
@@ -36,9 +36,10 @@ class ModelBuilder {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
     ~Scope();
-    // A Python variable of this module's forward(): `tensor` lives until the scope ends.
+    // Adds a Python variable of this module's forward(): `tensor` lives until the scope ends.
     void local(TensorId tensor) { locals_.push_back({tensor, {}}); }
-    // The same of a tensor that autograd saves anyway: nothing changes while training.
+    // Adds a Python variable of a tensor that autograd saves anyway: nothing changes while
+    // training.
     void local_in_evaluation(TensorId tensor) { locals_.push_back({tensor, {}, true}); }
 
    private:
@@ -49,11 +50,11 @@ class ModelBuilder {
     std::vector<LocalVariable> locals_;
   };
   [[nodiscard]] Scope scope(std::string_view module);
-  // A function frame that is no module of its own: it only holds variables.
+  // Opens a function frame that is no module of its own: it only holds variables.
   [[nodiscard]] Scope frame() { return {*this, layer_}; }
   [[nodiscard]] Scope block(std::string_view module);
-  // For importers, whose nodes carry the full names of their modules: makes a layer, and makes what
-  // is added from now on belong to it (to none when invalid). `block` may be kNoBlock.
+  // Makes a layer, for importers whose nodes carry the full names of their modules. Everything
+  // added from now on belongs to it (to none when invalid). `block` may be kNoBlock.
   LayerId add_layer(std::string module, int block);
   void enter(LayerId layer) { layer_ = layer; }
 
@@ -62,7 +63,7 @@ class ModelBuilder {
   TensorId buffer(std::string_view tensor_name, Shape shape, DType dtype);
   TensorId input(std::string_view tensor_name, Shape shape, DType dtype);
 
-  // Any node; the functions below are shorthands and composites.
+  // Adds any node; the functions below are shorthands and composites.
   TensorId add(std::string_view family, std::vector<TensorId> inputs, Attributes attributes = {});
   std::vector<TensorId> add_many(std::string_view family, std::vector<TensorId> inputs,
                                  Attributes attributes);
@@ -86,14 +87,14 @@ class ModelBuilder {
   TensorId max_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId avg_pool2d(TensorId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)
-  // relu, gelu, gelu_tanh, gelu_new (Hugging Face's composed NewGELUActivation), silu, ...
+  // `kind`: relu, gelu, gelu_tanh, gelu_new (Hugging Face's composed NewGELUActivation), silu, ...
   TensorId activation(std::string_view kind, TensorId x, bool in_place = false);
   TensorId softmax(TensorId x);  // over the last axis
   TensorId dropout(TensorId x, double p, bool in_place = false);
   TensorId add_tensors(TensorId a, TensorId b, bool in_place = false);
   TensorId multiply(TensorId a, TensorId b);
-  TensorId scale(TensorId x);                              // by a Python scalar
-  TensorId masked_fill(TensorId x, TensorId mask_source);  // x where buffer == 0
+  TensorId scale(TensorId x);                              // multiplies by a Python scalar
+  TensorId masked_fill(TensorId x, TensorId mask_source);  // keeps x where the buffer is 0
   TensorId cast(TensorId x, DType dtype);
   // Shapes. Views where torch makes views; reshape and contiguous copy where torch copies.
   TensorId view(TensorId x, Shape shape);
@@ -104,15 +105,16 @@ class ModelBuilder {
   TensorId flatten(TensorId x, int from_axis);
   std::vector<TensorId> split(TensorId x, std::int64_t size, int axis);
   TensorId cat(std::vector<TensorId> parts, int axis);
-  // torch.matmul: batch axes are flattened, operands copied where their strides demand it, bmm.
+  // Multiplies as torch.matmul: batch axes are flattened, operands copied where their strides
+  // demand it, bmm.
   TensorId matmul(TensorId a, TensorId b);
   TensorId rotary(TensorId x, TensorId cos, TensorId sin);
-  // scaled_dot_product_attention on [batch, heads, length, width]. kMath is written out as in
-  // nanoGPT: matmul, scale, masked_fill with `mask` (if causal), softmax, dropout, matmul.
+  // Computes scaled_dot_product_attention on [batch, heads, length, width]. kMath is written out as
+  // in nanoGPT: matmul, scale, masked_fill with `mask` (if causal), softmax, dropout, matmul.
   TensorId attention(TensorId q, TensorId k, TensorId v, AttentionKind kind, bool causal,
                      double dropout_p, TensorId mask);
-  // Mean cross-entropy; int64 targets of the logits' shape without the class axis (the last axis
-  // for rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
+  // Adds the mean cross-entropy; int64 targets of the logits' shape without the class axis (the
+  // last axis for rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
   void cross_entropy_loss(TensorId logits);
   void mse_loss(TensorId prediction);
 

@@ -22,7 +22,7 @@ constexpr std::int64_t kFfnExpansion = 4;
 struct ConvnextConfig {
   std::vector<std::int64_t> blocks = {3, 3, 9, 3};  // by stage
   std::vector<std::int64_t> widths = {96, 192, 384, 768};
-  double stochastic_depth = 0.1;  // of the last block; it grows linearly from 0
+  double stochastic_depth = 0.1;  // probability of the last block; it grows linearly from 0
   std::int64_t classes = 1000;
   std::int64_t image = 224;
 };
@@ -80,7 +80,7 @@ class ConvnextBuilder {
     return builder_.add("permute", {x}, {{"axes", std::move(axes)}});
   }
 
-  // Over the channels, which are moved behind the pixels and back.
+  // Normalises over the channels, which are moved behind the pixels and back.
   TensorId layer_norm_2d(std::string_view module, TensorId x) {
     x = permute(x, {0, 2, 3, 1});
     return permute(builder_.layer_norm(module, x), {0, 3, 1, 2});

@@ -1,5 +1,5 @@
 // DenseNet (Huang et al. 2017), module by module as torchvision.models.densenet without
-// memory_efficient: every layer concatenates what all layers before it in its block returned.
+// memory_efficient: every layer concatenates the outputs of all layers before it in its block.
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -22,7 +22,7 @@ TensorId take(ModelBuilder& b, TensorId x, int axis, std::int64_t index) {
 }
 
 struct Routing {
-  TensorId weights;  // [tokens, per_token], of the model's type
+  TensorId weights;  // [tokens, per_token], in the model's type
   TensorId mask;     // int64 [experts, per_token, tokens]
 };
 

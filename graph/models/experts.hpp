@@ -14,19 +14,19 @@ namespace tidemark {
 struct MixtureOfExperts {
   std::int64_t experts = 8;
   std::int64_t per_token = 2;
-  std::int64_t ffn = 688;  // of each expert
+  std::int64_t ffn = 688;  // hidden width of each expert
   std::string activation = "silu";
-  // With it every expert works on exactly expert_capacity() places: tokens beyond are dropped,
-  // empty places are padding.
+  // With a capacity factor every expert works on exactly expert_capacity() places: tokens beyond
+  // are dropped, empty places are padding.
   std::optional<double> capacity_factor = {};
 };
 
-// Lepikhin et al. 2020 (GShard): ceil(factor * tokens * per_token / experts), and at most all
-// tokens.
+// Returns the places of one expert (Lepikhin et al. 2020, GShard): ceil(factor * tokens * per_token
+// / experts), and at most all tokens.
 [[nodiscard]] std::int64_t expert_capacity(const MixtureOfExperts& mixture, std::int64_t tokens);
 
-// MixtralSparseMoeBlock on [batch, length, width]: softmax of the router in fp32, top-k, then
-// expert by expert gather, w2(act(w1(x)) * w3(x)), weight, index_add_. Assumed: the router is
+// Adds a MixtralSparseMoeBlock on [batch, length, width]: softmax of the router in fp32, top-k,
+// then expert by expert gather, w2(act(w1(x)) * w3(x)), weight, index_add_. Assumed: the router is
 // balanced, so each expert gets batch * length * per_token / experts tokens, the first ones one
 // more where that is no integer. With a capacity factor the tokens are dispatched into one buffer
 // [experts * capacity, width] and combined from another, as Megatron's padded token dispatcher

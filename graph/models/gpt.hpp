@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// Who wrote the module: the sizes are the same, what stays in memory is not.
+// The author of the module's code: sizes are the same, what stays in memory is not.
 enum class GptCode {
   kNanoGpt,      // math attention masks with an fp32 buffer [1, 1, T, T] per block
   kHuggingFace,  // a bool buffer of that shape whatever the attention; the loss is taken in fp32
@@ -33,7 +33,7 @@ struct GptConfig {
   GptCode code = GptCode::kNanoGpt;
 };
 
-// Reads what overrides `defaults`, and checks that the whole fits together.
+// Reads overrides of `defaults`, and checks that the whole fits together.
 [[nodiscard]] GptConfig decode_gpt(const Decoder& overrides, GptConfig defaults);
 // Throws at `key` when the heads do not divide the width.
 void check_gpt_heads(const Decoder& config, std::string_view key, const GptConfig& gpt);

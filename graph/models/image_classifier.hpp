@@ -8,10 +8,10 @@
 
 namespace tidemark {
 
-// Images [micro_batch, 3, side, side], where side is training's or else the model's own.
+// Adds images [micro_batch, 3, side, side], where side is training's or else the model's own.
 [[nodiscard]] TensorId image_input(ModelBuilder& builder, const ModelOptions& options,
                                    std::int64_t own_side);
-// Marks what the model returns and adds the loss that training asks for.
+// Marks the model's output and adds the loss that training asks for.
 void add_image_loss(ModelBuilder& builder, TensorId logits, const ModelOptions& options);
 
 }  // namespace tidemark

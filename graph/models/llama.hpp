@@ -25,16 +25,17 @@ struct LlamaConfig {
   std::string activation = "silu";
   double attention_dropout = 0;
   bool tie = false;
-  bool attention_bias = false;  // of the query, key and value projections
-  bool output_bias = false;     // of the attention's output projection
+  bool attention_bias = false;  // biases of the query, key and value projections
+  bool output_bias = false;     // bias of the attention's output projection
   bool ffn_bias = false;
   std::int64_t experts = 0;  // feed-forward layers that a router chooses from; 0: no router
   std::int64_t experts_per_token = 2;
-  std::optional<double> capacity_factor;  // experts.hpp
+  std::optional<double> capacity_factor;  // places per expert, see experts.hpp
 };
 
 [[nodiscard]] LlamaConfig decode_llama(const Decoder& overrides, LlamaConfig defaults);
-// Throws at the named keys when heads, key-value heads and widths do not fit together.
+// Names the keys at which an error is thrown when heads, key-value heads and widths do not fit
+// together.
 struct LlamaKeys {
   std::string_view heads;
   std::string_view kv_heads;

@@ -20,7 +20,7 @@ namespace {
 // The example's defaults; WikiText-2 has 33,278 words.
 struct LstmConfig {
   std::int64_t layers = 2;
-  std::int64_t width = 200;  // of the embedding
+  std::int64_t width = 200;  // width of the embedding
   std::int64_t hidden = 200;
   std::int64_t vocab = 33278;
   std::int64_t sequence = 35;  // steps that backward goes through
@@ -47,7 +47,7 @@ LstmConfig decode_lstm(const Decoder& d, LstmConfig config) {
   return config;
 }
 
-// Initial states are zeros: the example hands on those of the batch before, detached.
+// Initial states are zeros: the example passes on those of the batch before, detached.
 Graph build_lstm(const LstmConfig& config, const std::string& name, const ModelOptions& options) {
   check_options(options);
   const std::int64_t steps = sequence_of(options, config.sequence, false);

@@ -12,16 +12,18 @@
 
 namespace tidemark {
 
-// Far above what has been trained: 126 layers of width 16384 (Llama 3.1 405B), 256k vocabularies.
+// Limits far above what has been trained: 126 layers of width 16384 (Llama 3.1 405B), 256k
+// vocabularies.
 inline constexpr std::int64_t kMaxLayers = 4096;
-inline constexpr std::int64_t kMaxWidth = 1 << 20;  // of hidden states and feed-forward layers
+inline constexpr std::int64_t kMaxWidth = 1
+                                          << 20;  // width of hidden states and feed-forward layers
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxExperts = 1 << 10;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
 inline constexpr std::int64_t kMaxSequence = 1 << 27;
 inline constexpr std::int64_t kMaxImage = 1 << 16;  // pixels per side
 inline constexpr std::int64_t kMaxSamples = 1 << 24;
-// Bounds all tensors of one forward pass together, 64 PiB. A step needs only a small multiple of
+// Limit of all tensors of one forward pass together, 64 PiB. A step needs only a small multiple of
 // it, which still fits into 63 bits.
 inline constexpr Bytes kMaxModelBytes{std::int64_t{1} << 56};
 
@@ -34,8 +36,8 @@ inline constexpr std::int64_t kDefaultSequence = 2048;
 
 // Throws UserError when micro_batch, sequence, image or dropout are out of range.
 void check_options(const ModelOptions& options);
-// The sequence length to build for. `fixed_table`: the model has a learned position table and
-// cannot run longer sequences; asking for one throws UserError.
+// Returns the sequence length to build for. `fixed_table`: the model has a learned position table
+// and cannot run longer sequences; asking for one throws UserError.
 [[nodiscard]] std::int64_t sequence_of(const ModelOptions& options, std::int64_t positions,
                                        bool fixed_table);
 // Throws UserError when a transformer's largest tensors (logits, attention scores, hidden layer)

@@ -1,5 +1,5 @@
-// What a model builder needs to know about training: the part of a scenario that changes the
-// forward graph itself.
+// Options of training that a model builder needs: the part of a scenario that changes the forward
+// graph itself.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct ModelOptions {
   std::int64_t micro_batch = 1;          // samples per forward pass
   std::optional<std::int64_t> sequence;  // tokens per sample; else min(the model's maximum, 2048)
   std::optional<std::int64_t> image;     // pixels per side; else the model's own
-  DType dtype = DType::kBFloat16;        // of parameters and activations
+  DType dtype = DType::kBFloat16;        // type of parameters and activations
   AttentionKind attention = AttentionKind::kFlash;
   std::optional<double> dropout;  // replaces every dropout probability of the model
   LossKind loss = LossKind::kCrossEntropy;

@@ -21,22 +21,22 @@ struct ModelPreset {
   std::string summary;     // one line for `tidemark list models`
   bool attends = false;    // training.attention applies
   // Reads and checks the parameters; every key that is none of them is an error, except for those
-  // that the caller has asked for before (`preset`).
+  // that the caller has read before (`preset`).
   std::function<void(const Decoder&)> decode;
-  // decode(), then the forward graph with its loss. Throws UserError.
+  // Decodes the parameters and builds the forward graph with its loss. Throws UserError.
   std::function<Graph(const Decoder& overrides, const ModelOptions&)> build;
 };
 
-// Sorted by group, then in the order of the architectures' files.
+// Returns all presets, sorted by group, then in the order of the architectures' files.
 [[nodiscard]] std::vector<ModelPreset> all_presets();
-// Throws UserError at `where` with the nearest name.
+// Finds a preset by its name. Throws UserError at `where` with the nearest name.
 [[nodiscard]] ModelPreset find_preset(std::string_view name, const Location& where = {},
                                       const std::string& path = {});
 [[nodiscard]] bool is_preset(std::string_view name);
-// For `tidemark describe`.
+// Lists the parameters of a preset for `tidemark describe`.
 [[nodiscard]] std::vector<ParameterNote> parameters_of(const ModelPreset& preset);
 
-// A preset from a configuration, a function that reads overrides of it and one that builds it.
+// Makes a preset of a configuration, a function that reads overrides of it and one that builds it.
 template <class Config>
 [[nodiscard]] ModelPreset make_preset(std::string name, std::string_view group, std::string summary,
                                       Config config, Config (*decode)(const Decoder&, Config),

@@ -20,10 +20,10 @@ struct RecurrentLayers {
 
 inline constexpr std::array<std::string_view, 3> kRecurrentCells = {"lstm", "gru", "rnn"};
 
-// The output of the last layer at every step: [steps, batch, hidden], or [batch, steps, hidden]
-// with batch_first, of x with the same axes; twice as wide when bidirectional. `cell` is one of
-// kRecurrentCells; parameters have torch's names (weight_ih_l0, ...), 4, 3 or 1 times `hidden` rows
-// each.
+// Returns the output of the last layer at every step: [steps, batch, hidden], or [batch, steps,
+// hidden] with batch_first, of x with the same axes; twice as wide when bidirectional. `cell` is
+// one of kRecurrentCells; parameters have torch's names (weight_ih_l0, ...), 4, 3 or 1 times
+// `hidden` rows each.
 [[nodiscard]] TensorId recurrent_layers(ModelBuilder& builder, std::string_view cell,
                                         std::string_view module, TensorId x,
                                         const RecurrentLayers& layers);

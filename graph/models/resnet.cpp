@@ -23,7 +23,7 @@ constexpr std::int64_t kMaxStageBlocks = 1024;
 struct ResnetConfig {
   std::vector<std::int64_t> blocks = {3, 4, 6, 3};  // residual blocks per stage
   bool bottleneck = true;                           // 1x1, 3x3, 1x1 instead of 3x3, 3x3
-  std::int64_t groups = 1;            // of the 3x3 convolution (ResNeXt); bottleneck only
+  std::int64_t groups = 1;            // groups of the 3x3 convolution (ResNeXt); bottleneck only
   std::int64_t width_per_group = 64;  // 128 for Wide ResNet; bottleneck only
   std::int64_t classes = 1000;
   std::int64_t image = 224;

@@ -39,7 +39,7 @@ class T5Builder {
     const TensorId table = b.parameter("shared.weight", {config_.vocab, config_.width});
     encoded_ = stack("encoder", source, table, config_.layers, false);
     TensorId x = stack("decoder", target, table, config_.decoder_layers, true);
-    if (config_.tie) x = b.scale(x);  // by width ** -0.5
+    if (config_.tie) x = b.scale(x);  // scaled by width ** -0.5
     const TensorId logits =
         config_.tie ? b.linear_with(x, table) : b.linear("lm_head", x, config_.vocab, false);
     b.set_output(logits);
@@ -55,7 +55,7 @@ class T5Builder {
     auto scope = b.scope(module);
     TensorId x = b.dropout(b.add("embedding", {tokens, table}), dropout_);
     TensorId bias;   // [batch, heads, length, length], from the first layer on
-    TensorId cross;  // the same for the decoder's attention to the encoder
+    TensorId cross;  // bias of the decoder's attention to the encoder
     for (std::int64_t i = 0; i < layers; ++i) {
       const auto block = b.block(fmt::format("block.{}", i));
       x = self_attention(x, bias, decoder);

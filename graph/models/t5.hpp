@@ -14,15 +14,15 @@
 namespace tidemark {
 
 struct T5Config {
-  std::int64_t layers = 3;  // of the encoder
+  std::int64_t layers = 3;  // layers of the encoder
   std::int64_t decoder_layers = 3;
   std::int64_t width = 256;
   std::int64_t heads = 8;
   std::int64_t head_width = 32;  // heads * head_width need not be the width
   std::int64_t ffn = 1024;
   std::int64_t vocab = 4096;
-  std::int64_t positions = 512;  // the sequence trained on unless told otherwise
-  std::int64_t buckets = 32;     // of relative positions
+  std::int64_t positions = 512;  // length of the training sequence unless given
+  std::int64_t buckets = 32;     // buckets of relative positions
   std::string activation = "relu";
   bool gated = false;  // T5 1.1: wo(act(wi_0(x)) * wi_1(x))
   double dropout = 0.1;

@@ -15,8 +15,8 @@ struct TorchAttention {
   AttentionKind kind = AttentionKind::kFlash;
 };
 
-// torch.nn.MultiheadAttention(batch_first=True, need_weights=False) of x with itself, where
-// x is [batch, length, width]: works on [length, batch, width], one packed projection whose thirds
+// Adds torch.nn.MultiheadAttention(batch_first=True, need_weights=False) of x with itself, where x
+// is [batch, length, width]: works on [length, batch, width], one packed projection whose thirds
 // are copied to be contiguous.
 [[nodiscard]] TensorId torch_multihead_attention(ModelBuilder& builder, std::string_view module,
                                                  TensorId x, const TorchAttention& attention);
@@ -30,7 +30,7 @@ struct TorchEncoderLayer {
   AttentionKind kind = AttentionKind::kFlash;
 };
 
-// torch.nn.TransformerEncoderLayer(batch_first=True) while training.
+// Adds torch.nn.TransformerEncoderLayer(batch_first=True) in training mode.
 [[nodiscard]] TensorId torch_encoder_layer(ModelBuilder& builder, TensorId x,
                                            const TorchEncoderLayer& layer);
 

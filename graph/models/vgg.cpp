@@ -22,7 +22,7 @@ constexpr std::int64_t kPooled = 7;  // AdaptiveAvgPool2d((7, 7))
 struct VggConfig {
   std::vector<std::int64_t> convolutions = {2, 2, 3, 3, 3};  // per stage
   bool batch_norm = false;
-  std::int64_t hidden = 4096;  // of the classifier
+  std::int64_t hidden = 4096;  // width of the classifier's hidden layers
   double dropout = 0.5;
   std::int64_t classes = 1000;
   std::int64_t image = 224;

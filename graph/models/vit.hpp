@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// Who wrote the module: the sizes are the same, what stays in memory is not.
+// The author of the module's code: sizes are the same, what stays in memory is not.
 enum class VitCode {
   kTorchvision,  // torch.nn.MultiheadAttention: one packed projection
   kHuggingFace,  // separate queries, keys and values; softmax in fp32
@@ -30,7 +30,7 @@ struct VitConfig {
   std::string activation = "gelu";
   double dropout = 0;
   double attention_dropout = 0;
-  bool attention_bias = true;  // of queries, keys and values; kHuggingFace only
+  bool attention_bias = true;  // biases of queries, keys and values; kHuggingFace only
   VitCode code = VitCode::kTorchvision;
 };
 

@@ -29,7 +29,7 @@ class BackwardTape {
  public:
   virtual ~BackwardTape() = default;
   [[nodiscard]] virtual const std::optional<Tensor>& gradient_of(TensorId id) const = 0;
-  // A tensor that the forward of `node` saved under this name.
+  // Returns a tensor that the forward of `node` saved under this name.
   [[nodiscard]] virtual Tensor saved(NodeId node, std::string_view name) const = 0;
   [[nodiscard]] virtual Tensor create(std::string_view name, const Shape& shape, DType dtype) = 0;
   virtual void launch(const BackwardKernel& kernel) = 0;
@@ -45,9 +45,9 @@ class BackwardBuilder {
   [[nodiscard]] bool has_output_gradient(std::size_t index = 0) const;
   [[nodiscard]] Tensor output_gradient(std::size_t index = 0) const;
   [[nodiscard]] bool needs_gradient(std::size_t index) const { return node_.needs_gradient(index); }
-  // A tensor that forward saved under this name (SavedSet::extra).
+  // Returns a tensor that forward saved under this name (SavedSet::extra).
   [[nodiscard]] Tensor saved(std::string_view name) const;
-  // A fresh contiguous tensor, created by the next kernel that lists it.
+  // Makes a fresh contiguous tensor, created by the next kernel that lists it.
   [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype);
   [[nodiscard]] Tensor create_like(std::string_view name, const Tensor& like) {
     return create(name, like.shape, like.dtype);
@@ -55,13 +55,13 @@ class BackwardBuilder {
 
   using Kernel = BackwardKernel;
   void launch(const Kernel& kernel);
-  // An elementwise kernel whose work is reads + creates once.
+  // Launches an elementwise kernel that reads `reads` and creates one tensor, once each.
   void launch_elementwise(std::string_view name, std::vector<Tensor> reads, const Tensor& result,
                           OperatorClass op_class = OperatorClass::kElementwise,
                           double flops_per_element = 1, Bytes workspace = {});
-  // The copy of `tensor` in row-major order: the tensor itself when it already is.
+  // Returns a copy of `tensor` in row-major order: the tensor itself when it already is.
   [[nodiscard]] Tensor contiguous(const Tensor& tensor);
-  // `gradient` summed over broadcast axes to the shape of the input (torch's sum_to_size).
+  // Sums `gradient` over broadcast axes to the shape of the input (torch's sum_to_size).
   [[nodiscard]] Tensor sum_to(const Tensor& gradient, const Shape& shape);
   void set_input_gradient(std::size_t index, const Tensor& gradient);
 

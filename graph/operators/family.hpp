@@ -19,12 +19,12 @@
 
 namespace tidemark {
 
-// Families by name, for readers of files. Null when unknown.
+// Finds a family by name, for readers of files. Null when unknown.
 [[nodiscard]] const OperatorFamily* find_family(std::string_view name);
 [[nodiscard]] std::span<const OperatorFamily* const> all_families();
 
-// Shared pieces of shape rules.
+// Broadcasts two shapes and throws the user's error when they do not fit.
 [[nodiscard]] Shape broadcast_shapes(const Inference& inference, const Shape& a, const Shape& b);
-[[nodiscard]] DType promote(DType a, DType b);  // of two floating tensors: the wider
+[[nodiscard]] DType promote(DType a, DType b);  // the wider of two floating types
 
 }  // namespace tidemark

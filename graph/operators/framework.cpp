@@ -70,7 +70,7 @@ constexpr FrameworkRules kTorch113Cpu{
     .fused_adam_step_bytes = Bytes(4),
     .checkpoint_random_state = Bytes(5056)};
 
-// The kernels of CUDA under a framework that holds nothing and keeps no memory of its own.
+// Returns the kernels of CUDA under a framework that holds nothing and keeps no memory of its own.
 constexpr FrameworkRules ideal() {
   FrameworkRules rules = kTorch24Cuda;
   rules.name = "ideal";

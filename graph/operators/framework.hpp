@@ -1,5 +1,5 @@
-// How a framework version differs in what it keeps and when it frees it. Data in one place:
-// operators ask these rules and never the name of a version.
+// Rules by which framework versions differ in what they keep and when they free it. Data in one
+// place: operators ask these rules and never the name of a version.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct FrameworkRules {
   std::string_view name;
   std::string_view source;
 
-  // --- Which kernels run, where their temporaries and what they keep differ ---
+  // --- Kernels that run differently, their temporaries and what they keep ---
   // Convolutions copy operands into oneDNN's blocked layout; cuDNN transforms the filters.
   bool blocked_convolutions = false;
   // Transposed convolutions unfold a sample into columns and add the bias by a product with ones.
@@ -39,7 +39,7 @@ struct FrameworkRules {
   bool keeps_logsigmoid_buffer = false;
   // Gradients of embeddings and indices sort the indices together with their positions.
   bool sorts_indices = true;
-  // Tensors of the logits' size that binary cross-entropy with logits makes on its way.
+  // Number of tensors of the logits' size that binary cross-entropy with logits makes on its way.
   int bce_logits_temporaries = 2;
   // A Python number beside a tensor is a tensor of 8 bytes, converted to the other one's type; on
   // CUDA it is an argument of the kernel.
@@ -49,7 +49,7 @@ struct FrameworkRules {
   // Autocast's lists are those of CPU 1.13: shorter, and with cross_entropy_loss as a whole.
   bool cpu_autocast_lists = false;
 
-  // --- What is kept, and when it goes ---
+  // --- Memory that is kept, and when it is freed ---
   // Dropout keeps its noise as a bool mask (native_dropout on CUDA) or in the input's dtype (CPU).
   bool dropout_mask_is_bool = true;
   // Mean and rstd of layer and group norm are fp32 whatever the input's dtype.
@@ -65,7 +65,7 @@ struct FrameworkRules {
   bool holds = true;
   // zero_grad drops gradients (2.x) rather than filling them with zeros (1.13).
   bool zero_grad_drops = true;
-  // The implementation of torch.optim that a step uses unless told otherwise.
+  // The implementation of torch.optim that a step uses unless training chooses one.
   std::string_view optimizer_implementation = "foreach";
   // Copies of all parameters that foreach Adam makes during a step.
   int foreach_adam_temporaries = 1;
@@ -81,7 +81,7 @@ struct FrameworkRules {
   Bytes checkpoint_random_state;
 };
 
-// torch-2.4-cuda (default), torch-1.13-cpu, ideal.
+// Returns the profiles torch-2.4-cuda (default), torch-1.13-cpu and ideal.
 [[nodiscard]] std::span<const FrameworkRules> framework_profiles();
 [[nodiscard]] const FrameworkRules* find_framework(std::string_view name);
 

@@ -9,9 +9,9 @@
 
 namespace tidemark {
 
-// Strides of a fresh dense tensor of `shape` whose axes lie in memory in the order of `like`:
-// elementwise kernels and empty_like keep their input's memory order. Row-major where an axis of
-// `like` is expanded.
+// Returns the strides of a fresh dense tensor of `shape` whose axes lie in memory in the order of
+// `like`: elementwise kernels and empty_like keep their input's memory order. Row-major where an
+// axis of `like` is expanded.
 [[nodiscard]] Strides dense_strides(const Shape& shape, const Strides& like);
 
 // A Python number as an operand on a CPU: a tensor of 8 bytes, converted to the type of the other
@@ -21,50 +21,52 @@ struct ScalarOperand {
   Bytes converted;
 };
 [[nodiscard]] ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype);
-// Both of them: what a kernel needs that keeps neither.
+// Returns the bytes of both tensors of a ScalarOperand, for a kernel that keeps neither.
 [[nodiscard]] Bytes scalar_temporaries(const FrameworkRules& rules, DType dtype);
 
-// Bytes behind a tensor: an expanded axis is read once.
+// Returns the bytes in memory behind a tensor: an expanded axis is read once.
 [[nodiscard]] Bytes traffic(const Tensor& tensor);
 
 [[nodiscard]] inline Flops flops_per(double count, const Tensor& tensor) {
   return Flops(count * static_cast<double>(tensor.elements().count));
 }
 
-// Work that reads and writes each tensor once.
+// Returns the work of a kernel that reads and writes each tensor once.
 [[nodiscard]] Work work_on(OperatorClass op_class, Flops flops, std::initializer_list<Tensor> read,
                            std::initializer_list<Tensor> written);
 
-// `batch` products of [m, k] with [k, n]; operands of `dtype` pass through memory once.
+// Returns the work of `batch` products of [m, k] with [k, n]; operands of `dtype` pass through
+// memory once.
 [[nodiscard]] Work matmul_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k,
                                std::int64_t batch);
 
-// The first input of a node that is neither absent nor broadcast gives an elementwise output its
-// memory order; creates the output of `shape`.
+// Creates the output of `shape` of an elementwise operator. Its memory order is that of the first
+// input that is neither absent nor broadcast.
 void create_elementwise(Inference& inference, const Shape& shape, DType dtype);
 
-// A fresh gradient in the memory order of `like`.
+// Creates a fresh gradient in the memory order of `like`.
 [[nodiscard]] Tensor create_dense(BackwardBuilder& backward, std::string_view name,
                                   const Tensor& like);
 
-// torch's Tensor.reshape of a gradient: a view, or a copy where the strides demand one.
+// Reshapes a gradient as torch's Tensor.reshape: a view, or a copy where the strides demand one.
 [[nodiscard]] Tensor reshaped(BackwardBuilder& backward, const Tensor& tensor, const Shape& shape);
 
 // Hands a gradient to an input as the autograd engine does: summed over the axes that were
 // broadcast and converted to the input's type.
 void set_fitted_gradient(BackwardBuilder& backward, std::size_t index, const Tensor& gradient);
 
-// An axis counted from the end when negative; fails when `rank` axes do not have it.
+// Returns an axis counted from the front, also for a negative one; fails when `rank` axes do not
+// have it.
 [[nodiscard]] int checked_axis(const Inference& inference, std::int64_t axis, int rank);
 
 [[nodiscard]] Shape shape_from(const std::vector<std::int64_t>& extents);
 
-// The outputs of these are views: there is no kernel to describe.
+// Returns no kernel, for families whose outputs are views.
 [[nodiscard]] ForwardKernel no_kernel(const NodeView& node);
 void save_nothing(SavedSet& saved);
-// For families whose outputs never require a gradient.
+// Emits nothing, for families whose outputs never require a gradient.
 void no_backward(BackwardBuilder& backward);
-// The gradient of the output is the gradient of input 0.
+// Passes the gradient of the output to input 0 as it is.
 void pass_gradient(BackwardBuilder& backward);
 
 }  // namespace tidemark

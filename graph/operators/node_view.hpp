@@ -1,5 +1,5 @@
-// A node as its family sees it, and the family's answers: the forward kernel and what autograd
-// keeps.
+// The view of a node that its family gets, and the family's answers: the forward kernel and the
+// tensors that autograd keeps.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class NodeView {
     return has_input(index) && input(index).requires_grad;
   }
   [[nodiscard]] bool is_in_place() const { return graph_.nodes[node_].in_place; }
-  // Compulsory traffic of an elementwise kernel: every input once, every output once.
+  // Returns the compulsory traffic of an elementwise kernel: every input once, every output once.
   [[nodiscard]] Work elementwise_work(OperatorClass op_class, double flops_per_element) const;
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] NodeId id() const { return node_; }
@@ -50,16 +50,17 @@ class NodeView {
 struct ForwardKernel {
   Work work;
   Bytes workspace;  // temporaries that live inside the kernel only
-  Bytes temporary;  // of a tensor that the operator makes and drops: no part of its kernel
+  Bytes temporary;  // bytes of a tensor that the operator makes and drops outside its kernel
 };
 
-// Collects what autograd keeps of a node. Saving a parameter, buffer or input costs nothing.
+// Collects the tensors that autograd keeps of a node. Saving a parameter, buffer or input costs
+// nothing.
 class SavedSet {
  public:
   explicit SavedSet(const NodeView& node) : node_(node) {}
   void input(std::size_t index) { inputs_.push_back(index); }
   void output(std::size_t index = 0) { outputs_.push_back(index); }
-  // A tensor that forward makes for backward only: a mask, statistics, indices, a clone.
+  // Adds a tensor that forward makes for backward only: a mask, statistics, indices, a clone.
   void extra(std::string_view name, Shape shape, DType dtype) {
     extras_.push_back({name, shape, dtype});
   }

@@ -1,4 +1,4 @@
-// The files of this folder, each with the families it defines.
+// The families of operators that each file of this folder defines.
 #pragma once
 
 #include <span>

@@ -5,11 +5,11 @@
 
 namespace tidemark {
 
-// An attribute that is one number for all spatial axes or a list with one number per axis.
+// Reads an attribute that is one number for all spatial axes or a list with one number per axis.
 [[nodiscard]] std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
                                     std::int64_t fallback);
 
-// 1, 2 or 3, read from the end of a family's name ("conv2d").
+// Returns 1, 2 or 3, read from the end of a family's name ("conv2d").
 [[nodiscard]] int spatial_axes(std::string_view family);
 
 // Fails unless the tensor is [batch, channels, spatial...] with that many spatial axes.
@@ -18,11 +18,11 @@ void require_spatial(const Inference& inference, const Tensor& x, int axes);
 // Fails unless the weight of a convolution has the input's number of axes and its type.
 void require_filters(const Inference& inference, const Tensor& x, const Tensor& weight);
 
-// Strides of an output of `shape`: channels innermost when the input's are (channels_last),
-// row-major otherwise.
+// Returns the strides of an output of `shape`: channels innermost when the input's are
+// (channels_last), row-major otherwise.
 [[nodiscard]] Strides channel_order(const Shape& shape, const Tensor& input);
 
-// The incoming gradient in the memory order of the output: oneDNN and cuDNN copy any other.
+// Returns the incoming gradient in the memory order of the output: oneDNN and cuDNN copy any other.
 [[nodiscard]] Tensor ordered_gradient(BackwardBuilder& b);
 
 }  // namespace tidemark

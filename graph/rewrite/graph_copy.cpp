@@ -63,8 +63,8 @@ void GraphCopy::replace(NodeId id, std::span<const TensorId> outputs) {
     tensor_[old[i]] = outputs[i];
 }
 
-// Roots are copied where they stand among the outputs of nodes, so that a copy that changes nothing
-// has the ids of its source.
+// Copies roots at their places among the outputs of nodes, so that a copy that changes nothing has
+// the ids of its source.
 void GraphCopy::copy_roots(TensorId until) {
   for (; next_ < until; next_ = TensorId(next_.value + 1)) {
     if (is_made_[next_] != 0) continue;

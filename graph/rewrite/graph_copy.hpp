@@ -1,4 +1,4 @@
-// Copies a forward graph node by node, so that a rewrite says only what a node becomes:
+// Copies a forward graph node by node, so that a rewrite says only what replaces a node:
 //
 //   Graph cast_every_input(const Graph& graph) {
 //     return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
@@ -9,8 +9,8 @@
 //     });
 //   }
 //
-// Parameters, layers and blocks keep their ids and roots their order. Variables live until the last
-// node that their node has become; the loss and what the model returns are what they have become.
+// Parameters, layers and blocks keep their ids and roots their order. A variable lives until the
+// last node that replaces its last node; the loss and the model's outputs are replaced likewise.
 #pragma once
 
 #include <functional>
@@ -27,9 +27,9 @@ class GraphCopy {
   explicit GraphCopy(const Graph& source);
 
   [[nodiscard]] const Graph& source() const { return source_; }
-  // The copy so far; a rewrite adds parameters, nodes and variables to it.
+  // Returns the copy so far; a rewrite adds parameters, nodes and variables to it.
   [[nodiscard]] Graph& result() { return result_; }
-  // Returns what a tensor of the source has become; invalid for an absent one.
+  // Returns the copy's tensor for a tensor of the source; invalid for an absent one.
   [[nodiscard]] TensorId at(TensorId of_source) const {
     return of_source.valid() ? tensor_[of_source] : TensorId();
   }
@@ -37,13 +37,13 @@ class GraphCopy {
   // Whether a tensor of the copy is a parameter that is trained, and no view of one.
   [[nodiscard]] bool is_trained(TensorId of_result) const;
 
-  // A node of the source as it is, or with other operands. Returns the node of the copy.
+  // Copies a node of the source as it is, or with other operands. Returns the node of the copy.
   NodeId keep(NodeId id);
   NodeId keep(NodeId id, std::vector<TensorId> inputs, Attributes attributes);
-  // The outputs of a node of the source become these tensors of the copy, one each.
+  // Makes these tensors of the copy replace the outputs of a node of the source, one each.
   void replace(NodeId id, std::span<const TensorId> outputs);
 
-  // For rewrite_graph: what comes before a node, and what comes after the last one.
+  // Steps of rewrite_graph before each node and after the last one.
   void begin(NodeId id);
   void end(NodeId id);
   [[nodiscard]] Graph finish();
@@ -53,13 +53,13 @@ class GraphCopy {
 
   const Graph& source_;
   Graph result_;
-  TensorId next_;                              // the first tensor of the source not looked at
-  IdVector<TensorId, TensorId> tensor_;        // of the source, to those of the copy
-  IdVector<NodeId, NodeId> node_;              // to the last node that it has become
-  IdVector<StorageId, StorageId> storage_;     // of roots
-  IdVector<TensorId, char> is_made_;           // by a node of the source
-  IdVector<TensorId, ParameterId> parameter_;  // of the source
-  IdVector<TensorId, char> is_trained_;        // of the copy
+  TensorId next_;                        // the first tensor of the source that has not been copied
+  IdVector<TensorId, TensorId> tensor_;  // tensors of the source to those of the copy
+  IdVector<NodeId, NodeId> node_;  // nodes of the source to the last of the copy that replaces each
+  IdVector<StorageId, StorageId> storage_;     // root storages of the source to those of the copy
+  IdVector<TensorId, char> is_made_;           // tensors that a node of the source makes
+  IdVector<TensorId, ParameterId> parameter_;  // parameters of the source's tensors
+  IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
 };
 
 // Calls `rewrite` for every node in order, which keeps or replaces it. Throws InternalError when it

@@ -48,7 +48,8 @@ class Coop final : public TrackedEviction {
     return found;
   }
 
-  // The window of at least the request's size with the least sum of costs; the first of equals.
+  // Returns the window of at least the request's size with the least sum of costs; the first of
+  // equals.
   [[nodiscard]] std::vector<std::size_t> cheapest_window(const MemoryView& view) const {
     const std::span<const MemoryPiece> pieces = view.pieces;
     double best = std::numeric_limits<double>::infinity();
@@ -80,8 +81,9 @@ class Coop final : public TrackedEviction {
     return contents(window);
   }
 
-  // No stretch of memory is long enough: whole stretches that can all go are given up until the
-  // device has enough to give, the cheapest per byte first. Coop's own allocator has one stretch.
+  // Returns whole stretches of memory that can all be evicted, the cheapest per byte first, until
+  // the device has enough to give, if no single one is long enough. Coop's own allocator has one
+  // stretch.
   [[nodiscard]] std::vector<std::size_t> cheapest_run(const MemoryView& view) const {
     const std::span<const MemoryPiece> pieces = view.pieces;
     double best = std::numeric_limits<double>::infinity();
@@ -103,7 +105,7 @@ class Coop final : public TrackedEviction {
       victims = contents(run);
     }
     if (!victims.empty()) return victims;
-    // Every stretch has something that stays: the cheapest allocation anywhere.
+    // Every stretch has an allocation that stays: evict the cheapest one anywhere.
     std::size_t least = 0;
     for (std::size_t i = 1; i < cost_.size(); ++i) {
       if (cost_[i] < cost_[least]) least = i;

@@ -10,19 +10,19 @@ namespace tidemark {
 
 // Parameters of MegEngine's DTR (megengine.dtr).
 struct MegEngineSettings {
-  Bytes smallest;              // allocations below are left alone (evictee_minimum_size)
-  bool sqrt_sampling = false;  // of N candidates only about sqrt(N), drawn at random, are scored
-  std::uint64_t seed = 0;      // of the draws
+  Bytes smallest;              // smaller allocations are left alone (evictee_minimum_size)
+  bool sqrt_sampling = false;  // scores only about sqrt(N) of N candidates, drawn at random
+  std::uint64_t seed = 0;      // seed of the draws
 };
 
-// MegEngine (imperative/src/impl/interpreter, 47952c0): DTR with the free memory beside an
-// allocation counted to its size.
+// Makes MegEngine's policy (imperative/src/impl/interpreter, 47952c0): DTR with the free memory
+// beside an allocation counted to its size.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_megengine(const EvictionSettings& settings,
                                                              const MegEngineSettings& own);
 
-// OneFlow Coop (Zhang et al. 2023; core/vm/remat/allocator.cpp, 25c8978): evicts a run of
-// neighbouring allocations at once, so that what it frees can be handed out as one. Of the paper's
-// three parts this is the first, the sliding window; cheap tensor partitioning and recomputable
+// Makes OneFlow Coop (Zhang et al. 2023; core/vm/remat/allocator.cpp, 25c8978), which evicts a run
+// of neighbouring allocations at once, so that the freed memory can be handed out as one. It is the
+// first of the paper's three parts, the sliding window; cheap tensor partitioning and recomputable
 // in-place operations change where the framework's allocator puts tensors and are not modelled.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_coop(const EvictionSettings& settings);
 

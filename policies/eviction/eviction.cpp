@@ -11,7 +11,7 @@ namespace tidemark {
 namespace eviction_detail {
 namespace {
 
-// The least score of a heuristic goes first.
+// Evicts the allocation of the least score by a heuristic.
 class ScoredEviction final : public TrackedEviction {
  public:
   ScoredEviction(const EvictionSettings& settings, EvictionHeuristic heuristic, std::uint64_t seed)
@@ -54,7 +54,7 @@ class ScoredEviction final : public TrackedEviction {
   }
 
  private:
-  // The last of equals, as in a replay.
+  // Returns the last of equals, as in a replay of a log.
   [[nodiscard]] std::size_t least_key(std::span<const EvictableAllocation> allocations) {
     const auto key = [this](const EvictableAllocation& b) {
       return eviction_key(heuristic_, b.bytes.count, costs().last_access(b.allocation.value));
@@ -88,7 +88,7 @@ std::unique_ptr<EvictionPolicy> decode_eviction(const Decoder& d) {
   const auto smallest = d.optional<Bytes>("min_bytes", kMiB, at_least(0));
   const auto samples = d.optional<bool>("sqrt_sampling", false);
   d.finish();
-  // A default that is spelled out, as `tidemark describe` does, says nothing.
+  // A default that is spelled out, as `tidemark describe` does, is no setting of the user.
   const auto refuse = [&](std::string_view key, std::string_view reader) {
     d.fail_at(key, fmt::format("heuristic '{}' does not read it, only {} does; leave it out",
                                heuristic, reader));

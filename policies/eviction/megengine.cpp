@@ -46,7 +46,7 @@ class MegEngine final : public TrackedEviction {
   }
 
  private:
-  // Keeps the square root of their number, rounded up.
+  // Keeps the square root of the number of candidates, rounded up.
   void sample() {
     std::size_t kept = 0;
     while (kept * kept < candidates_.size())
@@ -58,8 +58,8 @@ class MegEngine final : public TrackedEviction {
   }
   [[nodiscard]] double score_of(const EvictableAllocation& allocation, Duration now) {
     constexpr double kNanosecondsPerUnit = 1e6;
-    constexpr double kEpsilon = 1e-3;           // of both times
-    constexpr double kRestorePenalty = 1.0001;  // per restoration
+    constexpr double kEpsilon = 1e-3;           // added to both times
+    constexpr double kRestorePenalty = 1.0001;  // per recomputation
     const auto cost = static_cast<double>(costs().adjacent_cost(allocation.allocation.value));
     const auto stale = static_cast<double>((now - allocation.last_access).count());
     const auto bytes = static_cast<double>((allocation.bytes + allocation.free_neighbours).count);

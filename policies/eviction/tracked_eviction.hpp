@@ -1,5 +1,5 @@
 // The common part of eviction policies on a device: they follow which allocations are there, which
-// are evicted and what computing those again would cost, in the same tables as a replay of a log.
+// are evicted and what recomputing those would cost, in the same tables as a replay of a log.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,11 @@ class TrackedEviction : public EvictionPolicy {
   void made(AllocationId allocation) final { change(allocation, &EvictedCosts::materialize); }
   void restored(AllocationId allocation) final { change(allocation, &EvictedCosts::materialize); }
   void evicted(AllocationId allocation) final { change(allocation, &EvictedCosts::evict); }
-  void released(AllocationId allocation, bool for_ever) final {
+  void released(AllocationId allocation, bool permanently) final {
     // As in DTR's simulator, what is banished is evicted first: the classes beside it merge.
-    if (!for_ever || costs_->material(allocation.value)) change(allocation, &EvictedCosts::evict);
-    if (for_ever) change(allocation, &EvictedCosts::banish);
+    if (!permanently || costs_->material(allocation.value))
+      change(allocation, &EvictedCosts::evict);
+    if (permanently) change(allocation, &EvictedCosts::banish);
   }
 
  protected:

@@ -10,8 +10,8 @@ using enum OptimizerTensor;
 
 constexpr std::int64_t kNumberBytes = 4;  // one fp32 number
 
-// Rows, columns and one number, the parameter's root mean square; a vector keeps its squares whole.
-// A tensor of more than two axes is a stack of matrices of its last two.
+// Adds rows, columns and one number, the parameter's root mean square; a vector keeps its squares
+// whole. A tensor of more than two axes is a stack of matrices of its last two.
 void add_adafactor_states(const OptimizerSpec& /*spec*/, const OptimizedParameter& parameter,
                           std::vector<OptimizerState>& states) {
   const Shape& shape = parameter.shape;
@@ -41,7 +41,7 @@ void add_adafactor_kernels(const OptimizerSpec& spec, OptimizerImplementation /*
   kernels.add("update", {kWeights, kOtherTemporary}, {kWeights});
 }
 
-// grad**2 + eps; then row times column, and its negative.
+// Temporaries: grad**2 + eps; then row times column, and its negative.
 LoopTemporaries adafactor_temporaries(const OptimizerSpec& /*spec*/,
                                       const FrameworkRules& /*rules*/, const Shape& shape) {
   if (shape.rank() < 2) return {.inside = 1, .outlives = true};

@@ -9,7 +9,7 @@ namespace {
 
 using enum OptimizerTensor;
 
-// Both are made with the optimizer.
+// Adds the counter and the sum, both created with the optimizer.
 void add_adagrad_states(const OptimizerSpec& /*spec*/, const OptimizedParameter& parameter,
                         std::vector<OptimizerState>& states) {
   if (parameter.counter > Bytes(0)) states.push_back({kStep, "step", parameter.counter, true});
@@ -44,7 +44,7 @@ const OptimizerAlgorithm& adagrad_optimizer() {
       .forms = {true, true, false},
       .add_states = adagrad_detail::add_adagrad_states,
       .add_kernels = adagrad_detail::add_adagrad_kernels,
-      // sum.sqrt().add_(eps): both before the variable is replaced.
+      // sum.sqrt().add_(eps): both exist before the variable is replaced.
       .loop_temporaries = [](const OptimizerSpec& spec, const FrameworkRules& rules,
                              const Shape& /*shape*/) -> LoopTemporaries {
         return {.inside = spec.weight_decay > 0 ? 1 : 0,

@@ -17,8 +17,8 @@ void add_adam_states(const OptimizerSpec& spec, const OptimizedParameter& parame
   if (spec.amsgrad) states.push_back({kLargestMoment, "max_exp_avg_sq", parameter.moment});
 }
 
-// _multi_tensor_adam and _single_tensor_adam behind the decay. 1.13 keeps the square root beside
-// the denominator.
+// _multi_tensor_adam and _single_tensor_adam after the decay. 1.13 keeps the square root beside the
+// denominator.
 void add_moments_and_update(const OptimizerSpec& spec, bool keeps_root, OptimizerKernels& kernels) {
   const OptimizerTensor divisor = spec.amsgrad ? kLargestMoment : kSecondMoment;
   const OptimizerTensor denominator = keeps_root ? kOtherTemporary : kTemporary;
@@ -70,7 +70,8 @@ void add_fused_adam(const OptimizerSpec& spec, OptimizerKernels& kernels) {
   }
 }
 
-// The root and the denominator, which is a variable; Adam's decayed gradient beside them.
+// Temporaries: the root and the denominator, which is a variable; Adam's decayed gradient beside
+// them.
 LoopTemporaries adam_temporaries(const FrameworkRules& rules, int decayed) {
   return {.inside = 1 + decayed,
           .outlives = true,

@@ -1,5 +1,5 @@
-// An optimizer as data: its state, the kernels of its step and what an implementation holds
-// meanwhile. Each optimizer is one file that fills this in.
+// An optimizer as data: its state, the kernels of its step and the temporaries of an
+// implementation. Each optimizer is one file that fills this in.
 #pragma once
 
 #include <array>
@@ -29,19 +29,19 @@ inline constexpr std::array<std::string_view, 3> kOptimizerImplementations = {"l
 // it says otherwise.
 enum class OptimizerTensor : std::uint8_t {
   kStep,           // counter: one number
-  kWeights,        // what is updated: the fp32 master, or the parameter itself
+  kWeights,        // the updated weights: the fp32 master, or the parameter itself
   kFirstMoment,    // also the momentum buffer
   kSecondMoment,   // also sums and means of squares
   kLargestMoment,  // amsgrad: the largest second moment so far
   kMeanGradient,   // rmsprop, centered
-  kFirstScales,    // of 8-bit moments, one number per block
+  kFirstScales,    // scales of 8-bit moments, one number per block
   kSecondScales,
   kRows,  // Adafactor's second moment, summed by rows and by columns
   kColumns,
-  kRootMeanSquare,     // of Adafactor's parameter: one number
+  kRootMeanSquare,     // root mean square of Adafactor's parameter: one number
   kParameter,          // the 2-byte parameter beside its master
   kGradient,           // .grad
-  kConvertedGradient,  // the same in the masters' type
+  kConvertedGradient,  // .grad in the masters' type
   kDecayedGradient,    // gradient plus decayed weights
   kTemporary,
   kOtherTemporary,
@@ -95,52 +95,54 @@ struct LoopTemporaries {
   int inside = 0;         // tensors that live inside the iteration
   bool outlives = false;  // one more, a variable that lives until the next iteration replaces it
   Bytes scalars;          // constants inside one kernel
-  Bytes after;            // beside `inside` when the variable of the last iteration is gone
+  Bytes after;            // besides `inside`, after the variable of the last iteration is freed
 };
 
-// The parameter whose state is made.
+// The parameter whose state is created.
 struct OptimizedParameter {
   std::int64_t elements = 0;
   Shape shape;
-  Bytes moment;   // of one tensor of its length in the type of what is updated
-  Bytes counter;  // of a step counter on the device; none where the count is a Python number
+  Bytes moment;   // one tensor of the parameter's length in the type of the updated weights
+  Bytes counter;  // a step counter on the device; none where the count is a Python number
 };
 
 struct OptimizerAlgorithm {
-  std::string_view name;     // of training.optimizer
+  std::string_view name;     // name in training.optimizer
   std::string_view summary;  // its state in bytes per parameter and where it is published
   // Forms that exist, by OptimizerImplementation.
   std::array<bool, kOptimizerImplementations.size()> forms{};
   double weight_decay = 0;  // defaults of the optimizer's own code
   double momentum = 0;
-  // Which keys it takes: momentum also where it is 0 by default.
+  // Keys that the optimizer takes: momentum also where it is 0 by default.
   bool takes_momentum = false;
   bool takes_amsgrad = false;
   bool takes_centered = false;
-  // The algorithm that the same code is with a momentum, where that has a name of its own.
+  // The algorithm of the same code with a momentum, if that has a name of its own.
   const OptimizerAlgorithm& (*with_momentum)() = nullptr;
 
   void (*add_states)(const OptimizerSpec& spec, const OptimizedParameter& parameter,
                      std::vector<OptimizerState>& states) = nullptr;
-  // The kernels of the loop and foreach forms, without conversions to and from the masters' type.
+  // Adds the kernels of the loop and foreach forms, without conversions to and from the masters'
+  // type.
   void (*add_kernels)(const OptimizerSpec& spec, OptimizerImplementation form,
                       const FrameworkRules& rules, OptimizerKernels& kernels) = nullptr;
-  // The one kernel of the fused form.
+  // Adds the one kernel of the fused form.
   void (*add_fused)(const OptimizerSpec& spec, OptimizerKernels& kernels) = nullptr;
   LoopTemporaries (*loop_temporaries)(const OptimizerSpec& spec, const FrameworkRules& rules,
                                       const Shape& shape) = nullptr;
 
-  bool one_kernel_per_parameter = false;  // even where it is fused
+  bool one_kernel_per_parameter = false;  // also in the fused form
   bool on_host = true;                    // there is an implementation for the CPU
-  // For an optimizer of matrices alone, which orthogonalises their updates: that of the others.
+  // The optimizer of the other parameters, for one of matrices alone, which orthogonalises their
+  // updates.
   const OptimizerAlgorithm& (*beside_matrices)() = nullptr;
 };
 
-// The optimizer itself says which it is: equal pointers are equal optimizers.
+// Identifies an optimizer: equal pointers are equal optimizers.
 using OptimizerKind = const OptimizerAlgorithm*;
 
-// The kernel that most fused implementations are: gradient and weights, and a moment if there is
-// one.
+// Adds the kernel that most fused implementations consist of: gradient and weights, and a moment if
+// there is one.
 void add_fused_update(OptimizerKernels& kernels);
 void add_fused_moment_update(OptimizerKernels& kernels);
 

@@ -10,7 +10,7 @@ namespace tidemark {
 namespace catalogue_detail {
 namespace {
 
-// In the order in which `tidemark list optimizers` shows them.
+// Lists the optimizers in the order in which `tidemark list optimizers` shows them.
 std::span<const OptimizerKind> all_optimizers() {
   static const std::array kAll = {
       &sgd_optimizer(),   &momentum_optimizer(),   &nesterov_optimizer(),  &adam_optimizer(),

@@ -9,7 +9,7 @@
 namespace tidemark {
 
 [[nodiscard]] std::span<const std::string_view> optimizer_names();
-// Throws InternalError for a name that is none of these.
+// Finds an optimizer by its name. Throws InternalError for an unknown one.
 [[nodiscard]] OptimizerKind find_optimizer(std::string_view name);
 
 }  // namespace tidemark

@@ -9,7 +9,7 @@ namespace {
 
 using enum OptimizerTensor;
 
-// Its step is a Python number.
+// The step counter of RMSprop is a Python number, without memory on the device.
 void add_rmsprop_states(const OptimizerSpec& spec, const OptimizedParameter& parameter,
                         std::vector<OptimizerState>& states) {
   states.push_back({kSecondMoment, "square_avg", parameter.moment});

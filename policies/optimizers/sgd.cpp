@@ -37,7 +37,7 @@ void add_momentum_kernels(const OptimizerSpec& spec, OptimizerImplementation /*f
   kernels.add("update", {kWeights, kFirstMoment}, {kWeights}, 2);
 }
 
-// foreach adds to the gradients themselves, the loop makes a tensor.
+// The foreach form adds to the gradients themselves, the loop makes a tensor.
 void add_nesterov_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
                           const FrameworkRules& /*rules*/, OptimizerKernels& kernels) {
   const bool loop = form == OptimizerImplementation::kLoop;

@@ -1,4 +1,4 @@
-// training.optimizer: which optimizer, and what it is told.
+// training.optimizer: an optimizer and its settings.
 #pragma once
 
 #include <optional>
@@ -13,25 +13,26 @@ namespace tidemark {
 
 struct OptimizerSpec {
   OptimizerKind kind = &adamw_optimizer();
-  // nullopt: fused with master weights, otherwise the framework's default; the nearest to it that
-  // exists.
+  // nullopt: fused with master weights, otherwise the framework's default; the nearest existing
+  // one.
   std::optional<OptimizerImplementation> implementation;
   double weight_decay = 0.01;
-  double momentum = 0;    // of sgd's variants, rmsprop and muon
+  double momentum = 0;    // for sgd's variants, rmsprop and muon
   bool amsgrad = false;   // adam, adamw: divides by the largest second moment so far
   bool centered = false;  // rmsprop: divides by the deviation rather than by the root mean square
 };
 
 [[nodiscard]] std::string_view name_of(OptimizerKind kind);
 [[nodiscard]] std::string_view name_of(OptimizerImplementation implementation);
-// One line: its state in bytes per parameter and where the algorithm is published.
+// Returns one line: the optimizer's state in bytes per parameter and where the algorithm is
+// published.
 [[nodiscard]] std::string_view summary_of(OptimizerKind kind);
 [[nodiscard]] bool has_implementation(OptimizerKind kind, OptimizerImplementation implementation);
 
-// Key `optimizer` of `training`: a name, or {name, implementation, weight_decay, momentum, amsgrad,
-// centered}; adamw when absent. Weight decay defaults to that of the optimizer's own code: 0.01 for
-// adamw and adamw_8bit, 0.1 for muon, 0 otherwise; momentum to 0.9 for momentum and nesterov and
-// 0.95 for muon; sgd with a momentum is momentum. Throws UserError.
+// Reads the key `optimizer` of `training`: a name, or {name, implementation, weight_decay,
+// momentum, amsgrad, centered}; adamw when absent. Weight decay defaults to that of the optimizer's
+// own code: 0.01 for adamw and adamw_8bit, 0.1 for muon, 0 otherwise; momentum to 0.9 for momentum
+// and nesterov and 0.95 for muon; sgd with a momentum is momentum. Throws UserError.
 [[nodiscard]] OptimizerSpec decode_optimizer(const Decoder& training);
 [[nodiscard]] OptimizerImplementation implementation_of(const OptimizerSpec& spec,
                                                         const FrameworkRules& rules,

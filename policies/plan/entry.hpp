@@ -1,4 +1,4 @@
-// The entry of one policy: what the registry knows of it, and how its parameters are read.
+// The entry of one policy: its description in the registry and the reader of its parameters.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
                                std::unique_ptr<EvictionPolicy>>;
 
-// The policy whatever its kind.
+// Returns the policy whatever its kind.
 [[nodiscard]] inline const Policy& policy_of(const AnyPolicy& any) {
   return *std::visit([](const auto& policy) -> const Policy* { return policy.get(); }, any);
 }
@@ -29,14 +29,14 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
   return *std::visit([](auto& policy) -> Policy* { return policy.get(); }, any);
 }
 
-// Adding a policy is a file that defines its entry, its line in the folder's entries.hpp and one in
-// registry.cpp.
+// Describes a policy. Adding one takes a file that defines its entry, its line in the folder's
+// entries.hpp and one in registry.cpp.
 struct PolicyEntry {
   std::string_view name;     // as in `policies: - NAME: {...}`
   std::string_view kind;     // "residency", "sequence", "eviction", "training rewrite", ...
   std::string_view summary;  // one sentence
   std::string_view source;   // paper or program that defines it
-  // What it gives may not refer to the context.
+  // Reads the policy's parameters. The policy may not refer to the context.
   AnyPolicy (*decode)(const Decoder& parameters, const RewriteContext& context);
 };
 

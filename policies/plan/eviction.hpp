@@ -1,5 +1,5 @@
-// Whom to evict when an allocation fails. The engine asks; the policy sees allocations, never the
-// engine.
+// The choice of the allocation to evict when another one fails. The engine calls the policy, which
+// sees allocations, never the engine.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace tidemark {
 
-// What happens when the program drops its last reference to something that can be computed again.
+// The effect of the program's last release of an allocation that can be recomputed.
 enum class DeallocationMode : std::uint8_t {
   kEager,   // freed at once; comes back if something evicted is computed from it
   kIgnore,  // nothing: it stays until the policy chooses it
-  kBanish,  // freed for ever once nothing evicted depends on it; what was computed from it then
-            // stays
+  kBanish,  // freed permanently once nothing evicted depends on it; values computed from it then
+            // stay
 };
 
-// A resident allocation that may be dropped and computed again.
+// A resident allocation that may be dropped and recomputed.
 struct EvictableAllocation {
   AllocationId allocation;
   Bytes bytes;
-  std::int64_t address = -1;  // within the allocator; -1 where it has none
+  std::int64_t address = -1;  // place within the allocator; -1 where it has none
   Bytes free_neighbours;      // free memory that adjoins it on both sides
   Duration last_access{};     // by the clock of MemoryView::now
-  Duration recompute_cost{};  // of the operator that makes it
-  std::int32_t restores = 0;  // how often it has been computed again so far
+  Duration recompute_cost{};  // cost of the operator that makes it
+  std::int32_t restores = 0;  // number of recomputations so far
 };
 
 // A stretch of the allocator's memory.
@@ -48,24 +48,24 @@ struct MemoryView {
   // Compute time issued so far, repetitions included: the clock of DTR's simulator.
   Duration now{};
   Bytes requested;
-  // Unpinned and restorable, in the order in which they became so.
+  // Allocations that are not locked and can be recomputed, in the order in which they became so.
   std::span<const EvictableAllocation> evictable;
-  // By address, of the pool that serves the request; only if the policy looks at addresses.
+  // Memory of the pool that serves the request, by address; only if the policy looks at addresses.
   std::span<const MemoryPiece> pieces;
 };
 
-// The launch makes `to` from `from`.
+// An edge between allocations: the launch makes `to` from `from`.
 struct RecipeInput {
   std::uint32_t launch = 0;
   AllocationId from;
   AllocationId to;
 };
 
-// What a policy may know of the program before it runs.
+// The facts about a program that a policy may know before it runs.
 struct EvictionProgram {
   std::size_t allocations = 0;
-  std::span<const Duration> cost;        // by allocation: of the operator that makes it
-  std::span<const RecipeInput> recipes;  // between allocations that can be made again, by launch
+  std::span<const Duration> cost;        // by allocation: the operator that makes it
+  std::span<const RecipeInput> recipes;  // between allocations that can be recomputed, by launch
 };
 
 class EvictionPolicy : public Policy {
@@ -79,18 +79,19 @@ class EvictionPolicy : public Policy {
   [[nodiscard]] virtual double thrash_factor() const { return 10; }
   [[nodiscard]] virtual bool looks_at_addresses() const { return false; }
 
-  // Before a run; what is known of an earlier one is forgotten.
+  // Begins a run and forgets an earlier one.
   virtual void begin(const EvictionProgram& /*program*/) {}
-  // What happens to allocations that can be made again. Time is that of MemoryView::now.
+  // Events of allocations that can be recomputed. Time is that of MemoryView::now.
   virtual void accessed(AllocationId /*allocation*/, Duration /*now*/) {}
-  virtual void made(AllocationId /*allocation*/) {}      // by the program
-  virtual void restored(AllocationId /*allocation*/) {}  // made again
-  virtual void evicted(AllocationId /*allocation*/) {}   // chosen
-  // The program lets go, and the memory is freed. `for_ever`: it cannot come back.
-  virtual void released(AllocationId /*allocation*/, bool /*for_ever*/) {}
+  virtual void made(AllocationId /*allocation*/) {}      // made by the program
+  virtual void restored(AllocationId /*allocation*/) {}  // recomputed
+  virtual void evicted(AllocationId /*allocation*/) {}   // evicted by choose()
+  // The program releases the allocation, and its memory is freed. `permanently`: it cannot come
+  // back.
+  virtual void released(AllocationId /*allocation*/, bool /*permanently*/) {}
 
-  // Which allocations to drop, as indices into view.evictable, which is not empty. Called again
-  // until the request fits. None: the policy gives up, and the run is out of memory.
+  // Chooses the allocations to drop, as indices into view.evictable, which is not empty. Called
+  // again until the request fits. None: the policy gives up, and the run is out of memory.
   [[nodiscard]] virtual std::vector<std::size_t> choose(const MemoryView& view) = 0;
 };
 

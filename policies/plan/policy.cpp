@@ -16,7 +16,7 @@ void TrainingRewrite::plan_movement(const PolicyContext& /*context*/,
 
 std::vector<BlockRegion> block_segments(const PolicyContext& context, int period) {
   std::vector<BlockRegion> segments;
-  // Of the current micro-batch: where each segment stands in the list, by number.
+  // For the current micro-batch, by number: the place of each segment in the list.
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> index;
   int step = 0;

@@ -1,4 +1,4 @@
-// The seams at which policies answer one question each. None of them knows the engine.
+// The kinds of policies, each of which answers one question. None of them knows the engine.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace tidemark {
 class PlanCache;  // policies/solver/plan_cache.hpp
 class TrainingRewrite;
 
-// What a step costs under a plan, as a run of it without a memory limit says.
+// The cost of a step under a plan, as a run without a memory limit measures it.
 struct TrialFigures {
-  Bytes peak_live;  // of the last step, copies in flight included
+  Bytes peak_live;  // peak of the last step, copies in flight included
   Bytes peak_reserved;
   Duration step{};
 };
 
 // Tries a plan of the context that it comes with: recomputation is inserted, the step lowered and
-// run. For policies that must try; implemented above them.
+// run. It serves policies that must try plans and is implemented in a layer above them.
 class TrialRun {
  public:
   virtual ~TrialRun() = default;
   [[nodiscard]] virtual TrialFigures run(const ResidencyPlan& plan) const = 0;
 };
 
-// What a policy may look at.
+// The view of a run that policies get.
 struct PolicyContext {
   const TrainingGraph& graph;
   const ProgramOrder& order;
@@ -42,14 +42,14 @@ struct PolicyContext {
   const IdVector<OperatorId, Duration>& durations;  // predicted, on this device
   const DeviceProfile& device;
   const TrialRun* trial = nullptr;  // none where a plan is made without a step to run
-  // The outcome of the policy that is asked for the same graph with less memory; null where there
-  // is none. With more memory a plan is never worse.
+  // The outcome of the same policy for the same graph with less memory; null where there is none.
+  // With more memory a plan is never worse.
   const PolicyOutcome* smaller_budget = nullptr;
   // Device memory that a process takes outside its allocator: the CUDA context, NCCL's buffers.
   Bytes process_overhead{};
-  // Who will be asked when what lives elsewhere is fetched, in this order.
+  // The rewrites that decide when offloaded values are fetched, in this order.
   std::span<const TrainingRewrite* const> rewrites = {};
-  // Where plans are kept that are made once for all runs; null where each run makes its own.
+  // The cache of plans that are made once for all runs; null where each run makes its own.
   PlanCache* plans = nullptr;
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
@@ -59,22 +59,21 @@ struct PolicyContext {
   }
 };
 
-// Where a value is in a gap.
+// Decides where a value is during a gap.
 class ResidencyPolicy : public Policy {
  public:
-  // The recomputation pass: which gaps are closed by recomputing. `plan` takes Recompute and Pin,
-  // and Offload from policies that choose between both: those come first in the movement pass, as
-  // they are.
+  // The recomputation pass closes gaps by recomputing. `plan` takes Recompute and Pin, and Offload
+  // from policies that choose between both: those come first in the movement pass, unchanged.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
-  // The movement pass, over the order with its repeats: which gaps are closed by moving. `plan`
-  // takes Offload and Pin.
+  // The movement pass, over the order with its repeats, closes gaps by moving values. `plan` takes
+  // Offload and Pin.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
 };
 
-// In which order, with which repeats.
+// Decides the order of operators and their repeats.
 class SequencePolicy : public Policy {
  public:
-  // Every occurrence of the given order must appear at least once. May say more in `outcome`.
+  // Every occurrence of the given order must appear at least once. May add to `outcome`.
   [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context,
                                            PolicyOutcome& outcome) const = 0;
 };
@@ -83,16 +82,16 @@ class SequencePolicy : public Policy {
 struct BlockRegion {
   int step = 0;
   int micro_batch = 0;
-  int first_block = 0;  // of the segment
+  int first_block = 0;  // first block of the segment
   int last_block = 0;
   std::vector<Position> forward;
   std::vector<Position> backward;
-  // Where the training loop drops this micro-batch's loss, and with it the graph: when the next one
-  // has computed its own, or at the end of the step.
+  // The position where the training loop drops this micro-batch's loss, and with it the graph: when
+  // the next one has computed its own, or at the end of the step.
   Position loss_dropped;
 };
 
-// The positions of every `period` consecutive blocks, by step, micro-batch and segment.
+// Returns the positions of every `period` consecutive blocks, by step, micro-batch and segment.
 // Positions that already repeat others are left out.
 [[nodiscard]] std::vector<BlockRegion> block_segments(const PolicyContext& context, int period);
 

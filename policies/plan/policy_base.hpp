@@ -1,4 +1,4 @@
-// What policies of every kind answer.
+// The interface that policies of every kind share.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,10 @@ class Policy {
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
 
-  // Live bytes that a step is to stay within; none where the device is the limit, and of policies
-  // that take no budget.
+  // Returns the live bytes that a step is to stay within; none where the device is the limit, and
+  // for policies that take no budget.
   [[nodiscard]] virtual std::optional<Bytes> budget() const { return std::nullopt; }
-  // Gives the policy a budget in place of the one that it has, before it plans. False where it
-  // takes none.
+  // Gives the policy another budget, before it plans. False if it takes none.
   [[nodiscard]] virtual bool set_budget(Bytes /*budget*/) { return false; }
 };
 

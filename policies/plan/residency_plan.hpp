@@ -1,8 +1,9 @@
-// The language of decisions: where a value is while nothing touches it.
+// Decisions about where a value is while nothing touches it.
 //
-// Policies are asked twice. First for recomputation, which adds occurrences to the program order;
-// liveness is then analysed again, and policies move what is still kept. So checkpointing and
-// offloading compose in any order: what checkpointing keeps, offloading may move.
+// Policies have two passes. The first is for recomputation, which adds occurrences to the program
+// order; liveness is then analysed again, and in the second pass policies move what is still kept.
+// So checkpointing and offloading compose in any order: offloading may move what checkpointing
+// keeps.
 //   - A policy never decides Keep: that would block the others.
 //   - The first decision on a gap wins; later ones are counted as contested.
 //   - Only lowering frees.
@@ -25,21 +26,22 @@ namespace tidemark {
 
 using GroupId = Id<struct GroupTag>;
 
-// The value is dropped and computed again, together with its group, before the first touch that
-// ends a gap of the group.
+// Drops the value and recomputes it, together with its group, before the first touch that ends a
+// gap of the group.
 struct Recompute {
   GroupId group;
-  // The group is issued before this operator, if that comes before the first such touch: what runs
-  // on a stream of its own, as a gather does, then overlaps with the operators between. Of several
-  // gaps of one group the earliest counts. Invalid: right before the touch.
+  // The group is issued before this operator, if that comes before the first such touch: work on a
+  // stream of its own, such as a gather, then overlaps with the operators between. The earliest
+  // counts if a group has several gaps. Invalid: right before the touch.
   Position issue_at = {};
 };
 
-// The value is copied to pinned host memory once nothing holds it and fetched back; to NVMe through
-// a pinned buffer that goes when the write has ended.
+// Copies the value to page-locked host memory once nothing holds it and fetches it back; to NVMe
+// through a page-locked buffer that is freed when the write has ended.
 //
 // A storage whose home is not the device leaves in every gap without a decision and comes back on
-// demand; there the decision only says when it is fetched, and `tier` is its home whatever it says.
+// demand; a decision on it only says when it is fetched, and `tier` is ignored in favour of its
+// home.
 struct Offload {
   Position fetch_at;    // the copy back is issued before this operator
   Position release_at;  // compute waits for the copy before this operator and the block is freed;
@@ -48,13 +50,13 @@ struct Offload {
   // The copy out is issued before this operator; invalid: behind the last use, as soon as nothing
   // holds the value.
   Position copy_at = {};
-  // What the copies carry and the tier holds of a value that is compressed on its way; 0: all of
-  // it.
+  // Bytes that the copies carry and the tier holds of a value that is compressed on its way; 0: all
+  // of it.
   Bytes compressed = {};
 };
 
-// Kept where it is, whatever later policies say: must-save lists, and values away from home that
-// are used again soon.
+// Keeps the value where it is, whatever later policies decide: for must-save lists, and for
+// offloaded values that are used again soon.
 struct Pin {
   std::string_view reason;
 };
@@ -110,30 +112,31 @@ struct Throttle {
   Waits waits = Waits::kHost;
 };
 
-// What is run again, in order. Operators that write persistent memory may not be listed.
+// Operators to recompute, in order. Those that write persistent memory may not be listed.
 struct RecomputeGroup {
   std::vector<Position> recipe;
-  // What the code around the recipe keeps, in positions of the order that was planned on.
+  // Memory that the code around the recipe keeps, in positions of the order that was planned on.
   std::vector<Kept> kept;
   bool in_hooks = false;  // see Occurrence
 };
 
-// What a solver of checkpoint placement says of its plan, in the abstract accounting of cost
+// A solver's figures of its plan for checkpoint placement, in the abstract accounting of cost
 // graphs.
 struct PlanFigures {
   std::string_view status;          // "optimal", "feasible", "infeasible", "unknown"
-  std::string_view schedule_class;  // that the bound is for
+  std::string_view schedule_class;  // class of schedules that the bound is for
   Bytes budget;
   Bytes peak;
   Duration cost{};                      // nanoseconds of one micro-batch, repeats included
-  Duration base_cost{};                 // without repeats
-  std::optional<Duration> lower_bound;  // of the cost; absent where nothing fits
+  Duration base_cost{};                 // cost without repeats
+  std::optional<Duration> lower_bound;  // bound of the cost; absent where nothing fits
   std::string infeasible;               // why no plan keeps to the budget; empty if one does
-  // Of each distinct micro-batch, in the order of their first appearance: nodes of its cost graph.
+  // Schedules of each distinct micro-batch, in the order of their first appearance: nodes of its
+  // cost graph.
   std::vector<std::vector<std::uint32_t>> schedules;
 };
 
-// What became of a policy's decisions; an entry of `policies` in the result document.
+// The outcome of a policy's decisions; an entry of `policies` in the result document.
 struct PolicyOutcome {
   std::string name;
   std::int64_t decided = 0;
@@ -141,7 +144,7 @@ struct PolicyOutcome {
   std::int64_t refused = 0;               // decisions that would change results or need no memory
   std::int64_t recomputed_operators = 0;  // in one step
   Bytes offloaded;                        // in one step
-  std::optional<PlanFigures> plan;        // of policies that solve for a budget
+  std::optional<PlanFigures> plan;        // for policies that solve for a budget
 };
 
 class ResidencyPlan {
@@ -153,10 +156,10 @@ class ResidencyPlan {
 
   // Adds a group to recompute; decide() refers to it.
   GroupId add_group(RecomputeGroup group);
-  // True when the decision stands. Gaps that are dead or pinned refuse.
+  // Decides a gap. True when the decision stands; gaps that are dead or held by a variable refuse.
   bool decide(GapId gap, Decision decision);
 
-  // Of several for one stream the tightest counts.
+  // Adds a throttle; if there are several for one stream, the tightest counts.
   void throttle(Throttle limit) { throttles_.push_back(limit); }
   [[nodiscard]] const std::vector<Throttle>& throttles() const { return throttles_; }
 

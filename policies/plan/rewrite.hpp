@@ -1,5 +1,5 @@
-// Seams for what is computed. A ForwardRewrite changes the model before it is differentiated, and
-// so what autograd saves; a TrainingRewrite changes the step afterwards.
+// Policy kinds that change what is computed. A ForwardRewrite changes the model before it is
+// differentiated, and so what autograd saves; a TrainingRewrite changes the step afterwards.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@
 
 namespace tidemark {
 
-// In the order in which they are applied, whatever order the scenario lists them in.
+// The stages of forward rewrites in the order of their application, whatever order the scenario
+// lists them in.
 enum class ForwardStage { kParallel, kAdapt, kPrecision, kFuse };
 enum class TrainingStage { kAccumulate, kPartition, kPlace, kOptimizer, kCompress };
 
@@ -27,11 +28,11 @@ class TrainingRewrite : public Policy {
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
   virtual void apply(TrainingGraph& graph, const RewriteContext& context) const = 0;
-  // Whether it brings the gradients of data ranks together. Where no policy does, several data
-  // ranks do as data_parallel says.
+  // Whether it reduces the gradients of data ranks. If no policy does, data_parallel does so for
+  // several data ranks.
   [[nodiscard]] virtual bool reduces_gradients() const { return false; }
-  // What a rewrite has given another home it may also fetch ahead of time and throttle: asked with
-  // the residency policies, see ResidencyPolicy::plan_movement.
+  // Fetches values that the rewrite has given another home ahead of time, and throttles: called
+  // with the residency policies, see ResidencyPolicy::plan_movement.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
 };
 

@@ -1,5 +1,5 @@
-// What is known of a run before its step is built: what a policy may look at while its parameters
-// are read, and a rewrite when it is applied.
+// The context of a run before its step is built, for reading the parameters of policies and for
+// applying rewrites.
 #pragma once
 
 #include "graph/operators/framework.hpp"
@@ -10,7 +10,7 @@ namespace tidemark {
 
 struct PrecisionRules;  // policies/rewrite/precision.hpp
 
-// Without device, framework and precision where parameters are only described, and in tests of
+// Device, framework and precision are absent where parameters are only described, and in tests of
 // rewrites that look at none of them.
 struct RewriteContext {
   Mesh mesh;

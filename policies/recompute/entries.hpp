@@ -1,5 +1,5 @@
-// The policies that recompute blocks or kinds of operators, on training graphs and on cost graphs
-// alike: one class decides for both.
+// The policies that recompute blocks or kinds of operators. One class decides for training graphs
+// and for cost graphs.
 #pragma once
 
 #include "policies/plan/entry.hpp"
@@ -12,7 +12,7 @@ namespace tidemark {
 [[nodiscard]] const PolicyEntry& revolve_entry();
 [[nodiscard]] const PolicyEntry& selective_entry();
 
-// The same policies on cost graphs.
+// Entries of these policies for cost graphs.
 [[nodiscard]] const PlanPolicy& checkpoint_every_plan();
 [[nodiscard]] const PlanPolicy& megatron_selective_plan();
 [[nodiscard]] const PlanPolicy& revolve_plan();

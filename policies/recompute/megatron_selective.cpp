@@ -14,8 +14,8 @@ constexpr std::string_view kMegatronSource =
     "Korthikanti et al. 2022 (arXiv 2205.05198), section 5";
 
 // Recomputes the core of attention: in layers with a softmax or fused attention the operators from
-// the first product of activations, or fused attention, to the last; those that read parameters
-// excepted. What comes before and behind is saved.
+// the first product of activations, or fused attention, to the last, except those that read
+// parameters. Operators before and after are saved.
 class MegatronSelective final : public OperatorPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "megatron_selective"; }

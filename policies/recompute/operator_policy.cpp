@@ -18,8 +18,8 @@ bool touches_parameter(const PolicyContext& context, Position p) {
   });
 }
 
-// Drops what the chosen operators of a block make for backward, and recomputes it at once before
-// the first of it is read: with as little else as its values come from.
+// Drops the values that the chosen operators of a block make for backward, and recomputes them
+// together before the first of them is read, with as few other operators as their inputs need.
 //
 //   forward   linear  [bmm  softmax  dropout]  bmm  linear     chosen: in brackets
 //   backward  ... [bmm softmax dropout] bmm.right_gradient ...
@@ -62,7 +62,7 @@ class ChosenRecomputation {
     }
   }
 
-  // Back to what is saved or comes from outside.
+  // Walks back to values that are saved or come from outside.
   [[nodiscard]] std::set<Position> find_recipe() {
     std::set<Position> recipe;
     std::unordered_set<StorageId> seen(wanted_.begin(), wanted_.end());
@@ -124,7 +124,7 @@ std::string_view operator_name(std::string_view node) {
   return at == std::string_view::npos ? node : node.substr(at + kLayerEnd.size());
 }
 
-// A part of another node's output costs nothing and is no operator.
+// Returns the kinds of the nodes. A part of another node's output costs nothing and is no operator.
 std::set<std::string> kinds_among(const RematProblem& problem,
                                   const std::vector<NodeIndex>& forward) {
   std::set<std::string> names;

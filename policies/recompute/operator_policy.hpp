@@ -1,6 +1,5 @@
 // Recomputation by kind of operator. A policy of this kind is one class that chooses among the
-// operators of forward; a training graph's step and a cost graph are the two things that its choice
-// is carried out on.
+// operators of forward; the choice is carried out on a training graph's step or on a cost graph.
 #pragma once
 
 #include <set>
@@ -14,31 +13,31 @@
 
 namespace tidemark {
 
-// An operator of forward as these policies see it.
+// An operator of forward as operator policies see it.
 struct ForwardOperator {
   std::string_view kind;   // "linear", "softmax", ... as `tidemark graph` shows them
   std::size_t layer = 0;   // operators of one layer share the number
-  bool in_block = true;    // of a repeated block, or of a graph without any
-  bool passed_on = false;  // its result is the block's, and is kept
+  bool in_block = true;    // belongs to a repeated block, or to a graph without any
+  bool passed_on = false;  // its result is the block's output, which is kept
   bool reads_parameter = false;
 };
 
 class OperatorPolicy : public ResidencyPolicy {
  public:
-  // Drops what the chosen operators of each block make for backward.
+  // Drops the values that the chosen operators of each block make for backward.
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const final;
-  // The schedule of a cost graph that keeps the results of all other forward nodes. Nodes are named
-  // as `tidemark graph --cost-graph` writes them, "LAYER: OPERATOR"; a name without a layer is the
-  // operator's.
+  // Returns the schedule of a cost graph that keeps the results of all other forward nodes. Nodes
+  // are named as `tidemark graph --cost-graph` writes them, "LAYER: OPERATOR"; a name without a
+  // layer is the operator's.
   [[nodiscard]] Schedule schedule(const RematProblem& problem) const;
 
  protected:
-  // By operator, which are in the order of the program, whether it is recomputed.
+  // Returns, for each operator in program order, whether it is recomputed.
   [[nodiscard]] virtual std::vector<bool> recomputed(
       std::span<const ForwardOperator> operators) const = 0;
 
-  // Throw UserError where the model, or the cost graph, lacks what the policy is for. `known`: the
-  // kinds of its forward operators. `chosen`: whether any operator is recomputed.
+  // These throw UserError if the model, or the cost graph, lacks what the policy is for. `known`:
+  // the kinds of its forward operators. `chosen`: whether any operator is recomputed.
   virtual void check_model(const std::set<std::string>& /*known*/, int /*blocks*/) const {}
   virtual void check_model_choice(bool /*chosen*/) const {}
   virtual void check_cost_graph(const std::set<std::string>& /*known*/) const {}

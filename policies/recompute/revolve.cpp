@@ -36,7 +36,7 @@ class Revolve final : public SequencePolicy {
   }
   [[nodiscard]] std::string_view name() const override { return "revolve"; }
   [[nodiscard]] std::optional<Bytes> budget() const override { return budget_; }
-  // A number of checkpoints says what is kept already.
+  // Takes a budget only where `checkpoints` is not given, which decides what is kept.
   [[nodiscard]] bool set_budget(Bytes budget) override {
     if (checkpoints_ > 0) return false;
     budget_ = budget;
@@ -54,7 +54,7 @@ class Revolve final : public SequencePolicy {
                            : static_cast<int>(std::lround(std::sqrt(static_cast<double>(blocks))));
     return reversed(context, std::min(wanted, blocks - 1));
   }
-  // The schedules of a cost graph that is a chain, from which its budget chooses.
+  // Returns the schedules of a cost graph that is a chain, among which its budget chooses.
   [[nodiscard]] std::vector<Schedule> schedules(const RematProblem& problem) const {
     return revolve_schedules(problem, checkpoints_);
   }
@@ -85,8 +85,9 @@ class Revolve final : public SequencePolicy {
     return insert_repeats(context.order, std::move(inserted));
   }
 
-  // More checkpoints take more memory and less time, so the first that fits is the fastest; where
-  // none does, that of the least peak is laid out. Keeping all is the chain without repeats.
+  // Returns the first order that fits. More checkpoints take more memory and less time, so it is
+  // the fastest; if none fits, that of the least peak is laid out. Keeping all is the chain without
+  // repeats.
   [[nodiscard]] ProgramOrder within_budget(const PolicyContext& context,
                                            PolicyOutcome& outcome) const {
     const auto stretch_of = [&](const ProgramOrder& order) {
@@ -128,7 +129,7 @@ class Revolve final : public SequencePolicy {
     return best;
   }
 
-  // The forward and backward of each micro-batch of each step.
+  // Returns the forward and backward of each micro-batch of each step.
   [[nodiscard]] static std::vector<Stretch> micro_batches(const PolicyContext& context,
                                                           const ProgramOrder& order) {
     std::vector<Stretch> found;
@@ -144,7 +145,7 @@ class Revolve final : public SequencePolicy {
     return found;
   }
 
-  // First backward position of each block in one micro-batch.
+  // Returns the first backward position of each block in one micro-batch.
   [[nodiscard]] static std::vector<Position> backward_begins(const PolicyContext& context, int step,
                                                              int micro_batch) {
     std::vector<Position> begins(static_cast<std::size_t>(context.graph.blocks));
@@ -161,7 +162,8 @@ class Revolve final : public SequencePolicy {
     return begins;
   }
 
-  // 0: the square root of the number of blocks, or as many as fit a budget or a cost graph's.
+  // Number of checkpoints; 0: the square root of the number of blocks, or as many as fit a budget
+  // or a cost graph's.
   int checkpoints_ = 0;
   std::optional<Bytes> budget_;
 };

@@ -1,4 +1,5 @@
-// Selective activation checkpointing: which kinds of operators a block's backward finds saved.
+// Selective activation checkpointing: the kinds of operators whose results a block saves for
+// backward.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -18,8 +19,8 @@ namespace {
 constexpr std::string_view kSelectiveSource =
     "torch.utils.checkpoint, create_selective_checkpoint_contexts";
 
-// Recomputes in every block all that backward reads but the results of the kinds in `save`
-// (torch.utils.checkpoint's selective policy, MUST_SAVE), or only those of the kinds in
+// Recomputes in every block everything that backward reads except the results of the kinds in
+// `save` (torch.utils.checkpoint's selective policy, MUST_SAVE), or only those of the kinds in
 // `recompute`. On a graph without blocks it chooses among all operators.
 class Selective final : public OperatorPolicy {
  public:

@@ -10,9 +10,9 @@ namespace tidemark {
 namespace keep_set_detail {
 namespace {
 
-constexpr std::size_t kThresholds = 400;  // of chen_greedy that are tried at most
+constexpr std::size_t kThresholds = 400;  // thresholds of chen_greedy that are tried at most
 
-// What later nodes need again: by node whether its value is there.
+// Recomputes the values that later nodes need: by node whether its value is there.
 class Recomputation {
  public:
   Recomputation(const RematProblem& problem, const std::vector<bool>& kept)
@@ -30,13 +30,13 @@ class Recomputation {
   [[nodiscard]] NodeIndex forward() const { return forward_; }
   [[nodiscard]] bool there(NodeIndex node) const { return there_[node]; }
 
-  // The missing of what `node` comes from, then the node.
+  // Computes the missing ancestors of `node`, then the node.
   void compute(NodeIndex node) {
     compute_again({}, node, {node});
     schedule_.push_back(node);
     there_[node] = true;
   }
-  // `nodes`, and what is missing of all that they and `for_these` come from.
+  // Recomputes `nodes`, and the missing ancestors of them and of `for_these`.
   void compute_again(const std::vector<NodeIndex>& nodes, NodeIndex before,
                      const std::vector<NodeIndex>& for_these = {}) {
     again_.clear();
@@ -90,7 +90,7 @@ Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kep
 namespace keep_set_detail {
 namespace {
 
-// Forward nodes by segment: up to and with each checkpoint, and behind the last.
+// Returns the forward nodes by segment: up to and with each checkpoint, and after the last.
 std::vector<std::vector<NodeIndex>> segments_of(const RematProblem& problem,
                                                 const std::vector<NodeIndex>& checkpoints,
                                                 std::vector<std::size_t>& segment) {
@@ -103,7 +103,7 @@ std::vector<std::vector<NodeIndex>> segments_of(const RematProblem& problem,
     const bool kept = next != checkpoints.end() && *next == node;
     const std::vector<NodeIndex>& readers = problem.readers[node];
     if (!kept && !readers.empty() && readers.front() >= forward) {
-      // What only backward reads may be listed behind the checkpoint that ends its segment.
+      // Nodes that only backward reads may be listed after the checkpoint that ends their segment.
       std::size_t made = 0;
       bool inside = false;
       for (const NodeIndex dep : problem.deps[node]) {
@@ -158,7 +158,7 @@ std::vector<NodeIndex> forward_nodes(const RematProblem& problem) {
 
 std::vector<NodeIndex> articulation_nodes(const RematProblem& problem) {
   const NodeIndex forward = forward_count(problem);
-  // With the network's input before every source and its output behind every sink.
+  // The network's input is added before every source and its output after every sink.
   DependencyGraph graph(forward + 2);
   std::vector<bool> source(forward, true);
   std::vector<bool> sink(forward, true);

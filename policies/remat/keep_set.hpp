@@ -1,8 +1,9 @@
-// Chen's policies on cost graphs: keep some forward values, compute the rest again in backward.
+// Chen's policies on cost graphs: keep some forward values, recompute the rest in backward.
 //
-// Forward nodes are those before the first backward node. What is not kept goes after its last
-// reader there (the loss has none). When a later node needs a value that is gone, what is missing
-// of all it comes from is computed in ascending order; what backward nodes still read then stays.
+// Forward nodes are those before the first backward node. A value that is not kept is freed after
+// its last reader there (the loss has none). When a later node needs a freed value, everything
+// missing among its ancestors is computed in ascending order; values that backward nodes still read
+// then stay.
 #pragma once
 
 #include <vector>
@@ -11,35 +12,37 @@
 
 namespace tidemark {
 
-// By node whether it is kept; what is no forward node always is.
+// Returns the schedule that keeps the marked nodes; nodes that are not forward are always kept.
 [[nodiscard]] Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kept);
 
-// The checkpoints (forward nodes, ascending) are kept; the first time that a backward node needs a
-// value of a segment between, the whole segment runs again, as torch.utils.checkpoint does, with
-// what is missing of all it comes from. What only backward reads is of the segment that makes it.
+// Returns the schedule that keeps the checkpoints (forward nodes, ascending). The first time that a
+// backward node needs a value of a segment between them, the whole segment is recomputed, as
+// torch.utils.checkpoint does, with the missing ancestors of its nodes. A node that only backward
+// reads belongs to the segment that makes it.
 [[nodiscard]] Schedule segment_schedule(const RematProblem& problem,
                                         const std::vector<NodeIndex>& checkpoints);
-// Candidates period - 1, 2 period - 1, ...
+// Returns the candidates period - 1, 2 period - 1, ...
 [[nodiscard]] std::vector<NodeIndex> every(const std::vector<NodeIndex>& candidates,
                                            std::int64_t period);
 
-// Candidates for checkpoints, ascending.
+// Returns the candidates for checkpoints, ascending.
 [[nodiscard]] std::vector<NodeIndex> forward_nodes(const RematProblem& problem);
-// Forward nodes, the last excepted, that every way from the network's input to its output passes:
-// articulation points of the forward graph between the two, without what lies off the main path.
+// Returns the forward nodes, the last excepted, that every path from the network's input to its
+// output passes: articulation points of the forward graph between the two, without nodes off the
+// main path.
 [[nodiscard]] std::vector<NodeIndex> articulation_nodes(const RematProblem& problem);
 
-// For each repeated block the last forward node that what follows the block reads (behind it may
-// stand what only backward reads, such as a dropout's mask), or else its last forward node; none
-// where the graph has no blocks.
+// Returns for each repeated block the last forward node that nodes after the block read (nodes that
+// only backward reads, such as a dropout's mask, may follow it), or else its last forward node;
+// none where the graph has no blocks.
 [[nodiscard]] std::vector<NodeIndex> passed_on_outputs(const RematProblem& problem);
 
-// Every k-th of them, k = floor(sqrt(candidates)).
+// Returns every k-th candidate, k = floor(sqrt(candidates)).
 [[nodiscard]] std::vector<NodeIndex> chen_sqrt_checkpoints(
     const std::vector<NodeIndex>& candidates);
-// Algorithm 3 for every threshold b that makes a difference among the sums of consecutive bytes
-// (of graphs with many, a sample of them), ascending. Walks the forward nodes and adds up their
-// bytes; a candidate at which the sum exceeds b is kept and the sum begins anew.
+// Chen's algorithm 3 for every threshold b that makes a difference among the sums of consecutive
+// bytes (a sample of them for graphs with many), ascending. It walks the forward nodes and adds up
+// their bytes; a candidate at which the sum exceeds b is kept and the sum begins anew.
 [[nodiscard]] std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
     const RematProblem& problem, const std::vector<NodeIndex>& candidates);
 [[nodiscard]] std::vector<NodeIndex> chen_greedy_checkpoints(

@@ -65,7 +65,7 @@ struct NodeSet {
       }
     }
   }
-  // The first member for which `found` is true ends it.
+  // Calls found(member) in ascending order and stops at the first member for which it is true.
   template <class F>
   void until(F&& found) const {
     for (std::size_t w = 0; w < W; ++w) {

@@ -11,7 +11,7 @@ namespace {
 constexpr NodeIndex kNone = ~NodeIndex{0};
 constexpr std::size_t kNever = ~std::size_t{0};
 
-// By node what is part of it, or kNone. Only parts have a negative workspace.
+// Returns for each node its part, or kNone. Only parts have a negative workspace.
 std::vector<NodeIndex> parts_of(const RematProblem& problem) {
   std::vector<NodeIndex> parts(problem.size(), kNone);
   for (NodeIndex node = 0; node < problem.size(); ++node) {
@@ -20,13 +20,13 @@ std::vector<NodeIndex> parts_of(const RematProblem& problem) {
   return parts;
 }
 
-// By position: parts to be made in front of what is computed there.
+// Returns for each position the parts to be made before the computation there.
 std::vector<std::vector<NodeIndex>> wanted_again(const RematProblem& problem,
                                                  const std::vector<NodeIndex>& parts,
                                                  const Schedule& schedule) {
-  std::vector<std::vector<std::size_t>> readers(schedule.size());  // of the copy made there
+  std::vector<std::vector<std::size_t>> readers(schedule.size());  // readers of the copy made there
   std::vector<std::size_t> newest(problem.size(), kNever);
-  std::vector<std::size_t> kept(schedule.size(), kNever);  // the part's copy when a node runs again
+  std::vector<std::size_t> kept(schedule.size(), kNever);  // the part's copy at a node's repeat
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
     for (const NodeIndex dep : problem.deps[node])
@@ -52,7 +52,7 @@ std::vector<std::vector<NodeIndex>> wanted_again(const RematProblem& problem,
 Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
                           ScheduleClass schedule_class) {
   const std::vector<NodeIndex> parts = parts_detail::parts_of(problem);
-  // A part that is recomputed may have a part itself.
+  // A recomputed part may have a part itself.
   for (bool changed = true; changed;) {
     changed = false;
     std::vector<std::vector<NodeIndex>> wanted =

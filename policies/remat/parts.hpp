@@ -1,13 +1,13 @@
-// When parts of other nodes' outputs are made: see CostNode::part.
+// The times at which parts of other nodes' outputs are made: see CostNode::part.
 #pragma once
 
 #include "policies/remat/problem.hpp"
 
 namespace tidemark {
 
-// The same schedule, but where a node runs again, what is part of its output and still wanted is
-// recomputed of it, as soon as nobody else reads the node: the part that was kept until then goes
-// before. It is what the program does, which makes all results of an operator again.
+// Returns a schedule in which, when a node is recomputed, the parts of its output that are still
+// wanted are recomputed from it, as soon as no other node reads it: the part that was kept until
+// then is freed before. Programs do so, as they recompute all results of an operator together.
 //
 //   dropout mask ........ dropout' add' ........ dropout.backward
 //           |---------------------------------------|                kept

@@ -71,8 +71,8 @@ std::string_view name_of(ScheduleClass schedule_class) {
 Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule) {
   constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<std::size_t> newest(problem.size(), kNever);  // position of the newest copy, by node
-  std::vector<std::size_t> last_reader(schedule.size());    // of the copy made at a position
-  std::vector<std::vector<std::size_t>> ends(schedule.size());  // copies that go after a position
+  std::vector<std::size_t> last_reader(schedule.size());    // by position of the copy
+  std::vector<std::vector<std::size_t>> ends(schedule.size());  // copies freed after a position
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
     last_reader[p] = p;
@@ -120,7 +120,7 @@ std::optional<std::string> class_fault(const RematProblem& problem,
   if (schedule_class == ScheduleClass::kUnrestricted) return std::nullopt;
   const bool checkmate = schedule_class == ScheduleClass::kCheckmate;
   NodeIndex seen = 0;  // first evaluations so far; they are nodes 0 .. seen - 1
-  NodeIndex from = 0;  // the least that may run again in this stage
+  NodeIndex from = 0;  // the least node that may be recomputed in this stage
   bool ended = false;
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];

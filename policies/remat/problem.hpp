@@ -1,9 +1,9 @@
-// Rematerialization on a cost graph: in which order to compute the nodes, with which repeats, so
+// Rematerialization on a cost graph: find the order in which to compute the nodes, with repeats, so
 // that the bytes resident at once stay within a budget at the least total cost.
 //
 // Memory is counted as in the schema "remat-acceptance-v1":
 //   during compute(i): fixed + resident values (inputs included) + bytes[i] + workspace[i]
-//   after it the workspace is gone and the output resident; a value goes right after its last
+//   after it the workspace is freed and the output resident; a value is freed right after its last
 //   reader, at no cost; nothing has to be resident at the end.
 #pragma once
 
@@ -23,18 +23,19 @@ using NodeIndex = std::uint32_t;  // position in the cost graph's list, a topolo
 
 struct RematProblem {
   std::vector<std::int64_t> cost;   // by node, abstract units of time
-  std::vector<std::int64_t> bytes;  // of its output
-  // Bytes during compute only. What is part of its input has its own bytes less here, never more.
+  std::vector<std::int64_t> bytes;  // bytes of the output
+  // Bytes during compute only. For a part of its input, its own bytes are subtracted here, never
+  // more.
   std::vector<std::int64_t> workspace;
   std::vector<std::vector<NodeIndex>> deps;
   std::vector<std::vector<NodeIndex>> readers;  // the nodes that name it as a dependency, ascending
   std::vector<bool> backward;                   // by node
-  std::vector<bool> once;                       // by node: no schedule may compute it again
+  std::vector<bool> once;                       // by node: it may not be recomputed
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
   std::vector<bool> aside;                      // by node: see CostNode::aside
   std::vector<std::string> name;                // by node; empty for a part of a problem
   std::int64_t fixed = 0;                       // bytes resident all the time
-  std::int64_t base_cost = 0;                   // of computing every node once
+  std::int64_t base_cost = 0;                   // cost of computing every node once
 
   [[nodiscard]] NodeIndex size() const { return static_cast<NodeIndex>(cost.size()); }
   // Fixed bytes, inputs, output and workspace of one node: the minimum over all schedules.
@@ -46,7 +47,7 @@ struct RematProblem {
 inline constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max() / 4;
 
 [[nodiscard]] RematProblem remat_problem(const CostGraph& graph);
-// The nodes before the first of backward.
+// Returns the number of nodes before the first of backward.
 [[nodiscard]] NodeIndex forward_count(const RematProblem& problem);
 
 // Sets of schedules, each containing the one before.
@@ -67,23 +68,23 @@ struct Replay {
   std::int64_t cost = 0;
 };
 
-// The peak and the cost of `schedule`. Throws InternalError if it computes a node before one of its
-// inputs or never computes some node.
+// Evaluates `schedule`: its peak and its cost. Throws InternalError if it computes a node before
+// one of its inputs or never computes some node.
 [[nodiscard]] Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule);
-// Why the schedule is not one of the class, or nothing. No class computes again what may run only
-// once.
+// Returns why the schedule is not one of the class, or nothing. No class recomputes nodes that may
+// run only once.
 [[nodiscard]] std::optional<std::string> class_fault(const RematProblem& problem,
                                                      std::span<const NodeIndex> schedule,
                                                      ScheduleClass schedule_class);
 
-// A replayed schedule.
+// A schedule with its peak and cost.
 struct Solution {
   Schedule schedule;
   Replay replay;
 };
 [[nodiscard]] Solution replayed(const RematProblem& problem, Schedule schedule);
 
-// The greatest common divisor of all costs: every schedule costs a multiple of it.
+// Returns the greatest common divisor of all costs: every schedule costs a multiple of it.
 [[nodiscard]] std::int64_t cost_unit(const RematProblem& problem);
 
 }  // namespace tidemark

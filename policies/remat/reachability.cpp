@@ -13,7 +13,7 @@ namespace tidemark {
 namespace reachability_detail {
 namespace {
 
-// The node and what it comes from, ascending.
+// Returns the node and its ancestors, ascending.
 std::vector<NodeIndex> with_ancestors(const RematProblem& problem, NodeIndex node) {
   std::vector<bool> leads(problem.size());
   leads[node] = true;
@@ -36,7 +36,7 @@ class BackwardSearch {
   struct State {
     Set needed;
     std::uint32_t parent = kNone;
-    std::uint32_t computed = kNone;  // last, to get from here to the parent
+    std::uint32_t computed = kNone;  // last one computed, to get from here to the parent
   };
   struct Open {
     Set needed;
@@ -129,7 +129,8 @@ class BackwardSearch {
   std::priority_queue<Open> open_;
 };
 
-// Memory along a construction: what is needed stays, of the rest what is read last goes first.
+// Memory along a construction: needed values stay; of the rest, the one that is read last is freed
+// first.
 class Residents {
  public:
   Residents(const RematProblem& problem, std::int64_t budget)
@@ -139,7 +140,7 @@ class Residents {
 
   // Runs `schedule`, which computes `node` for the first time at its end.
   void run(const Schedule& schedule, NodeIndex node) {
-    // needed[k]: what is resident before computation k and read by it or later ones.
+    // needed[k]: resident before computation k and read by it or later ones.
     std::vector<bool> needed(problem_.size());
     std::vector<std::vector<bool>> before(schedule.size());
     for (std::size_t k = schedule.size(); k-- > 0;) {
@@ -174,7 +175,7 @@ class Residents {
     resident_[i] = false;
     used_ -= problem_.bytes[i];
   }
-  // The first reader from `node` on.
+  // Returns the first reader from `node` on.
   [[nodiscard]] NodeIndex next_use(NodeIndex v, NodeIndex node) const {
     const std::vector<NodeIndex>& readers = problem_.readers[v];
     const auto next = std::lower_bound(readers.begin(), readers.end(), node);

@@ -7,9 +7,9 @@ namespace tidemark {
 namespace reversal_detail {
 namespace {
 
-// Fewest repeated forward steps to reverse l steps whose first input is kept, with s further
-// checkpoints: c = s + 1, the smallest r with binomial(c + r, c) >= l, then r l - binomial(c + r, c
-// + 1). Advancing k steps leaves l - k to reverse with one checkpoint less, then k:
+// Returns the fewest repeated forward steps to reverse l steps whose first input is kept, with s
+// further checkpoints: c = s + 1, the smallest r with binomial(c + r, c) >= l, then r l -
+// binomial(c + r, c + 1). Advancing k steps leaves l - k with one checkpoint less, then k:
 //   cost(l, s) = min over k of  k + cost(l - k, s - 1) + cost(k, s)
 std::int64_t reversal_cost(std::int64_t length, std::int64_t checkpoints) {
   if (length <= 1) return 0;
@@ -26,7 +26,7 @@ std::int64_t reversal_cost(std::int64_t length, std::int64_t checkpoints) {
   return r * length - above;
 }
 
-// The number of steps to advance before the next checkpoint; the first of the best.
+// Returns the number of steps to advance before the next checkpoint; the first of the best.
 int best_split(int length, int checkpoints) {
   std::int64_t best = -1;
   int split = 1;
@@ -62,7 +62,7 @@ class Reversal {
       pending_.clear();
       return;
     }
-    if (checkpoints == 0) {  // from the first input again and again
+    if (checkpoints == 0) {  // from the first input each time
       for (int last = end; last > begin; --last) {
         for (int b = begin; b < last - 1; ++b)
           run_forward(b);

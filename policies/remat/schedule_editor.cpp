@@ -88,7 +88,7 @@ ScheduleEditor::Occ ScheduleEditor::reader_after(Occ copy, Occ occ) const {
   return first;
 }
 
-// Bytes that stay from `occ` to the next computation.
+// Returns the bytes that stay from `occ` to the next computation.
 std::int64_t ScheduleEditor::live_after(Occ occ) const {
   const Item& item = occs_[occ];
   std::int64_t live = memory(occ) - problem_.workspace[item.node];
@@ -142,7 +142,7 @@ void ScheduleEditor::apply_insert(Occ occ, NodeIndex node, Occ before) {
   const Occ earlier = before_position(node, at);
   Item& old = occs_[earlier];
   if (position_[old.end] > at) {
-    // Its later readers read the new copy, whose bytes the old one had taken here.
+    // The later readers read the new copy, whose bytes the old one had taken here.
     item.end = old.end;
     old.end = last_reader(earlier, at);
     add(position_[old.end] + 1, at, -problem_.bytes[node]);

@@ -5,7 +5,7 @@
 //                                                     while c's inputs now stay until c'
 //   erase    the reverse
 //
-// Every computation reads the newest copies of its inputs, and a copy goes right after its last
+// Every computation reads the newest copies of its inputs, and a copy is freed right after its last
 // reader, so that any list in which each node's first computation follows its inputs is a schedule;
 // only memory can be wrong. A change costs time in proportion to the lifetimes that it changes and,
 // with a small constant, to the length of the list.
@@ -28,7 +28,7 @@ class ScheduleEditor {
 
   // Computes `node` once more, right before `before`; some copy of it precedes.
   Occ insert(NodeIndex node, Occ before);
-  // Takes out a computation that is not its node's first.
+  // Removes a computation that is not its node's first.
   void erase(Occ occ);
 
   [[nodiscard]] std::int64_t cost() const { return cost_; }
@@ -48,7 +48,7 @@ class ScheduleEditor {
   [[nodiscard]] std::int64_t memory(Occ occ) const { return memory_[position_[occ]]; }
   [[nodiscard]] Occ end(Occ occ) const { return occs_[occ].end; }  // last reader of this copy
   [[nodiscard]] bool precedes(Occ a, Occ b) const { return position_[a] < position_[b]; }
-  // The first computation of those with the most memory.
+  // Returns the first computation of those with the most memory.
   [[nodiscard]] Occ highest() const;
   // Whether `bytes` more fit during every computation strictly between two.
   [[nodiscard]] bool fits_between(Occ from, Occ to, std::int64_t bytes) const;
@@ -56,20 +56,20 @@ class ScheduleEditor {
   [[nodiscard]] bool exists(Occ occ) const { return occs_[occ].alive; }
   [[nodiscard]] bool read_by_nobody(Occ occ) const { return occs_[occ].end == occ; }
   [[nodiscard]] std::size_t length() const { return order_.size(); }
-  // The newest copy of `node` before `occ`; kNone where there is none.
+  // Returns the newest copy of `node` before `occ`; kNone where there is none.
   [[nodiscard]] Occ copy_before(NodeIndex node, Occ occ) const {
     return before_position(node, position_[occ]);
   }
-  // The copies of a node in order.
+  // Returns the copies of a node in order.
   [[nodiscard]] const std::vector<Occ>& copies(NodeIndex node) const { return copies_[node]; }
-  // The first reader of `copy` after `occ`, which lies between the copy and its end.
+  // Returns the first reader of `copy` after `occ`, which is between the copy and its end.
   [[nodiscard]] Occ reader_after(Occ copy, Occ occ) const;
 
-  // Changes since the mark are taken back by undo_to; commit() forgets how to.
+  // undo_to() takes back the changes since the mark; commit() makes them permanent.
   [[nodiscard]] std::size_t mark() const { return trail_.size(); }
   void undo_to(std::size_t mark);
   void commit();
-  // Identifiers are below this; those of erased computations are used again after commit().
+  // Upper limit of identifiers; those of erased computations are used again after commit().
   [[nodiscard]] Occ limit() const { return static_cast<Occ>(occs_.size()); }
 
  private:
@@ -77,11 +77,11 @@ class ScheduleEditor {
     NodeIndex node = 0;
     Occ end = kNone;
     bool alive = false;
-    bool free = false;  // may be used again
+    bool free = false;  // the identifier may be used again
   };
   struct Change {
     Occ occ;
-    Occ before;  // of an erased one; kNone: it was inserted
+    Occ before;  // the one after an erased computation; kNone: it was inserted
   };
 
   using Position = std::uint32_t;
@@ -94,7 +94,7 @@ class ScheduleEditor {
     return memory > budget_ ? 1 + ((memory - budget_) >> shift_) : 0;
   }
   [[nodiscard]] std::int64_t live_after(Occ occ) const;
-  // The last reader before position `until` of a copy.
+  // Returns the last reader before position `until` of a copy.
   [[nodiscard]] Occ last_reader(Occ copy, Position until) const;
   [[nodiscard]] Occ before_position(NodeIndex node, Position position) const {
     const std::vector<Occ>& copies = copies_[node];

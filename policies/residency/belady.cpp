@@ -12,8 +12,8 @@ namespace {
 
 // Where the predicted live bytes pass the budget, the value with the farthest next use leaves
 // (Belady 1966: the fewest copies when all values have one size); it comes back as soon as there is
-// room until its use. The baseline for how little must move, whatever it costs in time: compute
-// waits for a copy out exactly where the memory is needed.
+// room until its use. This is the baseline for how little must move, whatever it costs in time:
+// compute waits for a copy out exactly where the memory is needed.
 class Belady final : public PrefetchingPolicy {
  public:
   Belady(Prefetch prefetch, Bytes min_bytes) : PrefetchingPolicy(prefetch), min_bytes_(min_bytes) {}

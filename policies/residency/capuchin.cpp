@@ -17,7 +17,7 @@ struct Candidate {
   SavedGap gap;
   Duration free{};  // free time; negative: a swap makes compute wait that long
   std::optional<Recipe> recipe;
-  bool searched = false;  // for a recipe
+  bool searched = false;  // a recipe has been searched for
   bool taken = false;
 };
 
@@ -29,8 +29,9 @@ double saving_per_second(Bytes bytes, Duration cost) {
 //   - the one with the largest free time is swapped if that is not negative;
 //   - else the better of swapping it and recomputing the value with the largest memory saving per
 //     second (MSPS = bytes / recompute time), by bytes saved per second lost.
-// A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: what
-// would still arrive late on the busy link is triggered earlier by 5 % of its copy, repeatedly.
+// A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: a
+// copy that would still arrive late on the busy link is triggered earlier by 5 % of its time,
+// repeatedly.
 class Capuchin final : public PrefetchingPolicy {
  public:
   Capuchin(Prefetch prefetch, bool recompute, Bytes min_bytes)
@@ -39,7 +40,7 @@ class Capuchin final : public PrefetchingPolicy {
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (recompute_) plan_within(context, plan, true);
   }
-  // What recomputation itself adds is known only now.
+  // The memory that recomputation itself adds is known only in this pass.
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     plan_within(context, plan, false);
   }
@@ -95,7 +96,7 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
     Candidate& chosen = again != nullptr ? *again : *swap;
     chosen.taken = true;
     if (again != nullptr) {
-      // Decisions since the recipe was found may have taken its sources away.
+      // Decisions since the recipe was found may have dropped its inputs.
       const std::optional<Recipe> recipe = recipe_of(context, plan, chosen.gap);
       if (recipe && decide_recompute(chosen.gap, *recipe, plan)) {
         curve.add(Position(chosen.gap.release.value + 1), chosen.gap.to, -chosen.gap.bytes.count);
@@ -119,9 +120,9 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
 void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
                          const MemoryCurve& curve, std::int64_t budget,
                          std::vector<Departure>& departures) {
-  constexpr int kRounds = 100;  // five swap times
+  constexpr int kPasses = 100;  // five swap times
   std::vector<Duration> trigger;
-  std::vector<Position> earliest;  // with room until the use
+  std::vector<Position> earliest;  // earliest operator with room until the use
   MemoryCurve room = curve;
   for (const Departure& d : departures) {
     trigger.push_back(starts[d.fetch_at.index()]);
@@ -131,7 +132,7 @@ void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duratio
     room.add(fits, d.fetch_at, d.gap.bytes.count);
   }
   std::vector<std::size_t> order(departures.size());
-  for (int round = 0; round < kRounds; ++round) {
+  for (int pass = 0; pass < kPasses; ++pass) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return departures[a].fetch_at < departures[b].fetch_at;

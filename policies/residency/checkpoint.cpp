@@ -81,7 +81,8 @@ class CheckpointSequential final : public ResidencyPolicy {
   CheckpointCode code_;
 };
 
-// Storages that a segment reads and does not make: its input, or what its backward is given.
+// Storages that a segment reads and does not make: its input, or the gradients given to its
+// backward.
 class Boundary {
  public:
   explicit Boundary(const PolicyContext& context) : context_(context) {}
@@ -107,7 +108,7 @@ class Boundary {
   std::vector<StorageId> given_;
 };
 
-// Keeps what the frames of the reentrant function hold until its backward returns.
+// Keeps the variables that the frames of the reentrant function hold until its backward returns.
 void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
                     const Boundary& forward, RecomputeGroup& group) {
   const Position until = segment.backward.back();
@@ -116,7 +117,7 @@ void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
   };
   for (StorageId input : forward.given())
     keep(input);
-  // The output: what the segment's forward makes and later forward reads.
+  // The output: storages that the segment's forward makes and later forward reads.
   std::unordered_set<StorageId> outputs;
   for (Position p : segment.forward) {
     const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
@@ -142,7 +143,8 @@ void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
 
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                        ResidencyPlan& plan, CheckpointCode code) {
-  // Only what the segment itself makes is dropped: its input stays, or another policy moves it.
+  // Only values that the segment itself makes are dropped: its input stays, or another policy moves
+  // it.
   checkpoint_detail::Boundary forward(context);
   std::vector<GapId> dropped;
   Position last_use = segment.forward.front();

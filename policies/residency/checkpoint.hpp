@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// How PyTorch runs a segment again, and what its code keeps meanwhile
+// The code by which PyTorch recomputes a segment, and what it keeps meanwhile
 // (torch/utils/checkpoint.py, use_reentrant).
 enum class CheckpointCode : std::uint8_t {
   // An autograd function whose backward calls backward: until it returns it keeps the segment's
@@ -20,14 +20,14 @@ enum class CheckpointCode : std::uint8_t {
   // last of the segment's saved tensors has been used.
   kHooks,
 };
-// Reads `reentrant`.
+// Reads the key `reentrant`.
 [[nodiscard]] CheckpointCode decode_checkpoint_code(const Decoder& d);
 
 inline constexpr std::string_view kCheckpointSource =
     "Chen et al. 2016 (arXiv 1604.06174); torch.utils.checkpoint";
 
-// Drops everything that the segment's forward makes and backward needs, and runs the whole segment
-// again before its first use in backward.
+// Drops everything that the segment's forward makes and backward needs, and recomputes the whole
+// segment before its first use in backward.
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
                        ResidencyPlan& plan, CheckpointCode code = CheckpointCode::kReentrant);
 

@@ -17,7 +17,8 @@ namespace tidemark {
 namespace flashneuron_detail {
 namespace {
 
-// The operator that wrote the content behind a gap last: a relu in place, not what made its memory.
+// Returns the last operator that wrote the content behind a gap: a relu in place, not the one that
+// made its memory.
 const Operator* writer_of(const PolicyContext& context, GapId gap) {
   const StorageId storage = context.live.gaps[gap].storage;
   while (context.live.gaps[gap].storage == storage) {
@@ -31,8 +32,8 @@ const Operator* writer_of(const PolicyContext& context, GapId gap) {
   return nullptr;
 }
 
-// The divisors of values on their way: by the kind of the operator that wrote it, as sparse rows
-// or anything else of which the ratio is known, or by 2 where fp32 is sent as fp16.
+// Divisors of the bytes that copies carry: by the kind of the operator that wrote the value, as
+// sparse rows or any other form of known ratio, or by 2 where fp32 is sent as fp16.
 struct Compression {
   std::map<std::string, double, std::less<>> by_kind;
   bool half = false;
@@ -62,12 +63,12 @@ struct Compression {
   }
 };
 
-// Saved tensors are selected until they make up for what the predicted peak has above the budget:
+// Selects saved tensors until they make up for the predicted peak above the budget:
 //   phase 1   in forward order;
 //   phase 2   where their copies take longer than the forward pass: those that can be compressed
 //             first; then the last ones are dropped until forward never waits.
-// The SSD is reached through a pinned buffer of the host where FlashNeuron's GPUDirect goes
-// straight to it: the slower of link and disk counts. Compression takes no time here.
+// The SSD is reached through a page-locked buffer of the host where FlashNeuron's GPUDirect writes
+// to it directly: the slower of link and disk counts. Compression takes no time here.
 class FlashNeuron final : public PrefetchingPolicy {
  public:
   FlashNeuron(Prefetch prefetch, Tier tier, Compression compression, Bytes min_bytes)
@@ -87,17 +88,18 @@ class FlashNeuron final : public PrefetchingPolicy {
                                   static_cast<std::size_t>(context.order.micro_batches));
     for (const Occurrence& o : context.order.at) {
       if (o.recompute || context.graph.operators[o.op].phase != Phase::kForward) continue;
-      forward[round_of(context, o)] += context.durations[o.op];
+      forward[micro_batch_index(context, o)] += context.durations[o.op];
     }
     std::vector<std::vector<Departure>> saved(forward.size());
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
       if (plan.decided(gap.id)) continue;
-      saved[gap.round].push_back({.gap = gap, .release_at = {}, .fetch_at = {}, .tier = tier_});
+      saved[gap.micro_batch].push_back(
+          {.gap = gap, .release_at = {}, .fetch_at = {}, .tier = tier_});
     }
     std::vector<Departure> departures;
-    for (std::size_t round = 0; round < saved.size(); ++round) {
+    for (std::size_t micro_batch = 0; micro_batch < saved.size(); ++micro_batch) {
       const std::vector<Departure> selected =
-          select(context, std::move(saved[round]), excess, forward[round]);
+          select(context, std::move(saved[micro_batch]), excess, forward[micro_batch]);
       departures.insert(departures.end(), selected.begin(), selected.end());
     }
     place_fetches(context, plan, prefetch, departures);
@@ -105,7 +107,7 @@ class FlashNeuron final : public PrefetchingPolicy {
   }
 
  private:
-  // The values of one micro-batch, in forward order.
+  // Selects among the values of one micro-batch, in forward order.
   [[nodiscard]] std::vector<Departure> select(const PolicyContext& context,
                                               std::vector<Departure> saved, std::int64_t excess,
                                               Duration forward) const {
@@ -133,7 +135,7 @@ class FlashNeuron final : public PrefetchingPolicy {
     return saved;
   }
 
-  // How many of the list make up for `excess`; adds up their copies.
+  // Returns how many values of the list make up for `excess`; adds up their copies.
   [[nodiscard]] std::size_t first_that_suffice(const PolicyContext& context,
                                                const std::vector<Departure>& saved,
                                                std::int64_t excess, Duration& copies) const {

@@ -11,7 +11,7 @@ namespace tidemark {
 namespace hybrid_detail {
 namespace {
 
-// Round 1 chooses between all three; round 2 offloads what recomputation has brought back above the
+// Pass 1 chooses between all three; pass 2 offloads what recomputation has brought back above the
 // budget.
 class Hybrid final : public PrefetchingPolicy {
  public:
@@ -52,7 +52,7 @@ class Hybrid final : public PrefetchingPolicy {
   }
 
  private:
-  static constexpr std::size_t kMostSites = 10;  // 3^10 replays
+  static constexpr std::size_t kMostSites = 10;  // 3^10 trial runs
 
   Options options_;
 };

@@ -13,14 +13,14 @@ HybridScore HybridChooser::score(const ResidencyPlan& plan) {
   if (context_.trial == nullptr) {
     return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
   }
-  const auto [replayed, is_new] = replayed_.emplace(additions(plan), HybridScore{});
+  const auto [tried, is_new] = tried_.emplace(additions(plan), HybridScore{});
   if (is_new) {
     const TrialFigures figures = context_.trial->run(plan);
     const std::int64_t peak =
         prefetch_.budget ? figures.peak_live.count : figures.peak_reserved.count;
-    replayed->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
+    tried->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
   }
-  return replayed->second;
+  return tried->second;
 }
 
 HybridScore HybridChooser::score_choices() {
@@ -36,8 +36,8 @@ std::optional<HybridScore> HybridChooser::score_if_better(const HybridScore& bes
   return found < best ? std::optional(found) : std::nullopt;
 }
 
-// What the plan adds to that of the policies before: different choices may come to the same, as
-// where what leaves could stay all along.
+// Returns the decisions that the plan adds to those of the policies before. Different choices may
+// have the same ones, for example if a value that leaves could stay all along.
 std::vector<std::uint32_t> HybridChooser::additions(const ResidencyPlan& plan) const {
   std::vector<std::uint32_t> all;
   for (GapId gap : ids_of(plan.decisions())) {
@@ -56,7 +56,7 @@ std::vector<std::uint32_t> HybridChooser::additions(const ResidencyPlan& plan) c
   return all;
 }
 
-// The compute of a step takes its time whatever hides behind it.
+// Whether a plan cannot beat `best`: the compute of a step takes its time whatever hides behind it.
 bool HybridChooser::cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const {
   if (best.over > 0 || context_.trial == nullptr) return false;
   Duration again{};
@@ -95,7 +95,8 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
     for (const SavedGap& gap : sites_[i].gaps) {
       Departure d = swap_window(context_, starts_, curve, gap, budget_);
       if (!frees_memory(d)) {
-        // Within the budget at that time already: it leaves at once, for what comes back later.
+        // Within the budget at that time already: it leaves at once, for values that come back
+        // later.
         d.release_at = Position(gap.release.value + 1);
         d.fetch_at = gap.to;
       }
@@ -110,7 +111,7 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
   return true;
 }
 
-// Values that one block's backward needs are recomputed together: they share their sources.
+// Recomputes the values that one block's backward needs together: they share their inputs.
 void HybridChooser::recompute_chosen(ResidencyPlan& plan,
                                      const std::vector<Recipe>& recipes) const {
   struct Together {
@@ -122,7 +123,7 @@ void HybridChooser::recompute_chosen(ResidencyPlan& plan,
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     if (choices_[i] != HybridChoice::kRecompute) continue;
     for (const SavedGap& gap : sites_[i].gaps) {
-      Together& group = groups[{gap.round, context_.block_at(gap.to)}];
+      Together& group = groups[{gap.micro_batch, context_.block_at(gap.to)}];
       group.recipe.insert(recipe->positions.begin(), recipe->positions.end());
       group.gaps.push_back(gap.id);
       ++recipe;
@@ -136,8 +137,9 @@ void HybridChooser::recompute_chosen(ResidencyPlan& plan,
   }
 }
 
-// Compute time of the last step for what is not in `repeated` yet, which it joins; max() where the
-// value cannot be recomputed, or not from within the block that needs it.
+// Returns the compute time of the last step for the operators that are not in `repeated` yet, and
+// adds them to it; max() where the value cannot be recomputed, or not from within the block that
+// needs it.
 Duration HybridChooser::recompute_cost(const ResidencyPlan& plan, const Site& site,
                                        Repeated& repeated, bool within_block) const {
   Duration cost{};

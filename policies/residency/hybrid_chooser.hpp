@@ -1,5 +1,4 @@
-// The choices of `hybrid`: for each saved value of the model whether it is kept, recomputed or
-// offloaded.
+// The choices of `hybrid`: whether each saved value of the model is kept, recomputed or offloaded.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ namespace tidemark {
 
 enum class HybridChoice : std::uint8_t { kKeep, kRecompute, kOffload };
 
-// A plan judged: first by whether it fits, then by time, or by memory where nothing fits.
+// The score of a plan: first whether it fits, then its time, or its memory where nothing fits.
 struct HybridScore {
   std::int64_t over = 0;  // bytes above the budget
   Duration step{};
@@ -43,7 +42,7 @@ class HybridChooser {
   [[nodiscard]] bool fits_as_it_is() {
     return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == 0;
   }
-  // `link_share`: of the compute time, that copies are counted on to hide behind. `target`: live
+  // `link_share`: share of the compute time that copies are expected to hide behind. `target`: live
   // bytes, less than the budget where recomputation needs room.
   void choose_greedily(bool recompute, double link_share, std::int64_t target);
   // Takes the best of the greedy choices without recomputation and with it, for several shares of
@@ -58,7 +57,7 @@ class HybridChooser {
   [[nodiscard]] HybridScore score(const ResidencyPlan& plan);
   [[nodiscard]] std::vector<std::uint32_t> additions(const ResidencyPlan& plan) const;
   [[nodiscard]] HybridScore score_choices();
-  // Not replayed where it cannot be better than `best`: none then.
+  // Returns no score, without a trial run, if the choices cannot be better than `best`.
   [[nodiscard]] std::optional<HybridScore> score_if_better(const HybridScore& best);
   [[nodiscard]] bool cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const;
   Duration recompute_cost(const ResidencyPlan& plan, const Site& site, Repeated& repeated,
@@ -68,14 +67,14 @@ class HybridChooser {
               std::vector<HybridChoice>& found);
 
   const PolicyContext& context_;
-  const ResidencyPlan& plan_;  // of the policies before
+  const ResidencyPlan& plan_;  // decisions of the policies before
   const Prefetch& prefetch_;
   std::int64_t budget_;
   std::vector<Duration> starts_;
-  Duration compute_{};  // on the device, of the last step, without what is recomputed
+  Duration compute_{};  // on the device, last step, without recomputed operators
   std::vector<Site> sites_;
   std::vector<HybridChoice> choices_;
-  std::map<std::vector<std::uint32_t>, HybridScore> replayed_;  // by additions()
+  std::map<std::vector<std::uint32_t>, HybridScore> tried_;  // by additions()
 };
 
 }  // namespace tidemark

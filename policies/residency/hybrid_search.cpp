@@ -9,14 +9,15 @@
 
 namespace tidemark {
 
-// While the predicted peak passes the budget, the value at the peak that costs least per byte goes
-// the cheaper of its two ways. Block inputs are not recomputed here: the blocks before them
-// would run for every block that drops its input. An offload costs what its copies add to the
-// time that links need beyond forward and backward, and what its own gap is too short for.
+// While the predicted peak passes the budget, the value at the peak that costs least per byte is
+// recomputed or offloaded, whichever is cheaper. Block inputs are not recomputed here: the blocks
+// before them would run for every block that drops its input. An offload costs the time that its
+// copies add to what links need beyond forward and backward, and the part of a copy that its own
+// gap is too short for.
 void HybridChooser::choose_greedily(bool recompute, double link_share, std::int64_t target) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
-  std::array<Duration, 2> compute{};  // of the first micro-batch: forward, backward
+  std::array<Duration, 2> compute{};  // first micro-batch: forward, backward
   for (const Occurrence& o : context_.order.at) {
     if (o.step != 0 || o.micro_batch != 0) continue;
     const Phase phase = context_.graph.operators[o.op].phase;
@@ -56,7 +57,7 @@ void HybridChooser::choose_greedily(bool recompute, double link_share, std::int6
           context_.order.micro_batches;
       const auto bytes = static_cast<double>(site.bytes.count);
       const double cost = static_cast<double>(std::min(moved, again[i]).count()) / bytes;
-      // Where the link has time to spare it goes to what is dearest to compute again.
+      // Spare time of the link goes to the values that are dearest to recompute.
       const double spared = static_cast<double>(again[i].count()) / bytes;
       if (cost > best_cost || (cost == best_cost && spared <= best_spared)) continue;
       best_spared = spared;
@@ -77,7 +78,7 @@ void HybridChooser::choose_greedily(bool recompute, double link_share, std::int6
     }
     if (way != HybridChoice::kRecompute) continue;
     recompute_cost(plan, sites_[best], repeated, true);
-    // What shares its sources has become cheaper, what reads it dearer.
+    // Values that share inputs with it have become cheaper, values that read it dearer.
     const int block = sites_[best].gaps.front().needed_by;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       if (std::abs(sites_[i].gaps.front().needed_by - block) <= 1) again[i] = Duration(-1);
@@ -91,7 +92,7 @@ void HybridChooser::choose_best() {
   HybridScore best = score_choices();
   // Copies come in bursts, so a link that is busy all the time makes compute wait.
   for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-    // What is recomputed takes room of its own, which only the replay tells.
+    // Recomputation takes room of its own, which only the trial run shows.
     std::int64_t target = budget_;
     for (int attempt = 0; attempt < 3; ++attempt) {
       std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);
@@ -109,7 +110,8 @@ void HybridChooser::choose_best() {
   choices_ = std::move(found);
 }
 
-// Changes one choice at a time, largest values first, and keeps what replays better.
+// Changes one choice at a time, largest values first, and keeps the change if the trial run is
+// better.
 void HybridChooser::improve(int tries) {
   if (context_.trial == nullptr || tries == 0) return;
   std::vector<std::size_t> order(sites_.size());
@@ -164,9 +166,9 @@ void HybridChooser::search(std::size_t site, Duration recomputed, const Repeated
   choices_[site] = HybridChoice::kKeep;
 }
 
-// Branch and bound over all choices, each judged by its replay.
+// Branch and bound over all choices, each judged by its trial run.
 void HybridChooser::search_all() {
-  HybridScore best = score_choices();  // of keeping everything
+  HybridScore best = score_choices();  // score of keeping everything
   std::vector<HybridChoice> found = choices_;
   search(0, compute_, Repeated(context_.order.at.size()), best, found);
   choices_ = found;

@@ -11,18 +11,19 @@ namespace tidemark {
 // One saved value of the model: the same choice in every step and micro-batch.
 struct Site {
   std::vector<SavedGap> gaps;
-  std::vector<Duration> free;  // of each gap, as Capuchin's free time
+  std::vector<Duration> free;  // Capuchin's free time of each gap
   Bytes bytes;
   Duration copy_out{};
   Duration copy_in{};
 };
 
-// Values of the model that forward leaves undecided for backward, in forward order. `starts` as of
-// predicted_starts().
+// Returns the values of the model that forward leaves undecided for backward, in forward order.
+// `starts` are those of predicted_starts().
 [[nodiscard]] std::vector<Site> sites_of(const PolicyContext& context, const ResidencyPlan& plan,
                                          const std::vector<Duration>& starts, Bytes min_bytes);
 
-// Compute time of the last step on the device, without what a plan computes again.
+// Returns the compute time of the last step on the device, without operators that a plan
+// recomputes.
 [[nodiscard]] Duration compute_of_last_step(const PolicyContext& context);
 
 // Repeated operators, by position; those that have been added last can be taken back.

@@ -36,31 +36,31 @@ class Karma final : public PrefetchingPolicy {
     const int leaving = leaving_blocks(context, plan, saved, spans, prefetch.budget->count);
     if (leaving == 0) return;
     std::vector<std::vector<char>> again(spans.size());
-    for (std::size_t round = 0; round < spans.size(); ++round)
-      again[round] = recomputed(context, saved, spans[round], round, leaving);
+    for (std::size_t micro_batch = 0; micro_batch < spans.size(); ++micro_batch)
+      again[micro_batch] = recomputed(context, saved, spans[micro_batch], micro_batch, leaving);
     for (const BlockRegion& block : block_segments(context, 1)) {
-      const std::size_t round = static_cast<std::size_t>(block.step) *
-                                    static_cast<std::size_t>(context.order.micro_batches) +
-                                static_cast<std::size_t>(block.micro_batch);
+      const std::size_t micro_batch = static_cast<std::size_t>(block.step) *
+                                          static_cast<std::size_t>(context.order.micro_batches) +
+                                      static_cast<std::size_t>(block.micro_batch);
       if (block.first_block < leaving &&
-          again[round][static_cast<std::size_t>(block.first_block)] != 0) {
+          again[micro_batch][static_cast<std::size_t>(block.first_block)] != 0) {
         recompute_segment(context, block, plan);
       }
     }
     std::vector<Departure> departures;
     for (const SavedGap& gap : saved) {
       const auto block = static_cast<std::size_t>(gap.block);
-      if (gap.block >= leaving || again[gap.round][block] != 0) continue;
+      if (gap.block >= leaving || again[gap.micro_batch][block] != 0) continue;
       departures.push_back(
           {.gap = gap,
-           .release_at = Position(spans[gap.round][block + 1].forward_end.value + 1),
+           .release_at = Position(spans[gap.micro_batch][block + 1].forward_end.value + 1),
            .fetch_at = {}});
     }
     place_fetches(context, plan, prefetch, departures);
     decide_offloads(context, departures, plan);
   }
 
-  // How many of the first blocks do not fit; the last one always stays.
+  // Returns how many of the first blocks do not fit; the last one always stays.
   static int leaving_blocks(const PolicyContext& context, const ResidencyPlan& plan,
                             const std::vector<SavedGap>& saved,
                             const std::vector<std::vector<BlockSpan>>& spans, std::int64_t budget) {
@@ -69,7 +69,8 @@ class Karma final : public PrefetchingPolicy {
     while (curve.peak() > budget && leaving + 1 < context.graph.blocks) {
       for (const SavedGap& gap : saved) {
         if (gap.block != leaving || plan.decided(gap.id)) continue;
-        const Position end = spans[gap.round][static_cast<std::size_t>(leaving) + 1].forward_end;
+        const Position end =
+            spans[gap.micro_batch][static_cast<std::size_t>(leaving) + 1].forward_end;
         const Position gone(std::max(end, gap.release).value + 1);
         curve.add(std::min(gone, gap.to), gap.to, -gap.bytes.count);
       }
@@ -78,22 +79,22 @@ class Karma final : public PrefetchingPolicy {
     return leaving;
   }
 
-  // Which of the leaving blocks of one micro-batch are recomputed.
+  // Returns which of the leaving blocks of one micro-batch are recomputed.
   static std::vector<char> recomputed(const PolicyContext& context,
                                       const std::vector<SavedGap>& saved,
-                                      const std::vector<BlockSpan>& spans, std::size_t round,
+                                      const std::vector<BlockSpan>& spans, std::size_t micro_batch,
                                       int leaving) {
     const std::vector<Duration> starts = predicted_starts(context);
     std::vector<Duration> copies(spans.size());
     for (const SavedGap& gap : saved) {
-      if (gap.round == round) {
+      if (gap.micro_batch == micro_batch) {
         copies[static_cast<std::size_t>(gap.block)] += copy_in_time(context, gap.bytes);
       }
     }
     std::vector<char> again(spans.size(), 0);
     if (!spans.back().backward_begin.valid()) return again;
     Duration link = starts[spans.back().backward_begin.index()];
-    Duration late{};  // of backward behind its prediction
+    Duration late{};  // delay of backward behind its prediction
     for (auto b = static_cast<std::size_t>(leaving); b-- > 0;) {
       if (!spans[b].backward_begin.valid() || !spans[b].forward_begin.valid()) continue;
       const Duration needed = starts[spans[b].backward_begin.index()] + late;

@@ -17,13 +17,13 @@ namespace {
 // The values that one module of one layer saves in one micro-batch.
 struct Group {
   std::string module;  // "attn.qkv" of "h.3.attn.qkv"
-  std::size_t round = 0;
-  Position end;             // behind which forward leaves its last tensor
-  Position backward_begin;  // of the module
+  std::size_t micro_batch = 0;
+  Position end;             // forward leaves its last tensor after this operator
+  Position backward_begin;  // backward of the module
   std::vector<SavedGap> gaps;
 };
 
-// A layer's name behind its last number: the module within the repeated block.
+// Returns a layer's name after its last number: the module within the repeated block.
 std::string module_of(const std::string& layer) {
   std::size_t begin = 0;
   for (std::size_t part = 0; part < layer.size();) {
@@ -35,10 +35,10 @@ std::string module_of(const std::string& layer) {
   return layer.substr(begin);
 }
 
-// Groups of (layer, module) are copied when the module's forward has ended and fetched when the
-// backward of the group after it begins, so one group is ahead. The last `margin` groups of each
-// module stay, since they would be needed at once; of the others the first `fraction` moves.
-// A tensor's memory returns at its copy's event; with `in_flight` k compute waits until at most k
+// Copies groups of (layer, module) when the module's forward has ended and fetches them when the
+// backward of the group after begins, so one group is ahead. The last `margin` groups of each
+// module stay, since they would be needed at once; of the others the first `fraction` moves. A
+// tensor's memory returns at its copy's event; with `in_flight` k compute waits until at most k
 // groups of the module are being copied, and frees there.
 class MegatronOffload final : public PrefetchingPolicy {
  public:
@@ -58,7 +58,7 @@ class MegatronOffload final : public PrefetchingPolicy {
     std::vector<Departure> departures;
     for (std::size_t begin = 0; begin < groups.size();) {
       std::size_t end = begin;
-      while (end < groups.size() && groups[end].round == groups[begin].round)
+      while (end < groups.size() && groups[end].micro_batch == groups[begin].micro_batch)
         ++end;
       depart(std::span(groups).subspan(begin, end - begin), departures);
       begin = end;
@@ -68,7 +68,7 @@ class MegatronOffload final : public PrefetchingPolicy {
   }
 
  private:
-  // By round, then by the end of the group's forward.
+  // Collects the groups by micro-batch index, then by the end of the group's forward.
   [[nodiscard]] std::vector<Group> collect(const PolicyContext& context) const {
     std::map<std::pair<std::size_t, LayerId>, Group> found;
     std::set<std::string> known;
@@ -89,9 +89,9 @@ class MegatronOffload final : public PrefetchingPolicy {
       const std::vector<std::string>& chosen = options_.modules;
       if (!chosen.empty() && std::find(chosen.begin(), chosen.end(), module) == chosen.end())
         continue;
-      Group& group = found[{gap.round, layer}];
+      Group& group = found[{gap.micro_batch, layer}];
       group.module = module;
-      group.round = gap.round;
+      group.micro_batch = gap.micro_batch;
       group.end = gap.release;
       group.backward_begin = group.gaps.empty() ? gap.to : std::min(group.backward_begin, gap.to);
       group.gaps.push_back(gap);
@@ -99,7 +99,7 @@ class MegatronOffload final : public PrefetchingPolicy {
     for (Position p : ids_of(context.order.at)) {
       if (context.op_at(p).phase != Phase::kBackward) continue;
       const auto group =
-          found.find({round_of(context, context.order.at[p]), context.op_at(p).layer});
+          found.find({micro_batch_index(context, context.order.at[p]), context.op_at(p).layer});
       if (group != found.end()) {
         group->second.backward_begin = std::min(group->second.backward_begin, p);
       }
@@ -108,12 +108,12 @@ class MegatronOffload final : public PrefetchingPolicy {
     for (auto& [key, group] : found)
       groups.push_back(std::move(group));
     std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-      return std::pair(a.round, a.end) < std::pair(b.round, b.end);
+      return std::pair(a.micro_batch, a.end) < std::pair(b.micro_batch, b.end);
     });
     return groups;
   }
 
-  // The groups of one micro-batch, in forward order.
+  // Decides for the groups of one micro-batch, in forward order.
   void depart(std::span<const Group> groups, std::vector<Departure>& departures) const {
     std::vector<char> moves(groups.size(), 1);
     std::map<std::string, int> of_module;
@@ -137,8 +137,8 @@ class MegatronOffload final : public PrefetchingPolicy {
       }
     }
   }
-  // Where compute waits for the copies of group i: at the end of the k-th moving group of the
-  // module behind it.
+  // Returns where compute waits for the copies of group i: at the end of the k-th moving group of
+  // the module after it.
   [[nodiscard]] Position waited_for(std::span<const Group> groups, const std::vector<char>& moves,
                                     std::size_t i) const {
     if (!options_.in_flight) return {};

@@ -16,7 +16,7 @@ Position after(Position p) {
 MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
     : bytes_(context.order.at.size() + 1, 0) {
   const Position end(context.order.at.size());
-  // Differences first: +bytes where memory appears, -bytes where it has gone.
+  // Differences first: +bytes where memory is allocated, -bytes after it is freed.
   const auto differ = [&](Position first, Position last, std::int64_t bytes) {
     if (first >= last) return;
     bytes_[first.index()] += bytes;
@@ -29,7 +29,7 @@ MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan
     if (!gap.from.valid()) continue;
     const Storage& storage = context.graph.storages[gap.storage];
     const std::int64_t bytes = storage.bytes.count;
-    // What lives elsewhere is on the device while the device touches it.
+    // A storage whose home is off device is on the device while the device touches it.
     const bool visits = storage.home != Tier::kDevice;
     if (!visits && counts == Counts::kVisitors) continue;
     const bool comes = !visits || on_device(gap.from);

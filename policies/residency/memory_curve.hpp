@@ -1,5 +1,5 @@
-// Live bytes along a program order under a plan, as far as they can be foretold without running it:
-// what policies with a budget look at.
+// Live bytes along a program order under a plan, as far as they can be predicted without running
+// it. Policies with a budget plan against this curve.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 namespace tidemark {
 
 // Bytes that are live while each operator runs: storages, workspaces, memory of frames. Without
-// allocator rounding, copies in flight and what recomputation that is still to be inserted makes.
+// allocator rounding, copies in flight and the values of recomputation that is still to be
+// inserted.
 class MemoryCurve {
  public:
   enum class Counts : std::uint8_t {
@@ -24,12 +25,12 @@ class MemoryCurve {
   [[nodiscard]] std::int64_t at(Position p) const { return bytes_[p.index()]; }
   [[nodiscard]] std::int64_t peak() const;
   [[nodiscard]] Position peak_at() const;  // the first of equals
-  // The first position of [first, end) with more than `budget`; `end` when there is none.
+  // Returns the first position of [first, end) with more than `budget`; `end` when there is none.
   [[nodiscard]] Position first_above(Position first, Position end, std::int64_t budget) const;
-  // Changes [first, end).
+  // Adds bytes to the positions [first, end).
   void add(Position first, Position end, std::int64_t bytes);
-  // The earliest position in [first, end] from which on `bytes` more stay within `budget` until
-  // before `end`; `end` where even the last operator before it has no room.
+  // Returns the earliest position in [first, end] from which on `bytes` more stay within `budget`
+  // until before `end`; `end` where even the last operator before it has no room.
   [[nodiscard]] Position earliest_fit(Position first, Position end, std::int64_t bytes,
                                       std::int64_t budget) const;
 
@@ -38,15 +39,15 @@ class MemoryCurve {
   void note_peak(std::size_t stretch);
 
   std::vector<std::int64_t> bytes_;
-  std::vector<std::int64_t> most_;  // in each stretch of positions
+  std::vector<std::int64_t> most_;  // the most in each stretch of positions
 };
 
-// The memory that a plan may use where the scenario gives no budget: the device without what a
-// process has on it beside its allocator.
+// Returns the memory that a plan may use where the scenario gives no budget: the device without the
+// process overhead.
 [[nodiscard]] Bytes device_budget(const PolicyContext& context);
 
-// The budget to hold a curve against: less by what the plan takes beyond its curve when it is
-// replayed, as library workspaces do. With a given budget that is live bytes, else what the
+// Returns the budget to hold a curve against: less by what a trial run of the plan takes beyond its
+// curve, such as library workspaces. A given budget limits live bytes, else the limit is what the
 // allocator reserves on the device.
 [[nodiscard]] Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
                                  const std::optional<Bytes>& budget);

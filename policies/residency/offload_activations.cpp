@@ -7,13 +7,12 @@ namespace tidemark {
 namespace offload_activations_detail {
 namespace {
 
-// Moves saved activations of the repeated blocks to pinned host memory and fetches them back before
-// the backward of their block. Tensors of the last block stay: they are needed at once.
+// Moves saved activations of the repeated blocks to page-locked host memory and fetches them back
+// before the backward of their block. Tensors of the last block stay: they are needed at once.
 //
 //   compute   F0    F1    F2    ...   B2    B1    B0
 //   d2h          <F0 > <F1 >
-//   h2d                            <F1 > <F0 >          prefetch 1: during the backward of block
-//   b+1
+//   h2d                            <F1 > <F0 >    prefetch 1: in the backward of block b + 1
 //
 // A block's device memory returns when compute has waited for its copy at the end of the next
 // block's forward, so that at most two blocks are in flight (as TransformerEngine's cpu_offload
@@ -33,13 +32,13 @@ class OffloadActivations final : public PrefetchingPolicy {
 void OffloadActivations::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
   const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
   const int last = context.graph.blocks - 1;
-  // The first blocks have the longest gaps: a fraction offloads these.
+  // The first blocks have the longest gaps, so a fraction offloads these.
   const int offloaded_blocks = static_cast<int>(fraction_ * static_cast<double>(last) + 0.5);
   std::vector<Departure> departures;
   for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
     if (gap.block == kNoBlock || gap.block >= offloaded_blocks) continue;
     const auto next = static_cast<std::size_t>(std::min(gap.block + 1, last));
-    const Position release_at = spans[gap.round][next].forward_end;
+    const Position release_at = spans[gap.micro_batch][next].forward_end;
     if (!release_at.valid()) continue;
     departures.push_back({.gap = gap, .release_at = release_at, .fetch_at = {}});
   }

@@ -8,8 +8,8 @@ namespace tidemark {
 namespace offload_checkpoints_detail {
 namespace {
 
-// Moves what recomputation reads from forward: the inputs of checkpointed layers. Composes with any
-// policy that recomputes.
+// Moves the values that recomputation reads from forward: the inputs of checkpointed layers.
+// Composes with any policy that recomputes.
 //   simple   compute waits for the copy out at once, and for the copy in before recomputation.
 //   smart    compute waits for the copy out at the end of the layer's forward; the last checkpoint
 //            stays. Two device buffers: the copy in overlaps with the backward of the layer after
@@ -31,13 +31,14 @@ class OffloadCheckpoints final : public PrefetchingPolicy {
       const SavedGap& gap = inputs[i];
       Departure d{.gap = gap, .release_at = Position(gap.release.value + 1), .fetch_at = gap.to};
       if (smart_) {
-        // The next input whose recomputation is another one.
+        // The next input of another recomputation.
         std::size_t next = i + 1;
-        while (next < inputs.size() && inputs[next].round == gap.round &&
+        while (next < inputs.size() && inputs[next].micro_batch == gap.micro_batch &&
                inputs[next].needed_by <= gap.needed_by)
           ++next;
-        if (next == inputs.size() || inputs[next].round != gap.round) continue;
-        const Position end = spans[gap.round][static_cast<std::size_t>(gap.block)].forward_end;
+        if (next == inputs.size() || inputs[next].micro_batch != gap.micro_batch) continue;
+        const Position end =
+            spans[gap.micro_batch][static_cast<std::size_t>(gap.block)].forward_end;
         d.release_at = Position(std::max(end, gap.release).value + 1);
         if (buffers_ == 2) d.fetch_at = inputs[next].to;
       }

@@ -13,7 +13,7 @@ namespace tidemark {
 namespace prefetch_detail {
 namespace {
 
-// "3", "8 operators", "2 blocks".
+// Reads "3", "8 operators", "2 blocks".
 bool read_distance(std::string_view text, Prefetch& prefetch) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, prefetch.distance);
@@ -25,19 +25,19 @@ bool read_distance(std::string_view text, Prefetch& prefetch) {
          unit == "operators";
 }
 
-// The first operator of each round's backward.
+// Returns the first operator of each micro-batch's backward.
 std::vector<Position> backward_begins(const PolicyContext& context) {
   std::vector<Position> begins(static_cast<std::size_t>(context.order.steps) *
                                static_cast<std::size_t>(context.order.micro_batches));
   for (Position p : ids_of(context.order.at)) {
-    Position& begin = begins[round_of(context, context.order.at[p])];
+    Position& begin = begins[micro_batch_index(context, context.order.at[p])];
     if (begin.valid() || context.op_at(p).phase == Phase::kOptimizer) continue;
     if (context.order.at[p].recompute || context.op_at(p).phase == Phase::kBackward) begin = p;
   }
   return begins;
 }
 
-// The first operator at which the departure may be fetched.
+// Returns the first operator at which the departure may be fetched.
 Position first_fetch(const Departure& d) {
   return d.release_at.valid() || d.copy_at.valid() ? Position(away_from(d).value + 1)
                                                    : Position(d.gap.release.value + 1);
@@ -60,13 +60,13 @@ void fetch_blocks_ahead(const PolicyContext& context, int distance,
     d.fetch_at = d.gap.to;
     if (distance == 0 || last < 0) continue;
     const int block = d.gap.needed_by + std::min(distance, last - d.gap.needed_by);
-    const Position begin = spans[d.gap.round][static_cast<std::size_t>(block)].backward_begin;
+    const Position begin = spans[d.gap.micro_batch][static_cast<std::size_t>(block)].backward_begin;
     if (begin.valid()) d.fetch_at = std::min(begin, d.gap.to);
   }
 }
 
-// From the last use to the first: a copy must end before its use and before the copy that follows
-// it on the link.
+// Places fetches from the last use to the first: a copy must end before its use and before the copy
+// that follows it on the link.
 void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& departures) {
   const std::vector<Duration> starts = predicted_starts(context);
   const std::vector<Position> begins = backward_begins(context);
@@ -74,7 +74,7 @@ void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& de
   Duration link_needed = Duration::max();
   for (auto i = order.rbegin(); i != order.rend(); ++i) {
     Departure& d = departures[*i];
-    const Position first = std::max(begins[d.gap.round], Position(d.gap.release.value + 1));
+    const Position first = std::max(begins[d.gap.micro_batch], Position(d.gap.release.value + 1));
     const Duration end = std::min(starts[d.gap.to.index()], link_needed);
     const Duration begin =
         std::max(end - copy_in_time(context, d.gap.bytes), starts[first.index()]);
@@ -85,7 +85,7 @@ void fetch_just_in_time(const PolicyContext& context, std::vector<Departure>& de
   }
 }
 
-// Live bytes while everything that leaves is off device.
+// Returns the live bytes while everything that leaves is off device.
 MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& plan,
                           const std::vector<Departure>& departures) {
   MemoryCurve curve(context, plan);
@@ -95,7 +95,7 @@ MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& pla
   return curve;
 }
 
-// Copies back wait until there is room for them, at most until their use.
+// Lets copies back wait until there is room for them, at most until their use.
 void wait_for_room(const PolicyContext& context, const ResidencyPlan& plan, Bytes budget,
                    std::vector<Departure>& departures) {
   MemoryCurve curve = curve_without(context, plan, departures);

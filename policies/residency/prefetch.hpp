@@ -20,7 +20,7 @@ namespace tidemark {
 enum class PrefetchRule : std::uint8_t {
   kOwn,         // the published rule of the policy that moves the value
   kOnDemand,    // issued by the operator that needs it
-  kBlocks,      // when the backward begins that lies `distance` blocks before; 0 is on demand
+  kBlocks,      // when the backward of the block `distance` blocks before begins; 0 is on demand
   kOperators,   // `distance` operators ahead
   kJustInTime,  // the latest operator from which the predicted compute until the use covers the
                 // copy, and those that need the link behind it before their own uses; not before
@@ -41,7 +41,7 @@ struct Prefetch {
 // Reads `prefetch` (own | on_demand | 2 | 8 operators | just_in_time | earliest) and `budget`.
 [[nodiscard]] Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback = "own");
 
-// A policy that moves values within a budget and is told when they come back.
+// A policy that moves values within a budget and takes a rule for when they come back.
 class PrefetchingPolicy : public ResidencyPolicy {
  public:
   [[nodiscard]] std::optional<Bytes> budget() const final { return prefetch_.budget; }
@@ -58,8 +58,8 @@ class PrefetchingPolicy : public ResidencyPolicy {
   Prefetch prefetch_;
 };
 
-// Sets fetch_at of each departure by the rule; with kOwn they keep theirs. `plan` holds what other
-// policies have decided. With kEarliest, departures that need not leave are removed.
+// Sets fetch_at of each departure by the rule; with kOwn they keep theirs. `plan` holds the
+// decisions of other policies. With kEarliest, departures that need not leave are removed.
 void place_fetches(const PolicyContext& context, const ResidencyPlan& plan,
                    const Prefetch& prefetch, std::vector<Departure>& departures);
 

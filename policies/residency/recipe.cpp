@@ -13,7 +13,7 @@ class Search {
          std::size_t longest)
       : context_(context), plan_(plan), before_(before), longest_(longest) {}
 
-  // Adds what writes the content that the storage has behind `gap.from`.
+  // Adds the operators that write the content that the storage has after `gap.from`.
   bool add_value(GapId gap) {
     for (;; gap = GapId(gap.value - 1)) {
       const Position writer = context_.live.gaps[gap].from;
@@ -23,7 +23,7 @@ class Search {
       if (*access == Access::kCreate) return true;
       if (gap.value == 0 ||
           context_.live.gaps[GapId(gap.value - 1)].storage != context_.live.gaps[gap].storage) {
-        return false;  // there from the start: nothing makes it
+        return false;  // there from the start: no operator makes it
       }
     }
   }
@@ -58,14 +58,14 @@ class Search {
     const bool stays = storage.initial || storage.persistent;
     // Changed in place: the recipe must make the old content, since the storage holds the new.
     if (touch.access != Access::kRead) return !stays && add_value(GapId(gap.value - 1));
-    // Follow the content to where it is wanted again.
+    // Follows the content to the point where it is needed again.
     GapId at = gap;
     while (true) {
       const Gap& g = context_.live.gaps[at];
       if (!g.to.valid() || g.to >= before_) break;
       const std::optional<Access> next = access_at(g.to, touch.storage);
       if (g.dead || next != Access::kRead) {
-        // Gone, or overwritten: only a fresh copy helps, which must not replace a newer content.
+        // Freed or overwritten: only a fresh copy helps, which must not replace a newer content.
         return g.dead && !stays && add_value(gap);
       }
       at = GapId(at.value + 1);

@@ -1,4 +1,4 @@
-// How one value is recomputed from what will be there when it is needed.
+// The recipe by which one value is recomputed from what will be there when it is needed.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,10 @@ struct Recipe {
   Duration cost{};                  // compute time of all
 };
 
-// The operators to run before gap.to so that the value is there: those that wrote it, and those
-// behind what they read where that is gone by then or decided to be recomputed. None where an input
-// was overwritten since, an operator writes persistent memory, or more than `longest` are needed.
+// Returns the operators to run before gap.to so that the value is there: those that wrote it, and,
+// for inputs that are freed by then or decided to be recomputed, the operators behind them. None
+// where an input was overwritten since, an operator writes persistent memory, or more than
+// `longest` are needed.
 [[nodiscard]] std::optional<Recipe> recipe_of(const PolicyContext& context,
                                               const ResidencyPlan& plan, const SavedGap& gap,
                                               std::size_t longest = 64);

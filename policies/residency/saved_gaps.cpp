@@ -16,7 +16,7 @@ Duration copy_time(const LinkProfile& link, Bytes bytes) {
 }  // namespace
 }  // namespace saved_gaps_detail
 
-std::size_t round_of(const PolicyContext& context, const Occurrence& occurrence) {
+std::size_t micro_batch_index(const PolicyContext& context, const Occurrence& occurrence) {
   return static_cast<std::size_t>(occurrence.step) *
              static_cast<std::size_t>(context.order.micro_batches) +
          occurrence.micro_batch;
@@ -41,7 +41,7 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes) 
                      .to = gap.to,
                      .block = context.block_at(gap.from),
                      .needed_by = std::max(context.block_at(gap.to), 0),
-                     .round = round_of(context, from)});
+                     .micro_batch = micro_batch_index(context, from)});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const SavedGap& a, const SavedGap& b) { return a.release < b.release; });
@@ -79,15 +79,15 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, const SmallestMov
 }
 
 std::vector<std::vector<BlockSpan>> block_spans(const PolicyContext& context) {
-  const std::size_t rounds = static_cast<std::size_t>(context.order.steps) *
-                             static_cast<std::size_t>(context.order.micro_batches);
+  const std::size_t micro_batches = static_cast<std::size_t>(context.order.steps) *
+                                    static_cast<std::size_t>(context.order.micro_batches);
   std::vector<std::vector<BlockSpan>> all(
-      rounds, std::vector<BlockSpan>(static_cast<std::size_t>(context.graph.blocks)));
+      micro_batches, std::vector<BlockSpan>(static_cast<std::size_t>(context.graph.blocks)));
   for (Position p : ids_of(context.order.at)) {
     const Occurrence& occurrence = context.order.at[p];
     const int block = context.block_at(p);
     if (block == kNoBlock || context.op_at(p).phase == Phase::kOptimizer) continue;
-    BlockSpan& span = all[round_of(context, occurrence)][static_cast<std::size_t>(block)];
+    BlockSpan& span = all[micro_batch_index(context, occurrence)][static_cast<std::size_t>(block)];
     if (context.op_at(p).phase == Phase::kForward && !occurrence.recompute) {
       if (!span.forward_begin.valid()) span.forward_begin = p;
       span.forward_end = p;

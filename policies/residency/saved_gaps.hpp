@@ -1,5 +1,5 @@
-// Values that forward leaves for backward: what activation offloading may move, and how moves are
-// decided. Shared by the policies of this folder.
+// Values that forward leaves for backward, which activation offloading may move, and the decisions
+// to move them. Shared by the policies of this folder.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@ struct SavedGap {
   GapId id;
   StorageId storage;
   Bytes bytes;
-  Position from;          // the last touch in forward
-  Position release;       // behind which the copy out may be issued
-  Position to;            // the first touch in backward or in recomputation for it
-  int block = kNoBlock;   // of the operator at `from`
-  int needed_by = 0;      // block of the operator at `to`; 0 outside blocks
-  std::size_t round = 0;  // step * micro-batches + micro-batch
+  Position from;                // the last touch in forward
+  Position release;             // the copy out may be issued after this operator
+  Position to;                  // the first touch in backward or in recomputation for it
+  int block = kNoBlock;         // block of the operator at `from`
+  int needed_by = 0;            // block of the operator at `to`; 0 outside blocks
+  std::size_t micro_batch = 0;  // step * micro-batches + micro-batch
 };
 
 // The open gaps from forward to backward of at least `min_bytes`, in the order in which forward
 // leaves them. Gaps that are decided already are among them.
 [[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes);
 
-// The occurrence that created the content behind a gap; invalid for what was there from the start.
+// Returns the occurrence that created the content behind a gap; invalid for values that were there
+// from the start.
 [[nodiscard]] Position creator_of(const PolicyContext& context, GapId gap);
 
 // The least size of a value that is moved: a threshold in elements, as systems count them, unless
@@ -38,8 +39,8 @@ struct SmallestMoved {
 };
 // Reads `min_elements` or `min_bytes`; not both.
 [[nodiscard]] SmallestMoved decode_smallest(const Decoder& decoder, std::int64_t elements);
-// As above. Storages have no type: elements are those of the type in which the operator that made
-// the value computes.
+// Returns the gaps of at least the given size. Storages have no type: elements are those of the
+// type in which the operator that made the value computes.
 [[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context,
                                                const SmallestMoved& smallest);
 
@@ -51,15 +52,16 @@ struct BlockSpan {
   Position backward_begin;  // recomputation included
   Position backward_end;
 };
-// By round, then by block.
+// Returns the spans by micro-batch index, then by block.
 [[nodiscard]] std::vector<std::vector<BlockSpan>> block_spans(const PolicyContext& context);
 
-[[nodiscard]] std::size_t round_of(const PolicyContext& context, const Occurrence& occurrence);
+[[nodiscard]] std::size_t micro_batch_index(const PolicyContext& context,
+                                            const Occurrence& occurrence);
 
-// When each operator starts if compute never waits; one more than positions.
+// Returns the time at which each operator starts if compute never waits; one more than positions.
 [[nodiscard]] std::vector<Duration> predicted_starts(const PolicyContext& context);
 
-// A copy of pinned memory with the link to itself.
+// Returns the time of a copy of page-locked memory with the link to itself.
 [[nodiscard]] Duration copy_out_time(const PolicyContext& context, Bytes bytes);
 [[nodiscard]] Duration copy_in_time(const PolicyContext& context, Bytes bytes);
 
@@ -73,9 +75,10 @@ struct Departure {
   Position copy_at = {};
   Bytes compressed = {};
 };
-// From here on its memory is gone.
+// Returns the first position at which the value's memory is freed.
 [[nodiscard]] Position away_from(const Departure& departure);
-// Decides those whose memory is free for at least one operator; counts what moves in the last step.
+// Decides the departures whose memory is free for at least one operator; counts the bytes that move
+// in the last step.
 void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,
                      ResidencyPlan& plan);
 // Whether the decision would free the memory for at least one operator.

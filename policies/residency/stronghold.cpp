@@ -10,8 +10,8 @@ namespace tidemark {
 namespace stronghold_detail {
 namespace {
 
-// A window of w consecutive blocks moves over the model: behind it everything that forward has
-// saved is on the host.
+// A window of w consecutive blocks moves over the model: everything that forward has saved behind
+// it is on the host.
 //
 //   w = 2    F0  F1  F2  F3  F4 | B4  B3  B2  B1  B0
 //   d2h         <0> <1> <2>     |            block b is freed before the forward of b + w
@@ -31,12 +31,14 @@ class Stronghold final : public PrefetchingPolicy {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
     const int blocks = context.graph.blocks;
     std::vector<Departure> departures;
-    for (std::size_t round = 0; round < spans.size(); ++round) {
-      const int window = window_ > 0 ? std::min(window_, blocks)
-                                     : smallest_window(context, spans[round], saved, round);
+    for (std::size_t micro_batch = 0; micro_batch < spans.size(); ++micro_batch) {
+      const int window = window_ > 0
+                             ? std::min(window_, blocks)
+                             : smallest_window(context, spans[micro_batch], saved, micro_batch);
       for (const SavedGap& gap : saved) {
-        if (gap.round != round || gap.block == kNoBlock || gap.block + window >= blocks) continue;
-        const BlockSpan& edge = spans[round][static_cast<std::size_t>(gap.block + window)];
+        if (gap.micro_batch != micro_batch || gap.block == kNoBlock || gap.block + window >= blocks)
+          continue;
+        const BlockSpan& edge = spans[micro_batch][static_cast<std::size_t>(gap.block + window)];
         departures.push_back(
             {.gap = gap, .release_at = edge.forward_begin, .fetch_at = edge.backward_begin});
       }
@@ -47,13 +49,13 @@ class Stronghold final : public PrefetchingPolicy {
 
  private:
   static int smallest_window(const PolicyContext& context, const std::vector<BlockSpan>& spans,
-                             const std::vector<SavedGap>& saved, std::size_t round) {
+                             const std::vector<SavedGap>& saved, std::size_t micro_batch) {
     const std::vector<Duration> starts = predicted_starts(context);
     const std::size_t blocks = spans.size();
     std::vector<Duration> out(blocks);
     std::vector<Duration> in(blocks);
     for (const SavedGap& gap : saved) {
-      if (gap.round != round || gap.block == kNoBlock) continue;
+      if (gap.micro_batch != micro_batch || gap.block == kNoBlock) continue;
       out[static_cast<std::size_t>(gap.block)] += copy_out_time(context, gap.bytes);
       in[static_cast<std::size_t>(gap.block)] += copy_in_time(context, gap.bytes);
     }
@@ -66,7 +68,7 @@ class Stronghold final : public PrefetchingPolicy {
         Duration forward{};
         Duration backward{};
         for (std::size_t i = b + 1; i <= b + window; ++i) {
-          // Block b leaves while the w - 1 blocks behind it run, and the one that evicts it waits;
+          // Block b leaves while the w - 1 blocks after it run, and the one that evicts it waits;
           // it comes back while the w blocks from its edge on go backward.
           if (i < b + window) forward += time(spans[i].forward_begin, spans[i].forward_end);
           backward += time(spans[i].backward_begin, spans[i].backward_end);

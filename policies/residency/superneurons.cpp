@@ -11,16 +11,17 @@ namespace tidemark {
 namespace superneurons_detail {
 namespace {
 
-// Too expensive to run again: convolutions, and the products that SuperNeurons calls FC.
+// Operators that are too expensive to recompute: convolutions, and the products that SuperNeurons
+// calls FC.
 bool is_expensive(OperatorClass c) {
   return is_convolution(c) || c == OperatorClass::kMatmul || c == OperatorClass::kAttention;
 }
 
 // The output of convolutions moves to the host (unified tensor pool) and comes back during the
-// backward of the convolution behind it. With the tensor cache it stays on the device while there
-// is room: when live bytes would pass the budget the least recently used one leaves, and compute
-// waits for its copy. Backward asks for what was used last, which is what an LRU cache keeps.
-// Without the cache each leaves as soon as forward has done with it.
+// backward of the convolution after it. With the tensor cache it stays on the device while there is
+// room: when live bytes would pass the budget the least recently used one leaves, and compute waits
+// for its copy. Backward reads the last used ones first, which an LRU cache keeps. Without the
+// cache each leaves as soon as forward has done with it.
 //
 // The results of cheap layers between two expensive ones are recomputed:
 //   speed-centric   a segment's values together, before its first backward, and kept: where they
@@ -67,7 +68,7 @@ class SuperNeurons final : public PrefetchingPolicy {
   }
 
  private:
-  // Each with its fetch: when the backward of the convolution behind it begins.
+  // Returns the outputs with their fetches: when the backward of the convolution after each begins.
   [[nodiscard]] std::vector<Departure> convolution_outputs(const PolicyContext& context) const {
     std::vector<Departure> outputs;
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
@@ -75,7 +76,7 @@ class SuperNeurons final : public PrefetchingPolicy {
       if (!made.valid() || !is_convolution(context.op_at(made).work.op_class)) continue;
       outputs.push_back({.gap = gap, .release_at = {}, .fetch_at = gap.to});
     }
-    // Where the backward of convolutions begins, by round.
+    // Positions where the backward of convolutions begins, by micro-batch index.
     std::vector<std::vector<Position>> begins(
         static_cast<std::size_t>(context.order.steps) *
         static_cast<std::size_t>(context.order.micro_batches));
@@ -85,20 +86,21 @@ class SuperNeurons final : public PrefetchingPolicy {
       const bool convolution = op.work.op_class == OperatorClass::kConvolutionBackwardData ||
                                op.work.op_class == OperatorClass::kConvolutionBackwardWeight;
       if (convolution && (!op.node.valid() || op.node != last)) {
-        begins[round_of(context, context.order.at[p])].push_back(p);
+        begins[micro_batch_index(context, context.order.at[p])].push_back(p);
       }
       if (convolution) last = op.node;
     }
     for (Departure& d : outputs) {
-      const std::vector<Position>& round = begins[d.gap.round];
-      const auto next = std::lower_bound(round.begin(), round.end(), d.gap.to);
-      if (next != round.begin()) d.fetch_at = *(next - 1);
+      const std::vector<Position>& micro_batch = begins[d.gap.micro_batch];
+      const auto next = std::lower_bound(micro_batch.begin(), micro_batch.end(), d.gap.to);
+      if (next != micro_batch.begin()) d.fetch_at = *(next - 1);
     }
     return outputs;
   }
 
-  // Of the outputs those that an LRU cache of `budget` live bytes does not hold, each from when its
-  // room is wanted. What comes back waits until there is room, at most until its use.
+  // Returns the outputs that an LRU cache of `budget` live bytes does not hold, each from the time
+  // when its room is needed. Those that come back wait until there is room, at most until their
+  // use.
   static std::vector<Departure> leaving_cache(const PolicyContext& context,
                                               const ResidencyPlan& plan,
                                               std::vector<Departure> cached, std::int64_t budget) {
@@ -137,7 +139,7 @@ class SuperNeurons final : public PrefetchingPolicy {
     decide_offloads(context, departures, plan);
   }
 
-  // Bytes that the largest layer touches while it runs.
+  // Returns the bytes that the largest layer touches while it runs.
   static std::int64_t largest(const PolicyContext& context) {
     std::int64_t peak = 0;
     for (OperatorId id : ids_of(context.graph.operators)) {
@@ -151,8 +153,8 @@ class SuperNeurons final : public PrefetchingPolicy {
     return peak;
   }
 
-  // A value that cannot be made from within its segment stays: a sum over blocks would run the
-  // blocks before it again.
+  // Whether a value cannot be made from within its segment, so that it stays: a sum over blocks
+  // would run the blocks before it again.
   static bool stays_inside(const PolicyContext& context,
                            const IdVector<Position, std::uint32_t>& segment_at,
                            const Recipe& recipe) {

@@ -16,7 +16,7 @@ Departure swap_window(const PolicyContext& context, const std::vector<Duration>&
   const auto later = std::upper_bound(starts.begin(), starts.end(), trigger);
   const Position latest =
       later == starts.begin() ? Position(0U) : position_of(later - 1, starts.begin());
-  // Where the curve, which still counts the value, stays within the budget until its use.
+  // The place where the curve, which still counts the value, stays within the budget until its use.
   const Position room = curve.earliest_fit(release_at, gap.to, 0, budget);
   const Position next = std::min(Position(release_at.value + 1), gap.to);
   return {.gap = gap,

@@ -1,4 +1,5 @@
-// Between which operators a value is off device so that a step stays within a budget.
+// The choice of the operators between which a value is off device so that a step stays within a
+// budget.
 #pragma once
 
 #include "policies/residency/memory_curve.hpp"
@@ -6,9 +7,9 @@
 
 namespace tidemark {
 
-// `curve` counts the value as kept. The memory goes where the budget is first exceeded: compute
-// waits there if the copy is not over. It comes back at the latest operator from which the
-// predicted compute covers the copy, later where there is no room.
+// Returns the departure of a value that `curve` counts as kept. Its memory is freed where the
+// budget is first exceeded: compute waits there if the copy is not over. It comes back at the
+// latest operator from which the predicted compute covers the copy, later where there is no room.
 //
 //   curve      ____/~~~~~~\______      budget between _ and ~
 //   copies   <out> .         <in>
@@ -17,11 +18,12 @@ namespace tidemark {
                                     const std::vector<Duration>& starts, const MemoryCurve& curve,
                                     const SavedGap& gap, std::int64_t budget);
 
-// Free time of Capuchin: (t_back - t_swap_in) - (t_evict + t_swap_out). Negative: compute waits.
+// Returns the free time of Capuchin: (t_back - t_swap_in) - (t_evict + t_swap_out). Negative:
+// compute waits.
 [[nodiscard]] Duration free_time(const PolicyContext& context, const std::vector<Duration>& starts,
                                  const SavedGap& gap);
 
-// Takes the value off the curve while it is off device.
+// Subtracts the value from the curve while it is off device.
 void take_off(const Departure& departure, MemoryCurve& curve);
 
 }  // namespace tidemark

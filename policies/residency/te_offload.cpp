@@ -13,9 +13,8 @@ namespace {
 //   L = 5, n = 3    F0  F1  F2  F3  F4 | B4  B3  B2  B1  B0
 //   d2h                 <0> <1> <2>    |
 //   freed before            0   1      |            layer j before the forward of L - n + j
-//   h2d                                |     <2> <1> <0>     of j when the backward of L - 1 - n +
-//   j
-//                                                            begins
+//   h2d                                |     <2> <1> <0>     layer j when the backward of
+//                                                               L - 1 - n + j begins
 //
 // A layer's copies out are queued when the next layer begins. Layer j's tensors are allocated again
 // when layer L - n + j has been freed, so the peak is (L - n) T for layers that save T each. With n
@@ -44,7 +43,9 @@ class TransformerEngineOffload final : public PrefetchingPolicy {
     std::vector<Departure> departures;
     for (const SavedGap& gap : saved_gaps(context, smallest_)) {
       if (gap.block == kNoBlock || gap.block >= layers_) continue;
-      const auto at = [&](int layer) { return spans[gap.round][static_cast<std::size_t>(layer)]; };
+      const auto at = [&](int layer) {
+        return spans[gap.micro_batch][static_cast<std::size_t>(layer)];
+      };
       const Position queued = at(gap.block + 1).forward_begin;
       departures.push_back({.gap = gap,
                             .release_at = at(all - layers_ + gap.block).forward_begin,

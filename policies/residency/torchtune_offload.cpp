@@ -7,7 +7,7 @@ namespace tidemark {
 namespace torchtune_offload_detail {
 namespace {
 
-// Every tensor that autograd saves goes to the host when it is saved; `in_flight` of them
+// Copies every tensor that autograd saves to the host when it is saved; `in_flight` of them
 // (torchtune: max_fwd_stash_size) keep their device memory, and compute waits for the oldest copy
 // when another is saved.
 //
@@ -15,10 +15,10 @@ namespace {
 //
 // In backward the copy back is issued when the node that needs it is launched; since the host runs
 // ahead and the copy stream only waits for the node before the previous one, it overlaps with the
-// previous node. What the first backward node finds in the stash it uses; the rest of the stash is
-// freed behind it. The output head is excluded: here everything behind the last block. Simplified:
-// a tensor that several nodes save moves once, and both directions have their own stream (they meet
-// only at the start of backward).
+// previous node. The first backward node uses the tensors that it finds in the stash; the rest of
+// the stash is freed after it. The output head is excluded: here everything after the last block.
+// Simplified: a tensor that several nodes save moves once, and both directions have their own
+// stream (they meet only at the start of backward).
 class TorchtuneOffload final : public PrefetchingPolicy {
  public:
   TorchtuneOffload(Prefetch prefetch, int in_flight, bool streams, Bytes min_bytes)
@@ -30,14 +30,14 @@ class TorchtuneOffload final : public PrefetchingPolicy {
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
-    std::vector<std::vector<SavedGap>> rounds(spans.size());
+    std::vector<std::vector<SavedGap>> micro_batches(spans.size());
     for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
-      const bool head = gap.block == kNoBlock && !spans[gap.round].empty() &&
-                        gap.from > spans[gap.round].back().forward_end;
-      if (!head) rounds[gap.round].push_back(gap);
+      const bool head = gap.block == kNoBlock && !spans[gap.micro_batch].empty() &&
+                        gap.from > spans[gap.micro_batch].back().forward_end;
+      if (!head) micro_batches[gap.micro_batch].push_back(gap);
     }
     std::vector<Departure> departures;
-    for (const std::vector<SavedGap>& saved : rounds)
+    for (const std::vector<SavedGap>& saved : micro_batches)
       depart(context, saved, departures);
     if (streams_) place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
@@ -47,7 +47,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
   void depart(const PolicyContext& context, const std::vector<SavedGap>& saved,
               std::vector<Departure>& departures) const {
     if (saved.empty()) return;
-    std::vector<Position> uses;  // of backward, where a node brings tensors back
+    std::vector<Position> uses;  // operators of backward, at which a node brings tensors back
     for (const SavedGap& gap : saved)
       uses.push_back(gap.to);
     std::sort(uses.begin(), uses.end());
@@ -58,7 +58,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
       if (i + flight < saved.size()) {
         d.release_at = Position(saved[i + flight].release.value + 1);
       } else if (saved[i].to == uses.front()) {
-        continue;  // still in the stash when the first node asks for it
+        continue;  // still in the stash when the first node needs it
       } else {
         d.release_at = next_node(context, uses.front());
       }
@@ -69,7 +69,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
       departures.push_back(d);
     }
   }
-  // The first operator behind `p` that belongs to another autograd node.
+  // Returns the first operator after `p` that belongs to another autograd node.
   static Position next_node(const PolicyContext& context, Position p) {
     Position next(p.value + 1);
     while (next < context.order.at.end_id() && context.op_at(p).node.valid() &&

@@ -17,7 +17,7 @@ enum class VdnnLayers : std::uint8_t { kAll, kConv, kDynamic };
 struct Layer {
   Position backward_begin;  // invalid where nothing is differentiated
   bool convolution = false;
-  std::vector<SavedGap> inputs;  // that move
+  std::vector<SavedGap> inputs;  // inputs that move
   bool prefetched = false;
 };
 
@@ -52,7 +52,8 @@ class Vdnn final : public PrefetchingPolicy {
   }
 
  private:
-  // Live bytes where a budget is given, what the allocator reserves where the device is the limit.
+  // Returns the peak of live bytes where a budget is given, of what the allocator reserves where
+  // the device is the limit.
   [[nodiscard]] std::int64_t peak_of(const PolicyContext& context,
                                      const ResidencyPlan& plan) const {
     if (context.trial == nullptr) return MemoryCurve(context, plan).peak();
@@ -61,20 +62,21 @@ class Vdnn final : public PrefetchingPolicy {
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {
-    std::vector<std::vector<Layer>> rounds = layers_of(context, convolutions_only);
+    std::vector<std::vector<Layer>> micro_batches = layers_of(context, convolutions_only);
     std::vector<Departure> departures;
-    for (std::vector<Layer>& round : rounds)
-      depart(round, departures);
-    if (fetching().rule == PrefetchRule::kOwn) wait_at_layer_ends(rounds, plan);
+    for (std::vector<Layer>& micro_batch : micro_batches)
+      depart(micro_batch, departures);
+    if (fetching().rule == PrefetchRule::kOwn) wait_at_layer_ends(micro_batches, plan);
     place_fetches(context, plan, fetching(), departures);
     decide_offloads(context, departures, plan);
   }
-  // A layer is over when what it has fetched is there: no more is under way than one layer's X.
-  static void wait_at_layer_ends(const std::vector<std::vector<Layer>>& rounds,
+  // Makes each layer's end wait until the copies that the layer has fetched are over: at most one
+  // layer's X is in flight.
+  static void wait_at_layer_ends(const std::vector<std::vector<Layer>>& micro_batches,
                                  ResidencyPlan& plan) {
     std::size_t most = 0;
-    for (const std::vector<Layer>& round : rounds) {
-      for (const Layer& layer : round)
+    for (const std::vector<Layer>& micro_batch : micro_batches) {
+      for (const Layer& layer : micro_batch)
         most = std::max(most, layer.inputs.size());
     }
     if (most == 0) return;
@@ -114,39 +116,41 @@ class Vdnn final : public PrefetchingPolicy {
 
 std::vector<std::vector<Layer>> Vdnn::layers_of(const PolicyContext& context,
                                                 bool convolutions_only) const {
-  std::vector<std::vector<Layer>> rounds(static_cast<std::size_t>(context.order.steps) *
-                                         static_cast<std::size_t>(context.order.micro_batches));
+  std::vector<std::vector<Layer>> micro_batches(
+      static_cast<std::size_t>(context.order.steps) *
+      static_cast<std::size_t>(context.order.micro_batches));
   constexpr auto kNone = std::numeric_limits<std::size_t>::max();
   // Operators of one autograd node are one layer; cost graphs have no nodes.
   IdVector<Position, std::size_t> layer_at(context.order.at.size(), kNone);
-  std::vector<std::vector<std::size_t>> of_node(rounds.size());
+  std::vector<std::vector<std::size_t>> of_node(micro_batches.size());
   IdVector<StorageId, std::size_t> convolution_input(context.graph.storages.size(), kNone);
-  const auto slot = [&](std::size_t round, NodeId node) -> std::size_t& {
-    if (node.index() >= of_node[round].size()) of_node[round].resize(node.index() + 1, kNone);
-    return of_node[round][node.index()];
+  const auto slot = [&](std::size_t micro_batch, NodeId node) -> std::size_t& {
+    if (node.index() >= of_node[micro_batch].size())
+      of_node[micro_batch].resize(node.index() + 1, kNone);
+    return of_node[micro_batch][node.index()];
   };
   for (Position p : ids_of(context.order.at)) {
     const Occurrence& occurrence = context.order.at[p];
     const Operator& op = context.op_at(p);
     if (occurrence.recompute || op.phase == Phase::kOptimizer) continue;
-    const std::size_t round = round_of(context, occurrence);
+    const std::size_t micro_batch = micro_batch_index(context, occurrence);
     if (op.phase == Phase::kBackward) {
       if (!op.node.valid()) continue;
-      const std::size_t layer = slot(round, op.node);
-      if (layer != kNone && !rounds[round][layer].backward_begin.valid()) {
-        rounds[round][layer].backward_begin = p;
+      const std::size_t layer = slot(micro_batch, op.node);
+      if (layer != kNone && !micro_batches[micro_batch][layer].backward_begin.valid()) {
+        micro_batches[micro_batch][layer].backward_begin = p;
       }
       continue;
     }
-    std::size_t layer = op.node.valid() ? slot(round, op.node) : kNone;
+    std::size_t layer = op.node.valid() ? slot(micro_batch, op.node) : kNone;
     if (layer == kNone) {
-      layer = rounds[round].size();
-      rounds[round].emplace_back();
-      if (op.node.valid()) slot(round, op.node) = layer;
+      layer = micro_batches[micro_batch].size();
+      micro_batches[micro_batch].emplace_back();
+      if (op.node.valid()) slot(micro_batch, op.node) = layer;
     }
     layer_at[p] = layer;
     if (!is_convolution(op.work.op_class)) continue;
-    rounds[round][layer].convolution = true;
+    micro_batches[micro_batch][layer].convolution = true;
     for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
       if (touch.access == Access::kRead) convolution_input[touch.storage] = layer;
     }
@@ -161,12 +165,12 @@ std::vector<std::vector<Layer>> Vdnn::layers_of(const PolicyContext& context,
     const std::size_t layer =
         convolutions_only ? convolution_input[gap.storage] : layer_at[gap.from];
     if (layer == kNone) continue;
-    Layer& owner = rounds[gap.round][layer];
+    Layer& owner = micro_batches[gap.micro_batch][layer];
     owner.inputs.push_back(gap);
     // A layer whose own backward does not need X still has its turn when X is needed.
     if (!owner.backward_begin.valid()) owner.backward_begin = gap.to;
   }
-  return rounds;
+  return micro_batches;
 }
 
 constexpr std::array<std::string_view, 3> kLayers{"all", "conv", "dyn"};

@@ -1,4 +1,5 @@
-// Plans that are made for a predicted curve of live bytes, held against what a step really takes.
+// Plans that are made for a predicted curve of live bytes and checked against the memory of a trial
+// run.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 namespace tidemark {
 
-// Calls arrange(budget, plan) for a curve budget. Where the replay of its plan takes more than the
-// budget (recomputation takes room of its own, allocators fragment) it is asked again for as much
+// Calls arrange(budget, plan) for a curve budget. If the trial run of its plan takes more than the
+// budget (recomputation takes room of its own, allocators fragment) it is called again for as much
 // less, a few times.
 template <class Arrange>
 void arrange_within(const PolicyContext& context, const std::optional<Bytes>& budget,

@@ -27,7 +27,7 @@ class AccumulatingBackward {
   struct Completion {
     std::size_t at = 0;  // index in backward after which the gradient is added
     OperatorId by;       // the last operator that changes it
-    StorageId fresh;     // where it is made; invalid when another tensor is added
+    StorageId fresh;     // tensor in which it is made; invalid when another tensor is added
   };
 
   [[nodiscard]] bool is_gradient(StorageId s) const {
@@ -43,8 +43,8 @@ class AccumulatingBackward {
   IdVector<StorageId, ParameterId> gradient_of_;  // invalid for other storages
   IdVector<ParameterId, Completion> completion_;
   std::vector<char> is_cloned_;            // by index in backward
-  IdVector<OperatorId, OperatorId> copy_;  // of operators that exist twice
-  std::vector<Hold> holds_;                // as they were
+  IdVector<OperatorId, OperatorId> copy_;  // copies of operators that exist twice
+  std::vector<Hold> holds_;                // holds before the rewrite
 };
 
 // AccumulateGrad runs when the backward node that completes the gradient has returned: behind the
@@ -68,7 +68,7 @@ void AccumulatingBackward::find_completions() {
       throw InternalError(fmt::format("nothing in backward makes '{}.grad'", trained.name));
     }
     const Operator& last = graph_.operators[completion.by];
-    // Where .grad exists, what is copied into it otherwise is added to it directly.
+    // Where .grad exists, the tensor that is otherwise copied into it is added to it directly.
     if (last.part == OperatorPart::kCopyGradient) continue;
     while (last.node.valid() && completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {
@@ -82,8 +82,8 @@ void AccumulatingBackward::find_completions() {
   }
 }
 
-// Operators that touch a gradient, and those that end the hold of one: a hold on a fresh tensor
-// must end in an operator that runs only where the tensor exists.
+// Chooses the operators that touch a gradient, and those that end the hold of one: a hold on a
+// fresh tensor must end in an operator that runs only where the tensor exists.
 void AccumulatingBackward::choose_operators() {
   IdVector<OperatorId, char> ends_hold(graph_.operators.size(), 0);
   for (const Hold& hold : holds_) {
@@ -109,7 +109,7 @@ OperatorId AccumulatingBackward::clone(OperatorId id) {
       touch.storage = completion.fresh;
       continue;
     }
-    // Only the copy touches this gradient: what it reads is added instead.
+    // Only the copy touches this gradient: its source is added instead.
     for (const Touch& source : touches) {
       if (source.access == Access::kRead) {
         return add_accumulation(gradient_of_[touch.storage], source.storage);
@@ -139,7 +139,7 @@ OperatorId AccumulatingBackward::add_accumulation(ParameterId parameter, Storage
                                                        Touch{trained.gradient, Access::kMutate}});
 }
 
-// Operators that exist twice release what they hold in either form.
+// Makes operators that exist twice release their holds in either form.
 void AccumulatingBackward::clone_holds() {
   for (Hold hold : holds_) {
     if (!copy_[hold.until].valid()) continue;

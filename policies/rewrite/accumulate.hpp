@@ -1,4 +1,4 @@
-// Gradient accumulation: what backward does when .grad exists already.
+// Gradient accumulation: backward when .grad exists already.
 //
 //   .grad absent    weight_gradient creates .grad
 //   .grad present   weight_gradient creates a fresh tensor; accumulate_gradient adds it to .grad
@@ -21,7 +21,7 @@ enum class ZeroGrad : std::uint8_t {
   kZero,  // set_to_none=False: they stay and are overwritten
 };
 
-// Key `zero_grad` of `training`: none | zero; what the framework does when absent.
+// Reads the key `zero_grad` of `training`: none | zero; when absent, what the framework does.
 [[nodiscard]] ZeroGrad decode_zero_grad(const Decoder& training, const FrameworkRules& rules);
 
 class Accumulate final : public TrainingRewrite {

@@ -12,7 +12,7 @@ namespace tidemark {
 namespace autocast_detail {
 namespace {
 
-// What autocast does with the inputs of an operator.
+// Ways in which autocast treats the inputs of an operator.
 enum class CastPolicy : std::uint8_t {
   kAsGiven,        // not listed: the operator promotes by itself
   kLow,            // lower_precision_fp
@@ -23,7 +23,7 @@ enum class CastPolicy : std::uint8_t {
 struct CastRule {
   std::string_view family;
   CastPolicy cuda;
-  CastPolicy cpu;  // of 1.13, whose list is shorter
+  CastPolicy cpu;  // policy of 1.13's CPU list, which is shorter
 };
 
 // AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE; KERNEL_CPU for the
@@ -60,14 +60,14 @@ CastPolicy policy_of(std::string_view family, const FrameworkRules& rules) {
   return CastPolicy::kAsGiven;
 }
 
-// The casts in front of each node.
+// Puts the casts before each node.
 class AutocastNodes {
  public:
   AutocastNodes(DType low, bool cache, const FrameworkRules& rules)
       : low_(low), cache_(cache), rules_(rules) {}
 
   void rewrite(GraphCopy& copy, NodeId id);
-  // The cache is emptied when autocast ends, behind the loss.
+  // The cache is emptied when autocast ends, after the loss.
   void hold_cached(Graph& graph) const;
 
  private:
@@ -77,7 +77,7 @@ class AutocastNodes {
   DType low_;
   bool cache_;
   const FrameworkRules& rules_;
-  IdVector<TensorId, TensorId> low_precision_of_;  // of parameters of the copy: autocast's cache
+  IdVector<TensorId, TensorId> low_precision_of_;  // by parameter of the copy: autocast's cache
   TensorId converted_logits_;
 };
 

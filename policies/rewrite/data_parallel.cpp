@@ -60,8 +60,8 @@ class BucketedBackward {
   bool copies_back_;
   std::vector<Bucket> buckets_;         // in the order in which they are reduced
   std::vector<std::size_t> bucket_of_;  // by member
-  std::vector<StorageId> made_;         // by member: where backward leaves its gradient
-  std::vector<StorageId> packed_;       // by member: what is reduced
+  std::vector<StorageId> made_;         // by member: the gradient that backward makes
+  std::vector<StorageId> packed_;       // by member: the tensor that is reduced
 };
 
 void BucketedBackward::plan(const BucketLimits& limits) {
@@ -87,7 +87,7 @@ void BucketedBackward::plan(const BucketLimits& limits) {
   }
 }
 
-// Flat tensors that stay for the whole run.
+// Adds flat tensors that stay for the whole run.
 void BucketedBackward::add_buckets() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Storage storage{.bytes = buckets_[b].bytes,
@@ -103,7 +103,8 @@ void BucketedBackward::add_buckets() {
   }
 }
 
-// What autograd makes is copied into the bucket and dropped; `.grad` is the bucket's part.
+// The gradient that autograd makes is copied into the bucket and dropped; `.grad` is the bucket's
+// part.
 void BucketedBackward::add_views() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& trained = graph_.parameters[parameters_[i]];
@@ -130,8 +131,8 @@ void BucketedBackward::add_views() {
   });
 }
 
-// By member: the index in the part after which its gradient is complete. AccumulateGrad, and DDP's
-// hook, run when the backward node that completes the gradient has returned.
+// Returns, by member, the index in the part after which its gradient is complete. AccumulateGrad,
+// and DDP's hook, run when the backward node that completes the gradient has returned.
 std::vector<std::size_t> BucketedBackward::completions(const std::vector<OperatorId>& part) const {
   constexpr std::size_t kNever = static_cast<std::size_t>(-1);
   IdVector<StorageId, std::size_t> last(graph_.storages.size(), kNever);
@@ -210,7 +211,7 @@ OperatorId BucketedBackward::add_copy_out(std::size_t member) {
       std::array{Touch{packed_[member], Access::kRead}, Touch{made_[member], Access::kOverwrite}});
 }
 
-// The part with everything that a rank does to bring its gradients together with the others'.
+// Returns the part with all operators by which a rank reduces its gradients with the others'.
 std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part) {
   std::vector<std::vector<std::size_t>> completed(part.size());
   const std::vector<std::size_t> completion = completions(part);

@@ -12,7 +12,7 @@ namespace {
 struct OpenBucket {
   std::vector<std::size_t> gradients;
   Bytes bytes;
-  bool is_first = true;  // of its type
+  bool is_first = true;  // first of its type
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which gradients DistributedDataParallel packs into which bucket.
+// The assignment of gradients to the buckets of DistributedDataParallel.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct BucketGradient {
   DType dtype = DType::kFloat32;
 };
 
-// Indices of gradients by bucket, in the order in which the buckets are reduced. `gradients` are in
-// the order in which their parameters were registered.
+// Returns indices of gradients by bucket, in the order in which the buckets are reduced.
+// `gradients` are in the order in which their parameters were registered.
 //
 // A bucket has one type. It is closed by the gradient that makes it reach its limit, so it
 // overshoots by a part of that one; the first bucket of a type has a limit of its own:

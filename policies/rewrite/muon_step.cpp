@@ -5,8 +5,8 @@
 
 namespace tidemark {
 
-// Per matrix: the momentum and the look-ahead, which overwrites the gradient; Newton and Schulz's
-// products, whose result is a variable of the loop in bf16; the update.
+// Adds for each matrix: the momentum and the look-ahead, which overwrites the gradient; Newton and
+// Schulz's products, whose result is a variable of the loop in bf16; the update.
 void OptimizerStep::add_muon() {
   StorageId last_variable;
   for (const OptimizerSlot& slot : slots_) {

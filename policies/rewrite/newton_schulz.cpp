@@ -28,7 +28,7 @@ Bytes newton_schulz_bytes(const Shape& shape) {
   return bytes_of(DType::kBFloat16, Elements(4 * small * large + 2 * small * small));
 }
 
-// X X^T, A A and B X.
+// Counts the products X X^T, A A and B X.
 Flops newton_schulz_flops(const Shape& shape) {
   const auto [small, large] = newton_schulz_detail::matrix_of(shape);
   const auto m = static_cast<double>(small);

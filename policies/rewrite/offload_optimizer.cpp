@@ -12,7 +12,7 @@
 // to on the device and leaves again, two copies per micro-batch (DeepSpeed, stage_1_and_2.py).
 //
 // Delayed by one step (ZeRO-Offload, section 5.2) the host updates weights of its own while the
-// device runs the next step with the old ones; there they are replaced before the next update:
+// device runs the next step with the old ones, which are replaced before the next update:
 //
 //   compute   [forward, backward t][forward, backward t + 1]
 //   host      [update t - 1]       [update t]
@@ -116,8 +116,8 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
   }
 }
 
-// The host updates weights of its own. The model's become those of the update before, which has run
-// beside forward and backward, just ahead of the next.
+// Makes the host update weights of its own. The model's become those of the update before, which
+// has run beside forward and backward, just ahead of the next.
 void OffloadOptimizer::delay(TrainingGraph& graph, Parameter& trained) {
   Storage next = graph.storages[trained.storage];
   next.role = Role::kOptimizerState;
@@ -153,7 +153,8 @@ void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan
   if (tier_ == Tier::kNvme) double_buffer(context, plan);
 }
 
-// A gradient leaves when backward has completed it: that of a tied weight is added to on the way.
+// Keeps a gradient on the device until backward has completed it: that of a tied weight is added to
+// on the way.
 void OffloadOptimizer::keep_incomplete(const PolicyContext& context, ResidencyPlan& plan) {
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
@@ -167,12 +168,12 @@ void OffloadOptimizer::keep_incomplete(const PolicyContext& context, ResidencyPl
   }
 }
 
-// Reads a group's state when the update of the group before it is issued; the host holds the next
-// one back until at most one group is being written.
+// Reads a group's state when the update of the group before it is issued; the host waits with the
+// next one until at most one group is being written.
 void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan& plan) const {
   IdVector<Position, Position> before(context.order.at.size());  // the host operator before it
   Position last;
-  std::map<OperatorId, int> states;  // of a group: those that its operator changes
+  std::map<OperatorId, int> states;  // by host operator: the states of its group that it changes
   for (Position p : ids_of(context.order.at)) {
     const OperatorId op = context.order.at[p].op;
     if (context.graph.operators[op].executor != Executor::kHost) continue;

@@ -1,12 +1,12 @@
-// Parameters that live on the host or on NVMe and visit the device.
+// Parameters whose home is the host or NVMe and that visit the device.
 //
 //   compute   [ F0 ][ F1 ][ F2 ]...[ B2 ][ B1 ][ B0 ]
 //   h2d    [p0][p1]  [p2]              [p1]  [p0]        prefetch 1: while the layer before runs
 //
-// A parameter is fetched `prefetch` layers before the one that uses it and its device memory goes
-// when that layer has run, unless it is used again within the same distance (DeepSpeed ZeRO-3,
-// partitioned_param_coordinator.py; its offload_param). Parameters of fewer than `min_elements`
-// stay (param_persistence_threshold).
+// A parameter is fetched `prefetch` layers before the one that uses it and its device memory is
+// freed when that layer has run, unless it is used again within the same distance (DeepSpeed
+// ZeRO-3, partitioned_param_coordinator.py; its offload_param). Parameters of fewer than
+// `min_elements` stay (param_persistence_threshold).
 //
 // With prefetch_bucket_size, max_live_parameters or max_reuse_distance (elements) the limits of
 // DeepSpeed's coordinator decide instead: at the entry of each module, once its own parameters are
@@ -28,7 +28,7 @@ namespace tidemark {
 namespace offload_parameters_detail {
 namespace {
 
-// How far ahead parameters are fetched, in elements rather than layers: the settings of
+// Limits of how far ahead parameters are fetched, in elements rather than layers: the settings of
 // DeepSpeed's PartitionedParameterCoordinator under their names.
 struct Coordinator {
   std::int64_t prefetch_bucket_size = 50'000'000;
@@ -106,7 +106,8 @@ void decide_fetch(const PolicyContext& context, GapId id, Position fetch_at, Res
   }
 }
 
-// Runs of positions that work on the same block, forward or backward: what "a layer ahead" means.
+// Runs of positions that work on the same block, forward or backward: the layers of "a layer
+// ahead".
 struct Visits {
   IdVector<Position, std::uint32_t> of;  // by position
   std::vector<Position> first;           // by visit
@@ -143,11 +144,12 @@ void OffloadParameters::plan_by_layers(const PolicyContext& context, ResidencyPl
 
 // One step of DeepSpeed's coordinator. A module is a run of operators of one layer.
 //
-//   at its entry    what it misses is fetched and waited for; then parameters are fetched in the
-//                   order of the step's trace while those under way stay below the bucket, and
+//   at its entry    missing parameters are fetched and waited for; then parameters are fetched in
+//                   the order of the step's trace while those in flight stay below the bucket, and
 //                   below what max_live_parameters leaves
-//   at its exit     its parameters go, unless a module needs them within max_reuse_distance
-//                   elements ahead, or the prefetch has skipped them for a later module
+//   at its exit     its parameters are freed, unless a module needs them within
+//                   max_reuse_distance elements ahead, or the prefetch has skipped them for a
+//                   later module
 //
 // Iteration 0 records the trace and fetches nothing ahead.
 class CoordinatedStep {
@@ -165,7 +167,8 @@ class CoordinatedStep {
     }
   }
 
-  // When each parameter is fetched for each module that needs it; invalid where it is there.
+  // Returns when each parameter is fetched for each module that needs it; invalid where it is
+  // there.
   [[nodiscard]] std::map<std::pair<StorageId, std::size_t>, Position> fetches() {
     std::map<std::pair<StorageId, std::size_t>, Position> found;
     for (std::size_t m = 0; m < modules_.size(); ++m) {
@@ -220,7 +223,8 @@ class CoordinatedStep {
   const std::vector<Module>& modules_;
   bool traced_;
   std::deque<std::pair<StorageId, std::size_t>> queue_;
-  std::map<StorageId, Position> there_;         // since when; invalid once a module has used it
+  std::map<StorageId, Position>
+      there_;  // position since which it is there; invalid once a module has used it
   std::map<StorageId, std::size_t> wanted_by_;  // the last module that the prefetch has seen
   std::int64_t live_ = 0;                       // elements
 };

@@ -10,7 +10,8 @@ namespace tidemark {
 namespace optimizer_detail {
 namespace {
 
-// In the order of model.parameters(), which is that of creation; backward goes the other way.
+// Returns parameters in the order of model.parameters(), which is that of creation; backward goes
+// the other way.
 std::vector<const Parameter*> in_order(const TrainingGraph& graph) {
   std::vector<const Parameter*> order;
   for (ParameterId id : graph.trained)

@@ -13,8 +13,8 @@
 
 namespace tidemark {
 
-// The kernels in order; with master weights those that convert between the types, where the
-// implementation does not convert inside.
+// Returns the kernels in order; with master weights also those that convert between the types,
+// unless the implementation converts inside.
 [[nodiscard]] std::vector<OptimizerKernel> optimizer_kernels(const OptimizerSpec& spec,
                                                              OptimizerImplementation implementation,
                                                              const FrameworkRules& rules,
@@ -23,7 +23,8 @@ namespace tidemark {
 [[nodiscard]] LoopTemporaries loop_temporaries(const OptimizerSpec& spec,
                                                const FrameworkRules& rules, const Shape& shape);
 
-// CUDA launches of one multi_tensor_apply over tensors of these lengths, `lists` tensors at a time.
+// Returns the CUDA launches of one multi_tensor_apply over tensors of these lengths, `lists`
+// tensors at a time.
 [[nodiscard]] int foreach_launches(std::span<const std::int64_t> elements, std::size_t lists);
 
 }  // namespace tidemark

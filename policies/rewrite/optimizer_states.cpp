@@ -20,7 +20,8 @@ std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
   return states;
 }
 
-// The head is the matrix that forward reads last; a tied one is an embedding as well.
+// Finds the matrices. The head is the matrix that forward reads last; a tied one is an embedding as
+// well.
 IdVector<ParameterId, char> muon_matrices(const TrainingGraph& graph) {
   IdVector<StorageId, ParameterId> parameter(graph.storages.size());
   IdVector<ParameterId, char> chosen(graph.parameters.size(), 0);

@@ -9,15 +9,17 @@
 
 namespace tidemark {
 
-// `weights`: the type of what is updated, which is that of the moments.
+// Returns the state of a parameter. `weights`: the type of the updated weights, which the moments
+// have too.
 [[nodiscard]] std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
                                                            OptimizerImplementation implementation,
                                                            const FrameworkRules& rules,
                                                            const Parameter& parameter,
                                                            DType weights, bool master_weights);
 
-// Whether Muon orthogonalises the update of a parameter: a matrix (kernels of a convolution are one
-// row per output channel) that is neither an embedding nor the last one that forward multiplies by.
+// Returns for each parameter whether Muon orthogonalises its update: a matrix (kernels of a
+// convolution are one row per output channel) that is neither an embedding nor the last one that
+// forward multiplies by.
 [[nodiscard]] IdVector<ParameterId, char> muon_matrices(const TrainingGraph& graph);
 
 }  // namespace tidemark

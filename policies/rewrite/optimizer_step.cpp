@@ -144,7 +144,7 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
   return graph_.part(PartKind::kOptimizer).back();
 }
 
-// All kernels on one parameter, one after the other.
+// Returns the work of all kernels on one parameter, one after the other.
 Work OptimizerStep::loop_work(const OptimizerSlot& slot) const {
   Work work{.op_class = OperatorClass::kOptimizer, .dtype = slot.weights, .launches = 0};
   for (const OptimizerKernel& kernel : kernels_) {
@@ -155,8 +155,8 @@ Work OptimizerStep::loop_work(const OptimizerSlot& slot) const {
   return work;
 }
 
-// One operator per parameter. The denominator of Adam is a Python variable: while iteration i makes
-// its own, that of i - 1 is alive.
+// Adds one operator per parameter. The denominator of Adam is a Python variable: while iteration i
+// makes its own, that of i - 1 is alive.
 //
 //   denom 0   |======|===|
 //   denom 1          |======|===|
@@ -201,8 +201,8 @@ void OptimizerStep::hold_variable(StorageId variable, OperatorId since, Operator
   graph_.holds.push_back({variable, since, until, HoldKind::kLocal});
 }
 
-// The touches of one kernel on one parameter. Temporaries appear with the kernel that writes them
-// first; the last two are variables.
+// Adds the touches of one kernel on one parameter. Temporaries are created by the kernel that
+// writes them first; the last two are variables.
 void OptimizerStep::add_touches(const OptimizerKernel& kernel, OptimizerSlot& slot,
                                 std::vector<Touch>& touches, std::vector<StorageId>& variables) {
   for (const OptimizerTensor tensor : kernel.writes) {
@@ -233,7 +233,7 @@ int OptimizerStep::launches_of(const OptimizerKernel& kernel,
   return foreach_launches(elements, lists.size());
 }
 
-// One operator per kernel, over all parameters; one operator in all when fused.
+// Adds one operator per kernel, over all parameters; one operator in all when fused.
 void OptimizerStep::add_foreach() {
   const bool fused = implementation_ == OptimizerImplementation::kFused;
   const LoopTemporaries inside = loop_temporaries(spec_, rules_, {});
@@ -278,8 +278,9 @@ void OptimizerStep::build(const std::vector<const Parameter*>& parameters) {
   }
 }
 
-// As DeepSpeed's CPU Adam and torch's fused one: a single pass over memory that reads each tensor
-// once and writes each that changes once, the device's narrower copy of the weights included.
+// Builds DeepSpeed's CPU Adam or torch's fused one: a single pass over memory that reads each
+// tensor once and writes each that changes once, the device's narrower copy of the weights
+// included.
 void OptimizerStep::build_on_host(const std::vector<const Parameter*>& parameters) {
   if (!spec_.kind->on_host) {
     throw UserError({}, "policies.offload_optimizer",

@@ -15,7 +15,7 @@ namespace tidemark {
 // One parameter's tensors; invalid where there is none.
 struct OptimizerSlot {
   const Parameter* trained = nullptr;
-  DType weights = DType::kFloat32;  // of what is updated, its moments and temporaries
+  DType weights = DType::kFloat32;  // type of the updated weights, their moments and temporaries
   std::array<StorageId, kOptimizerTensors> storage{};
 
   [[nodiscard]] StorageId of(OptimizerTensor tensor) const {
@@ -29,9 +29,9 @@ class OptimizerStep {
  public:
   OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
                 const FrameworkRules& rules);
-  // On the device.
+  // Builds the operators of the device.
   void build(const std::vector<const Parameter*>& parameters);
-  // One operator of the host for all of them.
+  // Builds one operator of the host for all parameters.
   void build_on_host(const std::vector<const Parameter*>& parameters);
 
  private:

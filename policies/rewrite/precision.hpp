@@ -28,8 +28,8 @@ enum class Precision : std::uint8_t {
 struct PrecisionRules {
   std::string_view name;  // as in training.precision
   Precision precision;
-  DType model;      // of parameters and activations as the model is built
-  DType gradients;  // of .grad unless training.gradient_dtype says otherwise
+  DType model;      // type of parameters and activations as the model is built
+  DType gradients;  // type of .grad unless training.gradient_dtype says otherwise
   // torch.autocast: matrix products run in this type, whatever the model's.
   std::optional<DType> autocast;
   // The optimizer updates fp32 copies of the weights and keeps its moments in fp32 (ZeRO, Megatron,
@@ -39,14 +39,15 @@ struct PrecisionRules {
   bool tf32 = false;
 };
 
-// All of them, in the order of the enumeration.
+// Returns the rules of all precisions, in the order of the enumeration.
 [[nodiscard]] std::span<const PrecisionRules> precision_table();
 [[nodiscard]] const PrecisionRules& rules_of(Precision precision);
 
-// Key `precision` of `training`; bf16_mixed when absent. Throws UserError for an unknown name (with
-// the nearest one) and for fp8_mixed, which is not built yet.
+// Reads the key `precision` of `training`; bf16_mixed when absent. Throws UserError for an unknown
+// name (with the nearest one) and for fp8_mixed, which is not built yet.
 [[nodiscard]] Precision decode_precision(const Decoder& training);
-// Key `gradient_dtype`: nullopt when absent, so that gradients have their parameter's type.
+// Reads the key `gradient_dtype`: nullopt when absent, so that gradients have their parameter's
+// type.
 [[nodiscard]] std::optional<DType> decode_gradient_dtype(const Decoder& training);
 
 // torch.autocast around the forward pass and the loss. Inputs of an operator are converted as the

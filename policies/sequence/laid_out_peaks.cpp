@@ -10,7 +10,7 @@ namespace tidemark {
 namespace laid_out_peaks_detail {
 namespace {
 
-// When what lives elsewhere is fetched.
+// Plans the fetches of values whose home is off device.
 ResidencyPlan fetches_of(const PolicyContext& context) {
   ResidencyPlan plan(context.live);
   for (std::size_t i = 0; i < context.rewrites.size(); ++i) {

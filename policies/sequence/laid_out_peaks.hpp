@@ -1,5 +1,5 @@
-// The memory that a plan takes once it is laid out over a step: counted storage by storage, where
-// the cost graph counts the results of an operator together.
+// The memory that a plan takes once it is laid out over a step. It is counted storage by storage,
+// while the cost graph counts the results of an operator together.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct Stretch {
   Position end;
 };
 
-// The most bytes that are live in each stretch of `order`, which repeats operators of the context's
-// graph: storages, workspaces and what libraries keep, as an allocator without rounding serves
-// them. What lives elsewhere is fetched as the context's rewrites do in this order. Values that a
-// residency policy would move count as staying, so with one it takes less.
+// Returns the most bytes that are live in each stretch of `order`, which repeats operators of the
+// context's graph: storages, workspaces and what libraries keep, as an allocator without rounding
+// serves them. Offloaded values are fetched as the context's rewrites do in this order. Values that
+// a residency policy would move count as staying, so with one it takes less.
 [[nodiscard]] std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context,
                                                        const ProgramOrder& order,
                                                        std::span<const Stretch> stretches);
 
-// By position of the context's order, bytes that live elsewhere and are on the device while the
-// operator runs.
+// Returns, by position of the context's order, the bytes whose home is off device and that are on
+// the device while the operator runs.
 [[nodiscard]] std::vector<std::int64_t> visiting_bytes(const PolicyContext& context);
 
 }  // namespace tidemark

@@ -10,7 +10,7 @@ namespace tidemark {
 namespace micro_batch_plans_detail {
 namespace {
 
-// Bytes of what lives elsewhere among what the operator touches.
+// Returns the bytes that the operator touches of storages whose home is off device.
 std::int64_t touched_elsewhere(const TrainingGraph& graph, OperatorId op) {
   std::int64_t bytes = 0;
   std::vector<StorageId> seen;

@@ -17,29 +17,29 @@ namespace tidemark {
 struct MicroBatch {
   Position begin;
   Position end;
-  std::size_t plan = 0;  // which of the distinct ones
+  std::size_t plan = 0;  // index of its plan among the distinct ones
 };
 
 struct MicroBatchPlan {
   std::vector<OperatorId> operators;
   StepCosts costs;
   RematProblem problem;
-  // Where something lives elsewhere and is fetched: the problem with as little of it as any
-  // schedule needs, only what each operator itself touches. Its bounds hold for every order of
+  // The problem with only the offloaded values on the device that each operator itself touches, the
+  // least that any schedule needs; set if values are fetched. Its bounds hold for every order of
   // fetches.
   std::optional<RematProblem> fetched_least;
   Schedule schedule;
-  std::int64_t budget = 0;  // that was asked for
+  std::int64_t budget = 0;  // the budget that was requested
   std::string reason;       // why no schedule fits, if none does
 };
 
-// The forward and backward operators of each micro-batch of each step. `plans` receives one entry
-// per list of operators.
+// Returns the micro-batches of each step with their forward and backward operators. `plans`
+// receives one entry per list of operators.
 [[nodiscard]] std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
                                                          std::vector<MicroBatchPlan>& plans);
 
 // Fills in the problems of the plans, each with the schedule that computes every node once.
-// `unrestricted`: for schedules that may change the order of first evaluations.
+// `unrestricted`: the schedules may change the order of first evaluations.
 void make_problems(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
                    bool unrestricted, std::vector<MicroBatchPlan>& plans);
 

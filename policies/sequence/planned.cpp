@@ -21,11 +21,11 @@ namespace tidemark {
 namespace planned_detail {
 namespace {
 
-// Times that a plan is made where its program fetches more at a time, or less, than the order
-// without repeats.
+// Number of times that a plan is made if its program fetches more at a time, or less, than the
+// order without repeats.
 constexpr int kAttempts = 4;
 
-// A parameter's value as it stands in the scenario.
+// Returns a parameter's value as the scenario writes it.
 std::string text_of(const Value& value) {
   std::string text = value.scalar;
   for (const Value& item : value.items)
@@ -67,7 +67,7 @@ class Planned final : public SequencePolicy {
     const std::vector<std::int64_t> kept_all = laid_out(context, micro_batches, plans, true).peaks;
     std::vector<PlanFigures> figures;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      // Where keeping all fits, though the cost graph counts more, so does the plan.
+      // If keeping all fits, though the cost graph counts more, so does the plan.
       const bool all_fits = kept_all[i] <= budget;
       const std::int64_t counted = replay(plans[i].problem, plans[i].schedule).peak;
       figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
@@ -77,7 +77,7 @@ class Planned final : public SequencePolicy {
     if (budget_given_) refit(context, micro_batches, plans, figures, result);
     for (std::size_t i = 0; i < plans.size(); ++i) {
       settle(plans[i], result.peaks[i], figures[i]);
-      // Of several kinds of micro-batch the one that needs most memory counts.
+      // If there are several kinds of micro-batch, the one that needs most memory counts.
       if (!outcome.plan || figures[i].peak > outcome.plan->peak) outcome.plan = figures[i];
     }
     if (outcome.plan) {
@@ -92,7 +92,7 @@ class Planned final : public SequencePolicy {
     ProgramOrder order;
     std::vector<std::int64_t> peaks;  // by plan, as laid_out_peaks()
   };
-  // `in_order`: even what changes nothing is laid out in the order of its cost graph.
+  // `in_order`: even a plan that changes nothing is laid out in the order of its cost graph.
   [[nodiscard]] LaidOut laid_out(const PolicyContext& context,
                                  std::span<const MicroBatch> micro_batches,
                                  const std::vector<MicroBatchPlan>& plans, bool in_order) const {
@@ -124,9 +124,9 @@ class Planned final : public SequencePolicy {
     return result;
   }
 
-  // What is fetched along a schedule is known once it is laid out. Where that is more than was
-  // planned with, or less, plans are made anew for as much less or more; the cheapest that keeps
-  // to the budget stays.
+  // Replans for fetches. The fetches along a schedule are known once it is laid out. If they take
+  // more or less than was planned with, plans are made anew for as much less or more; the cheapest
+  // that keeps to the budget stays.
   void refit(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
              std::vector<MicroBatchPlan>& plans, std::vector<PlanFigures>& figures,
              LaidOut& result) const {
@@ -164,7 +164,7 @@ class Planned final : public SequencePolicy {
     result = laid_out(context, micro_batches, plans, false);
   }
 
-  // The schedule of the same micro-batch for a smaller budget, if there is one that fits.
+  // Returns the schedule of the same micro-batch for a smaller budget, if there is one that fits.
   [[nodiscard]] static const Schedule* known_schedule(const PolicyContext& context,
                                                       std::size_t index) {
     const PolicyOutcome* smaller = context.smaller_budget;
@@ -173,7 +173,7 @@ class Planned final : public SequencePolicy {
     return index < schedules.size() ? &schedules[index] : nullptr;
   }
 
-  // Plans for `budget`; what stands in the way of it is in `reason` of the plan.
+  // Makes plans for `budget`; `reason` of a plan says why it fails.
   [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<MicroBatchPlan>& plans,
                                   std::size_t index, std::int64_t budget) const {
     MicroBatchPlan& plan = plans[index];
@@ -196,7 +196,7 @@ class Planned final : public SequencePolicy {
             .lower_bound = as_duration(result.lower_bound)};
   }
 
-  // Whether the plan keeps to its budget, now that it is known what it takes as laid out.
+  // Decides whether the plan keeps to its budget, now that its memory as laid out is known.
   void settle(const MicroBatchPlan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
     if (plan.fetched_least) settle_fetched(*plan.fetched_least, laid_out_peak, figures);
     // The program's own order may take more than the cost graph's.
@@ -216,7 +216,7 @@ class Planned final : public SequencePolicy {
                                    "{} needs at least {} ({} bytes) here, with what is "
                                    "fetched; another policy may fit",
                                    policy_.name, format_bytes(Bytes(laid_out_peak)), laid_out_peak);
-    // With the operator's name: a scenario shows no numbers of nodes.
+    // The reason names the operator: a scenario shows no numbers of nodes.
     const RematProblem& problem = plan.fetched_least ? *plan.fetched_least : plan.problem;
     const NodeIndex largest = problem.largest_footprint();
     const Bytes footprint(problem.footprint(largest));
@@ -228,7 +228,7 @@ class Planned final : public SequencePolicy {
         plan.costs.graph.nodes[CostNodeId(largest)].name, format_bytes(footprint), footprint.count);
   }
 
-  // What is fetched when is known now: the peak is that of the program, and the bound one that
+  // Settles a plan whose fetches are known: the peak is that of the program, and the bound one that
   // holds however parameters are fetched.
   static void settle_fetched(const RematProblem& least, std::int64_t laid_out_peak,
                              PlanFigures& figures) {
@@ -247,7 +247,7 @@ class Planned final : public SequencePolicy {
     }
   }
 
-  // Says of this policy that a graph is not fit for it.
+  // Plans, and names this policy when a graph is not fit for it.
   [[nodiscard]] PlanResult named(const PolicyContext& context, const RematProblem& problem,
                                  const PlanRequest& request) const {
     try {
@@ -269,9 +269,9 @@ class Planned final : public SequencePolicy {
     return !budget_given_ && changes_nothing(plan);
   }
 
-  // Without a budget, where nothing is recomputed, the program stays as it is. The plan's peak
-  // is that of the cost graph's order, which has operators in place right behind what makes their
-  // storage: a budget needs that order.
+  // Lays out one micro-batch. Without a budget, if nothing is recomputed, the program stays as it
+  // is. The plan's peak is that of the cost graph's order, which has operators in place right after
+  // the one that makes their storage: a budget needs that order.
   void lay_out(Occurrence occurrence, const MicroBatchPlan& plan, bool in_order,
                ProgramOrder& into) const {
     if (!in_order && stays_as_it_is(plan)) {

@@ -1,5 +1,5 @@
-// Checkpoint placement on a training graph: the policies of policies/solver, each micro-batch by
-// the schedule that is planned for its cost graph.
+// Checkpoint placement on a training graph by the policies of policies/solver: each micro-batch
+// follows the schedule that is planned for its cost graph.
 #pragma once
 
 #include <span>
@@ -9,14 +9,15 @@
 
 namespace tidemark {
 
-// One entry for each of solver_policies(). Parameters: those of the policy, then budget (the
-// capacity of the device beside the framework's context), class, iterations, time_limit and seed.
-// Where none fits a budget that is given, the plan says so; the cheapest or smallest schedule is
-// laid out all the same. What fits is counted as in the cost graph, but where keeping everything
-// fits, it is kept, though the cost graph may count more: see step_costs.hpp.
+// Returns one entry for each of solver_policies(). Parameters: those of the policy, then budget (by
+// default the capacity of the device without the framework's context), class, iterations,
+// time_limit and seed. If no schedule fits a given budget, the plan says so; the cheapest or
+// smallest one is laid out all the same. Whether a schedule fits is decided on the cost graph,
+// except that everything is kept if that fits, though the cost graph may count more: see
+// step_costs.hpp.
 [[nodiscard]] std::span<const PolicyEntry> planned_entries();
 
-// Such a policy, also for those that have an entry of another kind; `policy` outlives it.
+// Makes a planned policy, also for those that have an entry of another kind; `policy` outlives it.
 [[nodiscard]] AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& parameters);
 
 }  // namespace tidemark

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMostStages = 32;
 constexpr std::int64_t kSlots = 1000;
 constexpr std::int64_t kUnknown = -1;
-constexpr int kRooms = 10;  // that are tried
+constexpr int kRooms = 10;  // rooms that are tried
 constexpr NodeIndex kOutside = ~NodeIndex{0};
 
 // A way to go through one stage.
@@ -28,7 +28,7 @@ struct StagePlan {
   std::int64_t cost = 0;
 };
 
-// Whatever makes two stages the same problem.
+// Identifies a stage's problem: two stages with equal signatures are the same problem.
 using Signature = std::vector<std::int64_t>;
 
 class BlockChain {
@@ -56,7 +56,7 @@ class BlockChain {
   }
   [[nodiscard]] std::size_t stages() const { return stages_.size(); }
 
-  // Nothing: no combination fits what is estimated.
+  // Returns nothing if no estimated combination fits.
   std::optional<Schedule> solve(std::int64_t room) {
     if (room <= 0) return std::nullopt;
     slot_ = std::max<std::int64_t>(1, room / kSlots);
@@ -97,8 +97,8 @@ class BlockChain {
     return result;
   }
 
-  // The stage alone, what comes from outside excepted. Between forward and backward stands a node
-  // that reads the output and leaves `kept` bytes for the stage.
+  // Returns the problem of the stage alone, without values from outside. Between forward and
+  // backward it has a node that reads the output and leaves `kept` bytes for the stage.
   [[nodiscard]] RematProblem inside(std::size_t s, std::int64_t budget, std::int64_t kept) const {
     RematProblem local;
     const auto forward = static_cast<NodeIndex>(stages_[s].forward.size());
@@ -216,7 +216,7 @@ class BlockChain {
     }
     through_peak_.push_back(peak);
     through_cost_.push_back(cost);
-    // Gradients: those that the next stage downwards takes, and those that stay.
+    // Gradients are split: those that the next stage downwards takes, and those that stay.
     std::int64_t stays = 0;
     for (const NodeIndex node : stages_[s].backward) {
       const std::vector<NodeIndex>& readers = problem_.readers[node];
@@ -315,14 +315,14 @@ class BlockChain {
   std::vector<Stage> stages_;
   std::vector<NodeIndex> place_;               // by node, in its stage
   std::vector<std::size_t> stage_;             // by node
-  std::vector<std::vector<StagePlan>> plans_;  // of distinct stages
+  std::vector<std::vector<StagePlan>> plans_;  // plans of distinct stages
   std::vector<std::size_t> plans_of_;          // by stage
-  // By stage, bytes: of its output; gradients that its backward takes; gradients that it leaves.
+  // Bytes by stage: its output; gradients that its backward takes; gradients that it leaves.
   std::vector<std::int64_t> output_, gradient_, stays_;
   std::vector<std::int64_t> through_peak_,
-      through_cost_;  // of its forward, keeping the output only
+      through_cost_;  // cost of its forward, keeping the output only
   std::int64_t slot_ = 1;
-  std::size_t levels_ = 0;  // of memory
+  std::size_t levels_ = 0;  // levels of memory
   std::vector<Choice> states_;
   Schedule schedule_;
   std::vector<bool> computed_;
@@ -335,7 +335,7 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
   const NodeIndex forward = forward_count(problem);
   std::vector<NodeIndex> ends;
   std::vector<bool> whole(forward);  // read all over the network
-  NodeIndex reach = 0;               // the last forward reader of what comes before, those excepted
+  NodeIndex reach = 0;  // the last forward reader of earlier values, those of `whole` excepted
   for (NodeIndex node = 0; node + 1 < forward; ++node) {
     const std::vector<NodeIndex>& readers = problem.readers[node];
     const auto past = std::lower_bound(readers.begin(), readers.end(), forward);
@@ -345,7 +345,7 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
     whole[node] = last - node > forward / 3;
     if (!whole[node]) reach = std::max(reach, last);
   }
-  // Evenly fewer where there are many.
+  // Keeps evenly fewer where there are many.
   const std::size_t step = ends.size() / std::max<std::size_t>(most - 1, 1) + 1;
   std::vector<Stage> stages(1);
   std::vector<std::size_t> stage(problem.size());
@@ -372,7 +372,7 @@ std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
 
 std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
                                             const BlockChainOptions& options) {
-  // Plans for the stages may take two thirds of the time; what is left is for combining them.
+  // Plans for the stages may take two thirds of the time; the rest is for combining them.
   BlockChainOptions inside = options;
   using Clock = std::chrono::steady_clock;
   const auto now = Clock::now();
@@ -383,12 +383,12 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
   std::vector<Schedule> schedules;
   // The room for which the recurrence's own estimate ends just within the budget, by bisection.
   const auto room = static_cast<double>(budget - problem.fixed);
-  // `low` gives schedules that fit, or so it is hoped; `high` does not.
+  // `low` is expected to give schedules that fit; `high` is not.
   double low = 0.5, high = 1.2, share = 1;
   for (int k = 0; k < block_chain_detail::kRooms && Clock::now() <= options.deadline; ++k) {
     std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
     const bool fits = schedule && replay(problem, *schedule).peak <= budget;
-    // Where nothing is found more room is needed, and it will not fit.
+    // If nothing is found more room is needed, and it will not fit.
     if (!schedule && share >= 1) break;
     (fits || !schedule ? low : high) = share;
     if (schedule) schedules.push_back(*std::move(schedule));

@@ -22,20 +22,20 @@ struct Stage {
   std::vector<NodeIndex> forward;   // ascending; the last one is the stage's output
   std::vector<NodeIndex> backward;  // ascending
 };
-// At most `most` stages; fewer than two where the graph is no chain of them.
+// Splits a graph into at most `most` stages; fewer than two where the graph is no chain of them.
 [[nodiscard]] std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most);
 
 struct BlockChainOptions {
-  // Beside keeping all: how many plans for the inside of a stage, by the bytes that are kept from
-  // its forward to its backward. 0: rotor. Equal stages share theirs.
+  // Number of plans for the inside of a stage besides the one that keeps all, by the bytes that are
+  // kept from its forward to its backward. 0: rotor. Equal stages share theirs.
   int plans = 8;
-  std::int64_t iterations = 1500;  // of the search for each
+  std::int64_t iterations = 1500;  // iterations of the search for each plan
   std::uint64_t seed = 1;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
-// Schedules that the recurrence finds for the budget and for somewhat more and less, since it only
-// estimates memory: C(s,t,m), the least cost of stages s..t from the input of s in room m, is
+// Returns schedules that the recurrence finds for the budget and for somewhat more and less, since
+// it only estimates memory. C(s,t,m), the least cost of stages s..t from s's input in room m:
 //   C(s,s,m) = the cheapest plan that fits
 //   C(s,t,m) = min over plans o of s:   forward_o + C(s+1, t, m - kept_o) + backward_o
 //              min over s < k <= t:     forward of s..k-1 + C(k, t, m - x_{k-1})

@@ -14,7 +14,7 @@ namespace tidemark {
 namespace chain_detail {
 namespace {
 
-// Why the graph is no chain, or nothing.
+// Returns why the graph is no chain, or nothing.
 std::optional<std::string> chain_fault(const RematProblem& problem, NodeIndex n) {
   if (problem.size() != 2 * n) {
     return fmt::format("{} forward nodes are followed by {} others", n, problem.size() - n);
@@ -84,7 +84,7 @@ std::vector<Schedule> revolve_schedules(const RematProblem& problem, int checkpo
 namespace chain_detail {
 namespace {
 
-constexpr std::size_t kStates = 2'000'000;  // of the recurrence, before sizes are rounded
+constexpr std::size_t kStates = 2'000'000;  // states of the recurrence, before sizes are rounded
 
 // Stages are 1 .. n, as in the paper; stage s is forward node s - 1.
 class Rotor {
@@ -195,7 +195,7 @@ class Rotor {
   const RematProblem& problem_;
   NodeIndex n_;
   std::int64_t slot_;
-  std::size_t limit_;  // of states
+  std::size_t limit_;  // limit of the number of states
   std::unordered_map<Key, Choice, Hash> states_;
   Schedule schedule_;
 };

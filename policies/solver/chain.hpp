@@ -10,23 +10,22 @@
 namespace tidemark {
 
 [[nodiscard]] bool is_chain(const RematProblem& problem);
-// The number n of forward nodes. Throws UserError, naming `policy` and the node, where the graph is
-// not such a chain.
+// Returns the number n of forward nodes. Throws UserError, naming `policy` and the node, where the
+// graph is not such a chain.
 [[nodiscard]] NodeIndex chain_length(const RematProblem& problem, std::string_view policy);
 
-// The reversal with the fewest repeated forwards for this many kept outputs, as in revolve_repeats;
-// 0: one schedule for each number of checkpoints from n - 1 down to 0.
+// Returns the reversal with the fewest repeated forwards for this many kept outputs, as in
+// revolve_repeats; 0: one schedule for each number of checkpoints from n - 1 down to 0.
 [[nodiscard]] std::vector<Schedule> revolve_schedules(const RematProblem& problem, int checkpoints);
 
 struct RotorPlan {
   Schedule schedule;
-  std::int64_t cost = 0;  // of the recurrence, every stage fused
+  std::int64_t cost = 0;  // cost in the recurrence, every stage fused
   bool discretised = false;
 };
-// Rotor's recurrence (hal-02352969, theorem 1) with abar = the stage's own output, on exact sizes;
-// where they make too many states, sizes are rounded up to 1/1000
-// of the budget, in long chains to less. Nothing: no
-// memory-persistent schedule fits.
+// Solves rotor's recurrence (hal-02352969, theorem 1) with abar = the stage's own output, on exact
+// sizes; where they make too many states, sizes are rounded up to 1/1000 of the budget, in long
+// chains to less. Nothing: no memory-persistent schedule fits.
 [[nodiscard]] std::optional<RotorPlan> rotor_schedule(const RematProblem& problem,
                                                       std::int64_t budget);
 

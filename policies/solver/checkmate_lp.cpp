@@ -25,14 +25,14 @@ using Clock = std::chrono::steady_clock;
 using Fractions = std::vector<std::vector<double>>;  // S* by stage and node
 using Kept = std::vector<std::vector<bool>>;
 
-// Graphs of at most this many nodes are relaxed node by node with the paper's memory rows.
+// Largest number of nodes of a graph that is relaxed node by node with the paper's memory rows.
 constexpr NodeIndex kWholeProgramNodes = 128;
 // Limits of the program with longer stages, in entries of its matrix and iterations; those after
 // the first program start where it ended.
 constexpr std::size_t kMatrixEntries = 200'000;
 constexpr int kFirstIterations = 4'000;
 constexpr int kNextIterations = 1'000;
-// Iterations in which memory is brought within the budget where no single eviction helps.
+// Iterations that bring memory within the budget if no single eviction helps.
 constexpr std::int64_t kRepairs = 20'000;
 
 class CheckmateRounding {
@@ -59,7 +59,7 @@ class CheckmateRounding {
       candidates.push_back(std::move(one.schedule));
     PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates));
     result.note = std::move(note);
-    // The relaxation says nothing about schedules outside its class.
+    // The relaxation is no bound for schedules outside its class.
     const bool bounded = request_.schedule_class == ScheduleClass::kCheckmate ||
                          (!whole && request_.schedule_class == ScheduleClass::kFixed);
     if (bounded && result.lower_bound) {
@@ -77,7 +77,7 @@ class CheckmateRounding {
     return begin_ + std::chrono::duration_cast<Clock::duration>(request_.time_limit * share);
   }
 
-  // The paper's program, a stage for each node.
+  // Solves the paper's program, with a stage for each node.
   void round_single_nodes() {
     LinearOptions options{.tolerance = 1e-5, .deadline = at(0.6)};
     const CheckmateRelaxation full = relax_checkmate(problem_, request_.budget, options);
@@ -95,7 +95,7 @@ class CheckmateRounding {
     if (!fits_) round_one_stage(full.resident, single_nodes());
   }
 
-  // The program with longer stages. One program after the other, all alike but for the room.
+  // Solves programs with longer stages, one after the other, alike except for the room.
   void round_stages() {
     const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kMatrixEntries);
     stages_ = ends.size();
@@ -129,7 +129,7 @@ class CheckmateRounding {
     return ends;
   }
 
-  // `thresholds` - 1 of them evenly spread over (0, 1), then so many random roundings.
+  // Tries `thresholds` - 1 of them evenly spread over (0, 1), then so many random roundings.
   template <class Complete>
   void round(const Fractions& resident, const std::vector<NodeIndex>& ends, int thresholds,
              int random, Complete complete) {
@@ -144,14 +144,14 @@ class CheckmateRounding {
     }
   }
 
-  // Rounds what enters one stage and keeps all else.
+  // Rounds the values that enter one stage and keeps all else.
   void round_one_stage(const Fractions& resident, const std::vector<NodeIndex>& ends) {
     for (const CutChoice& choice :
          single_stage_roundings(problem_, request_.budget, ends, resident))
       consider(schedule_of(problem_, choice));
   }
 
-  // A value that may be computed only once stays until its last reader.
+  // Keeps a value that may be computed only once until its last reader.
   template <class Keep>
   [[nodiscard]] Kept kept(const Fractions& resident, const std::vector<NodeIndex>& ends,
                           Keep keep) const {
@@ -174,7 +174,7 @@ class CheckmateRounding {
     roundings_.push_back(std::move(solution));
   }
 
-  // Roundings than which none is both cheaper and of a lower peak, the cheapest first.
+  // Returns the roundings than which none is both cheaper and of a lower peak, the cheapest first.
   [[nodiscard]] std::vector<Schedule> best_roundings() {
     std::stable_sort(
         roundings_.begin(), roundings_.end(), [](const Solution& a, const Solution& b) {
@@ -190,8 +190,8 @@ class CheckmateRounding {
     return best;
   }
 
-  // From the best roundings: eviction with look-ahead or, where nothing fits then, changes at
-  // random until something does. What was done to the cheapest that fits, in words.
+  // Repairs the best roundings: eviction with look-ahead or, if nothing fits then, random changes
+  // until a schedule does. Returns in words what was done to the cheapest that fits.
   [[nodiscard]] std::string close() {
     constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
     std::int64_t cheapest = kNothing;
@@ -223,7 +223,7 @@ class CheckmateRounding {
     return !class_fault(problem_, schedule, request_.schedule_class);
   }
 
-  // Ends at the first schedule that fits: what is cheaper is not looked for.
+  // Ends at the first schedule that fits and does not look for cheaper ones.
   [[nodiscard]] NeighbourhoodOptions closing(std::int64_t repairs) const {
     return {.budget = request_.budget,
             .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
@@ -239,8 +239,8 @@ class CheckmateRounding {
   std::mt19937_64 rng_;
   Clock::time_point begin_;
   std::vector<Solution> roundings_;
-  bool fits_ = false;  // some candidate does
-  double bound_ = 0;   // of the relaxation under the whole budget
+  bool fits_ = false;  // whether some candidate fits
+  double bound_ = 0;   // bound of the relaxation under the whole budget
   std::size_t stages_ = 0;
 };
 

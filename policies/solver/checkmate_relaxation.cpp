@@ -60,10 +60,10 @@ class Relaxation {
 
   void add_memory(NodeIndex t) {
     Variable before = LinearBuilder::kNone;
-    std::vector<std::pair<Variable, double>> freed;  // after the node before
+    std::vector<std::pair<Variable, double>> freed;  // freed after the node before
     freed_of_.assign(n_, {});
     for (NodeIndex k = 0; k <= t; ++k) {
-      // What is part of its input takes nothing while it is made, but both are there then.
+      // A part of its input takes nothing while it is made, but both are there then.
       const double both = std::max(0.0, -share(problem_.workspace[k]));
       const Variable used = program_.variable(0, 1 + both);
       // R[t,t] = 1 moves to the right.
@@ -81,7 +81,7 @@ class Relaxation {
       add_workspace(t, k, used);
       before = used;
       freed.clear();
-      if (k == t) break;  // what goes after the stage's end does not enter the next
+      if (k == t) break;  // a value freed after the stage's end does not enter the next
       for (const NodeIndex i : problem_.deps[k])
         add_free(t, i, k, freed);
       add_free(t, k, k, freed);
@@ -97,7 +97,7 @@ class Relaxation {
     if (k < t) room.add(evaluated_[t][k], -workspace);
   }
 
-  // What is there goes once or enters the next stage.
+  // Adds the rows that free a resident value once or let it enter the next stage.
   void add_exits(NodeIndex t) {
     for (NodeIndex i = 0; i < t; ++i) {
       const LinearBuilder::Row row = program_.at_least(0);
@@ -139,7 +139,7 @@ class Relaxation {
   double budget_;  // and bytes by it
   LinearBuilder program_;
   std::vector<std::vector<Variable>> evaluated_, resident_;  // by stage and node
-  std::vector<std::vector<Variable>> freed_of_;  // of the stage that is being added, by node
+  std::vector<std::vector<Variable>> freed_of_;  // for the stage that is being added, by node
 };
 
 }  // namespace
@@ -169,7 +169,7 @@ Schedule complete_stages(const RematProblem& problem,
                          const std::vector<std::vector<bool>>& resident) {
   const NodeIndex n = problem.size();
   Schedule schedule;
-  std::vector<bool> there(n);  // enters the stage, really: kept and computed before
+  std::vector<bool> there(n);  // enters the stage: kept and computed before
   for (NodeIndex t = 0; t < n; ++t) {
     std::vector<bool> evaluate(n);
     evaluate[t] = true;

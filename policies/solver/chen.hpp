@@ -8,9 +8,9 @@
 
 namespace tidemark {
 
-// Lists of nodes that may be kept: all forward nodes (`over` is "nodes"), "articulation" points,
-// the outputs of "layers", or each of these in turn ("any"). Throws UserError where there are no
-// layers.
+// Returns lists of nodes that may be kept: all forward nodes (`over` is "nodes"), "articulation"
+// points, the outputs of "layers", or each of these in turn ("any"). Throws UserError where there
+// are no layers.
 [[nodiscard]] std::vector<std::vector<NodeIndex>> checkpoint_candidates(const RematProblem& problem,
                                                                         std::string_view over);
 

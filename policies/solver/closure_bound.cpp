@@ -13,10 +13,10 @@ namespace tidemark {
 namespace closure_bound_detail {
 namespace {
 
-constexpr std::size_t kChoicesHandedOn = 8;  // that are handed on
-constexpr int kPrices = 40;                  // that are tried at most
+constexpr std::size_t kChoicesHandedOn = 8;  // choices that are handed on
+constexpr int kPrices = 40;                  // prices that are tried at most
 
-// The line that touches the value, concave in the price, at one price.
+// The line that touches the bound, which is concave in the price, at one price.
 struct Line {
   double price = 0;
   double value = 0;
@@ -34,8 +34,8 @@ using Decisions = std::vector<Decision>;
 struct Relaxed {
   double cost = 0;
   double price = 0;
-  std::optional<Line> low;   // with too much kept
-  std::optional<Line> high;  // that fits
+  std::optional<Line> low;   // keeps too much
+  std::optional<Line> high;  // fits
 };
 
 class CutRelaxation {
@@ -66,11 +66,11 @@ class CutRelaxation {
       sum += cost(i);
     return sum;
   }
-  // The node of the greatest weight among those that the two lines treat differently.
+  // Returns the node of the greatest weight among those that the two lines treat differently.
   [[nodiscard]] std::optional<NodeIndex> undecided(const Relaxed& relaxed) const;
 
  private:
-  // Vertices r_i, then a_i (i is there after v, kept or recomputed), source, sink. Choosing r_i
+  // Vertices: r_i, then a_i (i is there after v, kept or recomputed), source, sink. Choosing r_i
   // gains price bytes_i - cost_i and takes a_i and the a's of its inputs along; an a_i that nothing
   // else needs costs price bytes_i.
   [[nodiscard]] Line at(double price, const Decisions& decisions) const {
@@ -81,7 +81,7 @@ class CutRelaxation {
     double all = 1;
     double forced = 0;
     double gains = 0;
-    double fixed = 0;  // gains of what is decided
+    double fixed = 0;  // gains of decided nodes
     std::vector<int> decided(n, kOpen);
     for (const Decision& decision : decisions)
       decided[decision.node] = decision.again ? kAgain : kNever;
@@ -114,7 +114,7 @@ class CutRelaxation {
     const double flow = network.run(source, sink);
     Line result{.price = price};
     const double room = static_cast<double>(cut_.room);
-    // What the sums may be wrong by is taken off.
+    // The possible error of the sums is subtracted.
     result.value = forced - fixed - (gains - flow) - price * room -
                    1e-9 * (forced + std::abs(fixed) + gains + price * room);
     result.slope = -room;
@@ -136,7 +136,7 @@ class CutRelaxation {
   const RematProblem& problem_;
   const ClosureCut& cut_;
   std::vector<bool> needed_, input_;
-  double least_ = 0;  // prices that are tried
+  double least_ = 0;  // lower limit of the prices that are tried
   double most_ = 0;
   bool trivial_ = false;
 };

@@ -1,13 +1,13 @@
-// The knapsack of a time cut with what dropping brings along: what is recomputed needs its
-// inputs, and those are resident at the cut or recomputed as well.
+// The knapsack of a time cut with the consequences of dropping: a recomputed node needs its inputs,
+// and those are resident at the cut or recomputed as well.
 //
 //   at the first computation of v, for i before v and not an input of v:
 //   minimise sum cost_i r_i   with   kept_i + r_i >= 1 where i is read after v,
 //                                    r_i <= kept_d + r_d for every input d of i,
 //                                    sum bytes_i kept_i <= room beside v, its inputs and workspace
 //
-// Priced at p per byte of room, what remains is a closure problem, which a minimum cut solves; the
-// best p gives the bound of the linear relaxation.
+// Priced at p per byte of room, the rest is a closure problem, which a minimum cut solves; the best
+// p gives the bound of the linear relaxation.
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ struct ClosureCut {
 };
 
 struct ClosureBound {
-  double cost = 0;  // sum cost_i r_i is not below; a real number less the guard for rounding
-  // Choices that were seen to fit, i with r_i = 1, ascending: the cheapest last.
+  double cost = 0;  // lower bound of sum cost_i r_i; a real number less the guard for rounding
+  // Choices that were found to fit, i with r_i = 1, ascending: the cheapest last.
   std::vector<std::vector<NodeIndex>> again;
   double price = 0;  // the best; 0: none was tried
 };
@@ -36,8 +36,8 @@ struct ClosureBound {
 [[nodiscard]] ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut,
                                          double enough = 0, double price = 0);
 
-// The same with whole choices: branch and bound on r_i, the lowest bound first, until `relaxations`
-// have been solved. Exact where it ends before.
+// Returns the bound with whole choices: branch and bound on r_i, the lowest bound first, until
+// `relaxations` have been solved. Exact if it ends before.
 [[nodiscard]] ClosureBound closure_branch_and_bound(const RematProblem& problem,
                                                     const ClosureCut& cut, int relaxations,
                                                     std::chrono::steady_clock::time_point deadline);

@@ -1,4 +1,4 @@
-// How warm a search by changes at random is.
+// The temperature of a search by random changes.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace tidemark {
 // Reheating: cycles of iterations that grow, each of which begins warm and ends cold.
 class CoolingCycles {
  public:
-  // The share of the cycle of iteration `k` that is done; asked for ascending k.
+  // Returns the share of the cycle of iteration `k` that is done; called for ascending k.
   double done(std::int64_t k) {
     if (k >= end_) {
       begin_ = k;

@@ -11,8 +11,8 @@ namespace tidemark {
 namespace exact_search_detail {
 namespace {
 
-// States of graphs with up to this many nodes are looked up when they are made, beyond when they
-// are expanded: a look-up for every value costs more than the bound saves.
+// Largest graph whose states are looked up when they are made, beyond it when they are expanded: a
+// look-up for every value costs more than the bound saves.
 constexpr NodeIndex kEagerNodes = 40;
 
 // Best first over sets of computed and resident nodes.
@@ -33,10 +33,10 @@ class ExactSearch {
   };
   struct Slot {
     std::uint32_t state = kNone;
-    std::uint32_t tag = 0;  // of the hash: most mismatches need no look at the state
+    std::uint32_t tag = 0;  // part of the hash: most mismatches need no look at the state
   };
   struct Open {
-    std::int64_t bound;  // of the extra cost
+    std::int64_t bound;  // bound of the extra cost
     std::uint32_t depth;
     std::uint32_t state;
     std::int64_t extra;
@@ -92,7 +92,7 @@ class ExactSearch {
   ExactResult stopped(std::int64_t proven) const {
     return {.lower_bound = problem_.base_cost + proven, .states = states_.size()};
   }
-  // Asked for every step, since one state may have very many.
+  // Called for every step, since one state may have very many.
   bool late() {
     if (!late_ && (++clock_ & 1023U) == 0) {
       late_ = std::chrono::steady_clock::now() > options_.deadline;
@@ -119,7 +119,7 @@ class ExactSearch {
       const std::int64_t excess =
           used + ranked_.bytes(r) + problem_.workspace[node] - options_.budget;
       Set removable = state.resident - ranked_.deps(r);
-      // What was computed for nothing need not have been computed.
+      // A value that was computed for nothing need not have been computed.
       if (state.node != kNone && !first_time(index)) removable.remove(state.node);
       Step step{.from = index,
                 .rank = r,
@@ -136,7 +136,7 @@ class ExactSearch {
     }
   }
 
-  // What may go, in descending order of bytes.
+  // Lists the values that may be dropped, in descending order of bytes.
   void list_members(const Set& removable) {
     members_.clear();
     removable.for_each([&](std::uint32_t m) {
@@ -155,7 +155,7 @@ class ExactSearch {
     std::uint32_t rank;
     bool first;
     std::int64_t extra;
-    std::int64_t again;  // cost of what is missing before the step
+    std::int64_t again;  // cost of the missing values before the step
     Set direct;
   };
 
@@ -164,8 +164,9 @@ class ExactSearch {
     return !states_[state.parent].computed.has(state.node);
   }
 
-  // Every smallest set of members that frees `excess` bytes: in descending order of bytes, a set is
-  // smallest when its last member is needed. `dropped`: cost of those dropped that are still read.
+  // Tries every smallest set of members that frees `excess` bytes: in descending order of bytes, a
+  // set is smallest when its last member is needed. `dropped`: cost of those dropped that are still
+  // read.
   void evict(const State& state, const Step& step, const Set& kept, std::int64_t excess,
              std::size_t from, std::int64_t dropped) {
     if (excess <= 0) {
@@ -175,7 +176,7 @@ class ExactSearch {
     for (std::size_t i = from; i < members_.size() && suffix_[i] >= excess; ++i) {
       const std::uint32_t m = members_[i];
       const std::int64_t lost = dropped + (step.direct.has(m) ? ranked_.cost(m) : 0);
-      // The step itself may compute one that was missing.
+      // The step itself may compute a missing one.
       if (step.extra + step.again - (step.first ? 0 : ranked_.cost(step.rank)) + lost >= limit_)
         continue;
       Set rest = kept;
@@ -226,7 +227,7 @@ class ExactSearch {
     open_.push({total, to.computed.count(), index, to.extra});
   }
 
-  // Whether a known state has one value more at no more cost: all that follows from this one
+  // Whether a known state has one value more at no more cost: everything that follows from this one
   // follows from it, too.
   bool dominated(const State& state) {
     const Set more = ranked_.need_of(state.computed).useful;
@@ -301,7 +302,7 @@ class ExactSearch {
   NodeIndex n_;
   bool fixed_order_;
   bool checkmate_;
-  std::int64_t limit_;  // of the extra cost, exclusive
+  std::int64_t limit_;  // limit of the extra cost, exclusive
   std::uint64_t clock_ = 0;
   bool late_ = false;
 
@@ -309,7 +310,7 @@ class ExactSearch {
   std::vector<State> states_;
   std::vector<Slot> table_;  // open addressing
   std::priority_queue<Open> open_;
-  std::vector<std::uint32_t> members_;  // of the step being expanded
+  std::vector<std::uint32_t> members_;  // members of the step being expanded
   std::vector<std::int64_t> suffix_;
 };
 

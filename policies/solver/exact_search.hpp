@@ -35,7 +35,7 @@ struct ExactResult {
   std::size_t states = 0;
 };
 
-// Graphs of at most this many nodes.
+// Largest number of nodes of a graph that is searched exactly.
 inline constexpr NodeIndex kExactNodes = 128;
 
 // Every node's footprint must be within the budget.

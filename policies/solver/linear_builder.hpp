@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// Equalities and inequalities (>=) in any order; LinearProgram has the former first.
+// Collects equalities and inequalities (>=) in any order; LinearProgram has the former first.
 class LinearBuilder {
  public:
   using Variable = int;

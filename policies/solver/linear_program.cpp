@@ -81,8 +81,8 @@ class PrimalDual {
   }
 
  private:
-  static constexpr int kCheck = 40;       // iterations between looks at the error
-  static constexpr double kEnough = 0.2;  // of the error at the last restart
+  static constexpr int kCheck = 40;       // iterations between checks of the error
+  static constexpr double kEnough = 0.2;  // share of the error at the last restart
 
   void load() {
     std::vector<Eigen::Triplet<double>> triplets;
@@ -97,12 +97,12 @@ class PrimalDual {
     upper_ = vector_of(program_.upper);
   }
 
-  // Rows and columns of magnitude about one.
+  // Scales rows and columns to a magnitude of about one.
   void scale() {
     rows_ = Vector::Ones(a_.rows());
     columns_ = Vector::Ones(a_.cols());
-    for (int round = 0; round < 11; ++round) {
-      const bool last = round == 10;  // Pock-Chambolle: by sums instead of maxima
+    for (int pass = 0; pass < 11; ++pass) {
+      const bool last = pass == 10;  // Pock-Chambolle: by sums instead of maxima
       auto [row, column] = magnitudes(last);
       row = row.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
       column = column.unaryExpr([](double v) { return v > 0 ? 1 / std::sqrt(v) : 1; });
@@ -118,7 +118,7 @@ class PrimalDual {
     upper_ = upper_.cwiseQuotient(columns_).eval();
   }
 
-  // By row and by column: the greatest absolute value, or the sum of absolute values.
+  // Returns, by row and by column, the greatest absolute value, or the sum of absolute values.
   [[nodiscard]] std::pair<Vector, Vector> magnitudes(bool sums) const {
     Vector row = Vector::Zero(a_.rows());
     Vector column = Vector::Zero(a_.cols());
@@ -181,7 +181,8 @@ class PrimalDual {
     restart();
   }
 
-  // Relative primal infeasibility, and gap between objective and bound.
+  // Returns the larger of the relative primal infeasibility and the gap between objective and
+  // bound.
   double error(const Vector& x, const Vector& y) const {
     Vector violation = b_ - a_ * x;
     violation.tail(violation.size() - equalities_) =

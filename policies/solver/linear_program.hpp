@@ -30,14 +30,14 @@ struct LinearResult;
 struct LinearOptions {
   double tolerance = 1e-6;  // relative, of infeasibility and of the gap
   int iterations = 100'000;
-  // Where to begin: the result of a program of the same shape; none: zeros.
+  // The result of a program of the same shape, as a start; none: zeros.
   const LinearResult* start = nullptr;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 struct LinearResult {
   std::vector<double> x;
-  std::vector<double> y;  // that x was found with
+  std::vector<double> y;  // duals that x was found with
   double objective = 0;
   // b y + sum over j of min(0, (c - A' y)_j) upper_j for the best y >= 0 (free in equalities) seen:
   // no x has less.

@@ -13,10 +13,10 @@ namespace lower_bound_detail {
 namespace {
 
 constexpr std::size_t kClosures = 80;    // cuts
-constexpr int kRelaxations = 200;        // of the tightest
-constexpr std::int64_t kLevels = 16384;  // of cost in the table of cheapest_cover
+constexpr int kRelaxations = 200;        // relaxations of the tightest cut
+constexpr std::int64_t kLevels = 16384;  // levels of cost in the table of cheapest_cover
 
-// Descending bytes per cost; free ones first.
+// Sorts by descending bytes per cost; free items first.
 void sort_by_ratio(std::vector<KnapsackItem>& items) {
   std::stable_sort(items.begin(), items.end(), [](const KnapsackItem& a, const KnapsackItem& b) {
     return static_cast<double>(a.cost) * static_cast<double>(b.bytes) <
@@ -24,8 +24,8 @@ void sort_by_ratio(std::vector<KnapsackItem>& items) {
   });
 }
 
-// The least cost of what is dropped in the order of ratios, and less where a single one is enough
-// at the end.
+// Returns the least cost of items that are dropped in the order of ratios, or less if a single one
+// is enough at the end.
 std::int64_t greedy_cover(const std::vector<KnapsackItem>& items, std::int64_t excess) {
   std::int64_t cost = 0;
   std::int64_t best = kNoSchedule;
@@ -61,11 +61,12 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
   return order;
 }
 
-// The values that could go of those that must be in memory or recomputed when v is computed.
+// The values that may be dropped among those that must be in memory or recomputed when v is
+// computed.
 struct NodeCut {
   ClosureCut closure;
   std::vector<KnapsackItem> items;
-  std::int64_t excess = 0;   // bytes that have to go
+  std::int64_t excess = 0;   // bytes that have to be dropped
   std::int64_t at_most = 0;  // cost of some choice
 };
 
@@ -108,7 +109,7 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
   const std::int64_t enough = lower_bound_detail::greedy_cover(items, excess);
   if (enough == 0) return 0;
   unit = std::max<std::int64_t>({unit, 1, enough / lower_bound_detail::kLevels});
-  // most[c]: the most bytes that go for c units.
+  // most[c]: the most bytes that are dropped for c units.
   const auto levels = static_cast<std::size_t>(enough / unit);
   std::vector<std::int64_t> most(levels + 1, 0);
   for (const KnapsackItem& item : items) {
@@ -148,7 +149,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   }
   if (best >= kNoSchedule) return kNoSchedule;
   const std::int64_t unit = cost_unit(problem);
-  // The cuts at which most has to be dropped, also with what dropping brings along.
+  // The cuts at which most has to be dropped, also with the consequences of dropping.
   double greatest = 0;
   double price = 0;
   const auto rise = [&](double to) {

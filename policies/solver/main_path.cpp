@@ -39,7 +39,7 @@ void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
     if (sampled && trained) on_the_way[node_of[at]] = 1;
   }
   if (!last.valid()) return;
-  // Whatever parts a node's results goes with the node.
+  // Nodes that are parts of a node's results are on the main path if the node is.
   IdVector<CostNodeId, char> leads_on(costs.graph.nodes.size(), 0);
   leads_on[last] = 1;
   for (std::size_t i = last.index() + 1; i-- > 0;) {

@@ -1,4 +1,4 @@
-// Which forward nodes lie on the way from the samples to the loss.
+// The main path: the forward nodes on the way from the samples to the loss.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace tidemark {
 
-// Marks the forward nodes that lie off the main path: on it is what comes of the samples, has a
-// gradient and leads to the loss. `node_of`: the node of each of `ops`.
+// Marks the forward nodes off the main path. A node on it depends on the samples, has a gradient
+// and leads to the loss. `node_of`: the node of each of `ops`.
 void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
                 std::span<const CostNodeId> node_of, StepCosts& costs);
 

@@ -2,8 +2,7 @@
 //
 // Boost.Graph's boykov_kolmogorov_max_flow takes more than twice our time on most cuts and between
 // 1.7 and 3.4 times on bounds; on the cuts of one graph it is faster. Medians of 5 runs on graphs
-// of
-// ../shared/cases/rematerialization, ours and Boost's, in ms (paired, -O2, on a loaded machine):
+// of ../shared/cases/rematerialization, ours and Boost's, in ms (paired, -O2, on a loaded machine):
 //
 //                        60 minimum cuts    4 bounds of cuts
 //   unet_d2_n10            0.03   0.14        0.07   0.15
@@ -11,8 +10,8 @@
 //   mobilenet              0.24   1.81       26.0   77.5
 //   random_layered_100    15.7   11.2        47.0   78.1
 //
-// Cuts and bounds were the same. push_relabel_max_flow gave no result on chain_hom_n8 within 100 s;
-// why was not looked into.
+// Cuts and bounds were the same. push_relabel_max_flow gave no result on chain_hom_n8 within 100 s,
+// for an unknown reason.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,8 @@ class FlowNetwork {
  public:
   explicit FlowNetwork(std::size_t vertices) : first_(vertices, kNone) {}
   void add_edge(std::uint32_t from, std::uint32_t to, double capacity);
-  // Saturates; afterwards reaches() tells the source's side of a minimum cut.
+  // Saturates the flow and returns it; afterwards reaches() tells the source's side of a minimum
+  // cut.
   double run(std::uint32_t source, std::uint32_t sink);
   [[nodiscard]] bool reaches(std::uint32_t vertex) const { return level_[vertex] >= 0; }
 
@@ -33,7 +33,7 @@ class FlowNetwork {
   struct Edge {
     std::uint32_t to;
     std::uint32_t next;  // edge of the same vertex
-    double capacity;     // that is left; edge e's opposite is e ^ 1
+    double capacity;     // remaining capacity; edge e's opposite is e ^ 1
   };
   bool label(std::uint32_t source, std::uint32_t sink);
   double push(std::uint32_t vertex, std::uint32_t sink, double limit);

@@ -51,7 +51,7 @@ std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
     high = std::max(high, ratio);
   }
   std::vector<std::vector<bool>> cuts{min_cut_saved(problem, 0)};
-  // A value may be dear because all it comes from has to be recomputed with it.
+  // A value may be dear because all its ancestors have to be recomputed with it.
   high *= static_cast<double>(problem.size());
   for (int k = 0; k <= kPrices && low > 0; ++k) {
     const double price = low * std::pow(high / low, static_cast<double>(k) / kPrices) * (1 + 1e-9);

@@ -65,7 +65,7 @@ class NeighbourhoodSearch {
 
   // --- recomputing ---
 
-  // The place of a repeat of `node` for the reader `before`; kNone where the class has none.
+  // Returns the place of a repeat of `node` for the reader `before`; kNone where there is none.
   Occ place_for(NodeIndex node, Occ before) const {
     if (!options_.checkmate) return before;
     Occ at = before;
@@ -77,8 +77,8 @@ class NeighbourhoodSearch {
     return at;
   }
 
-  // The cost of recomputing `node` right before `at` with all that it needs and that was freed.
-  // `full`: a computation before `at` during which memory is above the budget.
+  // Returns the cost of recomputing `node` right before `at` with all that it needs and that was
+  // freed. `full`: a computation before `at` during which memory is above the budget.
   std::int64_t price(NodeIndex node, Occ at, Occ full) {
     price_stack_.assign(1, node);
     ++stamp_;
@@ -103,15 +103,15 @@ class NeighbourhoodSearch {
     return sum;
   }
 
-  // Inserts `node` before `reader` with what it needs. False: there is no place or it is too much;
-  // the caller takes the changes back.
+  // Inserts `node` before `reader` with its missing inputs. False: there is no place or it costs
+  // too much; the caller takes the changes back.
   bool compute_again(NodeIndex node, Occ reader, int depth) {
     if (problem_.once[node] || depth > 200 || ++inserted_ > 400) return false;
     if (list_.cost() + problem_.cost[node] > limit_) return false;
     const Occ at = place_for(node, reader);
     if (at == kNone) return false;
     const Occ self = list_.insert(node, at);
-    // Inputs that were gone now stay until here; where that does not fit, they are repeated, too.
+    // Inputs that were freed by now stay until here, or are repeated, too, if that does not fit.
     for (const NodeIndex dep : problem_.deps[node]) {
       const Occ copy = list_.copy_before(dep, self);
       if (list_.end(copy) != self) continue;  // stays for a later reader anyway
@@ -123,7 +123,7 @@ class NeighbourhoodSearch {
     }
     return true;
   }
-  // The last reader of `copy` before `occ`, which is its last; the copy itself if there is none.
+  // Returns the last reader of `copy` before `occ`, which is its last; else the copy itself.
   Occ last_reader_before(Occ copy, Occ occ) const {
     Occ last = copy;
     for (const NodeIndex reader : problem_.readers[list_.node(copy)]) {
@@ -146,8 +146,8 @@ class NeighbourhoodSearch {
   // Drops values until the schedule fits; false when nothing helps or it costs more than `limit`.
   bool make_room(std::int64_t limit) {
     std::size_t steps = 0;
-    // Now and then what passes the limit is not even tried: faster by far where much has to be
-    // recomputed together, but some ways to less cost begin with more.
+    // Now and then a drop that passes the limit is not even tried: faster by far where much has to
+    // be recomputed together, but some ways to less cost begin with more.
     limit_ = below(4) == 0 ? limit : kInfinite;
     while (list_.overflow() > 0) {
       if (list_.cost() > limit || ++steps > std::size_t{50} * problem_.size() || late())
@@ -157,7 +157,7 @@ class NeighbourhoodSearch {
     return list_.cost() <= limit;
   }
 
-  // Values that lie unread during `at`, the best first.
+  // Lists the values that are resident but unread during `at`, the best first.
   void list_candidates(Occ at) {
     candidates_.clear();
     const std::int64_t excess = list_.memory(at) - options_.budget;
@@ -208,7 +208,7 @@ class NeighbourhoodSearch {
 
   // --- taking repeats out ---
 
-  // Erases a repeat and all that then nobody reads.
+  // Erases a repeat and all repeats that nobody reads then.
   void erase_with_sources(Occ occ) {
     erase_stack_.assign(1, occ);
     while (!erase_stack_.empty()) {
@@ -231,7 +231,7 @@ class NeighbourhoodSearch {
     }
   }
 
-  // Takes out every repeat without which the schedule still fits.
+  // Removes every repeat without which the schedule still fits.
   void drop_all_useless() {
     list_repeats();
     std::vector<Occ> order = repeats_;
@@ -277,7 +277,7 @@ class NeighbourhoodSearch {
       list_.commit();
       current = list_.cost();
       if (current < best_cost_) {
-        // It looks at every repeat: not each time where one improvement follows the other.
+        // It looks at every repeat: not each time if one improvement follows another.
         cleaned_ = k >= next_clean;
         if (cleaned_) {
           next_clean = k + kCleanEvery;
@@ -290,7 +290,7 @@ class NeighbourhoodSearch {
     }
   }
 
-  // A few repeats that lie near each other go.
+  // Removes a few repeats that are near each other.
   void ruin() {
     const std::size_t wanted = 1 + below(below(4) == 0 ? 12 : 4);
     const std::size_t reach =
@@ -304,7 +304,7 @@ class NeighbourhoodSearch {
     }
   }
 
-  // Some of the repeats may have become useless.
+  // Removes repeats that may have become useless.
   void tidy() {
     list_repeats();
     const std::size_t tries = std::min<std::size_t>(repeats_.size(), 12);
@@ -314,8 +314,8 @@ class NeighbourhoodSearch {
     }
   }
 
-  // From a schedule that does not fit and that no single drop improves: annealing on the overflow,
-  // with a little weight on the cost so that useless repeats go.
+  // Finds a schedule that fits from one that does not and that no single drop improves: annealing
+  // on the overflow, with a little weight on the cost so that useless repeats are removed.
   bool find_room() {
     limit_ = kInfinite;
     const double weight = 0.05 * static_cast<double>(list_.overflow()) /
@@ -354,7 +354,7 @@ class NeighbourhoodSearch {
     return false;
   }
 
-  // Computes some value again that lies unread where memory is above the budget.
+  // Recomputes some value that is resident but unread where memory is above the budget.
   void disturb() {
     over_.clear();
     for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
@@ -374,10 +374,10 @@ class NeighbourhoodSearch {
   std::mt19937_64 rng_;
   ScheduleEditor list_;
   double noise_ = 0;
-  std::int64_t limit_ = kInfinite;  // of the cost while room is made
+  std::int64_t limit_ = kInfinite;  // limit of the cost while room is made
   std::uint64_t clock_ = 0;
   bool late_ = false;
-  bool cleaned_ = true;  // no repeat of the best is useless
+  bool cleaned_ = true;  // whether no repeat of the best is useless
   int inserted_ = 0;
   std::optional<Schedule> best_;
   std::int64_t best_cost_ = 0;

@@ -26,10 +26,10 @@ constexpr const char* kOnceFault =
     "what may run only once and is read later takes more than the budget beside what is computed";
 
 constexpr NodeIndex kAlwaysSolved = 40;
-constexpr std::int64_t kStatesPerIteration = 500;  // of the exact search on larger graphs
+constexpr std::int64_t kStatesPerIteration = 500;  // for the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
-constexpr int kChoicesTried = 9;  // of the bound that are tried as starts
-constexpr int kRungs = 24;        // of the ladder of budgets
+constexpr int kChoicesTried = 9;  // choices of the bound that are tried as starts
+constexpr int kRungs = 24;        // budgets on the ladder
 constexpr int kRungsTried = 8;    // the nearest below the budget
 
 class Planner {
@@ -83,8 +83,9 @@ class Planner {
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
   }
 
-  // What fits in less fits here. The budgets are those of a ladder that is the graph's, whatever is
-  // asked for: plans of larger budgets are measured against the same ones of less.
+  // Starts from plans for less memory, as a schedule that fits in less fits here. The ladder of
+  // budgets depends on the graph only, not on the requested budget: plans of larger budgets are
+  // measured against the same ones of less.
   void start_from_less(const Schedule& once) {
     const std::int64_t low = problem_.footprint(problem_.largest_footprint());
     const std::int64_t high = replay(problem_, once).peak;
@@ -103,7 +104,7 @@ class Planner {
     }
   }
 
-  // The bound of several cuts together, which is of the classes that keep to the list's order, and
+  // Computes the bound of several cuts together, for the classes that keep to the list's order, and
   // schedules from its relaxations, which are of every class.
   void combine_cuts() {
     if (choices_.empty()) return;
@@ -114,7 +115,7 @@ class Planner {
     if (!done()) start_from_roundings(roundings);
   }
 
-  // Those of the relaxations' roundings than which none is both cheaper and of a lower peak.
+  // Starts from the relaxations' roundings than which none is both cheaper and of a lower peak.
   void start_from_roundings(const std::vector<CutChoice>& roundings) {
     std::vector<Solution> starts;
     for (const CutChoice& choice : roundings)
@@ -130,7 +131,7 @@ class Planner {
     }
   }
 
-  // Where one moment of the step decides, the bound's own choice is nearly a schedule.
+  // Starts from the bound's own choice: if one moment of the step decides, it is nearly a schedule.
   void start_from_cuts() {
     for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
       if (choice - choices_.rbegin() == kChoicesTried) break;
@@ -138,8 +139,8 @@ class Planner {
     }
   }
 
-  // Where the graph is a chain of blocks, what is best inside each is found at once.
-  // That start is improved on its own: what a search has made of another lies elsewhere.
+  // Starts from the best plans inside each block, if the graph is a chain of blocks. That start is
+  // improved on its own: the result of a search from another start is elsewhere.
   void start_from_blocks() {
     std::optional<Solution> best;
     for (Schedule& schedule :
@@ -158,7 +159,7 @@ class Planner {
     if (found) consider(*found);
   }
 
-  // False when nothing is left to do: it is proven that no schedule fits.
+  // Returns false when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
     Construction found = construct_schedule(problem_, request_.budget, 200'000, at(0.6));
     if (found.reach == Reach::kImpossible) {
@@ -216,7 +217,7 @@ class Planner {
     return start_ + std::chrono::duration_cast<Clock::duration>(request_.time_limit * share);
   }
 
-  // Every schedule passes here; only one that replays within the budget and the class is kept.
+  // Takes every schedule; keeps only one that is evaluated to be within the budget and the class.
   void consider(Solution solution) {
     if (solution.replay.peak > request_.budget) return;
     if (best_ && best_->replay.cost <= solution.replay.cost) return;
@@ -262,7 +263,7 @@ class Planner {
   std::optional<Solution> best_;
   std::int64_t bound_ = 0;
   std::vector<CutChoice> choices_;
-  std::uint64_t searches_ = 0;  // so far; each goes its own way
+  std::uint64_t searches_ = 0;  // searches so far; each has its own random sequence
   bool complete_ = false;       // the exact search ended
   std::optional<NodeIndex> impossible_;
 };

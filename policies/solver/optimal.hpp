@@ -1,5 +1,5 @@
-// The policy `optimal`: the cheapest schedule within a budget that a time limit lets be found, and
-// what is proven about it.
+// The policy `optimal`: the cheapest schedule within a budget that is found within a time limit,
+// and what is proven about it.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ enum class PlanStatus : std::uint8_t {
   kOptimal,     // no schedule of the class is cheaper: proven
   kFeasible,    // fits; a cheaper one may exist
   kInfeasible,  // no schedule of the class fits: proven
-  kUnknown,     // none that fits was found
+  kUnknown,     // no schedule that fits was found
 };
 [[nodiscard]] std::string_view name_of(PlanStatus status);
 
@@ -29,7 +29,7 @@ struct PlanRequest {
   // limit that is not reached, plans are the same everywhere.
   std::int64_t iterations = 0;
   std::uint64_t seed = 1;
-  // Where a policy shares out the bytes that cross from forward to backward: the part to save.
+  // The part of the bytes from forward to backward to save, for policies that take a share.
   std::optional<double> saved_share;
   // A schedule that is known to fit, such as that of a smaller budget: no plan is worse than it,
   // where it is of the class.
@@ -38,11 +38,11 @@ struct PlanRequest {
 
 struct PlanResult {
   PlanStatus status = PlanStatus::kUnknown;
-  std::optional<Solution> solution;  // replayed, of the class; within the budget if feasible
-  // No schedule of the class that fits costs less; absent when none fits.
+  std::optional<Solution> solution;  // evaluated, of the class; within the budget if feasible
+  // The cost that no fitting schedule of the class is below; absent when none fits.
   std::optional<std::int64_t> lower_bound;
-  std::string reason;  // one sentence when nothing was found, and why it is so
-  std::string note;    // what was done otherwise than the policy's paper says; mostly empty
+  std::string reason;  // one sentence that says why nothing was found
+  std::string note;    // deviations from the policy's paper; mostly empty
 };
 
 // Costs of a problem that was made from a step are nanoseconds.
@@ -50,11 +50,11 @@ struct PlanResult {
   return cost ? std::optional(Duration(*cost)) : std::nullopt;
 }
 
-// Any-time: cut bounds, then neighbourhood search, then, on small graphs, exact search below the
-// best cost so far. One core; the time limit only ends the search.
+// Any-time search: cut bounds, then neighbourhood search, then, on small graphs, exact search below
+// the best cost so far. One core; the time limit only ends the search.
 [[nodiscard]] PlanResult plan_optimal(const RematProblem& problem, const PlanRequest& request);
 
-// Whether no schedule of any class fits because one node alone takes more than the budget.
+// Returns why no schedule of any class fits if one node alone takes more than the budget.
 [[nodiscard]] std::optional<std::string> footprint_fault(const RematProblem& problem,
                                                          std::int64_t budget);
 

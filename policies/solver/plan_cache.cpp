@@ -6,7 +6,7 @@ namespace tidemark {
 namespace plan_cache_detail {
 namespace {
 
-// Numbers one after the other, lists with their length in front.
+// Writes numbers one after the other, lists with their length in front.
 class Content {
  public:
   void add(std::int64_t number) {

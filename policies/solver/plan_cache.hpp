@@ -1,5 +1,5 @@
-// Plans by what they depend on, so that none is made twice: a scenario that is compiled again, with
-// more steps or another allocator, asks for the same plans.
+// A cache of plans by their inputs, so that none is made twice: a scenario that is compiled again,
+// with more steps or another allocator, needs the same plans.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ namespace tidemark {
 
 class PlanCache {
  public:
-  // What `make` returns for this problem and request; asked only once for each problem (by its
-  // content), request and `policy`, also when several threads want it. `policy` is a name with its
-  // parameters. What `make` throws is thrown, and it is asked again the next time.
+  // Returns what `make` returns for this problem and request; it is called only once for each
+  // problem (by its content), request and `policy`, also when several threads want it. `policy` is
+  // a name with its parameters. An exception of `make` is passed on, and it is called again the
+  // next time.
   [[nodiscard]] PlanResult plan(std::string_view policy, const RematProblem& problem,
                                 const PlanRequest& request,
                                 const std::function<PlanResult()>& make);
-  // How many plans have been made.
+  // Returns the number of plans that have been made.
   [[nodiscard]] std::int64_t made() const;
 
  private:

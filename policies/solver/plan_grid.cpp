@@ -25,7 +25,7 @@ std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
       row[k] = plan(problem, next);
       if (has_plan(row[k])) next.known = &row[k].solution->schedule;
     }
-    // What holds with more memory holds with less.
+    // A bound that holds with more memory holds with less.
     std::int64_t proven = 0;
     for (auto k = ascending.rbegin(); k != ascending.rend(); ++k) {
       PlanResult& result = row[*k];

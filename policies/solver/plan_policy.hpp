@@ -10,10 +10,11 @@
 
 namespace tidemark {
 
-// Throws UserError where the graph is not of the kind that the policy is for, such as a chain.
+// Makes a plan. Throws UserError where the graph is not of the kind that the policy is for, such as
+// a chain.
 using PlanFunction = std::function<PlanResult(const RematProblem&, const PlanRequest&)>;
 
-// Which keys of a request have an effect on a policy's plans.
+// The keys of a request that have an effect on a policy's plans.
 struct SearchKeys {
   bool iterations = false;
   bool time_limit = false;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Duration kLongestPlan = std::chrono::hours(24 * 365);
 
-// `takes`; throws UserError where the key is given all the same.
+// Returns `takes`; throws UserError if the key is given all the same.
 bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key, bool takes) {
   if (takes || !d.has(key)) return takes;
   std::vector<std::string_view> others;
@@ -33,7 +33,7 @@ bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key
 
 PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
   const Value* budget = d.value().find("budget");
-  // A bare number is bytes, of which nobody gives one or less.
+  // A bare number is bytes, of which no budget has one or less.
   const bool share = policy.shares && budget != nullptr && budget->is_scalar() &&
                      budget->scalar.find_first_not_of("0123456789.") == std::string::npos &&
                      (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
@@ -55,7 +55,7 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
   }
   if (plan_request_detail::has_effect(d, policy, "time_limit", takes.time_limit)) {
     const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
-    // Iterations alone end the search where it ends everywhere.
+    // Iterations alone end the search at the same point on every machine.
     const bool endless = request.iterations > 0 && !d.has("time_limit");
     request.time_limit = endless ? plan_request_detail::kLongestPlan
                                  : std::min(limit, plan_request_detail::kLongestPlan);

@@ -5,9 +5,9 @@
 
 namespace tidemark {
 
-// Reads budget, class and, where they have an effect on the policy, iterations, time_limit and
-// seed; elsewhere these throw UserError. Keys that are absent stay as in `request`. With iterations
-// and no time limit there is none.
+// Reads budget, class and, if they have an effect on the policy, iterations, time_limit and seed;
+// elsewhere these throw UserError. Keys that are absent stay as in `request`. With iterations and
+// no time limit there is none.
 [[nodiscard]] PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
                                          PlanRequest request);
 

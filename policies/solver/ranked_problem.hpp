@@ -1,5 +1,5 @@
-// A rematerialization problem as the exact search sees it: sets of nodes are bits, and what a
-// schedule still needs, misses and must pay is computed on them.
+// A rematerialization problem as the exact search sees it: sets of nodes are bit sets, on which the
+// nodes that a schedule still needs, lacks and must pay for are computed.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class RankedProblem {
  public:
   using Set = NodeSet<W>;
 
-  // Values that some node outside `computed` reads, and all that any such node comes from.
+  // Values that some node outside `computed` reads, and all ancestors of such nodes.
   struct Need {
     Set direct;
     Set useful;
@@ -46,7 +46,7 @@ class RankedProblem {
   [[nodiscard]] bool once(std::uint32_t rank) const { return once_.has(rank); }
 
   [[nodiscard]] Need need_of(const Set& computed) const {
-    // In fixed order it depends on the number of computed nodes only.
+    // In fixed order the need depends on the number of computed nodes only.
     if (fixed_order_) return prefix_needs_[computed.count()];
     Need need;
     (all_ - computed).for_each([&](std::uint32_t r) {
@@ -56,7 +56,7 @@ class RankedProblem {
     return need;
   }
 
-  // Nodes that have to be recomputed, in the end, from these residents.
+  // Returns the nodes that have to be recomputed, in the end, from these residents.
   [[nodiscard]] Set missing(const Set& computed, const Set& resident, const Set& direct) const {
     Set result = (direct & computed) - resident;
     Set frontier = result;
@@ -79,7 +79,7 @@ class RankedProblem {
     return sum;
   }
 
-  // A bound of the extra cost still to come.
+  // Returns a bound of the extra cost still to come.
   [[nodiscard]] std::int64_t bound(const Set& computed, const Set& resident,
                                    const Set& direct) const {
     const Set lost = missing(computed, resident, direct);
@@ -116,7 +116,7 @@ class RankedProblem {
     node_of_.resize(n_);
     std::iota(node_of_.begin(), node_of_.end(), 0U);
     std::stable_sort(node_of_.begin(), node_of_.end(), [&](NodeIndex a, NodeIndex b) {
-      // cost / bytes; what frees nothing comes last
+      // cost / bytes; nodes that free nothing come last
       const auto ratio = [&](NodeIndex i) {
         return problem_.bytes[i] == 0
                    ? std::numeric_limits<double>::infinity()
@@ -144,8 +144,8 @@ class RankedProblem {
     }
   }
 
-  // At the computation of v: room beside v and its inputs, and what is read after it whatever the
-  // order.
+  // Describes the cut at each v: the room beside v and its inputs, and the values read after it
+  // whatever the order.
   void describe_cuts() {
     room_.resize(n_);
     after_.resize(n_);
@@ -175,7 +175,7 @@ class RankedProblem {
   NodeIndex n_;
   bool fixed_order_;
   std::int64_t unit_;
-  // By rank, except rank_of_.
+  // Tables by rank, except rank_of_.
   std::vector<NodeIndex> node_of_;
   std::vector<std::uint32_t> rank_of_;
   std::vector<std::int64_t> cost_, bytes_, room_;

@@ -25,7 +25,7 @@ PlanFunction decode_keep_all(const Decoder& /*d*/) {
   });
 }
 
-// Throws UserError where the graph is no chain of stages.
+// Returns schedules by stages. Throws UserError where the graph is no chain of stages.
 std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
                                       std::string_view policy, int plans) {
   if (stages_of(problem, 3).size() < 2) {
@@ -70,7 +70,7 @@ PlanFunction decode_min_cut(const Decoder& /*d*/) {
   };
 }
 
-// The result of a solver, with parts recomputed.
+// Wraps a solver so that parts are recomputed in its result.
 PlanFunction with_parts_again(PlanResult (*solve)(const RematProblem&, const PlanRequest&)) {
   return [solve](const RematProblem& problem, const PlanRequest& request) {
     PlanResult result = solve(problem, request);

@@ -13,13 +13,13 @@ namespace {
 
 using Variable = LinearBuilder::Variable;
 
-constexpr std::size_t kWindows = 3;      // for each stage, about
-constexpr int kBoundIterations = 4'000;  // of one relaxation of a bound
+constexpr std::size_t kWindows = 3;      // about, for each stage
+constexpr int kBoundIterations = 4'000;  // iterations of one relaxation of a bound
 
 // Bytes above the budget during each node when every node is computed once; 0 where it fits.
 std::vector<std::int64_t> excess_without_repeats(const RematProblem& problem, std::int64_t budget) {
   std::vector<std::int64_t> excess(problem.size());
-  std::vector<std::int64_t> freed(problem.size());  // after a node
+  std::vector<std::int64_t> freed(problem.size());  // freed after a node
   std::int64_t live = problem.fixed;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
     live += problem.bytes[v];
@@ -54,7 +54,7 @@ class Program {
       add_memory(stage);
       row.push_back(add_window({.from = stage, .to = stage, .parts = {}, .again = {}}));
     }
-    // Twice as long each time, beginning where half of the one before ends.
+    // Windows are twice as long each time, beginning where half of the one before ends.
     for (std::size_t apart = 1; row.size() > apart; apart = 2) {
       std::vector<std::size_t> longer;
       for (std::size_t k = 0; k + apart < row.size(); k += apart) {
@@ -130,11 +130,11 @@ class Program {
     }
   }
 
-  // While the stage before this one ends.
+  // Adds the row of memory while the stage before this one ends.
   void add_memory(std::size_t stage) {
     const NodeIndex end = ends_[stage - 1];
     const std::int64_t room = budget_ - problem_.footprint(end);
-    // The same under every budget, so that programs differ in their right sides only.
+    // The scale is the same under every budget, so that programs differ in their right sides only.
     const std::int64_t most = problem_.footprint(problem_.largest_footprint());
     const double scale = 1 / static_cast<double>(std::max<std::int64_t>(most, 1));
     const LinearBuilder::Row row = program_.at_least(-static_cast<double>(room) * scale);
@@ -178,8 +178,8 @@ std::vector<NodeIndex> stage_ends(const RematProblem& problem, std::int64_t budg
   if (all <= entries) {
     ends = std::move(tight);
   } else {
-    // One end from each of so many runs of tight nodes as may be, where most is in excess. A run
-    // is as long as its share of entries and of excess says.
+    // As many runs of tight nodes as possible give one end each, the node with most in excess. A
+    // run is as long as its share of entries and of excess.
     const double wanted =
         static_cast<double>(tight.size()) * static_cast<double>(entries) / static_cast<double>(all);
     const auto weight = [&](NodeIndex v) { return static_cast<double>(excess[v]); };
@@ -232,7 +232,7 @@ std::vector<CutChoice> single_stage_roundings(const RematProblem& problem, std::
     const NodeIndex end = ends[stage - 1];
     const std::vector<double>& entering = resident[stage];
     const std::vector<NodeIndex>& inputs = problem.deps[end];
-    std::vector<NodeIndex> order;  // what could go, the most resident first
+    std::vector<NodeIndex> order;  // values that could be dropped, the most resident first
     std::int64_t room = budget - problem.footprint(end);
     for (NodeIndex i = 0; i < end; ++i) {
       const std::vector<NodeIndex>& readers = problem.readers[i];
@@ -267,7 +267,7 @@ std::int64_t combined_bound(const RematProblem& problem, std::int64_t budget, No
   const std::int64_t unit = cost_unit(problem);
   const std::int64_t before = known;
   for (const std::size_t entries : {20'000U, 60'000U, 180'000U}) {
-    // Where few stages prove nothing, many do not either.
+    // If few stages prove nothing, many do not either.
     if (entries == 180'000 && known == before) break;
     std::vector<NodeIndex> ends = stage_ends(problem, budget, entries);
     const auto at = std::lower_bound(ends.begin(), ends.end(), cut);

@@ -17,7 +17,7 @@ namespace {
 // The part that is left of a group's results once the first of them have been read for the last
 // time.
 struct Remainder {
-  std::size_t behind = 0;  // rank of the group that reads those last
+  std::size_t behind = 0;  // rank of the group that last reads the freed results
   std::int64_t bytes = 0;
   CostNodeId node;
 };
@@ -44,7 +44,7 @@ class Builder {
 
  private:
   [[nodiscard]] StepIndex root(StepIndex at) const { return groups_.group[at]; }
-  // Whether it lives elsewhere, so that it counts among the visitors.
+  // Whether the home of a storage is off device, so that it counts among the visitors.
   [[nodiscard]] bool visits(StorageId s) const { return graph_.storages[s].home != Tier::kDevice; }
   void find_visitors();
   void make_nodes();
@@ -54,9 +54,9 @@ class Builder {
   [[nodiscard]] bool is_kept_apart(StorageId s, StepIndex maker) {
     return kept_of_[root(maker)].valid() && groups_.read_later[s] != 0;
   }
-  // The node to read `s`, made by `maker`, of when the group that reads it has this rank.
+  // Returns the node to read for `s`, made by `maker`, if the group that reads it has this rank.
   [[nodiscard]] CostNodeId value_of(StorageId s, StepIndex maker, std::size_t rank);
-  // Ranks of the last group that touches `s`; past all of them if it is read later.
+  // Returns the rank of the last group that touches `s`; past all of them if it is read later.
   [[nodiscard]] std::size_t last_rank(StorageId s);
   void find_remainders(const std::vector<std::vector<StepIndex>>& members);
   void add_remainders(std::size_t rank, CostNodeId reader,
@@ -70,13 +70,14 @@ class Builder {
   bool any_order_;
   const FrameworkProfile& libraries_;
   StepGroups groups_;
-  std::vector<std::int64_t> visitors_;  // by operator: bytes that live elsewhere and are there
-  std::vector<CostNodeId> node_of_;     // by operator
-  std::vector<CostNodeId> kept_of_;     // by group: what stays of its results
-  std::vector<std::size_t> rank_;       // by group: its place in groups_.order
+  std::vector<std::int64_t>
+      visitors_;  // by operator: bytes whose home is off device and that are on it
+  std::vector<CostNodeId> node_of_;                        // by operator
+  std::vector<CostNodeId> kept_of_;                        // by group: its results that stay
+  std::vector<std::size_t> rank_;                          // by group: its place in groups_.order
   std::vector<std::vector<Remainder>> remainders_;         // by group, in order
   std::vector<std::vector<StepIndex>> remainders_behind_;  // by rank: groups
-  std::vector<CostNodeId> token_of_;  // by group: reading it says that the group has run
+  std::vector<CostNodeId> token_of_;  // by group: a reader of it comes after the group
   StepCosts result_;
 };
 
@@ -113,7 +114,8 @@ void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
   node.workspace = Bytes(std::max<std::int64_t>(0, peak - node.bytes.count));
 }
 
-// The results that stay of a node that runs once, and those that go, need not be one value.
+// Whether the results of a node that runs once are two values: those that stay, and those that are
+// freed.
 bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
   bool stays = false;
   bool goes = false;
@@ -126,11 +128,12 @@ bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
   return stays && goes;
 }
 
-// Storages that live off device are fetched when operators of another block or phase begin, for the
-// next such run too, and gone when the next one begins.
+// Finds visitors: storages whose home is off device are fetched when operators of another block or
+// phase begin, for the next such run too, and freed when the next one begins.
 void Builder::find_visitors() {
-  std::vector<std::vector<StorageId>> touched;  // by run: what it touches of that, each once
-  std::vector<std::size_t> run_of;              // by operator
+  std::vector<std::vector<StorageId>>
+      touched;                      // by run: the off-device storages that it touches, each once
+  std::vector<std::size_t> run_of;  // by operator
   LayerId layer;
   for (const OperatorId id : ops_) {
     const Operator& op = graph_.operators[id];
@@ -174,10 +177,10 @@ std::size_t Builder::last_rank(StorageId s) {
 //   node     |------ 2 + 1 --------------|
 //   remainder                            |------ 1 ----------------------|
 //
-// Where what goes is worth it, what is left becomes a node of no cost that reads the node, behind
-// the last reader of what goes. It is part of the node: making it takes nothing.
+// If the freed results are large enough, the others become a node of no cost that reads the node,
+// after the last reader of the freed ones. It is part of the node: making it takes nothing.
 void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members) {
-  constexpr std::int64_t kWorthIt = 64;  // what goes is at least this part of what is left
+  constexpr std::int64_t kWorthIt = 64;  // the freed results are at least this part of the others
   rank_.assign(ops_.size(), 0);
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank)
     rank_[groups_.order[rank]] = rank;
@@ -193,7 +196,7 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
         if (touch.access != Access::kCreate || visits(s)) continue;
         if (apart && groups_.read_later[s] != 0) continue;
         const std::size_t last = last_rank(s);
-        if (last == rank_[group]) continue;  // of use inside only
+        if (last == rank_[group]) continue;  // read inside only
         ends[last].push_back(s);
         left += graph_.storages[s].bytes.count;
       }
@@ -251,7 +254,8 @@ void Builder::make_nodes() {
   result_.graph.name = graph_.name;
   node_of_.resize(ops_.size());
   std::vector<std::vector<StepIndex>> by_node;
-  std::vector<bool> precedes(ops_.size());  // by group: something changes later what it reads
+  std::vector<bool> precedes(
+      ops_.size());  // by group: a later group changes a content that it reads
   for_each_edge(groups_, [&](StepIndex from, StepIndex to, bool read) {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });
@@ -337,7 +341,7 @@ void Builder::add_dependencies() {
     }
   }
   if (wanted.empty()) return;
-  // What nobody reads comes before the end, too.
+  // Values that nobody reads come before the end, too.
   IdVector<CostNodeId, char> read(result_.graph.nodes.size(), 0);
   for (const CostNode& node : result_.graph.nodes) {
     for (const CostNodeId dep : node.deps)

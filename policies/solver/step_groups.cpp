@@ -32,7 +32,8 @@ class Grouping {
  private:
   void list_touches();
   void list_holds(const IdVector<OperatorId, StepIndex>& index);
-  // What runs once, and which operators in place are one with what makes their storage.
+  // Finds the operators that run once, and the operators in place that are one with those that make
+  // their storage.
   void find_groups();
   [[nodiscard]] bool may_fuse(StorageId s) const;
   [[nodiscard]] StepIndex root(StepIndex at) {
@@ -41,7 +42,7 @@ class Grouping {
       at = group[at] = group[group[at]];
     return at;
   }
-  // Edges between groups; false when groups form a cycle, which are then taken apart.
+  // Adds edges between groups; false when groups form a cycle, which are then split up.
   bool order_groups();
 
   const TrainingGraph& graph_;
@@ -69,7 +70,7 @@ void Grouping::list_touches() {
   }
   for (const StorageId s : ids_of(graph_.storages)) {
     if (graph_.storages[s].persistent) result_.read_later[s] = 1;
-    // It goes home when the micro-batch has done with it.
+    // It is copied home when the micro-batch has done with it.
     if (graph_.storages[s].home != Tier::kDevice) result_.read_later[s] = 0;
   }
 }
@@ -92,7 +93,8 @@ void Grouping::list_holds(const IdVector<OperatorId, StepIndex>& index) {
   }
 }
 
-// Whether every touch up to the last write is a write: then nothing has seen what is overwritten.
+// Whether every touch up to the last write is a write: then no operator has read the overwritten
+// content.
 bool Grouping::may_fuse(StorageId s) const {
   const std::vector<TouchAt>& touches = result_.touches[s];
   if (!result_.is_made_here(s) || graph_.storages[s].persistent || apart_.contains(s)) return false;
@@ -135,7 +137,7 @@ void Grouping::find_groups() {
         }
       }
     }
-    // Nothing of a group that has to run once may run again.
+    // No member of a group that has to run once may be recomputed.
     for (StepIndex i = 0; i < ops_.size(); ++i) {
       const StepIndex first = root(i);
       if (result_.once[i] == result_.once[first]) continue;
@@ -158,7 +160,7 @@ bool Grouping::order_groups() {
     next[from].push_back(to);
     ++open[to];
   });
-  // As in the program, each group where its last operator stands.
+  // Keeps the program's order, each group at its last operator.
   using Ready = std::pair<StepIndex, StepIndex>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   for (StepIndex i = 0; i < ops_.size(); ++i) {
@@ -173,7 +175,7 @@ bool Grouping::order_groups() {
       if (--open[to] == 0) ready.emplace(last[to], to);
     }
   }
-  // The first group that could not be ordered is on a cycle or behind one.
+  // The first group that could not be ordered is on a cycle or after one.
   StorageId stuck;
   for (const StorageId s : ids_of(graph_.storages)) {
     const std::vector<TouchAt>& touches = result_.touches[s];

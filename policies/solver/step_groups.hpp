@@ -1,4 +1,4 @@
-// A micro-batch's operators in groups that run, and run again, as one: see step_costs.hpp.
+// Groups of a micro-batch's operators that run, and are recomputed, as one: see step_costs.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace tidemark {
 
-using StepIndex = std::uint32_t;  // of an operator in the micro-batch; of a group by its first one
+using StepIndex =
+    std::uint32_t;  // index of an operator in the micro-batch; a group has that of its first one
 inline constexpr StepIndex kNoStep = ~StepIndex{0};
 
 struct TouchAt {
@@ -24,24 +25,25 @@ struct TouchAt {
 
 struct StepGroups {
   IdVector<StorageId, std::vector<TouchAt>> touches;  // in order
-  IdVector<StorageId, char> read_later;  // after the micro-batch, of what stays on the device
-  std::vector<bool> once;                // by operator: it may not run again
-  std::vector<StepIndex> group;          // by operator
-  std::vector<StepIndex> order;  // groups, as in the program each where its last operator stands
+  IdVector<StorageId, char>
+      read_later;                // read after the micro-batch, for storages that stay on the device
+  std::vector<bool> once;        // by operator: it may not be recomputed
+  std::vector<StepIndex> group;  // by operator
+  std::vector<StepIndex> order;  // groups in program order, each at its last operator
 
   [[nodiscard]] bool is_made_here(StorageId s) const {
     return !touches[s].empty() && touches[s].front().access == Access::kCreate;
   }
 };
 
-// In forward, operators in place are of the group that makes the storage where nothing looks at the
-// content in between, and no cycle comes of it. A group that may not run again has `once` on all
-// its members.
+// Groups operators. In forward, operators in place join the group that makes the storage if nothing
+// looks at the content in between and no cycle results. A group that may not be recomputed has
+// `once` on all its members.
 [[nodiscard]] StepGroups group_operators(const TrainingGraph& graph,
                                          std::span<const OperatorId> micro_batch);
 
-// Calls edge(from, to, read) for operators that follow each other on a content: its writer and
-// whoever touches it, and (`read`) its readers and what changes it next.
+// Calls edge(from, to, read) for operators that follow each other on a content: its writer and all
+// that touch it, and (`read`) its readers and the operator that changes it next.
 template <class Edge>
 void for_each_edge(const StepGroups& groups, Edge edge) {
   for (const StorageId s : ids_of(groups.touches)) {

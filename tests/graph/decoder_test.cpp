@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kAttention{"math", "flash", "efficient"};
 
-// What `read` says about a document that it refuses.
+// Returns the message of `read` for a document that it refuses.
 std::string refusal(const std::string& text, const std::function<void(const Decoder&)>& read) {
   try {
     const Value root = parse_document(text, "s.yaml");
@@ -25,7 +25,7 @@ std::string refusal(const std::string& text, const std::function<void(const Deco
   return "accepted";
 }
 
-// The same for one key "a" that is read as a T.
+// Returns the message for one key "a" that is read as a T.
 template <class T>
 std::string refusal_of(const std::string& text, Range range = {}) {
   return refusal("a: " + text + "\n",
@@ -186,7 +186,7 @@ TEST_SUITE("unit") {
     CHECK(refusal("a: 1\n", [](const Decoder& d) { d.ignore_rest(); }) == "accepted");
   }
 
-  TEST_CASE("copies and children share the record of what was asked for") {
+  TEST_CASE("copies and children share the record of the keys that were read") {
     const Value root = parse_document("a: 1\nb: 2\n", "s.yaml");
     const Decoder d(root);
     const std::vector<Decoder> copies{d, d};

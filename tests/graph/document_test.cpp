@@ -11,7 +11,7 @@
 namespace tidemark::document_test {
 namespace {
 
-// What the reader says about a text that it refuses.
+// Returns the message of the reader for a text that it refuses.
 std::string refusal(const std::string& text, const std::string& file = "s.yaml") {
   try {
     static_cast<void>(parse_document(text, file));
@@ -37,7 +37,7 @@ std::string repeat(const std::string& text, int count) {
   return repeated;
 }
 
-// A folder under the system's temporary one that goes away with the test.
+// A folder under the system's temporary one that is removed with the test.
 struct Folder {
   std::filesystem::path path;
 

@@ -42,7 +42,7 @@ TrainingGraph gpt(int layers) {
   return probe::train(b.finish(), "torch-2.4-cuda");
 }
 
-// What the second of two layers keeps: how many storages of which name and size.
+// Returns the storages that the second of two layers keeps: how many of which name and size.
 std::map<std::pair<std::string, std::int64_t>, int> kept_by_one_layer() {
   std::map<std::pair<std::string, std::int64_t>, int> kept;
   for (const auto& entry : probe::saved_by_name(gpt(2)))

@@ -10,7 +10,7 @@
 namespace tidemark::units_test {
 namespace {
 
-// What a parser says about a text that it refuses.
+// Returns the message of a parser for a text that it refuses.
 template <class Parser>
 std::string refusal(Parser parse, std::string_view text) {
   try {

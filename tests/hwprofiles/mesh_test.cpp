@@ -1,4 +1,4 @@
-// How ranks are laid out, and what a group communicates over.
+// The layout of ranks, and the links that a group communicates over.
 #include "hwprofiles/mesh.hpp"
 
 #include <doctest/doctest.h>

@@ -8,7 +8,7 @@
 
 namespace tidemark {
 
-// TensorProto.DataType as the types that are simulated, unsigned integers as signed ones of their
+// Returns the simulated type for a TensorProto.DataType, unsigned integers as signed ones of their
 // size, the four fp8 types as one. Nothing for strings, complex and sub-byte types.
 [[nodiscard]] constexpr std::optional<DType> onnx_element_type(std::int64_t code) {
   switch (code) {

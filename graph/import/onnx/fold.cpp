@@ -21,7 +21,7 @@ std::int64_t floor_modulo(std::int64_t a, std::int64_t b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// Arithmetic wraps like the int64 kernels that it stands for.
+// Wraps like the arithmetic of the int64 kernels that is folded.
 std::int64_t wrapped(std::string_view op, std::int64_t a, std::int64_t b) {
   const auto x = static_cast<std::uint64_t>(a);
   const auto y = static_cast<std::uint64_t>(b);
@@ -39,7 +39,7 @@ double binary(const OnnxNode& node, double a, double b) {
   return op == "Min" ? std::min(a, b) : std::max(a, b);
 }
 
-// Nothing on a division by zero.
+// Returns nothing on a division by zero.
 std::optional<std::int64_t> binary(const OnnxNode& node, std::int64_t a, std::int64_t b) {
   const std::string& op = node.op;
   if (op == "Add" || op == "Sub" || op == "Mul") return wrapped(op, a, b);
@@ -111,7 +111,7 @@ Folded fold_pair(const OnnxNode& node, const OnnxConstant& a, const OnnxConstant
   return result;
 }
 
-// Min, Max and the others of any number of operands.
+// Folds Min, Max and the other operators with any number of operands.
 Folded fold_chain(const OnnxNode& node, Operands inputs) {
   if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
   Folded result = *inputs[0];

@@ -13,21 +13,20 @@ namespace tidemark {
 // Whether `fold` evaluates an operator of this name.
 [[nodiscard]] bool is_foldable(std::string_view op);
 
-// The outputs' first: what the node computes from `inputs` (null where absent). The content is
-// unknown when an operand's is or when there are more than kKnownElements elements; the shape is
-// right in any case. Nothing when the shape depends on unknown content or the operands do not fit
-// the operator.
+// Computes the node's first output from `inputs` (null where absent). The content is unknown when
+// an operand's is or when there are more than kKnownElements elements; the shape is right in any
+// case. Nothing when the shape depends on unknown content or the operands do not fit the operator.
 [[nodiscard]] std::optional<OnnxConstant> fold(const OnnxNode& node,
                                                std::span<const OnnxConstant* const> inputs);
 
 [[nodiscard]] OnnxConstant integers_constant(std::vector<std::int64_t> values);
 
-// NumPy's rule; nothing when the shapes do not broadcast.
+// Broadcasts two shapes by NumPy's rule; nothing when they do not broadcast.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> broadcast_dims(
     const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
 
-// The shape that ONNX's Reshape makes of `dims`: 0 copies an extent (unless `allow_zero`), -1 is
-// inferred. Nothing when the elements do not fill it.
+// Returns the shape that ONNX's Reshape makes of `dims`: 0 copies an extent (unless `allow_zero`),
+// -1 is inferred. Nothing when the elements do not fill it.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> reshaped_dims(
     const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& wanted,
     bool allow_zero);

@@ -170,7 +170,7 @@ Folded fold_concat(const OnnxNode& node, Operands inputs) {
     inner *= dims[i];
   std::int64_t start = 0;
   for (const OnnxConstant* part : inputs) {
-    // Extents of 1 have step 0 above; in the result they still lie `inner` apart.
+    // Extents of 1 have step 0 above; in the result their elements are still `inner` apart.
     Dims into = steps;
     into[at_axis] = inner;
     walk(part->dims, into, start,

@@ -1,4 +1,4 @@
-// Pieces of the evaluation of constants that its files share.
+// Pieces of the evaluation of constants that several files share.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ using Dims = std::vector<std::int64_t>;
 using Operands = std::span<const OnnxConstant* const>;
 using Folded = std::optional<OnnxConstant>;
 
-// Beyond this many elements nothing is folded: no tensor that a model makes is larger.
+// Largest number of elements that is folded: no tensor that a model makes is larger.
 inline constexpr std::int64_t kMaxFolded = std::int64_t{1} << 40;
 
-// -1 when there are more than kMaxFolded.
+// Counts the elements of a shape; -1 when there are more than kMaxFolded.
 [[nodiscard]] std::int64_t count_of(const Dims& dims);
-// A constant of unknown content; nothing when it is too large.
+// Makes a constant of unknown content; nothing when it is too large.
 [[nodiscard]] Folded shaped(DType dtype, Dims dims);
 // Makes room for the content, which the caller fills.
 void resize(OnnxConstant& constant);
@@ -27,7 +27,8 @@ void copy_element(const OnnxConstant& from, std::size_t source, OnnxConstant& to
 [[nodiscard]] bool all_known(Operands inputs);
 // Row-major steps of `dims`, 0 along axes that are broadcast to `target`.
 [[nodiscard]] Dims steps_towards(const Dims& dims, const Dims& target);
-// Axes by an input (newer sets) or an attribute; nothing when the input is unknown.
+// Reads axes from an input (newer operator sets) or an attribute; nothing when the input is
+// unknown.
 [[nodiscard]] std::optional<Dims> axes_of(const OnnxNode& node, Operands inputs, std::size_t index);
 
 // Calls `visit(position in the result, offset in the operand)` for a walk through `dims` in which
@@ -48,7 +49,7 @@ void walk(const Dims& dims, const Dims& steps, std::int64_t start, Visit visit) 
   }
 }
 
-// Operators that move elements or relabel them (fold_layout.cpp). Operands are there.
+// Operators that move elements or relabel them (fold_layout.cpp). Their operands are present.
 [[nodiscard]] Folded fold_concat(const OnnxNode& node, Operands inputs);
 [[nodiscard]] Folded fold_slice(Operands inputs);
 [[nodiscard]] Folded fold_gather(const OnnxNode& node, const OnnxConstant& x,

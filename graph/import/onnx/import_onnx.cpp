@@ -13,7 +13,7 @@ namespace tidemark {
 namespace import_onnx_detail {
 namespace {
 
-// The output that the loss is taken of.
+// Returns the output that the loss is taken of.
 TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std::string& wanted) {
   std::vector<std::string> names;
   for (OnnxValueId value : file.outputs) {
@@ -32,7 +32,7 @@ TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std:
                   "no output depends on a parameter, so there is nothing to train");
 }
 
-// Returns what model.axes says of an axis of an input; null when it says nothing.
+// Returns the entry of model.axes for an axis of an input; null when there is none.
 const std::pair<std::string, std::int64_t>* stated_extent(const OnnxModel& file,
                                                           const OnnxOptions& onnx,
                                                           const OnnxInput& input,
@@ -45,8 +45,8 @@ const std::pair<std::string, std::int64_t>* stated_extent(const OnnxModel& file,
   return nullptr;
 }
 
-// A batch that the user states twice, differently, or that would be ignored. The batch is axis
-// batch_axis of every input, or else axis 0 of the first.
+// Refuses a batch that the user states twice, differently, or that would be ignored. The batch is
+// axis batch_axis of every input, or else axis 0 of the first.
 void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int64_t batch) {
   const auto axis = static_cast<std::size_t>(onnx.batch_axis.value_or(0));
   for (const OnnxInput& input : file.inputs) {
@@ -114,7 +114,8 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
   const OnnxUses uses(file);
   const OnnxModules modules(file);
   const OnnxRoles roles = onnx_roles(file, uses, onnx.roles);
-  // Where the batch changes, the shapes at the file's own batch tell what an exporter has frozen.
+  // Where the batch changes, the shapes at the file's own batch show which constants an exporter
+  // has frozen.
   OnnxShapes exported;
   if (onnx.batch_axis && !file.inputs.empty()) {
     const auto axis = static_cast<std::size_t>(*onnx.batch_axis);

@@ -80,8 +80,8 @@ void OnnxLowering::check_operators() const {
                               text));
 }
 
-// The most frequent floating type of the weights is the model's own; training.precision replaces
-// it.
+// Returns the most frequent floating type of the weights, which is the model's own;
+// training.precision replaces it.
 DType OnnxLowering::model_type(DType file_type) const {
   return file_type == own_type_ ? options_.dtype : file_type;
 }
@@ -203,7 +203,7 @@ void OnnxLowering::lower(OnnxNodeId id) {
   } catch (const UserError& error) {
     if (!error.location().file.empty() || !error.path().empty()) throw;
     std::string problem = error.problem();
-    if (problem.starts_with(": ")) problem.erase(0, 2);  // of no module
+    if (problem.starts_with(": ")) problem.erase(0, 2);  // the node has no module
     const bool rebatched = !exported_.empty();
     if (rebatched)
       problem += "; the file may hold its batch as a constant: export it at this batch";

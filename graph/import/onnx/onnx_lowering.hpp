@@ -19,21 +19,21 @@ namespace tidemark {
 // Shapes of all values at the batch of the file; empty unless the batch changes.
 using OnnxShapes = IdVector<OnnxValueId, std::optional<Shape>>;
 
-// The state of a lowering, and what the function for one operator sees of its node.
+// The state of a lowering, and the view of a node that the function for its operator gets.
 class OnnxLowering {
  public:
   OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const OnnxModules& modules,
                const OnnxRoles& roles, const OnnxOptions& onnx, const ModelOptions& options,
                const OnnxShapes& exported);
 
-  // Everything but the loss.
+  // Lowers everything but the loss.
   void run();
   void add_loss();
   [[nodiscard]] Graph finish() { return builder_.finish(); }
   [[nodiscard]] OnnxShapes shapes() const;
-  // The batch that the inputs have now.
+  // Returns the batch that the inputs have now.
   [[nodiscard]] std::int64_t batch() const { return batch_; }
-  // The batch of the file, where it is another.
+  // Returns the batch of the file, if the batch has been changed.
   [[nodiscard]] std::int64_t exported_batch() const;
 
   // --- The node that is lowered ---
@@ -43,16 +43,19 @@ class OnnxLowering {
   [[nodiscard]] const ModelOptions& options() const { return options_; }
   [[nodiscard]] std::int64_t opset() const { return file_.opset; }
   [[nodiscard]] bool has(std::size_t operand) const { return node().has_input(operand); }
-  // An operand as a tensor; a constant is made by the forward pass, as module code makes it.
+  // Returns an operand as a tensor; a constant is made by the forward pass, as module code makes
+  // it.
   [[nodiscard]] TensorId operand(std::size_t index);
   [[nodiscard]] const Shape& shape_of_operand(std::size_t index) {
     return builder_.shape(operand(index));
   }
-  // An operand that is one number: a Python scalar in module code.
+  // Returns an operand that is one number: a Python scalar in module code.
   [[nodiscard]] std::optional<double> scalar(std::size_t index);
-  // An operand that sets sizes or axes. Nothing when it is absent; fails when it is not constant.
+  // Returns an operand that sets sizes or axes. Nothing when it is absent; fails when it is not
+  // constant.
   [[nodiscard]] std::optional<std::vector<std::int64_t>> setting(std::size_t index);
-  // Axes and the like, which older sets have as an attribute and newer ones as an operand.
+  // Returns axes and other settings that older sets have as an attribute and newer ones as an
+  // operand.
   [[nodiscard]] std::vector<std::int64_t> setting_or_attribute(std::size_t index,
                                                                std::string_view attribute);
   void set(TensorId result, std::size_t output = 0);
@@ -61,27 +64,27 @@ class OnnxLowering {
   // Throws unless the extents make a tensor that can be simulated.
   [[nodiscard]] Shape shape(const std::vector<std::int64_t>& extents) const;
   [[nodiscard]] DType model_type(DType file_type) const;
-  // A buffer of the module that the file does not hold.
+  // Adds a buffer of the module that the file does not hold.
   TensorId add_buffer(std::string_view name, const Shape& shape, DType dtype);
 
-  // --- The nodes around it, for what one operator of PyTorch was taken apart into ---
+  // --- The nodes around it, for operators of PyTorch that the exporter took apart ---
   [[nodiscard]] const OnnxModel& file() const { return file_; }
   [[nodiscard]] const OnnxUses& uses() const { return uses_; }
-  // A value as a tensor or a constant; null when it is not (yet) one.
+  // Returns a value as a tensor or a constant; null when it is not (yet) one.
   [[nodiscard]] TensorId tensor(OnnxValueId value);
   [[nodiscard]] const OnnxConstant* constant(OnnxValueId value);
   [[nodiscard]] std::optional<double> number(OnnxValueId value);
   [[nodiscard]] bool is_parameter(OnnxValueId value) const;
   [[nodiscard]] bool is_initializer(OnnxValueId value) const;
   void set_value(OnnxValueId value, TensorId result) { tensors_[value] = result; }
-  // These nodes are part of what has been lowered already.
+  // Marks a node as part of an operator that has been lowered already.
   void mark_done(OnnxNodeId id) { done_[id] = 1; }
-  // The parts of one tensor's split along its last axis, for MultiheadAttention.
+  // Marks a part of one tensor's split along its last axis, for MultiheadAttention.
   void mark_chunk(OnnxValueId value) { is_chunk_[value] = 1; }
   [[nodiscard]] bool is_chunk(OnnxValueId value) const { return is_chunk_[value] != 0; }
   [[nodiscard]] const OnnxShapes& exported_shapes() const { return exported_; }
   [[nodiscard]] std::string module_of(OnnxNodeId id) const;
-  // ReduceMean's axes, by whichever operand or attribute; empty for all.
+  // Returns ReduceMean's axes, by whichever operand or attribute; empty for all.
   [[nodiscard]] std::vector<std::int64_t> axes_of(const OnnxNode& reduction);
 
  private:
@@ -107,12 +110,13 @@ class OnnxLowering {
   const ModelOptions& options_;
   const OnnxShapes& exported_;
   ModelBuilder builder_;
-  DType own_type_ = DType::kFloat32;  // of the file's parameters; becomes that of training
+  DType own_type_ = DType::kFloat32;  // type of the file's parameters; becomes that of training
   OnnxNodeId current_;
   std::int64_t batch_ = 1;
   IdVector<OnnxValueId, TensorId> tensors_;
   IdVector<OnnxValueId, std::unique_ptr<OnnxConstant>> constants_;
-  IdVector<OnnxValueId, int> initializer_;  // index into the file's, -1 for other values
+  IdVector<OnnxValueId, int>
+      initializer_;  // index into the file's initializers, -1 for other values
   IdVector<OnnxValueId, char> never_constant_;
   IdVector<OnnxValueId, char> is_chunk_;
   IdVector<OnnxNodeId, char> done_;
@@ -121,7 +125,7 @@ class OnnxLowering {
   std::vector<std::string> open_axes_;
 };
 
-// One operator: how a node of that name is lowered.
+// The rule by which nodes of one ONNX operator are lowered.
 struct OnnxOperator {
   std::string_view name;
   void (*lower)(OnnxLowering&);
@@ -136,7 +140,7 @@ struct OnnxPattern {
 [[nodiscard]] const OnnxOperator* find_onnx_operator(std::string_view name);
 [[nodiscard]] std::span<const OnnxPattern> onnx_patterns();
 
-// The files of this folder.
+// The operators and patterns of each file of lower/.
 [[nodiscard]] std::span<const OnnxOperator> onnx_elementwise_operators();
 [[nodiscard]] std::span<const OnnxOperator> onnx_window_operators();
 [[nodiscard]] std::span<const OnnxPattern> onnx_window_patterns();

@@ -16,7 +16,7 @@ class OnnxMatch {
 
   explicit OnnxMatch(OnnxLowering& lowering) : l_(lowering) {}
 
-  // The result of the one node that reads `value`, if it is an `op` with `value` as operand
+  // Returns the result of the one node that reads `value`, if it is an `op` with `value` as operand
   // `operand` (kEither: any) and, if given, `other` as the other one. The node becomes part of the
   // match. Invalid otherwise.
   OnnxValueId next(std::string_view op, OnnxValueId value, std::size_t operand,
@@ -25,7 +25,7 @@ class OnnxMatch {
     if (result.valid()) take(result);
     return result;
   }
-  // The same without taking the node.
+  // Returns what next() returns, without taking the node.
   [[nodiscard]] OnnxValueId peek(std::string_view op, OnnxValueId value, std::size_t operand,
                                  OnnxValueId other = {}) const {
     const OnnxNodeId reader = l_.uses().only_reader(value);
@@ -37,7 +37,7 @@ class OnnxMatch {
     }
     return node.outputs.front();
   }
-  // The result of a node `op` that reads `value`, among others, as operand `operand`.
+  // Returns the result of a node `op` that reads `value`, among others, as operand `operand`.
   OnnxValueId reader(std::string_view op, OnnxValueId value, std::size_t operand) {
     for (const OnnxUse& use : l_.uses().readers[value]) {
       if (!fits(use.node, op, value, operand)) continue;
@@ -51,20 +51,21 @@ class OnnxMatch {
   [[nodiscard]] const OnnxNode& node_of(OnnxValueId result) const {
     return l_.file().nodes[l_.uses().producer[result]];
   }
-  // A constant operand of the node that computes `result`.
+  // Returns a constant operand of the node that computes `result`.
   [[nodiscard]] std::optional<double> operand_number(OnnxValueId result,
                                                      std::size_t operand) const {
     const OnnxNode& node = node_of(result);
     return operand < node.inputs.size() ? l_.number(node.inputs[operand]) : std::nullopt;
   }
-  // The constant among the two operands of the node that computes `result`.
+  // Returns the constant among the two operands of the node that computes `result`.
   [[nodiscard]] std::optional<double> number_beside(OnnxValueId result, OnnxValueId tensor) const {
     const OnnxNode& node = node_of(result);
     if (node.inputs.size() != 2) return std::nullopt;
     return l_.number(node.inputs[node.inputs[0] == tensor ? 1 : 0]);
   }
 
-  // The chain fits: its last value is `tensor`, and none of its nodes is lowered by itself.
+  // Ends the match of a chain that fits: its last value is `tensor`, and none of its nodes is
+  // lowered by itself.
   void finish(OnnxValueId result, TensorId tensor) {
     for (OnnxNodeId id : taken_)
       l_.mark_done(id);

@@ -16,8 +16,8 @@ namespace tidemark {
 using OnnxValueId = Id<struct OnnxValueTag>;  // a name: an input, an initializer, a node's output
 using OnnxNodeId = Id<struct OnnxNodeTag>;
 
-// Elements of a constant that are looked at; of larger ones only the shape is known. Operands that
-// shapes depend on have a few elements, masks and position tables have many.
+// Largest number of elements of a constant whose content is kept; of larger ones only the shape is
+// known. Operands that shapes depend on have a few elements, masks and position tables have many.
 inline constexpr std::int64_t kKnownElements = 4096;
 
 // A constant tensor. Integers and bools are in `integers`, floating numbers in `numbers`,
@@ -36,7 +36,7 @@ struct OnnxConstant {
     return count;
   }
   [[nodiscard]] bool is_scalar() const { return dims.empty(); }
-  // Element `index` as a number, whatever its type.
+  // Returns element `index` as a number, whatever its type.
   [[nodiscard]] double number(std::size_t index = 0) const {
     return is_floating(dtype) ? numbers[index] : static_cast<double>(integers[index]);
   }
@@ -98,7 +98,7 @@ struct OnnxInitializer {
 
 struct OnnxModel {
   std::string path;
-  std::int64_t opset = 0;  // of ONNX's own operators
+  std::int64_t opset = 0;  // version of ONNX's own operators
   std::vector<std::pair<std::string, std::string>> metadata;
   IdVector<OnnxValueId, std::string> names;
   std::vector<OnnxInput> inputs;  // without initializers that older files list here too
@@ -106,7 +106,7 @@ struct OnnxModel {
   std::vector<OnnxValueId> outputs;
   IdVector<OnnxNodeId, OnnxNode> nodes;  // in execution order
 
-  // "node '/h.0/attn/Softmax' (Softmax)" for messages.
+  // Returns "node '/h.0/attn/Softmax' (Softmax)" for messages.
   [[nodiscard]] std::string describe(OnnxNodeId node) const;
 };
 

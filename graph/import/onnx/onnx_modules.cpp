@@ -48,7 +48,7 @@ std::string_view last_of(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
-// The name without the number that it ends in; the whole name when it has none.
+// Returns the name without the number that it ends in; the whole name when it has none.
 std::string_view stem_of(std::string_view name) {
   const std::size_t last = name.find_last_not_of("0123456789");
   return last == std::string_view::npos ? std::string_view() : name.substr(0, last + 1);
@@ -61,7 +61,7 @@ bool is_numbered(std::string_view name) {
 // Modules by their paths, with the children of each.
 class Tree {
  public:
-  // A module and all that it is inside of.
+  // Adds a module and all modules that it is inside of.
   void add(std::string_view path) {
     std::string_view child;  // new, and not yet listed by the module that it is inside of
     for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
@@ -71,12 +71,12 @@ class Tree {
       child = at;
     }
   }
-  // Decides, once for every module, which are lists. Nothing is added afterwards.
+  // Decides, once for every module, whether it is a list. Nothing is added afterwards.
   void finish() {
     for (auto& [path, module] : modules_)
       module.is_list = is_list(module);
   }
-  // The outermost block that a module is or is inside of; empty when there is none.
+  // Returns the outermost block that a module is or is inside of; empty when there is none.
   [[nodiscard]] std::string_view block_of(std::string_view path) const {
     std::string_view outermost;
     for (std::string_view at = path; !at.empty(); at = parent_of(at)) {
@@ -92,7 +92,8 @@ class Tree {
     bool is_list = false;
   };
 
-  // A list of modules: all its children are numbered alike and one of them has children itself.
+  // Whether a module is a list: all its children are numbered alike and one of them has children
+  // itself.
   [[nodiscard]] bool is_list(const Module& module) const {
     bool nested = false;
     for (const std::string& child : module.children) {
@@ -108,7 +109,7 @@ class Tree {
   std::map<std::string, Module, std::less<>> modules_;
 };
 
-// The module of the parameters that a node reads, for files whose nodes have no paths.
+// Returns the module of the parameters that a node reads, for files whose nodes have no paths.
 std::string path_of_weights(const OnnxModel& model, const IdVector<OnnxValueId, char>& is_weight,
                             const OnnxNode& node) {
   for (OnnxValueId input : node.inputs) {

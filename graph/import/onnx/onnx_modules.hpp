@@ -26,7 +26,7 @@ struct OnnxModules {
   IdVector<OnnxNodeId, int> of_node;  // index into `all`; kNoOnnxModule at the top
 };
 
-// "encoder.0" and "weight" of the initializer "encoder.0.weight".
+// Returns the module of an initializer's name: "encoder.0" of "encoder.0.weight".
 [[nodiscard]] std::string_view module_of_tensor(std::string_view name);
 [[nodiscard]] std::string_view name_in_module(std::string_view name);
 

@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// Extents, pads and steps beyond this are refused before anything is computed from them.
+// Longest extent, pad or step; larger ones are refused before anything is computed from them.
 inline constexpr std::int64_t kLongestAxis = std::int64_t{1} << 30;
 
 struct OnnxOptions {

@@ -17,10 +17,10 @@ namespace {
 constexpr std::string_view kRolePrefix = "tidemark.role:";
 constexpr std::string_view kAbsentPrefix = "tidemark.absent:";
 
-// Integers of this many elements along one axis at most are sizes and axes, not tables.
+// Most elements along one axis of integers that are sizes and axes, not tables.
 constexpr std::int64_t kMostSizes = 16;
 
-// Whether a value only ever decides (a mask, indices) and never takes part in arithmetic.
+// Whether a value only selects (a mask, indices) and never takes part in arithmetic.
 bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId value, int depth) {
   constexpr std::array<std::string_view, 7> kDecides = {
       "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "Shape"};

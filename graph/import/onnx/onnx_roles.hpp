@@ -24,7 +24,7 @@ struct OnnxAbsent {
   Shape shape;
 };
 
-// "; did you mean 'NAME'?", or the first few of `known`; "" when there is none.
+// Returns "; did you mean 'NAME'?", or the first few of `known`; "" when there is none.
 [[nodiscard]] std::string known_names(std::string_view name, const std::vector<std::string>& known);
 
 struct OnnxRoles {
@@ -32,12 +32,12 @@ struct OnnxRoles {
   std::vector<OnnxAbsent> absent;
 };
 
-// In this order of precedence: `wanted` (name, role) of the user; metadata "tidemark.role:NAME" =
-// parameter | buffer; the rules: integers and bools, running statistics of BatchNormalization and
-// tensors that reach only comparisons, conditions of Where, indices of Gather or Shape are buffers,
-// everything else is a parameter. Metadata "tidemark.absent:NAME" = "buffer int64 []" names tensors
-// that the graph does not hold.
-// Throws UserError: `wanted` names no initializer, or malformed metadata.
+// Returns the roles of a file's initializers, in this order of precedence: `wanted` (name, role) of
+// the user; metadata "tidemark.role:NAME" = parameter | buffer; the rules: integers and bools,
+// running statistics of BatchNormalization and tensors that reach only comparisons, conditions of
+// Where, indices of Gather or Shape are buffers, everything else is a parameter. Metadata
+// "tidemark.absent:NAME" = "buffer int64 []" names tensors that the graph does not hold. Throws
+// UserError: `wanted` names no initializer, or malformed metadata.
 [[nodiscard]] OnnxRoles onnx_roles(const OnnxModel& model, const OnnxUses& uses,
                                    const std::vector<std::pair<std::string, OnnxRole>>& wanted);
 

@@ -82,7 +82,7 @@ void OnnxLowering::add_roots() {
     if (absent.is_parameter) {
       static_cast<void>(builder_.parameter(name_in_module(absent.name), absent.shape));
     } else if (name_in_module(absent.name) != "num_batches_tracked") {
-      // Those of batch norms are made with the batch norm that counts.
+      // Counters of batch norms are made with the batch norm that counts.
       static_cast<void>(
           builder_.buffer(name_in_module(absent.name), absent.shape, model_type(absent.dtype)));
     }

@@ -1,4 +1,4 @@
-// Who computes and who reads each value of an ONNX file.
+// The producer and the readers of each value of an ONNX file.
 #pragma once
 
 #include <vector>
@@ -17,9 +17,10 @@ struct OnnxUses {
 
   IdVector<OnnxValueId, OnnxNodeId> producer;  // invalid for inputs and initializers
   IdVector<OnnxValueId, std::vector<OnnxUse>> readers;
-  IdVector<OnnxValueId, char> is_output;  // of the whole graph
+  IdVector<OnnxValueId, char> is_output;  // outputs of the whole graph
 
-  // The node that alone reads `value`, as long as the graph does not return it; else invalid.
+  // Returns the only node that reads `value`, as long as the graph does not return it; else
+  // invalid.
   [[nodiscard]] OnnxNodeId only_reader(OnnxValueId value) const {
     const std::vector<OnnxUse>& all = readers[value];
     return all.size() == 1 && is_output[value] == 0 ? all.front().node : OnnxNodeId();
@@ -30,7 +31,7 @@ struct OnnxUses {
 // than a tensor that it computes with.
 [[nodiscard]] bool is_setting(const OnnxNode& node, std::size_t operand);
 
-// Operands without which a node means nothing: one for most operators.
+// Returns the number of operands that a node cannot do without: one for most operators.
 [[nodiscard]] std::size_t least_operands(const OnnxNode& node);
 
 }  // namespace tidemark

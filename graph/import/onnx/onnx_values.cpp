@@ -11,8 +11,9 @@
 
 namespace tidemark {
 
-// Views and joins of parameters alone are the exporter's: transposed weights of linear layers,
-// gates of recurrent ones in another order. They are lowered only where something else reads them.
+// Whether a node is lowered only where another node reads it: views and joins of parameters alone
+// are the exporter's, such as transposed weights of linear layers and gates of recurrent ones in
+// another order.
 bool OnnxLowering::waits(const OnnxNode& node) const {
   constexpr std::array<std::string_view, 7> kViews = {
       "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Slice", "Concat"};
@@ -116,7 +117,7 @@ const OnnxConstant* OnnxLowering::constant(OnnxValueId value) {
     if (!is_never_constant(input)) {
       pending.push_back({input});
     } else if (measures) {
-      return nullptr;  // until the tensor is made whose shape is asked for
+      return nullptr;  // until the tensor is made whose shape is needed
     } else {
       never_constant_[at] = 1;
     }
@@ -132,7 +133,8 @@ std::optional<double> OnnxLowering::number(OnnxValueId value) {
 
 TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
   std::vector<std::int64_t> dims = constant.dims;
-  // What an exporter froze at the file's batch (zeros_like of the input) follows the new one.
+  // Constants that an exporter froze at the file's batch (zeros_like of the input) follow the new
+  // one.
   const bool rebatched = !exported_.empty() && dims.size() >= 2;
   if (rebatched) {
     if (exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
@@ -142,7 +144,7 @@ TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
       "zeros", {}, {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
 }
 
-// Operands first, in their order; chains of any length.
+// Lowers operands first, in their order; chains may have any length.
 void OnnxLowering::lower_waiting(OnnxNodeId id) {
   struct Visit {
     OnnxNodeId node;

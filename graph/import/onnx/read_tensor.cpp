@@ -49,7 +49,7 @@ T element_at(const std::string& raw, std::size_t index) {
   return value;
 }
 
-// Numbers of little-endian bytes (raw_data).
+// Reads numbers of little-endian bytes (raw_data).
 void decode_raw(const std::string& raw, int onnx, OnnxConstant& constant) {
   const auto count = static_cast<std::size_t>(constant.elements());
   const Bytes expected = bytes_of(constant.dtype, Elements(constant.elements()));

@@ -8,10 +8,10 @@
 
 namespace tidemark {
 
-// TensorProto.DataType as an element type that is simulated. `where` begins the message of the
-// UserError otherwise.
+// Returns the simulated element type for a TensorProto.DataType. Without one it throws a UserError
+// whose message begins with `where`.
 [[nodiscard]] DType onnx_dtype(int type, const std::string& where);
-// Shape and, up to kKnownElements, content.
+// Reads the shape and, up to kKnownElements, the content.
 [[nodiscard]] OnnxConstant onnx_constant(const onnx_file::TensorProto& proto,
                                          const std::string& where);
 

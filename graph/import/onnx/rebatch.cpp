@@ -21,7 +21,8 @@ std::int64_t inner_elements(const List& dims, std::size_t axis) {
   return inner;
 }
 
-// [length, batch * heads, width] is transposed next: to heads in front, of keys also to columns.
+// Whether [length, batch * heads, width] is transposed next: to heads in front, of keys also to
+// columns.
 bool reads_as_heads(const OnnxLowering& l) {
   const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
   if (!reader.valid() || l.file().nodes[reader].op != "Transpose") return false;
@@ -29,7 +30,7 @@ bool reads_as_heads(const OnnxLowering& l) {
   return permutation == List{1, 0, 2} || permutation == List{1, 2, 0};
 }
 
-// The axis of `target` that holds the batch; target.size() when none can.
+// Returns the axis of `target` that holds the batch; target.size() when none can.
 std::size_t batch_axis_of(const OnnxLowering& l, const List& old_dims, std::size_t axis,
                           const List& target, std::int64_t batch) {
   const std::int64_t inner = inner_elements(old_dims, axis);
@@ -78,8 +79,8 @@ std::optional<rebatch_detail::List> rebatched_reshape(OnnxLowering& l,
   while (axis < dims.size() && dims[axis] == old_dims[axis])
     ++axis;
   if (axis == dims.size() || old_dims[axis] % batch != 0) return std::nullopt;
-  // Right already: what was computed from the new shape differs from what the file's batch gave,
-  // and one -1 at the place of the batch absorbs it.
+  // The shape is right already: the one computed from the new shape differs from the file's at the
+  // batch, and one -1 at the place of the batch absorbs it.
   const std::size_t place = rebatch_detail::batch_axis_of(l, old_dims, axis, target, batch);
   if (place == target.size()) return std::nullopt;
   rebatch_detail::List result = target;
@@ -102,7 +103,7 @@ rebatch_detail::List rebatched_expand(OnnxLowering& l, const rebatch_detail::Lis
   if (reader.valid() && l.file().nodes[reader].op == "Tile") return wanted;
   const rebatch_detail::List target(old_output->begin(), old_output->end());
   const std::int64_t batch = l.exported_batch();
-  // Where nothing else is expanded, the batch is what Expand is for.
+  // If nothing else is expanded, the Expand is there for the batch.
   const bool only_batch = std::equal(target.begin() + 1, target.end(), dims.begin() + 1);
   if (wanted[0] == batch && target[0] == batch && (batch > 1 || only_batch)) wanted[0] = l.batch();
   return wanted;

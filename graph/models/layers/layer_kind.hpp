@@ -1,4 +1,4 @@
-// A kind of layer, and what its function works with.
+// A kind of layer, and the arguments of its function.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class LayerParameters {
   [[nodiscard]] std::int64_t size(std::string_view key, std::int64_t highest) const;
   [[nodiscard]] std::int64_t size(std::string_view key, std::int64_t fallback, std::int64_t lowest,
                                   std::int64_t highest) const;
-  // Extents of a shape, or axes; empty when absent.
+  // Reads the extents of a shape, or axes; empty when absent.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::string_view key, std::int64_t lowest,
                                                 std::int64_t highest) const;
   [[nodiscard]] const Decoder& decoder() const { return decoder_; }
@@ -42,9 +42,9 @@ struct LayerContext {
   ModelBuilder& builder;
   const ModelOptions& options;
   const LayerParameters& parameters;
-  std::string module;                                 // its name
-  TensorId x;                                         // what the previous layer returned
-  std::function<TensorId(std::string_view key)> tap;  // the tap that a parameter names
+  std::string module;                                 // name of the layer's module
+  TensorId x;                                         // result of the previous layer
+  std::function<TensorId(std::string_view key)> tap;  // returns the tap that a parameter names
 };
 
 struct LayerKind {
@@ -52,7 +52,7 @@ struct LayerKind {
   std::string_view first_parameter;  // may be given without its name; empty: none may
   std::string_view parameters;       // "heads, kv_heads, causal: false, ..." for documentation
   TensorId (*build)(const LayerContext& context);
-  bool makes_scope = false;  // of its module; otherwise its caller does
+  bool makes_scope = false;  // opens the scope of its module; otherwise its caller does
 };
 
 // Fails unless the input has `lowest` to `highest` axes.
@@ -63,9 +63,9 @@ void need_numbers(const LayerContext& c);
 void need_groups(const LayerContext& c, std::int64_t groups, std::int64_t channels,
                  std::string_view which);
 [[nodiscard]] bool read_flag(const LayerContext& c, std::string_view key, bool fallback);
-// A probability of dropout, which training.dropout overrides.
+// Reads a probability of dropout, which training.dropout overrides.
 [[nodiscard]] double read_probability(const LayerContext& c, std::string_view key, double fallback);
-// An axis of the input, counted from the front.
+// Reads an axis of the input, counted from the front.
 [[nodiscard]] int read_axis(const LayerContext& c, std::string_view key, std::int64_t fallback);
 
 // A name as a template argument.

@@ -24,12 +24,11 @@
 //     - linear: classes
 //
 // A layer is a word, or a mapping with its kind and beside it, all optional:
-//   name   of its module: "encoder" makes encoder.weight; else its position in the list, as in
+//   name   the module's name: "encoder" makes encoder.weight; else its position in the list, as in
 //          torch.nn.Sequential
-//   from   the tap to take instead of the previous layer's result; alone it just changes over to it
+//   from   the tap to take instead of the previous layer's result; alone it just switches to it
 //   tap    a name for the result, for a later `from`, `add`, `cat`, ...; inputs are taps as well.
-//   The
-//          taps of a module are seen inside it only.
+//          The taps of a module are seen inside it only.
 // Sizes are integers, names and arithmetic: 4 * width, (image / patch) + 1. batch, sequence and
 // image are always known; batch is training.micro_batch.
 //

@@ -26,8 +26,8 @@ class SizeNames {
   std::vector<std::pair<std::string, std::int64_t>> values_;
 };
 
-// The value of a scalar with + - * / and parentheses; a division must leave no remainder.
-// Throws UserError at the value: unknown names, bad syntax, overflow, a result outside the limits.
+// Evaluates a scalar with + - * / and parentheses; a division must leave no remainder. Throws
+// UserError at the value: unknown names, bad syntax, overflow, a result outside the limits.
 [[nodiscard]] std::int64_t evaluate_size(const Value& value, const SizeNames& names,
                                          const std::string& path, std::int64_t lowest,
                                          std::int64_t highest);

@@ -1,5 +1,5 @@
-// Unary elementwise functions: a table of what each keeps and what its backward formula costs.
-// Autograd clones an input that it keeps and that the function overwrites.
+// Unary elementwise functions: a table of the tensors that each keeps and the cost of its backward
+// formula. Autograd clones an input that it keeps and that the function overwrites.
 #include <algorithm>
 #include <array>
 
@@ -15,7 +15,7 @@ namespace activation_family {
 enum class Keeps { kNothing, kInput, kOutput };
 enum class InPlace {
   kNo,
-  kKeepsOutput,  // whatever the out-of-place form keeps
+  kKeepsOutput,  // keeps the same tensor as the out-of-place form
   kClonesInput,  // the input is overwritten, so autograd keeps a copy
 };
 

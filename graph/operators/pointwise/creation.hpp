@@ -1,4 +1,4 @@
-// Tensors that are made from nothing.
+// Operators that create tensors from no input.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace tidemark {
 
 // Creates a tensor of the attributes `shape` and `dtype`, which is `fallback` when absent. Fails
-// when no element type is called so.
+// for the name of an unknown element type.
 void create_shaped(Inference& inference, const std::string& fallback);
 
 }  // namespace tidemark

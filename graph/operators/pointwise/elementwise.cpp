@@ -33,7 +33,7 @@ void backward_add(BackwardBuilder& b) {
   set_fitted_gradient(b, 1, gradient);
 }
 
-// The difference negates the gradient of what is subtracted.
+// The difference negates the gradient of its right operand.
 void backward_sub(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   if (b.needs_gradient(1)) {

@@ -45,8 +45,8 @@ void save(SavedSet& saved) {
   saved.input(kSin);
 }
 
-// gradient * sin, its halves each padded with zeros to the full width and added, gradient * cos,
-// and the sum of both ways: two full tensors live beside the result.
+// Kernels: gradient * sin, its halves each padded with zeros to the full width and added, gradient
+// * cos, and the sum of both: two full tensors live beside the result.
 void backward(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor& cos = b.node().input(kCos);

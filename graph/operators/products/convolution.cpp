@@ -85,10 +85,10 @@ bool is_channels_last(const Tensor& tensor) {
          !tensor.is_contiguous();
 }
 
-// On a GPU: one transformed copy of the filters, none for 1x1 kernels; what cuDNN really takes
-// depends on the algorithm that its heuristics choose, from nothing to several activations.
-// On a CPU: oneDNN copies operands into its blocked layout, of channels-last operands only the
-// filters; measured on 1.13.1.
+// Returns the workspace of forward. On a GPU: one transformed copy of the filters, none for 1x1
+// kernels; cuDNN's real use depends on the algorithm that its heuristics choose, from nothing to
+// several activations. On a CPU: oneDNN copies operands into its blocked layout, of channels-last
+// operands only the filters; measured on 1.13.1.
 Bytes forward_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
@@ -110,7 +110,8 @@ Bytes weight_workspace(const NodeView& node) {
   }
   const Bytes weight = node.input(kWeight).bytes();
   const Bytes bias = node.needs_gradient(kBias) ? node.input(kBias).bytes() : Bytes(0);
-  // The filters' gradient blocked and as rows, and that of the bias blocked and as it is.
+  // The workspace is the filters' gradient blocked and as rows, and that of the bias blocked and as
+  // it is.
   if (is_channels_last(node.input(kX))) return (weight + bias) * 2;
   // The same kernel makes the bias gradient. The blocked operands are freed when the blocked result
   // is copied back to rows.

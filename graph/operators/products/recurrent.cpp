@@ -1,6 +1,6 @@
 // torch.nn.LSTM, GRU and RNN (tanh), all layers in one node. On CUDA cuDNN runs them as one call
 // with a reserve; elsewhere they are decomposed into steps (recurrent_steps.hpp), whose saved
-// tensors are one block per kind here. With `bidirectional` each layer runs both ways over its
+// tensors are one allocation per kind here. With `bidirectional` each layer runs both ways over its
 // input.
 #include <algorithm>
 #include <array>
@@ -17,8 +17,8 @@ namespace tidemark {
 namespace recurrent_family {
 
 constexpr std::size_t kX = 0;  // [steps, batch, features]; batch first with the attribute
-// Then, for each layer and direction, weight_ih [gates * hidden, features], weight_hh [gates *
-// hidden, hidden] and with a bias bias_ih and bias_hh [gates * hidden]. With the attribute
+// Inputs after x, for each layer and direction: weight_ih [gates * hidden, features], weight_hh
+// [gates * hidden, hidden] and with a bias bias_ih and bias_hh [gates * hidden]. With the attribute
 // `initial_states` the last inputs are h, and c of an LSTM, [layers * directions, batch, hidden];
 // without it zeros are made.
 
@@ -51,7 +51,8 @@ std::size_t weights_per_run(std::size_t weights, std::int64_t runs) {
   return runs > 0 ? weights / static_cast<std::size_t>(runs) : 0;
 }
 
-// Whether Linear of all steps multiplies a copy: their rows do not lie evenly in memory.
+// Whether Linear of all steps multiplies a copy, because their rows are not evenly spaced in
+// memory.
 bool needs_copy(const Tensor& by_steps) {
   Strides strides;
   const Shape rows{by_steps.shape[0] * by_steps.shape[1], by_steps.shape[2]};
@@ -103,7 +104,8 @@ void require_weights(const Inference& inference, const RecurrentSize& size) {
   }
 }
 
-// The output, then the final states: h [layers * directions, batch, hidden], and c of an LSTM.
+// Creates the output, then the final states: h [layers * directions, batch, hidden], and c of an
+// LSTM.
 void infer(Inference& inference) {
   const Tensor x = inference.input(kX);
   const std::int64_t layers = inference.attributes().integer("layers", 1);

@@ -6,7 +6,7 @@ namespace tidemark {
 namespace recurrent_steps_detail {
 namespace {
 
-// Counts what is alive.
+// Counts the bytes that are alive.
 class Tally {
  public:
   void make(Bytes bytes, std::int64_t times = 1) {
@@ -28,9 +28,10 @@ class Tally {
   Bytes peak_;
 };
 
-// Saved by one step beside the state that it starts from: gates, and what is clone or result.
-//   lstm  i f g o in one block, tanh(c)
-//   gru   r z n' in one block, clones of n' and h - n before mul_, n
+// Returns the bytes that one step saves beside the state that it starts from: gates, and clones or
+// results.
+//   lstm  i f g o in one allocation, tanh(c)
+//   gru   r z n' in one allocation, clones of n' and h - n before mul_, n
 //   rnn   nothing: tanh's result is the next state
 Bytes saved_by_step(const RecurrentSize& size) {
   switch (size.cell) {
@@ -44,8 +45,8 @@ Bytes saved_by_step(const RecurrentSize& size) {
   return Bytes(0);
 }
 
-// States that the steps make and that backward wants: h and c of all steps but the last, whose
-// tanh the RNN keeps too.
+// Returns the states that the steps make and that backward needs: h and c of all steps but the
+// last, whose tanh the RNN keeps too.
 Bytes saved_states(const RecurrentSize& size) {
   switch (size.cell) {
     case CellKind::kLstm:
@@ -58,7 +59,7 @@ Bytes saved_states(const RecurrentSize& size) {
   return Bytes(0);
 }
 
-// States of the last step that nothing but the stack of final states reads.
+// Returns the states of the last step that nothing but the stack of final states reads.
 Bytes final_states(const RecurrentSize& size) {
   switch (size.cell) {
     case CellKind::kLstm:
@@ -91,8 +92,8 @@ class BackwardSteps {
   BackwardSteps(const RecurrentSize& size, Tally& tally)
       : size_(size), u_(size.state()), tally_(tally) {}
 
-  // Steps between the first and the last change what is alive by the same bytes each, so the most
-  // is alive in one of the outer ones: those in the middle need not be played.
+  // Steps between the first and the last change the live bytes by the same amount each, so the peak
+  // is in one of the outer ones: those in the middle need not be simulated.
   void run(const Weights& weights) {
     for (std::int64_t step = size_.steps; step >= 1; --step) {
       const Bytes before = tally_.live();
@@ -119,7 +120,7 @@ class BackwardSteps {
     if (!last_) tally_.drop(u_);
     tally_.make(u_);  // TanhBackward
     tally_.drop(u_ * 2);
-    if (!last_) {  // plus that of c in the next step
+    if (!last_) {  // plus the gradient of c in the next step
       tally_.make(u_);
       tally_.drop(u_ * 2);
     }
@@ -136,9 +137,9 @@ class BackwardSteps {
   void gru() {
     tally_.make(u_, 2);  // MulBackward: h - n and z
     tally_.drop(u_);
-    tally_.make(u_, first_ ? 1 : 2);  // SubBackward: n, and h plus that of the output
+    tally_.make(u_, first_ ? 1 : 2);  // SubBackward: n, and h plus the gradient of the output
     tally_.drop(u_);
-    tally_.make(u_);  // both of n
+    tally_.make(u_);  // both gradients of n
     tally_.drop(u_ * (last_ ? 1 : 2));
     tally_.make(u_);  // TanhBackward
     tally_.drop(u_ * 2);
@@ -164,7 +165,7 @@ class BackwardSteps {
     tally_.make(weights.recurrent);
     tally_.make(weights.bias);
     if (gru) tally_.drop(u_ * 3);
-    if (first_ || size_.cell != CellKind::kRnn) tally_.drop(u_);  // the state
+    if (first_ || size_.cell != CellKind::kRnn) tally_.drop(u_);  // frees the state
     if (!last_) {
       tally_.make(weights.bias);
       tally_.drop(weights.bias * 2);
@@ -192,7 +193,7 @@ class BackwardSteps {
 void input_product(const RecurrentSize& size, std::int64_t layer, bool last, Tally& tally) {
   const Weights weights = weights_of(size, layer);
   const Bytes gates = size.sequence() * size.gates();
-  tally.make(gates);  // of the steps, joined
+  tally.make(gates);  // gradients of the steps, joined
   tally.drop(gates);
   const bool wanted = layer > 0 || size.input_gradient;
   const bool folded = layer == 0 && size.copies_input;
@@ -201,7 +202,7 @@ void input_product(const RecurrentSize& size, std::int64_t layer, bool last, Tal
   tally.make(weights.bias);
   tally.make(weights.input);
   if (wanted && folded) tally.make(input);
-  if (folded || (layer > 0 && last)) tally.drop(input);  // the saved one
+  if (folded || (layer > 0 && last)) tally.drop(input);  // frees the saved input
   tally.drop(gates);
 }
 
@@ -233,7 +234,7 @@ Bytes unrolled_forward_peak(const RecurrentSize& size) {
     for (std::int64_t direction = 0; direction < size.directions; ++direction) {
       if (layer == 0 && size.copies_input) tally.make(size.input_bytes());
       tally.make(gates);
-      if (direction > 0) tally.drop(gates);  // of the direction before: replaced by these
+      if (direction > 0) tally.drop(gates);  // gates of the direction before: replaced by these
       tally.make(saved_by_steps(size) + recurrent_steps_detail::final_states(size));
       tally.make(size.sequence());  // the stack of the states
     }
@@ -257,7 +258,7 @@ Bytes unrolled_backward_peak(const RecurrentSize& size) {
     for (std::int64_t direction = size.directions; direction-- > 0;) {
       recurrent_steps_detail::BackwardSteps(size, tally)
           .run(recurrent_steps_detail::weights_of(size, layer));
-      // The gradient of this output; that of two directions is two views of one tensor.
+      // The gradient of this output; the gradient for two directions is two views of one tensor.
       if (layer + 1 < size.layers && direction == 0) tally.drop(size.result());
       recurrent_steps_detail::input_product(size, layer, direction == 0, tally);
     }

@@ -32,22 +32,22 @@ struct RecurrentSize {
   DType dtype = DType::kFloat32;
   bool bias = true;
   bool dropout = false;       // between layers
-  bool copies_input = false;  // the input's steps do not lie behind each other (batch_first)
+  bool copies_input = false;  // the input's steps are not contiguous (batch_first)
   bool input_gradient = true;
 
   [[nodiscard]] std::int64_t gates() const;  // rows of the weights in units of `hidden`
   [[nodiscard]] bool has_cell_state() const { return cell == CellKind::kLstm; }
   [[nodiscard]] Bytes state() const { return bytes_of(dtype, Elements(batch * hidden)); }
-  [[nodiscard]] Bytes sequence() const { return state() * steps; }  // of one layer's states
+  [[nodiscard]] Bytes sequence() const { return state() * steps; }  // bytes of one layer's states
   [[nodiscard]] Bytes input_bytes() const {
     return bytes_of(dtype, Elements(steps * batch * input));
   }
   [[nodiscard]] std::int64_t features(std::int64_t layer) const {
     return layer == 0 ? input : hidden * directions;
   }
-  // A layer's result: the states of its directions side by side.
+  // Bytes of a layer's result: the states of its directions side by side.
   [[nodiscard]] Bytes result() const { return sequence() * directions; }
-  // h, and c of an LSTM, one state per layer and direction.
+  // Bytes of h, and of c of an LSTM: one state per layer and direction.
   [[nodiscard]] Bytes outer_states() const {
     return state() * layers * directions * (has_cell_state() ? 2 : 1);
   }
@@ -57,8 +57,8 @@ struct RecurrentSize {
 // and hidden states, the initial ones and a copied input left out. Measured on 1.13.1 (LSTM, GRU,
 // RNN_tanh probes).
 [[nodiscard]] Bytes saved_by_steps(const RecurrentSize& size);
-// Most bytes above those at the start of forward, and of backward (where saved tensors go on the
-// way), all results included.
+// The peak above the bytes at the start of forward, and of backward (which frees saved tensors on
+// the way), all results included.
 [[nodiscard]] Bytes unrolled_forward_peak(const RecurrentSize& size);
 [[nodiscard]] Bytes unrolled_backward_peak(const RecurrentSize& size);
 

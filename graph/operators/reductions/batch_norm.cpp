@@ -26,15 +26,15 @@ void infer(Inference& inference) {
   create_elementwise(inference, x.shape, x.dtype);
 }
 
-// One pass for the statistics, one that normalises.
+// Two passes: one for the statistics, one that normalises.
 ForwardKernel forward(const NodeView& node) {
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kNormalization, 8)};
   kernel.work.read += node.input(kX).bytes();
   return kernel;
 }
 
-// In evaluation mean and variance are there: one pass. The CPU kernel makes a factor and a summand
-// per channel of them first, in tensors of their own.
+// In evaluation mean and variance are given: one pass. The CPU kernel first makes a factor and a
+// summand per channel of them, in tensors of their own.
 ForwardKernel evaluate_batch(const NodeView& node) {
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kNormalization, 2)};
   if (node.rules().sums_channels_apart) {
@@ -62,7 +62,7 @@ void save(SavedSet& saved) {
   saved.extra("invstd", channels, DType::kFloat32);
 }
 
-// Sums over gradient and input first, then the input gradient. The CPU kernel makes a second
+// Sums over gradient and input come first, then the input gradient. The CPU kernel makes a second
 // buffer of the input's size.
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
@@ -86,8 +86,8 @@ void backward(BackwardBuilder& b) {
   b.launch(kernel);
 }
 
-// Each sample is normalised by itself: batch_norm over [1, n * channels, ...] with the weight and
-// the bias repeated n times.
+// Returns the bytes of repeated weights: each sample is normalised by itself, by batch_norm over
+// [1, n * channels, ...] with the weight and the bias repeated n times.
 Bytes repeated_bytes(const NodeView& node) {
   const Shape& x = node.input(kX).shape;
   return bytes_of(DType::kFloat32, Elements(x[0] * x[1]));
@@ -95,7 +95,8 @@ Bytes repeated_bytes(const NodeView& node) {
 
 ForwardKernel forward_instance(const NodeView& node) {
   ForwardKernel kernel = forward(node);
-  // The repeated bias, and the statistics of the CPU kernel as sums and as square sums.
+  // The workspace also holds the repeated bias, and the statistics of the CPU kernel as sums and as
+  // square sums.
   if (node.has_input(kBias)) kernel.workspace += repeated_bytes(node);
   if (node.rules().sums_channels_apart) kernel.workspace += repeated_bytes(node) * 2;
   return kernel;

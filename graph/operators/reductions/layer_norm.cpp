@@ -26,8 +26,8 @@ void require_affine(const Inference& inference, const Shape& wanted) {
   }
 }
 
-// The trailing axes that the weight covers are normalised; without a weight the last ones, by the
-// attribute `axes`.
+// Returns the number of trailing axes that are normalised: those that the weight covers; without a
+// weight the last ones, by the attribute `axes`.
 template <class NodeLike>
 int normalized_rank(const NodeLike& node) {
   return node.has_input(kWeight) ? node.input(kWeight).shape.rank()
@@ -55,7 +55,7 @@ std::int64_t rows_of(const NodeView& node) {
   return x.elements().count / element_count(normalized_shape(x, normalized_rank(node)));
 }
 
-// A strided input is copied for the kernel.
+// Returns the bytes of the kernel's copy of a strided input.
 Bytes copy_of_strided(const Tensor& x) {
   return x.is_contiguous() ? Bytes(0) : x.bytes();
 }

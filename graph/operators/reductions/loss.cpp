@@ -37,7 +37,7 @@ ForwardKernel forward_nll(const NodeView& node) {
   return {.work = work};
 }
 
-// Backward asks the log-probabilities for their shape only, but they are kept.
+// Backward needs only the shape of the log-probabilities, but they are kept.
 void save_nll(SavedSet& saved) {
   saved.input(kPrediction);
   saved.input(kTarget);
@@ -58,8 +58,8 @@ void backward_nll(BackwardBuilder& b) {
   b.set_input_gradient(kPrediction, result);
 }
 
-// -log_probabilities.sum(classes), zeroed where the target is ignored, and the mean of what a mask
-// selects: cross_entropy_loss_label_smoothing in LossNLL.cpp.
+// Computes -log_probabilities.sum(classes), zeroed where the target is ignored, and the mean of the
+// values that a mask selects: cross_entropy_loss_label_smoothing in LossNLL.cpp.
 ForwardKernel forward_smoothing(const NodeView& node) {
   const Tensor& x = node.input(kPrediction);
   const Tensor& target = node.input(kTarget);

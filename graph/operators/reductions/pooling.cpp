@@ -83,7 +83,7 @@ void save_adaptive_average(SavedSet& saved) {
   if (!is_mean || node.rules().mean_saves_input) saved.input(0);
 }
 
-// Backward asks the input for its shape only, but the input is kept.
+// Backward needs only the shape of the input, but the input is kept.
 void launch_backward(BackwardBuilder& b, std::vector<Tensor> reads) {
   const Tensor result = create_dense(b, "input_gradient", b.node().input(0));
   const std::string name = std::string(b.node().family_name()) + ".backward";

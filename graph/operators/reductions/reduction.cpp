@@ -72,7 +72,7 @@ ForwardKernel forward_mean(const NodeView& node) {
   return kernel;
 }
 
-// MeanBackward1, that of mean over named axes, keeps its input in 1.13.
+// MeanBackward1, the backward of mean over named axes, keeps its input in 1.13.
 void save_mean(SavedSet& saved) {
   const bool over_axes = !saved.node().attributes().list("axes").empty();
   if (over_axes && saved.node().rules().mean_saves_input) saved.input(0);

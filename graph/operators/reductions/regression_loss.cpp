@@ -16,7 +16,7 @@ void require_same_shape(const Inference& inference) {
                     "prediction and target differ in shape");
 }
 
-// The result's block is made for the unreduced loss and then resized to a scalar, which frees
+// The result's memory is allocated for the unreduced loss and then resized to a scalar, which frees
 // nothing: TORCH_META_FUNC(mse_loss). The loss keeps it until the end of the step.
 void infer_resized(Inference& inference) {
   require_same_shape(inference);

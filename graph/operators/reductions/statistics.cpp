@@ -1,4 +1,4 @@
-// Reductions that keep something: var, std, norm, logsumexp, max, min, prod; and cumsum.
+// Reductions that keep tensors: var, std, norm, logsumexp, max, min, prod; and cumsum.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -26,8 +26,8 @@ void save_input_and_output(SavedSet& saved) {
   saved.output();
 }
 
-// A formula over the input with some tensors of its size, some of the result's and some bool masks
-// of the result's shape, beside its own result.
+// Launches a formula over the input with some tensors of its size, some of the result's and some
+// bool masks of the result's shape, beside its own result.
 void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, int full, int reduced,
                     int masks = 0) {
   const Tensor& x = b.node().input(0);
@@ -57,7 +57,7 @@ void backward_variance(BackwardBuilder& b) {
   launch_formula(b, {b.node().input(0)}, 1, 2);
 }
 
-// The gradient of the variance first: grad / (result * 2).
+// The gradient of the variance comes first: grad / (result * 2).
 void backward_deviation(BackwardBuilder& b) {
   launch_formula(b, {b.node().input(0), b.node().output()}, 1, 3);
 }

@@ -30,7 +30,7 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = work};
 }
 
-// Backward asks the weight for its number of rows only, but the weight is kept.
+// Backward needs only the weight's number of rows, but the weight is kept.
 void save(SavedSet& saved) {
   saved.input(kIndices);
   saved.input(kWeight);

@@ -24,14 +24,14 @@ void require_indices(const Inference& inference) {
                     fmt::format("indices are {}, not int64", name_of(dtype)));
 }
 
-// As much is read as is chosen.
+// The kernel reads as many elements as it selects.
 ForwardKernel forward_chosen(const NodeView& node) {
   const Tensor& out = node.output();
   const Tensor& index = node.input(kIndex);
   return {.work = work_on(OperatorClass::kEmbedding, Flops(0), {out, index}, {out})};
 }
 
-// Zeros of the input's size, into which the gradient of what was chosen is added.
+// Makes zeros of the input's size, into which the gradient of the selected elements is added.
 void launch_scatter(BackwardBuilder& b, const Tensor& index) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = b.create_like("input_gradient", b.node().input(kX));
@@ -87,7 +87,7 @@ void infer_gather(Inference& inference) {
   inference.create(index, inference.input(kX).dtype);
 }
 
-// Backward asks the input for its shape only, but the input is kept.
+// Backward needs only the shape of the input, but the input is kept.
 void save_gather(SavedSet& saved) {
   saved.input(kX);
   saved.input(kIndex);
@@ -163,7 +163,7 @@ void infer_scatter(Inference& inference) {
   inference.create(x, inference.input(kX).dtype);
 }
 
-// A part of a copy replaced; without an index the part is a slice.
+// torch.index_put: replaces a part of a copy; without an index the part is a slice.
 void infer_index_put(Inference& inference) {
   if (inference.has_input(kIndex)) require_indices(inference);
   inference.require(
@@ -176,7 +176,7 @@ ForwardKernel forward_put(const NodeView& node) {
   const Tensor& source = node.input(kSource);
   Work work = work_on(OperatorClass::kEmbedding, Flops(0), {node.input(kX), source},
                       {node.output(), source});
-  work.launches = 2;  // the copy, and what is put into it
+  work.launches = 2;  // the copy, and the values put into it
   return {.work = work};
 }
 
@@ -184,7 +184,7 @@ void save_put(SavedSet& saved) {
   if (saved.node().has_input(kIndex)) saved.input(kIndex);
 }
 
-// Zeros where elements were replaced; the source's gradient is what stood there.
+// Gradients: zeros where elements were replaced, and for the source those of the replaced elements.
 void backward_put(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const NodeView& node = b.node();

@@ -12,7 +12,7 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kElementwise, 0)};
 }
 
-// A copy of the gradient in the input's shape.
+// Copies the gradient in the input's shape.
 void backward_copy(BackwardBuilder& b) {
   const Tensor result = b.create_like("input_gradient", b.node().input(0));
   const std::string name = std::string(b.node().family_name()) + ".backward";
@@ -28,7 +28,7 @@ void infer_same(Inference& inference) {
   inference.create(inference.input(0).shape, inference.input(0).dtype);
 }
 
-// Elements that the result and the input share: what pad's backward cuts out again.
+// Padding with a constant keeps nothing; the other modes keep the input.
 void save_pad(SavedSet& saved) {
   if (saved.node().attributes().text("mode", "constant") != "constant") saved.input(0);
 }

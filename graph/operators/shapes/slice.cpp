@@ -14,7 +14,7 @@ int axis_of(const NodeView& node) {
   return axis < 0 ? axis + node.input(0).shape.rank() : axis;
 }
 
-// Every `step`-th element. With drop_axis the axis of length 1 disappears: x[:, 0].
+// Takes every `step`-th element. With drop_axis the axis of length 1 disappears: x[:, 0].
 void infer_narrow(Inference& inference) {
   const Tensor& x = inference.input(0);
   const Attributes& attributes = inference.attributes();
@@ -50,7 +50,7 @@ void backward_narrow(BackwardBuilder& b) {
   b.set_input_gradient(0, result);
 }
 
-// Parts of `size` along an axis, the last one smaller if need be; or of the listed `sizes`.
+// Makes parts of `size` along an axis, the last one smaller if need be; or of the listed `sizes`.
 void infer_split(Inference& inference) {
   const Tensor x = inference.input(0);
   const Attributes& attributes = inference.attributes();

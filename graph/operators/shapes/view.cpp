@@ -10,7 +10,7 @@
 namespace tidemark {
 namespace view_family {
 
-// The attribute `shape`; one extent may be -1 and is inferred.
+// Returns the attribute `shape`; one extent may be -1 and is inferred.
 Shape wanted_shape(const Inference& inference) {
   Shape shape = shape_from(inference.attributes().list("shape"));
   const std::int64_t elements = inference.input(0).elements().count;

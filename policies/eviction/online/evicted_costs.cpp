@@ -28,14 +28,14 @@ void EvictedCosts::add_cost(std::uint32_t s, std::int64_t cost) {
     changed_.push_back(s);
   }
   if (kind_ != Neighbourhood::kClasses || state_[s] == StorageState::kNever) return;
-  // A view: what its operator reads is adjacent to the storage from now on.
+  // A view: the inputs of its operator are adjacent to the storage from now on.
   beside_[s].count = Beside::kUnknown;
   for (const StorageEdge& edge : edges_.both(s))
     beside_[edge.storage].count = Beside::kUnknown;
 }
 
 void EvictedCosts::set_bound(std::uint32_t s, std::int64_t bound) {
-  ++records_[s].round;
+  ++records_[s].version;
   records_[s].bound = bound;
   changed_.push_back(s);
 }
@@ -52,7 +52,7 @@ void EvictedCosts::materialize(std::uint32_t s) {
 void EvictedCosts::evict(std::uint32_t s) {
   state_[s] = StorageState::kEvicted;
   if (kind_ == Neighbourhood::kNone) return;
-  ++records_[s].round;
+  ++records_[s].version;
   if (kind_ == Neighbourhood::kClasses) join_classes(s);
 }
 
@@ -67,7 +67,7 @@ void EvictedCosts::leave(std::uint32_t s) {
   std::uint32_t at = watched_[s].head;
   while (at != kNone) {
     const Watch watch = watches_[at];
-    if (records_[watch.storage].round == watch.round) forget(watch.storage);
+    if (records_[watch.storage].version == watch.version) forget(watch.storage);
     watches_[at].next = free_watch_;
     free_watch_ = at;
     at = watch.next;
@@ -75,7 +75,7 @@ void EvictedCosts::leave(std::uint32_t s) {
   watched_[s] = {};
 }
 
-// Two marks for an evaluation: one for each direction.
+// Advances by two marks for an evaluation: one for each direction.
 void EvictedCosts::begin_marks() {
   if (last_mark_ >= std::numeric_limits<std::uint32_t>::max() - 3) {
     for (Class& each : classes_)
@@ -151,7 +151,7 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
     std::copy(counted_.begin(), counted_.end(), beside_[s].node.begin());
     beside_[s].count = static_cast<std::uint32_t>(counted_.size());
   }
-  // A bound that does not rise keeps what it watches.
+  // The watches stay when the bound does not rise.
   if (known || w.found.cost > lower_bound(s) || w.found.last_access > latest_access(s)) {
     if (!latest_.empty()) latest_[s] = w.found.last_access;
     set_bound(s, std::max(lower_bound(s), w.found.cost));
@@ -181,7 +181,7 @@ EvictedCosts::Evaluation EvictedCosts::sum_known_classes(std::uint32_t s) {
   return {sum, record.last_access, true};
 }
 
-// The class of `root` lies beside `s` from now on.
+// Records that the class of `root` is adjacent to `s` from now on.
 void EvictedCosts::add_beside(std::uint32_t s, std::uint32_t root) {
   auto& [node, count] = beside_[s];
   if (count == Beside::kUnknown) return;
@@ -216,7 +216,7 @@ void EvictedCosts::watch(std::uint32_t subject, std::uint32_t s) {
     free_watch_ = watches_[at].next;
   }
   WatchList& list = watched(subject);
-  watches_[at] = {s, records_[s].round, list.head};
+  watches_[at] = {s, records_[s].version, list.head};
   list.head = at;
   if (list.tail == kNone) list.tail = at;
 }
@@ -233,7 +233,7 @@ void EvictedCosts::purge_watches() {
     while (at != kNone) {
       Watch& watch = watches_[at];
       const std::uint32_t next = watch.next;
-      const bool valid = records_[watch.storage].round == watch.round;
+      const bool valid = records_[watch.storage].version == watch.version;
       watch.next = valid ? list.head : free_watch_;
       (valid ? list.head : free_watch_) = at;
       if (valid && list.tail == kNone) list.tail = at;
@@ -283,7 +283,7 @@ void EvictedCosts::join_classes(std::uint32_t s) {
   }
 }
 
-// The class keeps its connections: what `s` joined stays together.
+// Removes `s` from its class, whose other members stay together.
 void EvictedCosts::leave_class(std::uint32_t s) {
   Class& left = classes_[class_of(s)];
   const std::int64_t cost_of_s = cost_in_class_[s];
@@ -295,8 +295,8 @@ void EvictedCosts::leave_class(std::uint32_t s) {
     const std::uint32_t next = watches_[at].next;
     const std::uint32_t x = watches_[at].storage;
     Record& watcher = records_[x];
-    // Who watched two classes that have merged is met twice.
-    const bool valid = watcher.round == watches_[at].round && watcher.at != last_mark_;
+    // A storage that watched two classes which have merged is met twice.
+    const bool valid = watcher.version == watches_[at].version && watcher.at != last_mark_;
     if (valid) {
       watcher.at = last_mark_;
       watcher.bound = std::max(watcher.cost, watcher.bound - cost_of_s);
@@ -311,7 +311,7 @@ void EvictedCosts::leave_class(std::uint32_t s) {
     at = next;
   }
   left.watched = kept;
-  // Whoever touched the class only through `s` does not touch it any more.
+  // Storages that touched the class only through `s` do not touch it any more.
   for (const StorageEdge& edge : edges_.both(s)) {
     if (edge.op < defined_ && material(edge.storage)) forget(edge.storage);
   }

@@ -3,7 +3,7 @@
 // Peng et al. 2020).
 //
 // A neighbourhood is walked only when the storage is a candidate, and no further than its score may
-// still win. What was found is kept as a lower bound: evictions only add to a neighbourhood. When a
+// still win. The result is kept as a lower bound: evictions only add to a neighbourhood. When a
 // storage comes back, the bounds that counted it fall; each evicted storage (or class) therefore
 // lists the candidates that watch it.
 #pragma once
@@ -24,7 +24,7 @@ enum class Neighbourhood : std::uint8_t {
   kNone,
   kAncestors,  // evicted, reached through evicted storages only
   kBoth,       // ancestors and descendants, each summed by itself
-  kSet,        // the same as one set, with its latest access
+  kSet,        // ancestors and descendants as one set, with its latest access
   kClasses,    // union-find classes of adjacent evicted storages, never split
 };
 
@@ -32,14 +32,14 @@ class EvictedCosts {
  public:
   struct Evaluation {
     std::int64_t cost = 0;
-    std::int64_t last_access = 0;  // of the storage; kSet: the latest of the set
+    std::int64_t last_access = 0;  // last access to the storage; kSet: the latest of the set
     bool exact = false;            // false: stopped early, the cost is a lower bound
   };
 
   // The edges must live longer.
   EvictedCosts(std::size_t storages, const StorageEdges& edges, Neighbourhood kind);
 
-  // Operators below `count` exist for the program by now.
+  // Declares that the program has defined the operators below `count`.
   void define_operators(std::uint32_t count) { defined_ = count; }
   [[nodiscard]] std::uint32_t newest_operator() const { return defined_ - 1; }
   void add_cost(std::uint32_t s, std::int64_t cost);
@@ -55,56 +55,59 @@ class EvictedCosts {
   void evict(std::uint32_t s);
   void banish(std::uint32_t s);
 
-  // The cost of evicting `s`, walked until it exceeds `limit` or `most` storages were counted.
+  // Returns the cost of evicting `s`, walked until it exceeds `limit` or `most` storages were
+  // counted.
   Evaluation evaluate(std::uint32_t s, std::int64_t limit, std::size_t most);
-  // kClasses: the sum over directly adjacent evicted storages of their class's cost, and at least
-  // their own: a class that two of them share counts twice. Without the cost of `s` itself.
+  // kClasses: returns the sum over directly adjacent evicted storages of their class's cost, and at
+  // least their own: a class that two of them share counts twice. The cost of `s` itself is not in
+  // it.
   [[nodiscard]] std::int64_t adjacent_cost(std::uint32_t s);
   [[nodiscard]] std::int64_t lower_bound(std::uint32_t s) const { return records_[s].bound; }
-  // Asks for what evaluate() will read first.
+  // Prefetches what evaluate() will read first.
   void bring_near(std::uint32_t s) const {
     __builtin_prefetch(&records_[s]);
     edges_.bring_near(s);
   }
   void bring_neighbours_near(std::uint32_t s) const { edges_.bring_row_near(s); }
-  // A lower bound on Evaluation::last_access.
+  // Returns a lower bound on Evaluation::last_access.
   [[nodiscard]] std::int64_t latest_access(std::uint32_t s) const {
     return latest_.empty() ? last_access(s) : std::max(last_access(s), latest_[s]);
   }
-  // Storages whose bounds changed since the list was last cleared, possibly several times.
+  // Returns the storages whose bounds changed since the list was last cleared, possibly several
+  // times.
   std::vector<std::uint32_t>& changed() { return changed_; }
 
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   struct Watch {
-    std::uint32_t storage = 0;  // whose bound counts what is watched
-    std::uint32_t round = 0;    // valid while it is the storage's
+    std::uint32_t storage = 0;  // the storage whose bound counts what is watched
+    std::uint32_t version = 0;  // valid while equal to Record::version
     std::uint32_t next = kNone;
   };
   struct WatchList {
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
   };
-  // What is read together: all that is asked of a storage on the way past it.
+  // The fields of a storage that a walk reads together.
   struct alignas(32) Record {
     std::int64_t cost = 0;
     std::int64_t last_access = 0;
     std::int64_t bound = 0;
-    std::uint32_t round = 0;  // counts the changes of what the storage watches
-    // The walk that counted it last. kClasses: where find() begins when it is evicted, else the
-    // departure from a class that lowered the bound last.
+    std::uint32_t version = 0;  // counts the changes of what the storage watches
+    // The last walk that counted the storage. kClasses: the node where find() begins while the
+    // storage is evicted, else the last departure from a class that lowered the bound.
     std::uint32_t at = 0;
   };
   // A node of the union-find forest, one for every eviction.
   struct alignas(32) Class {
-    std::int64_t total = 0;  // of a root
+    std::int64_t total = 0;  // cost of the class, at a root
     std::uint32_t parent = 0;
     std::uint32_t rank = 0;
-    std::uint32_t mark = 0;  // of the evaluation that counted it last
+    std::uint32_t mark = 0;  // the last evaluation that counted the class
     WatchList watched;
   };
-  // The classes beside a storage, as far as it is known which: only what they cost is looked up
-  // then. A class that has merged since is found through its node.
+  // The classes beside a storage, if they are known: then only their costs are looked up. A class
+  // that has merged since is found through its node.
   struct alignas(16) Beside {
     static constexpr std::uint32_t kMost = 3;
     static constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
@@ -136,7 +139,7 @@ class EvictedCosts {
   void leave_class(std::uint32_t s);
   void add_beside(std::uint32_t s, std::uint32_t root);
   [[nodiscard]] std::uint32_t find(std::uint32_t node);
-  [[nodiscard]] std::uint32_t class_of(std::uint32_t s) {  // its root
+  [[nodiscard]] std::uint32_t class_of(std::uint32_t s) {  // root of its class
     return records_[s].at = find(records_[s].at);
   }
   [[nodiscard]] WatchList& watched(std::uint32_t subject) {
@@ -147,14 +150,14 @@ class EvictedCosts {
   const StorageEdges& edges_;
   Neighbourhood kind_;
   std::uint32_t defined_ = 0;
-  std::vector<StorageState> state_;  // most neighbours are asked for this alone
+  std::vector<StorageState> state_;  // all that is read of most neighbours
   std::vector<Record> records_;
   std::vector<std::int64_t> latest_;  // kSet: the latest access that the bound saw
   std::vector<std::uint32_t> changed_;
 
   std::uint32_t last_mark_ = 0;
   std::vector<std::uint32_t> stack_;
-  std::vector<std::uint32_t> counted_;  // storages or classes of this evaluation
+  std::vector<std::uint32_t> counted_;  // storages or classes that this evaluation counted
 
   std::vector<WatchList> watched_;  // by storage; kClasses has them by class
   std::vector<Watch> watches_;
@@ -163,7 +166,7 @@ class EvictedCosts {
 
   std::vector<Class> classes_;
   std::vector<Beside> beside_;               // by storage
-  std::vector<std::int64_t> cost_in_class_;  // with which a storage joined
+  std::vector<std::int64_t> cost_in_class_;  // cost with which a storage joined its class
 };
 
 }  // namespace tidemark

@@ -19,10 +19,10 @@ class EvictionHeap {
 
   [[nodiscard]] bool contains(std::uint32_t x) const { return place_[x] != kOut; }
   [[nodiscard]] std::size_t size() const { return heap_.size(); }
-  // The first at 0; the others in no order that means anything.
+  // The first entry is at 0; the others are in no meaningful order.
   [[nodiscard]] const Entry& operator[](std::size_t at) const { return heap_[at]; }
 
-  // Enters a storage or changes its place.
+  // Adds a storage or changes its place.
   void set(const Entry& entry) {
     std::uint32_t& at = place_[entry.storage];
     if (at == kOut) {

@@ -21,8 +21,8 @@ struct LogStep {
 // Ids are dense and in the order of definition: an operator's outputs are neighbours.
 struct EvictionLog {
   struct Operator {
-    std::int64_t cost = 0;   // of one execution, in the log's unit of time
-    std::int64_t bytes = 0;  // of all outputs that are no views
+    std::int64_t cost = 0;   // one execution, in the log's unit of time
+    std::int64_t bytes = 0;  // all outputs that are no views
     std::uint32_t first_output = 0;
     std::uint32_t outputs = 0;
   };
@@ -42,10 +42,10 @@ struct EvictionLog {
   std::vector<Tensor> tensors;
   std::vector<Storage> storages;
   Rows<std::uint32_t> inputs;           // tensors read, by operator, in order, with duplicates
-  Rows<std::uint32_t> storage_tensors;  // root and views, by storage
+  Rows<std::uint32_t> storage_tensors;  // root and views of each storage
   StorageEdges edges;                   // between storages that operators read and produce
   std::vector<LogStep> steps;
-  std::string names;  // of the storages' roots, one after the other
+  std::string names;  // names of the storages' roots, one after the other
 
   [[nodiscard]] std::string_view name(std::uint32_t storage) const {
     const Storage& s = storages[storage];

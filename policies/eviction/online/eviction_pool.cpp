@@ -11,7 +11,7 @@ namespace eviction_pool_detail {
 namespace {
 
 constexpr std::size_t kFirstWalk = 64;  // storages; longer walks only if nothing else decides
-constexpr std::size_t kLongerWalk = 4;  // times the one before
+constexpr std::size_t kLongerWalk = 4;  // times the walk before
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 bool files_by_line(EvictionHeuristic heuristic) {
@@ -49,7 +49,7 @@ RisingLines::Line EvictionPool::line(std::uint32_t x) const {
   const std::int64_t bytes = members_[x].bytes;
   const std::int64_t cost = costs_.lower_bound(x);
   if (bytes == 0) return {};
-  // Rounded up: what is filed may only be too high.
+  // Rounded up: the filed slope may only be too high.
   const auto slope = [&] {
     return static_cast<float>((1 + 0x1p-23) * static_cast<double>(bytes) /
                               static_cast<double>(cost));
@@ -81,7 +81,8 @@ void EvictionPool::file_marked() {
   to_file_.clear();
 }
 
-// Walked at once, while they are far from winning: a line that falls from the top costs more.
+// Walks these storages at once, while they are far from winning: a line that falls from the top
+// costs more.
 void EvictionPool::raise_beside(std::uint32_t x) {
   if (!by_line_ || neighbourhood_of(heuristic_) == Neighbourhood::kNone) return;
   const std::size_t changed = costs_.changed().size();
@@ -98,7 +99,7 @@ void EvictionPool::raise_beside(std::uint32_t x) {
     const RisingLines::Line now = line(beside);
     if (now != lines_.line(beside)) lines_.set(beside, now);
   }
-  costs_.changed().resize(changed);  // what was raised here is filed
+  costs_.changed().resize(changed);  // storages raised here are filed
 }
 
 std::uint32_t EvictionPool::choose(std::int64_t clock) {
@@ -150,7 +151,7 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
     lines_.set(x, line(x));
   }
   if (x != RisingLines::kNobody) {
-    // The first is known: what comes as close as rounding may still win.
+    // The first one's cost is known: storages as close as rounding may still win.
     lines_.each_beside(x, clock, threshold, [&](std::uint32_t other) {
       if (contains(other)) search_.weigh(candidate(other), VictimSearch::kWhole);
     });
@@ -162,7 +163,7 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
   return victim;
 }
 
-// Nobody has a finite score.
+// Returns the storage to evict if none has a finite score.
 std::uint32_t EvictionPool::last() const {
   const auto found =
       std::max_element(members_.begin(), members_.end(),

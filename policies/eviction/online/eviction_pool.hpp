@@ -1,15 +1,15 @@
-// The storages that may be evicted, and which of them goes first.
+// The storages that may be evicted, and the choice of the first to go.
 //
 //   lru, size, random   a heap
 //   msps                a heap by cost / bytes
 //   dtr_local, dtr, ... cost / (bytes * staleness): its inverse is a line that rises with the
 //                       clock, bytes / cost * (clock - last access)
 //
-// Costs of neighbourhoods are lower bounds until somebody walks them, so that what is filed here is
-// an upper bound on who goes first: the first is walked and filed again, until the first is one
-// whose cost is known. For the same reason a line need not be changed when its storage is accessed,
-// locked or released, which only lowers it: it is looked at again when it is the highest. A storage
-// that becomes evictable is filed when somebody is chosen; many have gone again by then.
+// Costs of neighbourhoods are lower bounds until they are walked, so that a filed score is an upper
+// bound on who goes first: the first is walked and filed again, until the first is one whose cost
+// is known. For the same reason a line need not be changed when its storage is accessed, locked or
+// released, which only lowers it: it is updated when it is the highest. A storage that becomes
+// evictable is filed at the next choice; many are no longer evictable by then.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class EvictionPool {
   [[nodiscard]] bool contains(std::uint32_t x) const { return members_[x].sequence != 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // At the end of the pool, whose order decides between equal scores.
+  // Adds a storage at the end of the pool, whose order decides between equal scores.
   void append(std::uint32_t x) {
     if (!contains(x)) ++size_;
     members_[x].sequence = ++last_sequence_;
@@ -43,20 +43,20 @@ class EvictionPool {
     --size_;
     if (!by_line_) mark(x);
   }
-  // A member was accessed and keeps its place in the pool.
+  // Records an access to a member, which keeps its place in the pool.
   void touch(std::uint32_t x) {
     if (!by_line_) mark(x);
   }
 
-  // `x` was evicted: what lies beside it costs more from now on.
+  // Raises the costs of the storages beside `x`, which was evicted.
   void raise_beside(std::uint32_t x);
 
-  // Whom the heuristic evicts at this time; the pool is not empty.
+  // Returns the storage that the heuristic evicts at this time; the pool is not empty.
   [[nodiscard]] std::uint32_t choose(std::int64_t clock);
 
  private:
   struct Member {
-    std::uint64_t sequence = 0;  // its place in the pool; 0 outside
+    std::uint64_t sequence = 0;  // place in the pool; 0 outside
     std::int64_t bytes = 0;
   };
   void mark(std::uint32_t x) {
@@ -88,7 +88,7 @@ class EvictionPool {
   EvictionHeap heap_;
   RisingLines lines_;
   std::vector<Member> members_;  // by storage
-  std::vector<char> marked_;     // by storage: in to_file_
+  std::vector<char> marked_;     // by storage: it is in to_file_
   std::vector<std::uint32_t> to_file_;
   std::vector<std::uint32_t> beside_;
   std::uint64_t last_sequence_ = 0;

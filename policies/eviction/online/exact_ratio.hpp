@@ -9,8 +9,7 @@ namespace tidemark {
 
 __extension__ using Wide = unsigned __int128;
 
-// numerator / denominator to the nearest double, ties to even; x / 0 is +infinity. The denominator
-// is below 2^126.
+// Divides to the nearest double, ties to even; x / 0 is +infinity. The denominator is below 2^126.
 [[nodiscard]] inline double exact_ratio(std::int64_t numerator, Wide denominator) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   if (denominator == 0) return std::numeric_limits<double>::infinity();
@@ -35,7 +34,7 @@ __extension__ using Wide = unsigned __int128;
     }
     n <<= 1;
   }
-  const bool above = n != 0;  // what the digits left out
+  const bool above = n != 0;  // whether the digits left out are not all 0
   const bool half = (digits & 1) != 0;
   digits >>= 1;
   if (half && (above || (digits & 1) != 0)) ++digits;

@@ -29,13 +29,13 @@ enum class EvictionHeuristic : std::uint8_t {
 
 [[nodiscard]] Neighbourhood neighbourhood_of(EvictionHeuristic heuristic);
 
-// Whether the score has costs in it. Otherwise the order is that of eviction_key().
+// Whether the score depends on costs. Otherwise the order is that of eviction_key().
 [[nodiscard]] constexpr bool ranks_by_cost(EvictionHeuristic heuristic) {
   return heuristic != EvictionHeuristic::kLru && heuristic != EvictionHeuristic::kSize &&
          heuristic != EvictionHeuristic::kRandom;
 }
 
-// What the score orders by where costs are equal: the least goes first.
+// Returns the key that orders storages of equal cost: the least goes first.
 [[nodiscard]] constexpr std::int64_t eviction_key(EvictionHeuristic heuristic, std::int64_t bytes,
                                                   std::int64_t last_access) {
   switch (heuristic) {
@@ -49,7 +49,7 @@ enum class EvictionHeuristic : std::uint8_t {
   }
 }
 
-// By what cost is divided beside the size.
+// Returns the divisor of the cost beside the size.
 [[nodiscard]] constexpr std::int64_t eviction_staleness(EvictionHeuristic heuristic,
                                                         std::int64_t clock,
                                                         std::int64_t last_access) {
@@ -86,7 +86,7 @@ class VictimSearch {
   struct Candidate {
     std::uint32_t storage = 0;
     std::int64_t bytes = 0;
-    std::uint64_t sequence = 0;  // its place in the pool: decides between equal scores
+    std::uint64_t sequence = 0;  // place in the pool: decides between equal scores
   };
 
   VictimSearch(EvictionHeuristic heuristic, EvictedCosts& costs)
@@ -100,9 +100,9 @@ class VictimSearch {
   // Walks the candidate's neighbourhood as far as `most` storages. False: that was too little to
   // tell whether it wins.
   bool weigh(const Candidate& candidate, std::size_t most);
-  // Of least score among those weighed; kNoVictim when none is finite.
+  // Returns the storage of least score among those weighed; kNoVictim when none is finite.
   [[nodiscard]] std::uint32_t victim() const { return victim_; }
-  // Who has a bound on 1 / score below this cannot win any more.
+  // Returns the threshold of 1 / score: a storage with a bound below it cannot win any more.
   [[nodiscard]] double threshold() const {
     return best_ == 0 ? static_cast<double>(kFreeSlope) / 2 : (1 - kMargin) / best_;
   }

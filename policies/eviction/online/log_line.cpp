@@ -98,7 +98,7 @@ void LogLines::read_text(std::string& into) {
   ++at_;
 }
 
-// A text, a number or a word such as null.
+// Reads a text, a number or a word such as null.
 void LogLines::read_scalar(LogLine::Member& member) {
   skip_blanks();
   std::string& item = member.items.emplace_back();

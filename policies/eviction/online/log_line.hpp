@@ -13,7 +13,7 @@ class LogLines;
 // The members of one line. Whole numbers may be written as numbers or as texts ("173").
 class LogLine {
  public:
-  // Each fails with the line's place when the member is missing or of another kind.
+  // The readers fail with the line's place when the member is missing or of another kind.
   [[nodiscard]] std::string_view text(std::string_view key) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;
   [[nodiscard]] std::int64_t integer(std::string_view key) const;
@@ -26,7 +26,7 @@ class LogLine {
   struct Member {
     std::string key;
     Kind kind = Kind::kOther;
-    std::vector<std::string> items;  // one, or those of the list
+    std::vector<std::string> items;  // one item, or those of the list
   };
   [[nodiscard]] const Member& member(std::string_view key) const;
   [[nodiscard]] std::int64_t number(std::string_view key, const std::string& digits) const;
@@ -44,8 +44,8 @@ class LogLines {
   LogLines(const LogLines&) = delete;
   LogLines& operator=(const LogLines&) = delete;
 
-  bool next();  // to the next line that is not blank; false at the end
-  // To the next line, which must be the instruction `kind` for `name`.
+  bool next();  // goes to the next line that is not blank; false at the end
+  // Goes to the next line, which must be the instruction `kind` for `name`.
   void next_for(std::string_view name, std::string_view kind);
   [[nodiscard]] const LogLine& line() const { return line_; }
   [[noreturn]] void fail(const std::string& problem, std::size_t column = 0) const;
@@ -62,7 +62,7 @@ class LogLines {
   std::string file_;
   std::string_view current_;
   std::size_t at_ = 0;  // in current_
-  int number_ = 0;      // of the current line, from 1
+  int number_ = 0;      // number of the current line, from 1
   LogLine line_;
 };
 

@@ -15,7 +15,7 @@ namespace tidemark {
 namespace log_reader_detail {
 namespace {
 
-// So that sums over a whole replay stay exact in 64 bits.
+// Limit of the log's totals, so that sums over a whole replay stay exact in 64 bits.
 constexpr std::int64_t kLargestTotal = std::int64_t{1} << 56;
 
 class LogParser {
@@ -123,11 +123,11 @@ std::uint32_t LogParser::add_view(std::uint32_t of) {
 void LogParser::end_operator(LogStepKind kind) {
   EvictionLog::Operator& op = log_.operators.back();
   op.outputs = static_cast<std::uint32_t>(log_.tensors.size()) - op.first_output;
-  if (op.outputs == 0) return;  // nothing to keep, and nothing that could need it again
+  if (op.outputs == 0) return;  // nothing to keep, and nothing that could be recomputed by it
   log_.steps.push_back({kind, static_cast<std::uint32_t>(log_.operators.size() - 1)});
 }
 
-// The line MEMORY that follows the definition of `name`.
+// Reads the line MEMORY that follows the definition of `name`.
 std::int64_t LogParser::memory_of(std::string_view name) {
   lines_.next_for(name, "MEMORY");
   return lines_.line().whole("MEMORY");
@@ -171,7 +171,8 @@ void LogParser::call() {
     bind(results[i], first + i);
 }
 
-// In place in the program, a new storage here: every tensor has one value (DTR, section 3.3).
+// In the program the operator is in place; here it makes a new storage, as every tensor has one
+// value (DTR, section 3.3).
 void LogParser::mutate() {
   std::vector<std::uint32_t> inputs;
   read_inputs(inputs);

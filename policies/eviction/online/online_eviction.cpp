@@ -11,8 +11,8 @@ namespace tidemark {
 namespace online_eviction_detail {
 namespace {
 
-// One replay. An execution locks its inputs, makes room, and appends what it produced and then its
-// inputs to the pool; the order of the pool decides between equal scores.
+// One replay of a log. An execution locks its inputs, makes room, and appends its outputs and then
+// its inputs to the pool; the order of the pool decides between equal scores.
 class LogReplay {
  public:
   LogReplay(const EvictionLog& log, const EvictionOptions& options);
@@ -52,15 +52,15 @@ class LogReplay {
   EvictionOptions options_;
   EvictedCosts costs_;
   EvictionPool pool_;
-  std::vector<std::uint8_t> defined_;     // by tensor
-  std::vector<std::uint32_t> locks_;      // by storage; a pin is a permanent lock
+  std::vector<std::uint8_t> defined_;  // by tensor
+  std::vector<std::uint32_t> locks_;   // by storage; a storage kept to the end has a permanent lock
   std::vector<std::int32_t> references_;  // by storage
   std::vector<std::uint8_t> pinned_;
   std::vector<Frame> frames_;
   std::vector<std::uint32_t> missing_;
   std::int64_t clock_ = 1;
   std::int64_t memory_ = 0;
-  double limit_ = 0;  // of recomputation
+  double limit_ = 0;  // limit of recomputation
   EvictionResult result_;
   Sha1 victims_;
 };
@@ -74,11 +74,11 @@ LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
       locks_(log.storages.size()),
       references_(log.storages.size()),
       pinned_(log.storages.size()) {
-  std::int64_t compute = 0;  // of the program without a budget: each operator once
+  std::int64_t compute = 0;  // cost of the program without a budget: each operator once
   for (const EvictionLog::Operator& op : log.operators) {
     if (op.outputs > 0) compute += op.cost;
   }
-  // Bounded so that the clock stays exact.
+  // The limit is bounded so that the clock stays exact.
   limit_ = std::min(static_cast<double>(compute) * (options.thrash_factor - 1), 0x1p62);
 }
 
@@ -96,7 +96,8 @@ void LogReplay::pin(std::uint32_t s) {
   lock(s);
 }
 
-// Tensors and their costs exist from here on, their contents do not.
+// Defines the outputs of an operator: their costs are known from here on, their contents do not
+// exist.
 void LogReplay::define(std::uint32_t op) {
   const EvictionLog::Operator& o = log_.operators[op];
   costs_.define_operators(op + 1);
@@ -150,7 +151,7 @@ void LogReplay::open(std::uint32_t tensor, bool first) {
       missing_.push_back(input);
     }
   }
-  // A view is missing, its storage is not: it stays evictable until the view is recomputed.
+  // If a view is missing, its storage is not: it stays evictable until the view is recomputed.
   for (std::size_t i = begin; i < missing_.size(); ++i) {
     const std::uint32_t s = log_.tensors[missing_[i]].storage;
     if (pool_.contains(s)) pool_.touch(s);
@@ -158,7 +159,8 @@ void LogReplay::open(std::uint32_t tensor, bool first) {
   frames_.push_back({tensor, first, begin, begin, missing_.size()});
 }
 
-// Depth first without recursion: chains of missing inputs are as long as the program.
+// Recomputes a tensor, depth first without recursion: chains of missing inputs are as long as the
+// program.
 bool LogReplay::materialize(std::uint32_t tensor, bool first) {
   open(tensor, first);
   while (!frames_.empty()) {
@@ -254,7 +256,7 @@ void LogReplay::release(std::uint32_t tensor) {
   ++result_.deallocations;
 }
 
-// A tensor that was computed from `s` and could have to be recomputed.
+// Whether a tensor that was computed from `s` is evicted, so that it may have to be recomputed.
 bool LogReplay::has_evicted_dependents(std::uint32_t s) const {
   for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;

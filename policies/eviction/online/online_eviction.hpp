@@ -22,7 +22,7 @@ struct EvictionOptions {
 
 enum class EvictionStatus : std::uint8_t { kOk, kOutOfMemory, kThrash };
 
-// Where the replay was aborted, the figures are those up to there.
+// The figures of a replay; those of an aborted one end where it was aborted.
 struct EvictionResult {
   EvictionStatus status = EvictionStatus::kOk;
   std::int64_t peak = 0;           // bytes

@@ -44,7 +44,7 @@ void RisingLines::set(std::uint32_t x, const Line& line) {
   add(tier, {line.since, line.slope, x});
 }
 
-// The height at a time that about so many lines of a tier reach.
+// Returns the height that about so many lines of a tier reach at a time.
 double RisingLines::cut(const Tier& tier, std::size_t wanted, std::int64_t at) {
   if (wanted >= tier.entries.size()) return 0;
   constexpr std::size_t kSample = 128;
@@ -58,8 +58,8 @@ double RisingLines::cut(const Tier& tier, std::size_t wanted, std::int64_t at) {
   return *found;
 }
 
-// Finds who reach `first` at the begin of a tier's epoch or `last` at its end, and bounds the
-// others.
+// Finds the lines that reach `first` at the begin of a tier's epoch or `last` at its end, and
+// bounds the others.
 void RisingLines::divide(Tier& tier, double first, double last) {
   rising_.clear();
   double lowest = 0;
@@ -82,12 +82,12 @@ void RisingLines::divide(Tier& tier, double first, double last) {
   tier.highest = highest;
 }
 
-// Moves up those who are highest now or at the end of a new epoch.
+// Moves up the lines that are highest now or at the end of a new epoch.
 void RisingLines::promote(std::uint32_t from, std::int64_t now) {
   Tier& tier = tiers_[from];
   Tier& to = tiers_[from - 1];
   const std::size_t room = kSize[from - 1];
-  // An epoch should last for half of those who moved up. Chords over long ones are too high.
+  // An epoch should last for half of the lines that moved up. Chords over long ones are too high.
   if (tier.asked < room / 2) tier.epoch = now > tier.end ? 2 * tier.epoch : tier.epoch / 2;
   tier.epoch = std::clamp<std::int64_t>(tier.epoch, 1, std::int64_t{1} << 61);
   tier.asked = 0;
@@ -99,7 +99,7 @@ void RisingLines::promote(std::uint32_t from, std::int64_t now) {
     divide(tier, first, cut(tier, wanted / 2, tier.end));
     if (rising_.size() <= 2 * room || tier.epoch == 0) break;
   }
-  // From the last on: what takes a place that has become free stays.
+  // From the last on: the one that fills a freed place stays.
   for (auto each = rising_.rbegin(); each != rising_.rend(); ++each) {
     const Entry entry = tier.entries[*each];
     take_out({*each, from});
@@ -108,7 +108,7 @@ void RisingLines::promote(std::uint32_t from, std::int64_t now) {
   if (to.entries.size() > 2 * room) demote(from - 1, now);
 }
 
-// The lower half goes back.
+// Moves the lower half back a tier.
 void RisingLines::demote(std::uint32_t from, std::int64_t now) {
   std::vector<Entry>& entries = tiers_[from].entries;
   const auto middle = entries.begin() + static_cast<std::ptrdiff_t>(entries.size() / 2);

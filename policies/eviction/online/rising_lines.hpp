@@ -1,4 +1,4 @@
-// Lines that rise with time, and which of them is highest now, without looking at all of them.
+// Lines that rise with time, and the search for the highest one without looking at all of them.
 //
 //   height = slope * (now - since)
 //
@@ -11,8 +11,9 @@
 //           |    . '__---'
 //           +---|---------|--> now
 //
-// When the leaders fall below the chord, or the epoch is over, those who will be highest at the end
-// of the next epoch move up a tier. A line that is added stands as far back as its height allows.
+// When the leaders fall below the chord, or the epoch is over, the lines that will be highest at
+// the end of the next epoch move up a tier. A line that is added stands as far back as its height
+// allows.
 #pragma once
 
 #include <array>
@@ -41,17 +42,18 @@ class RisingLines {
     return {entry.slope, entry.since};
   }
 
-  // Enters or changes a line.
+  // Adds or changes a line.
   void set(std::uint32_t x, const Line& line);
   void remove(std::uint32_t x);
 
-  // Whose line is highest; kNobody when no line is above 0. `now` is never less than in an earlier
-  // call, and below 2^62.
+  // Returns the member whose line is highest; kNobody when no line is above 0. `now` is never less
+  // than in an earlier call, and below 2^62.
   [[nodiscard]] std::uint32_t top(std::int64_t now);
-  // Who came to lead since the list was last cleared: one of them is the next at the top.
+  // Returns the members that came to lead since the list was last cleared: one of them is the next
+  // at the top.
   std::vector<std::uint32_t>& arrived() { return arrived_; }
-  // Calls look(y) for all others of at least threshold(), which may rise meanwhile. `x` is what
-  // top(now) has returned last.
+  // Calls look(y) for all other members of at least threshold(), which may rise meanwhile. `x` is
+  // the last result of top(now).
   template <class Threshold, class F>
   void each_beside(std::uint32_t x, std::int64_t now, Threshold&& threshold, F&& look) const;
 
@@ -73,11 +75,11 @@ class RisingLines {
     double highest = 0;
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    std::int64_t epoch = 0;  // how long the next one is to be
-    std::size_t asked = 0;   // calls of top() during this one
+    std::int64_t epoch = 0;  // length of the next epoch
+    std::size_t asked = 0;   // calls of top() during this epoch
 
     [[nodiscard]] double chord(std::int64_t now) const {
-      // Exact, so that lines as high as the leaders do not move up and down without end.
+      // Exact, so that lines as high as the leaders do not move up and down forever.
       if (now == begin) return lowest;
       if (end <= begin) return highest;
       const double part = static_cast<double>(now - begin) / static_cast<double>(end - begin);
@@ -102,7 +104,7 @@ class RisingLines {
   std::vector<Place> place_;  // by member
   std::vector<std::uint32_t> arrived_;
   std::vector<double> sample_;
-  std::vector<std::uint32_t> rising_;  // places in a tier of those who move up
+  std::vector<std::uint32_t> rising_;  // places in a tier of the members that move up
 };
 
 template <class Threshold, class F>

@@ -1,4 +1,4 @@
-// Which storages are computed from which.
+// Edges between storages and those that they are computed from.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Rows {
   void close_row() { begin.push_back(static_cast<std::uint32_t>(values.size())); }
 };
 
-// (row, value) pairs to rows, pairs of a row in the given order.
+// Sorts (row, value) pairs into rows; pairs of a row keep the given order.
 template <class T>
 [[nodiscard]] Rows<T> rows_of(std::size_t count,
                               const std::vector<std::pair<std::uint32_t, T>>& pairs) {
@@ -42,8 +42,8 @@ template <class T>
   return rows;
 }
 
-// The neighbours of every storage. The edges of one storage lie side by side, those to its
-// producers first: whoever looks at one kind looks at the other next.
+// The neighbours of every storage. The edges of one storage are adjacent in memory, those to its
+// producers first: a walk of one kind is followed by one of the other.
 class StorageEdges {
  public:
   StorageEdges() = default;
@@ -59,7 +59,7 @@ class StorageEdges {
     rows_ = rows_of(2 * storages, both);
   }
 
-  // Each in the order of operators.
+  // Returns the edges to a storage's producers, in the order of operators.
   [[nodiscard]] std::span<const StorageEdge> producers(std::uint32_t s) const {
     return rows_[2 * static_cast<std::size_t>(s)];
   }
@@ -77,7 +77,7 @@ class StorageEdges {
   void bring_row_near(std::uint32_t s) const { __builtin_prefetch(both(s).data()); }
 
  private:
-  Rows<StorageEdge> rows_;  // two for each storage
+  Rows<StorageEdge> rows_;  // two rows for each storage
 };
 
 }  // namespace tidemark

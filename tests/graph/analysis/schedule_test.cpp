@@ -40,7 +40,7 @@ TrainingGraph one_of_each() {
   return graph;
 }
 
-// The most micro-batches that have begun forward and not ended backward.
+// Returns the most micro-batches that have begun forward and not ended backward.
 int most_in_flight(const std::vector<ScheduledPart>& work) {
   int now = 0;
   int most = 0;

@@ -216,7 +216,7 @@ TEST_SUITE("unit") {
         CHECK(partial.tensors[node.outputs[0]].shape == Shape{1, 4, 16, 4});  // a quarter of 16
       }
     }
-    CHECK(count_of(partial, "cat") == 2);  // of queries and keys
+    CHECK(count_of(partial, "cat") == 2);  // for queries and keys
     CHECK(count_of(import(with(neox, "rotary_pct", "1.0")), "cat") == 0);
     CHECK(error_of(with(neox, "rotary_pct", "0.2")) ==
           "config.json:5:17: rotary_pct: rotary positions would turn 3 of the 16 elements of a "

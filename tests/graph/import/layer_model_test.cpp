@@ -112,7 +112,7 @@ TEST_SUITE("unit") {
     CHECK(named("1.0"));
   }
 
-  TEST_CASE("residuals add what their layers return, through a projection where they are asked") {
+  TEST_CASE("residuals add what their layers return, through a projection where requested") {
     CHECK(result_of("- residual: [relu]\n") == Shape{2, 3, 8, 8});
     CHECK(error_in("- residual: [{conv2d: 5}]\n") ==
           "m.yaml:4:13: layers[0].residual: its layers turn [2, 3, 8, 8] into [2, 5, 8, 8], which "

@@ -27,7 +27,7 @@ MixtureOfExperts with_capacity(double factor) {
   return limited;
 }
 
-// Tokens that each expert's first layer works on.
+// Returns the tokens that each expert's first layer works on.
 std::vector<std::int64_t> loads(const Graph& graph) {
   std::vector<std::int64_t> rows;
   for (const Node& node : graph.nodes) {

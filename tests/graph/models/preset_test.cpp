@@ -23,7 +23,7 @@ ModelOptions options_with(DType dtype = DType::kFloat32,
   return {.micro_batch = 2, .dtype = dtype, .attention = attention};
 }
 
-// The preset with overrides as a user writes them: "{layers: 24}".
+// Builds a preset with overrides as a user writes them: "{layers: 24}".
 Graph build(std::string_view name, std::string_view overrides = "{}",
             const ModelOptions& options = options_with()) {
   const Value document = parse_document(overrides, "s.yaml");
@@ -175,7 +175,7 @@ TEST_SUITE("unit") {
     CHECK(build("llama", "{}", options).tokens == 2 * 2000);
   }
 
-  TEST_CASE("the sequence is the model's maximum but at most 2048 unless asked for") {
+  TEST_CASE("the sequence is the model's maximum but at most 2048 by default") {
     const ModelOptions options = options_with(DType::kBFloat16, AttentionKind::kFlash);
     CHECK(build("gpt2", "{layers: 1}", options).tokens == 2 * 1024);
     CHECK(build("llama-3-8b", "{layers: 1}", options).tokens == 2 * 2048);

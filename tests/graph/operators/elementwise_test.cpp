@@ -13,7 +13,7 @@ using probe::train_on_cpu;
 constexpr DType kFp32 = DType::kFloat32;
 constexpr std::int64_t kFull = 4 * 32 * 64 * 4;  // 32,768: the probes' [4, 32, 64]
 
-// What a unary function keeps of an input that is no parameter.
+// Returns the bytes that a unary function keeps of an input that is no parameter.
 TrainingGraph unary(std::string_view kind, bool in_place = false) {
   ModelBuilder b("probe", kFp32);
   const TensorId x = b.add("add_scalar", {b.parameter("x", {4, 32, 64})});

@@ -1,5 +1,5 @@
-// What a probe's graph keeps and allocates, as the probes counted it: relative to the arguments and
-// to the incoming gradient, both of which the probe's caller holds.
+// The bytes that a probe's graph keeps and allocates, as the probes counted them: relative to the
+// arguments and to the incoming gradient, both of which the probe's caller holds.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ inline ProbeGraph graph_of(const OperatorProbe& probe) {
   Arguments arguments(probe.dtype);
   arguments.builder.set_output(probe.build(arguments));
   ProbeGraph built{.graph = arguments.builder.finish(), .names = arguments.names};
-  for (const Parameter& p : built.graph.parameters) {  // of modules, by their names inside
+  for (const Parameter& p :
+       built.graph.parameters) {  // parameters of modules, by their names inside
     const std::size_t dot = p.name.find('.');
     if (dot != std::string::npos) built.names.emplace_back(p.name.substr(dot + 1), p.tensor);
   }
@@ -72,7 +73,8 @@ class OperatorMeter {
   }
 
  private:
-  // Of each node that autograd records: arguments, the result, and anything else that forward made.
+  // For each node that autograd records: arguments, the result, and anything else that forward
+  // made.
   void read_saved_sets() {
     std::set<StorageId> kept;
     for (NodeId id : ids_of(built_.graph.nodes)) {

@@ -1,5 +1,5 @@
-// One operator at a time, as it was probed on PyTorch 1.13.1 (reference/torch-op-rules): how each
-// probe is built as a graph, and the bytes that it keeps beside its arguments and its result.
+// One operator at a time, as it was probed on PyTorch 1.13.1 (reference/torch-op-rules): the graph
+// of each probe, and the bytes that it keeps beside its arguments and its result.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,15 @@ class Arguments {
  public:
   explicit Arguments(DType dtype) : builder("probe", dtype) {}
 
-  // What the probes call nl_x: an activation whose gradient is wanted.
+  // The probes' nl_x: an activation that needs a gradient.
   TensorId x(Shape shape, std::string_view name = "nl_x") {
     return named(name, builder.parameter(name, shape));
   }
   TensorId constant(std::string_view name, Shape shape, DType dtype = DType::kFloat32) {
     return named(name, builder.input(name, shape, dtype));
   }
-  // Differentiated, of another type than the probe's own: made trainable when the graph is done.
+  // Differentiated arguments of another type than the probe's own: made trainable when the graph is
+  // done.
   TensorId parameter(std::string_view name, Shape shape, DType dtype) {
     retyped.push_back(builder.input(name, shape, dtype));
     return named(name, retyped.back());
@@ -74,7 +75,7 @@ struct OperatorProbe {
   return list;
 }
 
-// By subject; every row of the reference is in one of them.
+// The probes by subject; every row of the reference is in one of them.
 [[nodiscard]] std::vector<OperatorProbe> product_probes();
 [[nodiscard]] std::vector<OperatorProbe> normalization_probes();
 [[nodiscard]] std::vector<OperatorProbe> elementwise_probes();

@@ -1,6 +1,6 @@
-// Small graphs of one operator, and what their training graph keeps and allocates: the figures that
-// were probed on PyTorch (reference/torch-op-rules). Arguments are parameters here, so that they
-// cost nothing and their gradients are kept without a copy.
+// Small graphs of one operator, and the bytes that their training graph keeps and allocates: the
+// figures that were probed on PyTorch (reference/torch-op-rules). Arguments are parameters here, so
+// that they cost nothing and their gradients are kept without a copy.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,8 @@ inline std::vector<std::pair<std::string, std::int64_t>> saved_by_name(const Tra
   return saved;
 }
 
-// Bytes of the blocks that a part of the step creates, in order; the root gradient left out.
+// Returns the bytes of the allocations that a part of the step creates, in order; the root gradient
+// left out.
 inline Sizes allocations(const TrainingGraph& graph, const std::vector<OperatorId>& part) {
   Sizes sizes;
   for (OperatorId id : part) {
@@ -64,8 +65,8 @@ inline double flops(const TrainingGraph& graph, const std::vector<OperatorId>& p
   return graph.flops_of(part).count;
 }
 
-// Live bytes while the busiest kernel of forward and backward runs: blocks
-// live from their creation to their last touch or the end of what holds them.
+// Returns the live bytes while the busiest kernel of forward and backward runs: storages live from
+// their creation to their last touch or the end of a hold.
 inline std::int64_t peak_bytes(const TrainingGraph& graph, bool with_workspace = false) {
   std::vector<OperatorId> order = graph.part(PartKind::kForward);
   order.insert(order.end(), graph.part(PartKind::kBackward).begin(),
@@ -105,7 +106,7 @@ inline std::int64_t peak_bytes(const TrainingGraph& graph, bool with_workspace =
   return peak;
 }
 
-// The problem that a shape rule reports, or "" when it accepts.
+// Returns the problem that a shape rule reports, or "" when it accepts.
 template <class F>
 std::string problem_of(F&& build) {
   try {

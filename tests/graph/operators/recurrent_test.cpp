@@ -135,7 +135,7 @@ TEST_SUITE("unit") {
   TEST_CASE("the most that backward holds is one of two lines in the number of steps") {
     // While the first steps run, or when all gates' gradients are joined at the end.
     for (const CellKind cell : {CellKind::kLstm, CellKind::kGru, CellKind::kRnn}) {
-      // Up to four steps are played one by one; of five and more the middle is not.
+      // Up to four steps are simulated one by one; of five and more the middle is not.
       const auto peak = [&](std::int64_t steps) {
         const RecurrentSize size{
             .cell = cell, .steps = steps, .batch = 512, .input = 8, .hidden = 2};

@@ -1,6 +1,6 @@
-// Every operator that was probed on PyTorch 1.13.1. What each keeps is written beside its probe;
-// the allocations are read from reference/torch-op-rules.json, third-party figures that stay
-// outside the repository: $TIDEMARK_SHARED, by default beside it.
+// Every operator that was probed on PyTorch 1.13.1. The bytes that each keeps are written beside
+// its probe; the allocations are read from reference/torch-op-rules.json, third-party figures that
+// stay outside the repository: $TIDEMARK_SHARED, by default beside it.
 #include <fstream>
 #include <set>
 #include <string>

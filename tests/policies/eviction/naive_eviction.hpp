@@ -169,7 +169,8 @@ class NaiveEviction {
       }
     }
   }
-  // Frees for ever what nothing missing is computed from, and pins what was computed from it.
+  // Frees permanently the values that nothing missing is computed from, and keeps resident those
+  // that were computed from them.
   bool banish(std::uint32_t s) {
     if (storages_[s].banished) return false;
     std::set<std::uint32_t> children;

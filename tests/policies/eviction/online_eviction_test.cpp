@@ -161,7 +161,7 @@ constexpr std::array<EvictionHeuristic, 7> kScored{
 }  // namespace
 
 TEST_SUITE("unit") {
-  TEST_CASE("an evicted tensor is computed again when it is read") {
+  TEST_CASE("an evicted tensor is recomputed when it is read") {
     LogText text;
     text.constant("x", 10);
     text.call(5, {"x"}, {{"a", 30}});
@@ -174,9 +174,9 @@ TEST_SUITE("unit") {
     check_equal(
         replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = 100}),
         {.peak = 100, .model_compute = 17, .deallocations = 3, .victims_sha1 = "da39a3ee5e6b4b0d"});
-    // Budget 80: for c, a goes (60 - 30 + 30 = 60; b is locked). For d, a comes back: 60 + 30 > 80,
-    // so b goes (c is locked): 40 + 30 = 70, then d: 80. Victims "a,b"; b is released when it is
-    // already evicted.
+    // Budget 80: for c, a is evicted (60 - 30 + 30 = 60; b is locked). For d, a comes back: 60 + 30
+    // > 80, so b is evicted (c is locked): 40 + 30 = 70, then d: 80. Victims "a,b"; b is released
+    // when it is already evicted.
     Sha1 names;
     names.update("a,b");
     check_equal(replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = 80}),
@@ -228,7 +228,7 @@ TEST_SUITE("unit") {
   TEST_CASE("quotients of wide integers are rounded once") {
     CHECK(exact_ratio(1, 3) == 1.0 / 3.0);
     CHECK(std::isinf(exact_ratio(0, 0)));
-    // 2^53 + 1 lies between two doubles and goes to the even one; 2^53 + 3 goes up.
+    // 2^53 + 1 is between two doubles and rounds to the even one; 2^53 + 3 rounds up.
     constexpr std::int64_t kTwo53 = std::int64_t{1} << 53;
     CHECK(exact_ratio(kTwo53 + 1, 1) == 0x1p53);
     CHECK(exact_ratio(kTwo53 + 3, 1) == 0x1p53 + 4);

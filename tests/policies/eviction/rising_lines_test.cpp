@@ -27,7 +27,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(lines.contains(1));
   }
 
-  TEST_CASE("lines of one height are told apart by nothing and leave one after another") {
+  TEST_CASE("lines of one height are indistinguishable and leave one after another") {
     constexpr std::uint32_t kMembers = 1000;  // more than lead at a time
     RisingLines lines(kMembers);
     for (std::uint32_t x = 0; x < kMembers; ++x)

@@ -56,7 +56,7 @@ TEST_SUITE("unit") {
       CHECK(policy_of(policy).set_budget(Bytes(5)));
       CHECK(policy_of(policy).budget() == Bytes(5));
     }
-    // The checkpoints say what is kept.
+    // `checkpoints` decides what is kept.
     AnyPolicy revolve = decoded(*registry.find("revolve"), "{checkpoints: 3}");
     CHECK_FALSE(policy_of(revolve).set_budget(Bytes(5)));
   }

@@ -28,7 +28,7 @@ class EverySecond final : public OperatorPolicy {
 };
 
 // A chain of forward nodes by name, two to a block, and their backward nodes; all of 1 byte. Node i
-// costs 2^i, so that the sum says which run again.
+// costs 2^i, so that the sum tells which are recomputed.
 RematProblem chain(const std::vector<std::string>& names, bool blocks) {
   CostGraph graph;
   const auto n = static_cast<std::uint32_t>(names.size());

@@ -58,15 +58,15 @@ inline RematProblem random_problem(std::mt19937_64& rng, NodeIndex nodes, bool p
   return remat_problem(random_graph(rng, nodes, plain));
 }
 
-// The same where part of what most nodes make is a node of its own, which some readers read in its
-// place: at most twice as many nodes.
+// Makes a random problem in which part of most nodes' output is a node of its own, which some
+// readers read in its place: at most twice as many nodes.
 inline RematProblem random_problem_with_parts(std::mt19937_64& rng, NodeIndex nodes, bool plain) {
   const CostGraph whole = random_graph(rng, nodes, plain);
   CostGraph graph;
   graph.name = whole.name;
   graph.fixed_bytes = whole.fixed_bytes;
   std::vector<CostNodeId> made;
-  std::vector<CostNodeId> part;  // or what was made, where there is none
+  std::vector<CostNodeId> part;  // the part, or the node itself where there is none
   for (CostNode node : whole.nodes) {
     for (CostNodeId& dep : node.deps)
       dep = rng() % 2 == 0 ? made[dep.index()] : part[dep.index()];

@@ -48,7 +48,7 @@ void check_memory(const RematProblem& problem, const ScheduleEditor& list, std::
 }  // namespace
 
 TEST_SUITE("property") {
-  TEST_CASE("memory along an edited schedule is that of its replay, and edits can be undone") {
+  TEST_CASE("memory along an edited schedule is that of its evaluation, and edits can be undone") {
     std::mt19937_64 rng(13);
     for (int round = 0; round < 30; ++round) {
       const RematProblem problem = random_problem(rng, 12, round % 2 == 0);

@@ -1,5 +1,5 @@
 // A chain of equal layers on which the rules of offload policies can be counted by hand, and plans
-// played on it over a link of a chosen rate.
+// run on it over a link of a chosen rate.
 #pragma once
 
 #include <memory>
@@ -121,8 +121,8 @@ class ChainTrial final : public TrialRun {
   const Liveness& live_;
 };
 
-// Recomputation and movement of the listed policies, as compile() asks them. A byte takes
-// `ns_per_byte` on the link in each direction.
+// Recomputes and moves by the listed policies, in the order in which compile() calls them. A byte
+// takes `ns_per_byte` on the link in each direction.
 inline Played play(const TrainingGraph& graph,
                    const std::vector<std::pair<std::string, std::string>>& listed,
                    double ns_per_byte) {

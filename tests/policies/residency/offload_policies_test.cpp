@@ -54,7 +54,7 @@ TEST_SUITE("golden") {
           play_one(10, "torchtune_offload",
                    "{min_bytes: 100B, in_flight: " + std::to_string(flight) + "}", 0.2);
       CHECK(p.run.live.bytes.count == (flight + 1) * kT + 2);
-      // The last one is in the stash when the first node asks for it, and the node behind it asks
+      // The last one is in the stash when the first node needs it, and the node after it runs
       // before the stash could be cleared.
       CHECK(p.policies[0].offloaded.count == (flight == 1 ? 9 : 8) * kT);
     }
@@ -128,7 +128,7 @@ TEST_SUITE("golden") {
     const Played simple =
         play(chain.graph, {{"offload_checkpoints", "{variant: simple, min_bytes: 1B}"}, checkpoint},
              100);
-    // F_7 runs again for the loss, right behind itself: x_7 has no time to leave.
+    // F_7 is recomputed for the loss, right behind itself: x_7 has no time to leave.
     CHECK(simple.policies[0].offloaded.count == 7);
     // x_i is copied while F_i runs; the copy back is waited for each time.
     CHECK(simple.run.exposed_transfer == 7 * nanoseconds(100));
@@ -155,7 +155,7 @@ TEST_SUITE("golden") {
     CHECK(swapped.policies[0].offloaded.count == 2 * kT);
     CHECK(swapped.run.exposed_transfer == nanoseconds(0));
     CHECK(swapped.run.live.bytes.count <= 4012);
-    // 20 us per copy: a swap waits for tens of microseconds, F_i runs again in one.
+    // 20 us per copy: a swap waits for tens of microseconds, F_i is recomputed in one.
     const Played again = play_one(6, "capuchin", budget, 20, true);
     CHECK(again.policies[0].offloaded.count == 0);
     CHECK(again.run.total == microseconds(14 + 2));

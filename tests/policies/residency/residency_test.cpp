@@ -1,4 +1,4 @@
-// Policies of the seams on a chain small enough to count by hand.
+// Policies of every kind on a chain small enough to count by hand.
 #include <memory>
 #include <vector>
 
@@ -145,7 +145,7 @@ TEST_SUITE("golden") {
     CHECK(o.run.total == std::chrono::microseconds(1 + 8 + 1 + 8));
   }
 
-  TEST_CASE("checkpoint_every 1 keeps block inputs and makes one block's values again") {
+  TEST_CASE("checkpoint_every 1 keeps block inputs and recomputes one block's values") {
     const Outcome o = play(Chain(8), {{"checkpoint_every", "{period: 1}"}});
     // Backward of block 7: x0..x7, the recomputed x8 (scratch) and u7, the gradient g8; then g7
     // takes the place of x8: 8*100 + 300 + 2*100.
@@ -188,7 +188,7 @@ TEST_SUITE("golden") {
     const Outcome b = play(Chain(8), {offload, checkpoint});
     CHECK(a.run.live.bytes == b.run.live.bytes);
     CHECK(a.run.total == b.run.total);
-    // What checkpointing keeps, the inputs x0..x6, is what moves.
+    // The values that checkpointing keeps, the inputs x0..x6, are those that move.
     CHECK(a.policies[1].offloaded.count == 7 * 100);
     CHECK(a.run.live.bytes.count < play(Chain(8), {checkpoint}).run.live.bytes.count);
   }
@@ -203,7 +203,7 @@ TEST_SUITE("golden") {
     CHECK(o.run.live.bytes.count <= 3 * 100 + 2 * 100 + 300 + 2 * 100);
   }
 
-  TEST_CASE("a plan may be asked for the same gap only once") {
+  TEST_CASE("the first decision on a gap stands and a second one is contested") {
     const Chain chain(4);
     const Outcome o =
         play(chain, {{"checkpoint_every", "{period: 1}"}, {"checkpoint_every", "{period: 2}"}});

@@ -71,7 +71,7 @@ TrainingGraph chain() {
   return graph;
 }
 
-// Rewrites of a later stage read what data_parallel has left as `.grad`.
+// A rewrite of a later stage reads the `.grad` of data_parallel.
 TrainingGraph with_optimizer(TrainingGraph graph) {
   for (const Parameter& trained : graph.parameters) {
     graph.part(PartKind::kOptimizer)

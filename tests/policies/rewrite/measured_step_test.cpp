@@ -89,7 +89,7 @@ TrainingGraph step_of(const Case& c, int micro_batches) {
   return graph;
 }
 
-// By phase, of the second step.
+// Peaks by phase of the second step.
 std::array<std::int64_t, kPhases> phase_peaks(const TrainingGraph& graph) {
   const ProgramOrder order = program_order(graph, 2);
   const test::LiveBytes live = test::live_bytes(graph, order);

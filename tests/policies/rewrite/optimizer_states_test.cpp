@@ -120,7 +120,7 @@ TEST_SUITE("golden") {
     // update, that of the bias, and three tensors of the larger matrix.
     CHECK(peak(find_optimizer("lion")) == 4 * (3 * 1'048'576 + 1'024));
     // The squares of the gradient and row times column, beside the roots of 1,024 rows and columns;
-    // the bias's update is gone by then.
+    // the bias's update is freed by then.
     CHECK(peak(find_optimizer("adafactor")) == 4 * (2 * 1'048'576 + 2 * 1'024));
     // The last update in bf16 beside Newton and Schulz's of [1024, 1024]: 2 n + 8 n + 4 m m.
     CHECK(peak(find_optimizer("muon")) == 2 * 802'816 + 8 * 1'048'576 + 4 * 1'048'576);

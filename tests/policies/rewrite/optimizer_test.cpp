@@ -154,7 +154,7 @@ TEST_SUITE("golden") {
     // The first step creates all state before its first update: 27,262,992 + 12,582,924.
     CHECK(first_peak({.kind = find_optimizer("adam")}) == 39'845'916);
     CHECK(first_peak({.kind = find_optimizer("adam"), .weight_decay = 0.1}) == 44'040'220);
-    // Without holds (ideal) the old denominator is gone: 2 * 4 MiB.
+    // Without holds (ideal) the old denominator is freed: 2 * 4 MiB.
     CHECK(steady_peak({.kind = find_optimizer("adam"), .framework = "ideal"}) == 8 * kMi);
   }
 

@@ -165,7 +165,7 @@ TEST_SUITE("unit") {
     const Graph graph = b.finish();
     const Graph cached = autocast(graph, "torch-2.4-cuda");
     CHECK(nodes_of(cached, "cast").size() == 2);  // x and the weight
-    REQUIRE(cached.locals.size() == 1);           // which stays until autocast ends
+    REQUIRE(cached.locals.size() == 1);           // the cast weight stays until autocast ends
     CHECK(cached.locals[0].until == NodeId(cached.nodes.size() - 1));
     CHECK(cached.tensors[cached.locals[0].tensor].shape == Shape{8, 8});
     const Graph uncached = autocast(graph, "torch-2.4-cuda", DType::kBFloat16, false);

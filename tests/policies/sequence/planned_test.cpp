@@ -28,7 +28,7 @@ IdVector<OperatorId, Duration> fixed_durations(const TrainingGraph& graph) {
   return durations;
 }
 
-// Takes 5 ns, after what its phase has so far.
+// Appends an operator that takes 5 ns to its phase.
 void add_operator(TrainingGraph& graph, const char* name, Phase phase,
                   const std::vector<Touch>& touches) {
   Operator op;
@@ -45,7 +45,7 @@ struct LaidOut {
   ProgramOrder order;
   PolicyOutcome outcome;
   std::vector<std::string> problems;
-  std::int64_t peak = 0;  // of what is live in forward and backward
+  std::int64_t peak = 0;  // peak of the live bytes in forward and backward
 };
 
 LaidOut lay_out(const TrainingGraph& graph, const PolicyEntry& entry, const std::string& parameters,
@@ -192,14 +192,16 @@ TEST_SUITE("unit") {
     CHECK(rest.cost == 0);
     CHECK(rest.deps == std::vector{CostNodeId(1U)});
     CHECK(remat_problem(costs).deps[4] == std::vector<NodeIndex>{2, 3});
-    // 7 + 20 + 30 + 20 while add runs, which is what is live there. 7 + 30 + 20 when the mask parts
-    // from the rest, 7 + 10 + 20 + 20 in backward.
+    // Peak 7 + 20 + 30 + 20 while add runs, all of it live there. It is 7 + 30 + 20 when the mask
+    // parts from the rest, 7 + 10 + 20 + 20 in backward.
     CHECK(remat_problem(costs).footprint(3) == 7 + 30);
     CHECK(tidemark::testing::peak_without_repeats(remat_problem(costs)) == 77);
   }
 
   // conv -> batch norm -> relu_ -> (loss), as in a residual network
-  TEST_CASE("an operator in place runs again with what makes its storage, a statistic only once") {
+  TEST_CASE(
+      "an operator in place is recomputed with the one that makes its storage, a statistic runs "
+      "once") {
     TrainingGraph graph;
     graph.name = "in place";
     const auto storage = [&](const char* name, std::int64_t bytes, bool stays) {

@@ -1,5 +1,5 @@
 // The exact search against a plain shortest path over single computations and single frees, and
-// what must hold of every plan.
+// properties that hold for every plan.
 #include "policies/solver/optimal.hpp"
 
 #include <algorithm>
@@ -205,7 +205,7 @@ TEST_SUITE("golden") {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("a replay counts inputs, output, workspace and fixed bytes") {
+  TEST_CASE("an evaluation counts inputs, output, workspace and fixed bytes") {
     // a (4 B) -> b (2 B, workspace 3) -> c (1 B) reads a and b; 10 fixed bytes.
     CostGraph graph;
     graph.fixed_bytes = Bytes(10);
@@ -217,7 +217,7 @@ TEST_SUITE("unit") {
     const Replay once = replay(problem, Schedule{0, 1, 2});
     CHECK(once.peak == 10 + 4 + 2 + 3);  // during b; c takes 4 + 2 + 1
     CHECK(once.cost == 8);
-    // The second a makes the first go after b.
+    // The second a lets the first be freed after b.
     CHECK(replay(problem, Schedule{0, 1, 0, 2}).cost == 9);
     CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{1, 0, 2})), InternalError);
     CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{0, 1})), InternalError);
@@ -263,7 +263,7 @@ TEST_SUITE("unit") {
       for (NodeIndex i = 0; i < 9; ++i) {
         if (!is_input(i) && rng() % 2 == 0) cut.needed.push_back(i);
       }
-      // For every set that is kept, what has to be computed again.
+      // The least recomputation for every set that is kept.
       std::int64_t least = std::int64_t{1} << 60;
       for (unsigned kept = 0; kept < 512; ++kept) {
         std::int64_t bytes = 0;
@@ -316,8 +316,8 @@ TEST_SUITE("unit") {
         CHECK_FALSE(class_fault(problem, schedule, ScheduleClass::kCheckmate));
         const Replay whole = replay(problem, schedule);
         CHECK((whole.peak > budget || whole.cost >= bound));
-        // Bytes while the cut's node is computed: inputs and whatever is read again before it is
-        // computed again.
+        // Bytes while the cut's node is computed: inputs and values that are read later before they
+        // are recomputed.
         std::int64_t used = problem.footprint(choice.node);
         const auto at = std::find(schedule.begin(), schedule.end(), choice.node);
         for (NodeIndex i = 0; i < choice.node; ++i) {

@@ -88,8 +88,8 @@ TEST_SUITE("paper") {
     // 10 checkpoints, a segment of 9 between two, a gradient, the node's own gradient, and the
     // input of the segment.
     CHECK(result.peak <= 10 + 9 + 3);
-    // Of n = k^2 layers, when the last segment is computed again: the k - 1 checkpoints before it,
-    // its k - 1 other values and two gradients, for n - k forwards.
+    // Of n = k^2 layers, when the last segment is recomputed: the k - 1 checkpoints before it, its
+    // k - 1 other values and two gradients, for n - k forwards.
     for (const NodeIndex k : {3U, 4U, 5U, 7U, 12U, 20U}) {
       const RematProblem chain = unit_chain(k * k + 1);
       const std::vector<NodeIndex> every_kth = chen_sqrt_checkpoints(forward_nodes(chain));
@@ -106,7 +106,7 @@ TEST_SUITE("paper") {
 
   TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
     const RematProblem problem = unit_chain(12);
-    // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight run again.
+    // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight are recomputed.
     const Replay result =
         replay(problem, segment_schedule(problem, every(forward_nodes(problem), 3)));
     CHECK(result.cost - problem.base_cost == 8);
@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
     CHECK(extra("selective", "{save: [softmax]}") == 10 + 13);
     CHECK(extra("selective", "{save: [bmm, softmax, linear]}") == 0);
     CHECK(extra("megatron_selective", "{}") == 10 + 13);  // from the first product to the last
-    // Over layers, each block but its output runs again.
+    // Over layers, each block but its output is recomputed.
     CHECK(extra("checkpoint_every", "{over: layers}") == 10 + 11 + 13 + 14);
     // Over articulation points (all but the loss): 1, 3, 5 stay, and 6, the loss, is read by none.
     CHECK(extra("checkpoint_every", "{over: articulation, period: 2}") == 10 + 12 + 14);
@@ -191,7 +191,7 @@ TEST_SUITE("golden") {
     CHECK(compared == 24);
   }
 
-  TEST_CASE("Chen's policies and keeping all replay to the recorded peaks and costs") {
+  TEST_CASE("Chen's policies and keeping all have the recorded peaks and costs") {
     const auto figures = [](const RematProblem& problem, const std::vector<NodeIndex>& kept) {
       std::vector<bool> keep(problem.size());
       for (const NodeIndex node : kept)
@@ -239,7 +239,7 @@ TEST_SUITE("golden") {
 }
 
 TEST_SUITE("property") {
-  TEST_CASE("every policy's plan replays within the budget and no cheaper than the optimum") {
+  TEST_CASE("every policy's plan is within the budget and no cheaper than the optimum") {
     std::mt19937_64 rng(17);
     int feasible = 0;
     for (int round = 0; round < 12; ++round) {
@@ -248,15 +248,16 @@ TEST_SUITE("property") {
           (problem.footprint(problem.largest_footprint()) + 2 * peak_without_repeats(problem)) / 3;
       const PlanResult best = plan_optimal(problem, {.budget = budget});
       for (const PlanPolicy& policy : plan_policies()) {
-        if (policy.name == "revolve") continue;            // of chains
-        if (policy.name.ends_with("selective")) continue;  // of operators with names
+        if (policy.name == "revolve") continue;            // for chains only
+        if (policy.name.ends_with("selective")) continue;  // for operators with names
         CAPTURE(policy.name);
         PlanResult plan;
         try {
           plan = policy.decode(Decoder())(
               problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
         } catch (const UserError&) {
-          CHECK((policy.name == "rotor" || policy.name == "rockmate"));  // of chains of stages
+          CHECK(
+              (policy.name == "rotor" || policy.name == "rockmate"));  // for chains of stages only
           continue;
         }
         if (plan.status != PlanStatus::kFeasible && plan.status != PlanStatus::kOptimal) continue;
@@ -271,7 +272,7 @@ TEST_SUITE("property") {
     CHECK(feasible > 25);
   }
 
-  // What is part of its input takes nothing while it is made, though both are there then.
+  // A part of its input takes nothing while it is made, though both are there then.
   TEST_CASE("no bound of graphs with parts is above the optimum") {
     std::mt19937_64 rng(23);
     int decided = 0;
@@ -289,7 +290,7 @@ TEST_SUITE("property") {
           if (!exact.schedule) continue;
           ++decided;
           CHECK(cut_bound(problem, budget, schedule_class) <= exact.lower_bound);
-          // Parts that are made again change neither the cost nor what fits.
+          // Recomputed parts change neither the cost nor what fits.
           const Replay again =
               replay(problem, with_parts_again(problem, *exact.schedule, schedule_class));
           CHECK(again.cost == exact.lower_bound);
@@ -324,7 +325,7 @@ TEST_SUITE("property") {
           grid = plan_grid(problem, {&plan, 1}, budgets,
                            {.time_limit = std::chrono::seconds(1), .iterations = 300});
         } catch (const UserError&) {
-          continue;  // of chains
+          continue;  // for chains only
         }
         std::int64_t cost = 0;
         std::int64_t bound = 0;
@@ -347,7 +348,7 @@ TEST_SUITE("property") {
     CHECK(compared > 200);
   }
 
-  TEST_CASE("what stays in the way of every schedule is a proof for every policy") {
+  TEST_CASE("values that stay under every schedule prove infeasibility for every policy") {
     // a (10 bytes, once) -> c, and x (15 bytes) -> b between: 25 bytes while x is computed.
     CostGraph graph;
     graph.name = "once";
@@ -373,7 +374,7 @@ TEST_SUITE("property") {
     }
   }
 
-  TEST_CASE("what may run only once is never computed again, and bounds know it") {
+  TEST_CASE("nodes that may run only once are never recomputed, and bounds use it") {
     std::mt19937_64 rng(29);
     int plans = 0;
     for (int round = 0; round < 40; ++round) {

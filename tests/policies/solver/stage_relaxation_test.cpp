@@ -28,7 +28,7 @@ std::vector<NodeIndex> all_nodes(const RematProblem& problem) {
   return ends;
 }
 
-// One of the published training graphs; nothing, with a message, where they are absent.
+// Reads one of the published training graphs; nothing, with a message, where they are absent.
 std::optional<RematProblem> published_problem(const std::string& name) {
   const auto path = shared_path("cases/rematerialization/published/" + name + ".json");
   if (!std::filesystem::exists(path)) {

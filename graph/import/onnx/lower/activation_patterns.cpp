@@ -11,7 +11,7 @@ namespace onnx_activation_lowering {
 
 constexpr std::size_t kEither = OnnxMatch::kEither;
 
-// Constants stand in the file as float32 or float16.
+// Compares with a tolerance: constants stand in the file as float32 or float16.
 bool is_about(std::optional<double> value, double wanted) {
   return value && std::abs(*value - wanted) <= 1e-3 * std::abs(wanted);
 }
@@ -58,7 +58,8 @@ bool match_gelu_tanh(OnnxLowering& l) {
   return true;
 }
 
-// x times a function of the same x; the gate of squeeze and excitation multiplies another tensor.
+// Matches x times a function of the same x; the gate of squeeze and excitation multiplies another
+// tensor.
 bool match_gate(OnnxLowering& l, std::string_view family) {
   OnnxMatch m(l);
   const OnnxValueId result = m.next("Mul", l.node().outputs.front(), kEither, l.node().inputs[0]);
@@ -80,7 +81,7 @@ bool match_logsigmoid(OnnxLowering& l) {
   return true;
 }
 
-// Sets before 14 have no HardSwish.
+// Matches HardSwish, which sets before 14 do not have.
 bool match_hardswish(OnnxLowering& l) {
   return is_about(l.node().get<double>("alpha", 0.2), 1.0 / 6) && match_gate(l, "hardswish");
 }

@@ -1,7 +1,7 @@
 // torch.einsum. Several operands are multiplied from left to right, two as ATen's sumproduct_pair
 // does: the axes of each are ordered as [shared, own, summed], a copy where strides demand it, and
-// bmm multiplies what is then seen as three axes. Without a summed axis the operands are multiplied
-// element by element.
+// bmm multiplies the operands, now seen as three axes. Without a summed axis the operands are
+// multiplied element by element.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -107,7 +107,7 @@ class Einsum {
  public:
   explicit Einsum(OnnxLowering& lowering) : l_(lowering) {}
 
-  // Extent of an axis; 1 when the operand does not have it.
+  // Returns the extent of an axis; 1 when the operand does not have it.
   [[nodiscard]] std::int64_t extent(const Named& x, int label) const {
     const auto at = std::find(x.labels.begin(), x.labels.end(), label);
     return at == x.labels.end()
@@ -150,7 +150,7 @@ class Einsum {
     x = {l_.builder().add("sum", {x.tensor}, {{"axes", axes}, {"keepdim", std::int64_t{0}}}), rest};
   }
 
-  // Element by element, with axes of extent 1 where an operand lacks one.
+  // Multiplies element by element, with axes of extent 1 where an operand lacks one.
   [[nodiscard]] TensorId multiply(Named a, Named b, const Labels& result) const {
     const auto aligned = [&](Named x) {
       Labels own;
@@ -166,7 +166,7 @@ class Einsum {
     return l_.builder().multiply(left, aligned(std::move(b)));
   }
 
-  // ATen's sumproduct_pair.
+  // Multiplies as ATen's sumproduct_pair.
   [[nodiscard]] TensorId product(Named a, Named b, const Labels& result,
                                  const Labels& summed) const {
     Labels shared;
@@ -205,7 +205,7 @@ class Einsum {
   }
 
  private:
-  // The operand's own labels, in the order of the groups.
+  // Returns the operand's own labels, in the order of the groups.
   [[nodiscard]] static Labels ordered(const Named& x, std::initializer_list<const Labels*> groups) {
     Labels labels;
     for (const Labels* group : groups) {
@@ -219,7 +219,7 @@ class Einsum {
   OnnxLowering& l_;
 };
 
-// The product of two operands, of which `result` are the axes that are wanted afterwards.
+// Returns the product of two operands; `result` are the axes that are read afterwards.
 TensorId multiplied(OnnxLowering& l, const Einsum& einsum, Named a, Named b, const Labels& result) {
   Labels summed;
   for (int label : a.labels) {
@@ -230,15 +230,15 @@ TensorId multiplied(OnnxLowering& l, const Einsum& einsum, Named a, Named b, con
     }
     if (!holds(result, label) && in_a > 1 && in_b > 1) summed.push_back(label);
   }
-  // What only one operand has and the result has not is summed before.
+  // Axes that only one operand has, but not the result, are summed before.
   const auto alone = [&](int label) { return !holds(result, label) && !holds(summed, label); };
   einsum.sum(a, alone);
   einsum.sum(b, alone);
   return summed.empty() ? einsum.multiply(a, b, result) : einsum.product(a, b, result, summed);
 }
 
-// Axes that the product of `a` and operand `next` keeps: those that the result or a later operand
-// has, in the order of the result, then of the operands.
+// Returns the axes that the product of `a` and operand `next` keeps: those that the result or a
+// later operand has, in the order of the result, then of the operands.
 Labels kept_axes(const Equation& equation, const Named& a, std::size_t next) {
   Labels kept;
   const auto keep = [&](const Labels& order) {

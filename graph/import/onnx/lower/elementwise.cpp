@@ -17,7 +17,7 @@ struct Family {
   constexpr Family(const char (&literal)[Length]) { std::copy_n(literal, Length, name); }
 };
 
-// One to one, whatever the attributes.
+// Lowers one operator to one of a family, whatever the attributes.
 template <Family kFamily>
 void unary(OnnxLowering& l) {
   l.set(l.builder().add(kFamily.name, {l.operand(0)}));
@@ -64,7 +64,7 @@ void lower_pow(OnnxLowering& l) {
   l.set(l.builder().add("pow", {l.operand(0)}, {{"exponent", *exponent}}));
 }
 
-// Two or more operands; a number bounds like clamp.
+// Lowers an operator of two or more operands; a number bounds like clamp.
 template <Family kFamily>
 void lower_extremum(OnnxLowering& l) {
   if (l.scalar(1)) return l.set(l.builder().add("clamp", {l.operand(0)}));
@@ -161,7 +161,7 @@ void lower_where(OnnxLowering& l) {
   l.set(b.add("where", {mask, l.operand(1), l.operand(2)}));
 }
 
-// To the type that a tensor has already: nothing happens.
+// Lowers Cast; nothing happens if the tensor has the type already.
 void lower_cast(OnnxLowering& l) {
   const std::int64_t to = l.node().integer("to");
   const auto target = onnx_element_type(to);

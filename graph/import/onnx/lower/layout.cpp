@@ -193,7 +193,7 @@ void lower_pad(OnnxLowering& l) {
   const List pads = l.setting_or_attribute(1, "pads");
   if (l.has(3)) l.fail("axes of Pad are not simulated: give pads for all axes");
   if (pads.size() != 2 * rank) l.fail(fmt::format("{} pads do not fit {} axes", pads.size(), rank));
-  List pairs;  // of the last axis first
+  List pairs;  // before and after, of the last axis first
   for (std::int64_t pad : pads) {
     if (pad < -kLongestAxis || pad > kLongestAxis) {
       l.fail(fmt::format("a pad of {} is beyond every tensor", pad));
@@ -208,7 +208,7 @@ void lower_pad(OnnxLowering& l) {
   l.set(l.builder().add("pad", {l.operand(0)}, {{"pads", pairs}, {"mode", mode}}));
 }
 
-// Its square divides the channels or multiplies them.
+// Returns the block size, whose square divides the channels or multiplies them.
 std::int64_t block_size(OnnxLowering& l) {
   constexpr std::int64_t kLargestBlock = 1 << 12;
   const std::int64_t size = l.node().integer("blocksize", 1);

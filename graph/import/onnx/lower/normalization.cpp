@@ -16,7 +16,8 @@ std::string parent_of(const std::string& name) {
   return dot == std::string::npos ? std::string() : name.substr(0, dot + 1);
 }
 
-// Weight or bias; none where the exporter has written ones and zeros, as for affine=False.
+// Returns the weight or bias; none where the exporter has written ones and zeros, as for
+// affine=False.
 TensorId affine(OnnxLowering& l, std::size_t operand) {
   return l.constant(l.node().inputs.at(operand)) != nullptr ? TensorId() : l.operand(operand);
 }
@@ -59,7 +60,7 @@ bool is_affine(OnnxLowering& l, OnnxValueId value, const Shape& x, std::size_t a
   return true;
 }
 
-// The last k axes of x by ReduceMean's axes; 0 when they are others.
+// Returns the number k if the node averages over the last k axes of x; 0 when its axes are others.
 std::size_t trailing_axes(OnnxLowering& l, const OnnxNode& mean, int rank) {
   List axes = l.axes_of(mean);
   for (std::int64_t& axis : axes)

@@ -6,8 +6,8 @@
 namespace tidemark {
 namespace onnx_products {
 
-// What a parameter is or was cut from: nn.MultiheadAttention over two inputs takes rows of its
-// packed projection.
+// Whether a value is a parameter or was cut from one: nn.MultiheadAttention over two inputs takes
+// rows of its packed projection.
 bool is_of_parameter(const OnnxLowering& l, OnnxValueId value) {
   const OnnxNodeId source = l.uses().producer[value];
   if (!source.valid()) return l.is_initializer(value);
@@ -15,7 +15,7 @@ bool is_of_parameter(const OnnxLowering& l, OnnxValueId value) {
   return node.op == "Slice" && l.is_initializer(node.inputs[0]);
 }
 
-// The weight behind Transpose(weight, [1, 0]); invalid when `value` is something else.
+// Returns the weight behind Transpose(weight, [1, 0]); invalid when `value` is something else.
 OnnxValueId transposed_weight(const OnnxLowering& l, OnnxValueId value) {
   const OnnxNodeId source = l.uses().producer[value];
   if (!source.valid()) return {};
@@ -26,7 +26,8 @@ OnnxValueId transposed_weight(const OnnxLowering& l, OnnxValueId value) {
   return swaps ? node.inputs[0] : OnnxValueId();
 }
 
-// Products with a vector: it is a matrix of one column or row, whose axis the result has not.
+// Multiplies with a vector: it is a matrix of one column or row, whose axis the result does not
+// have.
 TensorId vector_product(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   const TensorId left = l.operand(0);

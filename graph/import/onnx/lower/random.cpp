@@ -1,4 +1,4 @@
-// Tensors of random numbers, which nothing is kept for: only shape and type count.
+// Tensors of random numbers. Autograd keeps nothing for them: only shape and type count.
 #include <fmt/format.h>
 
 #include "graph/import/onnx/element_type.hpp"

@@ -10,7 +10,7 @@
 namespace tidemark {
 namespace onnx_recurrent {
 
-// The initializers that `value` is put together from, each once, in order.
+// Returns the initializers that `value` is put together from, each once, in order.
 std::vector<OnnxValueId> roots_of(const OnnxLowering& l, OnnxValueId value) {
   std::vector<OnnxValueId> roots;
   std::set<OnnxValueId> seen;
@@ -44,7 +44,7 @@ std::vector<TensorId> parameters_behind(OnnxLowering& l, std::size_t operand) {
   return tensors;
 }
 
-// The parameters of each direction. Weights that the exporter has folded are one tensor
+// Returns the parameters of each direction. Weights that the exporter has folded are one tensor
 // [directions, ...].
 std::vector<TensorId> by_direction(OnnxLowering& l, const std::vector<TensorId>& found,
                                    std::int64_t directions) {
@@ -64,7 +64,7 @@ std::vector<TensorId> by_direction(OnnxLowering& l, const std::vector<TensorId>&
   return tensors;
 }
 
-// bias_ih and bias_hh of each direction; folded they are one tensor [directions, 2 * rows].
+// Returns bias_ih and bias_hh of each direction; folded they are one tensor [directions, 2 * rows].
 std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<TensorId>& found,
                                           std::int64_t directions) {
   if (static_cast<std::int64_t>(found.size()) != 1) return found;
@@ -74,7 +74,7 @@ std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<Ten
   return b.split(b.view(found[0], {elements}), elements / (2 * directions), 0);
 }
 
-// h and c where the model computes them, as a decoder starts from its encoder's; none where they
+// Returns h and c if the model computes them, as a decoder starts from its encoder's; none if they
 // are the zeros that the module makes.
 std::vector<TensorId> initial_states(OnnxLowering& l, std::string_view family) {
   constexpr std::size_t kHidden = 5;

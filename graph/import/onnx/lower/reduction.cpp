@@ -58,7 +58,7 @@ void lower_argmax(OnnxLowering& l) {
                         reduction_attributes({l.node().integer("axis")}, keep)));
 }
 
-// Sets before 13 take axis 1 unless told otherwise.
+// Lowers softmax; sets before 13 take axis 1 by default.
 void softmax(OnnxLowering& l, std::string_view family) {
   const std::int64_t axis = l.node().integer("axis", l.opset() < 13 ? 1 : -1);
   l.set(l.builder().add(family, {l.operand(0)}, {{"axis", axis}}));

@@ -19,7 +19,7 @@ int spatial_axes(OnnxLowering& l) {
   return axes;
 }
 
-// An attribute with one number per spatial axis.
+// Reads an attribute with one number per spatial axis.
 List per_axis(OnnxLowering& l, std::string_view name, std::size_t axes, std::int64_t fallback) {
   List values = l.node().list(name);
   if (values.empty()) values.assign(axes, fallback);
@@ -39,7 +39,8 @@ struct Padding {
   List after;
 };
 
-// `extents`, `kernel`: of the spatial axes. SAME pads so that the result is extent / stride.
+// Reads the padding; `extents` and `kernel` are those of the spatial axes. SAME pads so that the
+// result is extent / stride.
 Padding padding_of(OnnxLowering& l, const List& kernel, const List& stride, const List& dilation) {
   const std::size_t axes = kernel.size();
   const std::string automatic = l.node().get<std::string>("auto_pad", "NOTSET");
@@ -64,7 +65,7 @@ Padding padding_of(OnnxLowering& l, const List& kernel, const List& stride, cons
   return {List(pads.begin(), middle), List(middle, pads.end())};
 }
 
-// PyTorch pads evenly: what the two ends differ by is a tensor of its own before.
+// Pads evenly, as PyTorch does: the difference between the two ends is a Pad before.
 TensorId evenly_padded(OnnxLowering& l, TensorId x, Padding& padding) {
   List extra;
   bool even = true;
@@ -94,7 +95,7 @@ void require_window(OnnxLowering& l, const List& kernel, const List& stride, con
   }
 }
 
-// The extents of a convolution's weight along the spatial axes.
+// Returns the extents of a convolution's weight along the spatial axes.
 List kernel_of_weight(OnnxLowering& l, std::size_t axes) {
   const Shape& weight = l.shape_of_operand(1);
   if (weight.rank() != static_cast<int>(axes) + 2) {

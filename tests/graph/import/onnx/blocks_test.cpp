@@ -1,5 +1,6 @@
-// Whole blocks of transformers as PyTorch 1.13 exports them: the sums of what autograd keeps, each
-// checked against measured steps. N = 4 B T C, A = 4 B H T T, F = 4 B T (hidden width), R = B T.
+// Whole blocks of transformers as PyTorch 1.13 exports them: the sums of the bytes that autograd
+// keeps, each checked against measured steps. N = 4 B T C, A = 4 B H T T, F = 4 B T (hidden width),
+// R = B T.
 #if TIDEMARK_READS_ONNX
 #include <cmath>
 

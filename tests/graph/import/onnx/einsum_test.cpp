@@ -1,4 +1,4 @@
-// torch.einsum: what autograd keeps of it is what bmm is given.
+// torch.einsum: autograd keeps the operands that bmm is given.
 #if TIDEMARK_READS_ONNX
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@ struct Result {
   std::int64_t saved = 0;
 };
 
-// The equation on exp(input + parameter) of these shapes; exp keeps its result, so that what is
-// kept beyond those is a copy.
+// Runs the equation on exp(input + parameter) of these shapes; exp keeps its result, so that
+// everything kept beyond those is a copy.
 Result einsum(const std::string& equation, const std::vector<OnnxDims>& operands,
               std::int64_t* kept_by_exp = nullptr) {
   OnnxWriter w;
@@ -107,7 +107,7 @@ TEST_SUITE("unit") {
     CHECK(result.saved == kept + 4 * 2 * 5);
   }
 
-  TEST_CASE("equations that cannot be simulated are told at their node") {
+  TEST_CASE("equations that cannot be simulated are reported at their node") {
     const auto fails = [](const std::string& equation, const std::vector<OnnxDims>& operands,
                           std::string_view text) {
       const std::string found = einsum_problem(equation, operands);

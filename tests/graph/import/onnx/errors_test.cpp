@@ -1,4 +1,4 @@
-// What a user reads when a file cannot be simulated.
+// Messages that a user reads when a file cannot be simulated.
 #if TIDEMARK_READS_ONNX
 #include "graph/core/errors.hpp"
 
@@ -183,13 +183,13 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a node without a module is told without a colon too many") {
+  TEST_CASE("a node without a module is named without a colon too many") {
     OnnxProbe probe({1, 3, 8, 8});
     probe.w.output(probe.w.node("Conv", {probe.x, probe.w.parameter("w", {2, 2, 3, 3})}));
     CHECK(contains(problem(probe.w), "(Conv): conv2d: 3 input channels"));
   }
 
-  TEST_CASE("names that nothing resembles are told with what there is") {
+  TEST_CASE("unknown names that resemble nothing are reported with the known ones") {
     OnnxOptions roles;
     roles.roles = {{"completely.different", OnnxRole::kBuffer}};
     CHECK(contains(problem(small_model(), roles), "; known: 'fc.weight', 'fc.bias'"));
@@ -249,7 +249,7 @@ TEST_SUITE("unit") {
     CHECK(contains(problem(w, {.batch_axis = 7}), "model.batch_axis"));
   }
 
-  TEST_CASE("shapes that do not fit are told at their node") {
+  TEST_CASE("shapes that do not fit are reported at their node") {
     OnnxWriter w;
     const std::string x = w.input("x", {4, 8});
     const std::string y = w.node("Gemm", {x, w.parameter("fc.weight", {3, 9})},
@@ -313,7 +313,7 @@ TEST_SUITE("unit") {
     CHECK(contains(problem(none), "no output depends on a parameter"));
   }
 
-  TEST_CASE("roles and outputs that do not exist are told with the nearest name") {
+  TEST_CASE("roles and outputs that do not exist are reported with the nearest name") {
     OnnxOptions roles;
     roles.roles = {{"fc.wieght", OnnxRole::kBuffer}};
     CHECK(contains(problem(small_model(), roles), "did you mean 'fc.weight'?"));

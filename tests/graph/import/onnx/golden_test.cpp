@@ -105,7 +105,8 @@ TEST_SUITE("golden") {
   TEST_CASE("a batch that the exporter froze into shapes and zeros is changed as well") {
     const fs::path models = shared_path("models/onnx");
     if (absent(models)) return;
-    // What does not grow: one scalar of 8 bytes per layer and 4 of the loss; BERT's 128 positions.
+    // Bytes that do not grow: one scalar of 8 bytes per layer and 4 of the loss; BERT's 128
+    // positions.
     for (const auto& [file, fixed] : {std::pair{"bert_L4C256.onnx", 4 * 8 + 4 + 128 * 8},
                                       std::pair{"vit_b_16.onnx", 12 * 8 + 4}}) {
       CAPTURE(file);

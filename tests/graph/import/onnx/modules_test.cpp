@@ -23,7 +23,7 @@ int block_of(const OnnxModules& modules, std::size_t node) {
 }  // namespace
 
 TEST_SUITE("unit") {
-  TEST_CASE("blocks are the outermost numbered modules that hold others, lists aside") {
+  TEST_CASE("blocks are the outermost numbered modules that hold others, but not lists") {
     const OnnxModules modules(
         named({"/stem/Relu", "/layers.0/attn/Relu", "/layers.0/mlp/mlp.0/Relu",
                "/layers.1/attn/Relu", "/head/Relu"}));

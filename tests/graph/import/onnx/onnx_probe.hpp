@@ -1,4 +1,4 @@
-// What autograd keeps of a small ONNX model, as PyTorch 1.13 on a CPU.
+// The bytes that autograd keeps of a small ONNX model, as PyTorch 1.13 on a CPU.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline Graph imported(const OnnxWriter& writer, const OnnxOptions& onnx = {},
   return import_onnx(file.path(), onnx, options);
 }
 
-// Without a loss.
+// Trains without a loss.
 inline TrainingGraph trained(const OnnxWriter& writer, const OnnxOptions& onnx = {},
                              std::int64_t micro_batch = 1) {
   ModelOptions options;
@@ -30,7 +30,7 @@ inline std::int64_t saved(const OnnxWriter& writer, const OnnxOptions& onnx = {}
   return probe::saved_bytes(trained(writer, onnx, micro_batch));
 }
 
-// What importing says; "" when it succeeds.
+// Returns the message of an import; "" when it succeeds.
 inline std::string problem(const OnnxWriter& writer, const OnnxOptions& onnx = {},
                            const ModelOptions& options = {}) {
   return probe::problem_of([&] { static_cast<void>(imported(writer, onnx, options)); });
@@ -42,7 +42,7 @@ class OnnxProbe {
   explicit OnnxProbe(const OnnxDims& dims, std::int64_t opset = 14) : w(opset), dims_(dims) {
     x = w.node("Add", {w.input("x", dims), w.parameter("p", dims)});
   }
-  // Bytes of x.
+  // Returns the bytes of x.
   [[nodiscard]] std::int64_t n() const {
     std::int64_t bytes = 4;
     for (std::int64_t extent : dims_)

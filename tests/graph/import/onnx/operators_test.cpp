@@ -135,7 +135,7 @@ TEST_SUITE("golden") {
     w.output(y);
     const TrainingGraph graph = trained(w);
     CHECK(graph.trained.size() == 7);
-    // x; of each 7 states a step, and the state that the first hands on in place of zeros.
+    // Saved: x; 7 states a step, and the state that the first step passes on in place of zeros.
     const std::int64_t state = 6 * 8 * 4;
     CHECK(probe::saved_bytes(graph) == probe.n() + 2 * (2 * 6 * state + state + state));
   }

@@ -1,4 +1,4 @@
-// What the exporter takes apart keeps what the operator of PyTorch keeps; the same expression
+// Operators that the exporter takes apart keep the same bytes as in PyTorch; the same expression
 // written by hand keeps more. Figures measured on PyTorch 1.13.1.
 #if TIDEMARK_READS_ONNX
 #include <cmath>

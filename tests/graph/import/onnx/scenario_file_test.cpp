@@ -1,4 +1,4 @@
-// The model of scenarios/models/onnx.yaml. To make it again:
+// The model of scenarios/models/onnx.yaml. To write it anew:
 //   TIDEMARK_WRITE_ONNX=1 ./bootstrap test -tc="*of the scenario*"
 #if TIDEMARK_READS_ONNX
 #include <cstdlib>
