@@ -254,8 +254,7 @@ void Builder::make_nodes() {
   result_.graph.name = graph_.name;
   node_of_.resize(ops_.size());
   std::vector<std::vector<StepIndex>> by_node;
-  std::vector<bool> precedes(
-      ops_.size());  // by group: a later group changes a content that it reads
+  std::vector<bool> precedes(ops_.size());  // by group: a later one changes what it reads
   for_each_edge(groups_, [&](StepIndex from, StepIndex to, bool read) {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });

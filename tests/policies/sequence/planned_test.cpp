@@ -199,9 +199,7 @@ TEST_SUITE("unit") {
   }
 
   // conv -> batch norm -> relu_ -> (loss), as in a residual network
-  TEST_CASE(
-      "an operator in place is recomputed with the one that makes its storage, a statistic runs "
-      "once") {
+  TEST_CASE("an operator in place is recomputed with its storage's maker, a statistic runs once") {
     TrainingGraph graph;
     graph.name = "in place";
     const auto storage = [&](const char* name, std::int64_t bytes, bool stays) {

@@ -256,8 +256,7 @@ TEST_SUITE("property") {
           plan = policy.decode(Decoder())(
               problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
         } catch (const UserError&) {
-          CHECK(
-              (policy.name == "rotor" || policy.name == "rockmate"));  // for chains of stages only
+          CHECK((policy.name == "rotor" || policy.name == "rockmate"));  // chains of stages
           continue;
         }
         if (plan.status != PlanStatus::kFeasible && plan.status != PlanStatus::kOptimal) continue;
