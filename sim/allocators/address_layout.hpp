@@ -1,4 +1,5 @@
-// Where an allocator put blocks over a run, and the segments that it cut them from.
+// The addresses at which an allocator put blocks over a run, and the segments that it cut them
+// from.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +20,18 @@ struct AddressSegment {
 };
 
 struct AddressLayout {
-  std::vector<std::int64_t> addresses;   // by point of the timeline that allocates
+  std::vector<std::int64_t> addresses;   // by point of the timeline, for points that allocate
   std::vector<AddressSegment> segments;  // by address, then by time
 };
 
-// Segments come and go in the order of the timeline; the layout receives those that are over.
+// Collects segments that open and close in the order of the timeline; the layout receives those
+// that are closed.
 class SegmentHistory {
  public:
   explicit SegmentHistory(AddressLayout& layout) : layout_(layout) {}
 
   void open(std::int64_t address, std::int64_t bytes, std::size_t since);
-  // Takes a range out of what is open; of an expandable segment any part may go.
+  // Closes a range of what is open; of an expandable segment it may be any part.
   void close(std::int64_t address, std::int64_t bytes, std::size_t until);
   // Closes what is still open at the end.
   void finish(std::size_t end);

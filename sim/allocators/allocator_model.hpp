@@ -1,6 +1,6 @@
 // An allocator as scenarios, runs and reports see it: a name with options. The event loop is
-// compiled for the type behind it (sim/memory/allocator.hpp), so nothing virtual lies on the way of
-// an allocation.
+// compiled for the type behind it (sim/memory/allocator.hpp), so no allocation makes a virtual
+// call.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,15 @@ namespace tidemark {
 
 // Facts of an allocator that do not depend on its options.
 struct AllocatorTraits {
-  std::string_view name;      // in scenarios and results
-  std::string_view version;   // the rules that are modelled, where there are several
-  std::string_view summary;   // one line
-  std::string_view rounding;  // why blocks exceed their requests; empty where they do not
-  bool has_overhead = true;   // the process takes memory outside of it: context, NCCL's buffers
-  bool has_addresses = true;  // eviction may look at them
-  bool has_segments = true;   // what is in use may keep free memory from the device
+  std::string_view name;     // the name in scenarios and results
+  std::string_view version;  // the version of the modelled rules, where there are several
+  std::string_view summary;  // one line
+  std::string_view
+      rounding;  // the reason why blocks exceed their requests; empty where they do not
+  // the process takes memory outside of the allocator: context, NCCL's buffers
+  bool has_overhead = true;
+  bool has_addresses = true;  // it has addresses, which eviction may look at
+  bool has_segments = true;   // memory in use may keep free memory of its segment from the device
   bool plans_ahead = false;   // addresses are fixed before the run, so nothing can be evicted
   bool grows_by_doubling = false;    // without a limit it reserves more than any device needs
   bool keeps_torch_history = false;  // run_recorded() works
@@ -39,8 +41,8 @@ struct AllocatorRun {
   const CostTable& costs;
   const RunOptions& options;
   Scratch& scratch;                  // prepared for the program
-  Bytes capacity;                    // that the allocator may take; kUnlimited: no limit
-  Bytes process_overhead;            // of the device, outside the allocator
+  Bytes capacity;                    // most that the allocator may take; kUnlimited: no limit
+  Bytes process_overhead;            // device memory of the process outside the allocator
   const PackedPlacement& placement;  // empty unless the allocator plans ahead
 };
 
@@ -51,7 +53,7 @@ struct AllocatorSetting {
 };
 // A change of options that may let a program fit.
 struct AllocatorChange {
-  std::string text;  // in words
+  std::string text;  // the change in words
   std::vector<AllocatorSetting> settings;
 };
 
@@ -68,35 +70,35 @@ class AllocatorModel {
   virtual RunResult run(const AllocatorRun& run, OutOfMemory* failure) const = 0;
   // Plans the addresses of a program, for allocators that plan ahead.
   [[nodiscard]] virtual PackedPlacement place(const StepProgram& /*program*/) const { return {}; }
-  // Whether a device with as much as a run without a limit reserves is large enough, and none
-  // smaller. Rules that depend on the capacity may ask for more.
+  // Whether a device with as much as a run without a limit reserves is large enough, and no smaller
+  // one is. Rules that depend on the capacity may ask for more.
   [[nodiscard]] virtual bool needs_what_it_reserves() const { return true; }
-  // Share of the device that may be reserved, where the options set one.
+  // Returns the share of the device that may be reserved, where the options set one.
   [[nodiscard]] virtual double memory_fraction() const { return 1; }
-  // Bytes that may be reserved on a device of this capacity, of which the process takes some
-  // elsewhere.
+  // Returns the bytes that may be reserved on a device of this capacity, of which the process takes
+  // some elsewhere.
   [[nodiscard]] virtual Bytes allowed(Bytes capacity, Bytes process_overhead) const {
     return capacity - process_overhead;
   }
-  // Changes of options that may reduce fragmentation, least intrusive first.
+  // Returns changes of options that may reduce fragmentation, least intrusive first.
   [[nodiscard]] virtual std::vector<AllocatorChange> changes() const { return {}; }
   // Whether the last step is captured as a CUDA graph, whose replays allocate nothing.
   [[nodiscard]] virtual bool captures_last_step() const { return false; }
-  // Where blocks lie in a run; `timeline` is that of an equal run with events. Empty where there
-  // are no addresses.
+  // Returns the addresses of the blocks in a run; `timeline` is that of an equal run with events.
+  // Empty where there are no addresses.
   [[nodiscard]] virtual AddressLayout layout(const AllocatorRun& /*run*/,
                                              const MemoryTimeline& /*timeline*/) const {
     return {};
   }
-  // Runs the program with everything that PyTorch's allocator does, up to the request that failed
-  // if one does; null where the allocator is another.
+  // Runs the program and returns everything that PyTorch's allocator does, up to the request that
+  // failed if one does; null where the allocator is another.
   [[nodiscard]] virtual std::unique_ptr<const TorchRecorder> run_recorded(
       const AllocatorRun& /*run*/) const {
     return nullptr;
   }
 };
 
-// The traits of the allocator that counts live bytes and adds nothing of its own.
+// Returns the traits of the allocator that counts live bytes and adds nothing of its own.
 [[nodiscard]] const AllocatorTraits& ideal_traits();
 
 }  // namespace tidemark

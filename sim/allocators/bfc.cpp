@@ -21,7 +21,7 @@ constexpr AllocatorTraits kBfcTraits{
     .rounding = "blocks are multiples of 256 bytes, and not always split",
     .grows_by_doubling = true};
 
-// Regions by address, from their first chunk to their last.
+// Returns the regions by address, from their first chunk to their last.
 std::map<std::int64_t, std::int64_t> regions_of(const BfcAllocator& allocator) {
   std::map<std::int64_t, std::int64_t> regions;
   allocator.for_each_chunk([&](const BfcChunk& chunk) {
@@ -46,7 +46,7 @@ class BfcModel final : public AllocatorModel {
   // The first region may take the whole device.
   [[nodiscard]] bool needs_what_it_reserves() const override { return false; }
   [[nodiscard]] double memory_fraction() const override { return options_.memory_fraction; }
-  // TensorFlow's fraction is of what the context leaves.
+  // TensorFlow's fraction is a share of what the context leaves.
   [[nodiscard]] Bytes allowed(Bytes capacity, Bytes process_overhead) const override {
     const Bytes left = capacity - process_overhead;
     const double allowed = options_.memory_fraction * static_cast<double>(left.count);
@@ -56,7 +56,7 @@ class BfcModel final : public AllocatorModel {
                                      const MemoryTimeline& timeline) const override;
 
  private:
-  // Without a limit there is no whole to take at first: regions grow.
+  // Without a limit there is no whole to take at first, so regions grow.
   [[nodiscard]] BfcOptions options_for(Bytes capacity) const {
     BfcOptions options = options_;
     options.allow_growth = options.allow_growth || capacity >= kUnlimited;
@@ -66,12 +66,12 @@ class BfcModel final : public AllocatorModel {
   BfcOptions options_;
 };
 
-// The points of a timeline are the calls that the allocator got, in their order, so one that starts
-// anew and gets the same calls places allocations where the run's own did.
+// The points of a timeline are the calls that the allocator got, in their order. A fresh allocator
+// that gets the same calls therefore places allocations where the run's own did.
 AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& timeline) const {
   AddressLayout layout;
   const std::vector<TimelinePoint>& points = timeline.points;
-  // Whether a free waits for streams: then a point of sign 0 follows.
+  // A free that waits for streams is followed by a point of sign 0.
   std::vector<bool> waits(points.size());
   IdVector<AllocationId, bool> returns(run.program.allocations.size());
   for (std::size_t i = points.size(); i-- > 0;) {

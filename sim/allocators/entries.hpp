@@ -19,7 +19,7 @@ struct ParameterForm {
 
 struct AllocatorEntry {
   AllocatorTraits traits;
-  // Reads the keys beside `kind` of a scenario's `allocator`. Throws UserError.
+  // Reads the keys next to `kind` of a scenario's `allocator`. Throws UserError.
   std::unique_ptr<const AllocatorModel> (*decode)(const Decoder& allocator) = nullptr;
   std::vector<ParameterForm> forms;
 };

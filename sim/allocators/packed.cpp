@@ -32,7 +32,7 @@ class PackedModel final : public AllocatorModel {
   [[nodiscard]] PackedPlacement place(const StepProgram& program) const override {
     return place_program(program);
   }
-  // One region, as high as the plan.
+  // Returns one region, as high as the plan.
   [[nodiscard]] AddressLayout layout(const AllocatorRun& run,
                                      const MemoryTimeline& timeline) const override {
     AddressLayout layout;

@@ -18,7 +18,7 @@ class AllocatorRegistry {
   void add(AllocatorEntry entry);
 
   [[nodiscard]] const AllocatorEntry* find(std::string_view name) const;
-  // The one that a scenario gets which names none.
+  // Returns the allocator of a scenario that names none.
   [[nodiscard]] const AllocatorEntry& default_entry() const { return entries_.front(); }
   [[nodiscard]] std::span<const AllocatorEntry> entries() const { return entries_; }
   [[nodiscard]] std::vector<std::string_view> names() const;

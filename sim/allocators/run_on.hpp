@@ -9,13 +9,13 @@
 
 namespace tidemark {
 
-// Bytes for an allocator of its own: nothing is left where the process takes more than the device
-// has.
+// Returns the bytes left for the allocator: none where the process takes more than the device has.
 [[nodiscard]] inline Bytes at_least_none(Bytes capacity) {
   return std::max(capacity, Bytes(0));
 }
 
-// Runs the program on a fresh allocator and, where it runs out of memory, asks that for its report.
+// Runs the program on a fresh allocator and, where it runs out of memory, asks the allocator for
+// its report.
 template <class A>
 RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
   const std::size_t allocations = on.program.allocations.size();

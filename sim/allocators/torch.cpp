@@ -32,12 +32,12 @@ constexpr AllocatorTraits kTorchTraits{
     .keeps_torch_history = true};
 
 // Entries about blocks come in the order of the timeline's points; a free that nothing delays is
-// two entries and one point. What happens to segments belongs to the call after it.
+// two entries and one point. Entries about segments belong to the call after them.
 AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& timeline) {
   AddressLayout layout;
   SegmentHistory segments(layout);
   std::size_t point = 0;
-  AllocationId freed;  // by the entry before
+  AllocationId freed;  // freed by the entry before
   for (const TorchTraceEntry& entry : recorder.entries()) {
     switch (entry.action) {
       case TorchTraceAction::kSegmentAlloc:
@@ -84,7 +84,7 @@ class TorchModel final : public AllocatorModel {
   [[nodiscard]] double memory_fraction() const override {
     return options_.memory_fraction.value_or(1);
   }
-  // PyTorch's fraction is of the whole device.
+  // PyTorch's fraction is a share of the whole device.
   [[nodiscard]] Bytes allowed(Bytes capacity, Bytes process_overhead) const override {
     const double allowed = memory_fraction() * static_cast<double>(capacity.count);
     return std::min(capacity - process_overhead, Bytes(static_cast<std::int64_t>(allowed)));

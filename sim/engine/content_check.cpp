@@ -27,7 +27,7 @@ bool is_read(Access access) {
 ContentCheck::ContentCheck(const StepProgram& program)
     : program_(program), expected_(program.allocations.size()) {
   for (std::size_t b = 0; b < expected_.size(); ++b)
-    expected_[b] = content_check_detail::mix(1, b);  // of what exists from the start
+    expected_[b] = content_check_detail::mix(1, b);  // content of memory that exists from the start
   held_ = expected_;
 }
 
@@ -38,7 +38,7 @@ void ContentCheck::fail(std::uint32_t instruction, AllocationId allocation,
                                   allocation.value));
 }
 
-// What the instruction writes depends on this.
+// Returns the content that the instruction writes, from the contents that it reads.
 std::uint64_t ContentCheck::read(std::uint32_t instruction,
                                  const std::vector<std::uint64_t>& contents) const {
   const bool launch = program_.opcode[instruction] == Opcode::kLaunch;

@@ -1,8 +1,8 @@
-// Proves at run time that what eviction makes again is what was there before.
+// Proves at run time that eviction restores the content that was there before.
 //
-// Every write has a symbolic content: the operator and the contents that it read. `expected` is
-// that of a run without eviction, `held` what the memory holds: nothing after an allocation was
-// dropped, the content of a repeated operator's present inputs after it was restored.
+// Every write has a symbolic content: the operator and the contents that it read. `expected` is the
+// content in a run without eviction, `held` is what the memory holds: nothing after an allocation
+// was dropped, the content of a repeated operator's present inputs after it was restored.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class ContentCheck {
  public:
   explicit ContentCheck(const StepProgram& program);
 
-  // The program's own launch or copy. Throws InternalError when it reads something else than in a
-  // run without eviction.
+  // Executes the program's own launch or copy. Throws InternalError when it reads something else
+  // than in a run without eviction.
   void execute(std::uint32_t instruction);
-  // The launch again, which writes all its outputs. Throws InternalError when an output's content
-  // differs from the first time.
+  // Executes a launch that is recomputed, which writes all its outputs. Throws InternalError when
+  // an output's content differs from the first time.
   void repeat(std::uint32_t launch);
   void lose(AllocationId allocation) { held_[allocation.index()] = kNothing; }
 

@@ -12,7 +12,7 @@ double ns_per_byte(BytesPerSecond rate) {
   return rate.value > 0 ? 1e9 / rate.value : 0;
 }
 
-// `most`: what of the host's memory bandwidth is this rank's.
+// `most` is this rank's part of the host's memory bandwidth.
 CostTable::Link link_of(const LinkProfile& link, const LinkProfile& other, double most) {
   // With both directions busy neither takes more than half, unless the other leaves something.
   const double both = std::max(most / 2, most - other.duplex.value);

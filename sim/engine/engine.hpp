@@ -1,9 +1,10 @@
-// Replays a step program on a device: a host that issues in order at its own clock, streams that
-// run in order, copies that share their link, memory handed out and returned in issue order.
+// Runs a step program on a device: a host that issues in order at its own clock, streams that run
+// in order, copies that share their link, memory handed out and returned in issue order.
 //
-// Two clocks, as on a real GPU. Every allocator call happens at the host's clock; kernels start
-// when their stream is free and their edges have ended. At equal times: work that ends, work that
-// may start, the host. Times are integer nanoseconds; nothing depends on hashing or threads.
+// There are two clocks, as on a real GPU. Every allocator call happens at the host's clock; kernels
+// start when their stream is free and their edges have ended. At equal times, work that ends comes
+// first, then work that may start, then the host. Times are integer nanoseconds; nothing depends on
+// hashing or threads.
 #pragma once
 
 #include <span>
@@ -24,20 +25,20 @@ template <Allocator A>
 [[nodiscard]] RunResult run(const StepProgram& program, const CostTable& costs, A& allocator,
                             Scratch& scratch, const RunOptions& options);
 
-// One of several ranks that differ: its own program, host, streams and memory.
+// One of several ranks that differ: each has its own program, host, streams and memory.
 template <Allocator A>
 struct Rank {
   const StepProgram* program = nullptr;
   const CostTable* costs = nullptr;
   A* allocator = nullptr;
   Scratch* scratch = nullptr;  // prepared for the program
-  RunOptions options;          // without an eviction policy
+  RunOptions options;          // must name no eviction policy
 };
 
-// Runs them together, under one clock; the results are in their order. A receive runs when the
-// matching send of the other rank has ended (peers.hpp), and takes no time of its own. Ranks that
-// wait for each other end as kDeadlock, with the receive and the rank that it waits for; those that
-// wait for a rank that has failed as kPeerFailed.
+// Runs the ranks together under one clock and returns their results in the same order. A receive
+// runs when the matching send of the other rank has ended (peers.hpp), and takes no time of its
+// own. Ranks that wait for each other end as kDeadlock, with the receive and the rank that it waits
+// for; those that wait for a rank that has failed end as kPeerFailed.
 template <Allocator A>
 [[nodiscard]] std::vector<RunResult> run(std::span<const Rank<A>> ranks);
 

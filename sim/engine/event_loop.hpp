@@ -1,7 +1,7 @@
-// The event loop's state. Its functions stand beside it, by what they are about: the host and its
-// memory (event_loop_host.hpp), the streams (event_loop_streams.hpp), eviction
-// (event_loop_eviction.hpp). Only event_loop_run.hpp includes them; everything else calls run().
-// Nameless, so that the compiler may fold functions with one caller into the loop.
+// The event loop's state. Its functions are grouped by subject: the host and its memory
+// (event_loop_host.hpp), the streams (event_loop_streams.hpp), eviction (event_loop_eviction.hpp).
+// Only event_loop_run.hpp includes them; everything else calls run(). The namespace is anonymous,
+// so that the compiler may fold functions with one caller into the loop.
 #pragma once
 
 #include <array>
@@ -30,26 +30,26 @@ inline constexpr std::size_t kHostWork = static_cast<std::size_t>(Stream::kHostW
 inline constexpr std::size_t kNvmeReads = static_cast<std::size_t>(Stream::kNvmeRead);
 inline constexpr std::size_t kNvmeWrites = static_cast<std::size_t>(Stream::kNvmeWrite);
 
-// An in-order queue: the instruction that runs and those behind it.
+// An in-order queue: the running instruction and those behind it.
 struct Queue {
   std::uint32_t running = kNone;
   std::int64_t ends = kForever;
   std::uint32_t head = kNone;
   std::uint32_t tail = kNone;    // last queued
-  std::uint32_t issued = kNone;  // last issued ever: what an event recorded now waits for
+  std::uint32_t issued = kNone;  // last issued so far: an event recorded now waits for it
   std::int64_t free_since = 0;   // when the last instruction ended
   std::uint32_t waiting = 0;     // issued and not ended
-  // A running copy: what is left of it, and how fast it moves at the moment.
+  // The running copy: how many bytes are left, and how fast they move at the moment.
   double bytes_left = 0;
   double ns_per_byte = 0;
   std::int64_t updated = 0;
-  // A running kernel: its duration over that without copies beside it.
+  // The running kernel: its duration divided by its duration without concurrent copies.
   double slowdown = 1;
 };
 
-// Work that a stream of the device takes before the host that issues more must wait: measured as
-// about a thousand kernels for each stream, not adjustable (NVIDIA developer forum, topic 68937),
-// 1,024 in the driver's ring.
+// Launches that a stream of the device queues before the host has to wait: measured as about a
+// thousand kernels for each stream, not adjustable (NVIDIA developer forum, topic 68937), 1,024 in
+// the driver's ring.
 inline constexpr std::uint32_t kLaunchQueue = 1024;
 
 constexpr bool is_copy(Opcode opcode) {
@@ -57,15 +57,15 @@ constexpr bool is_copy(Opcode opcode) {
          opcode == Opcode::kNvmeRead;
 }
 
-// Pinned host memory, or NVMe. With a pool, buffers are kept when they are freed and reused by
+// Page-locked host memory, or NVMe. With a pool, buffers are kept when they are freed and reused by
 // their size class; otherwise only what is live counts.
-struct AwayMemory {
+struct OffDeviceMemory {
   std::int64_t capacity = 0;
   std::int64_t live = 0;   // as requested
-  std::int64_t taken = 0;  // from the system: live, or with everything that the pool keeps
+  std::int64_t taken = 0;  // from the system: live, or with a pool everything that it keeps
   bool pools = false;
 
-  // Bytes to take from the system for an allocation.
+  // Returns the bytes to take from the system for an allocation.
   [[nodiscard]] std::int64_t grows_by(const Scratch& scratch, AllocationId allocation,
                                       const Allocation& b) const {
     if (!pools) return b.bytes.count;
@@ -87,12 +87,11 @@ struct AwayMemory {
   }
 };
 
-// Allocations made again on demand; only present with an eviction policy.
-//
-// The pool lists what may be dropped: resident, restorable, not pinned. As in DTR's simulator a
-// allocation leaves it while an operator needs it and comes back at its end.
+// State of an eviction policy: allocations that are recomputed on demand.  The pool lists what may
+// be dropped: resident, restorable and with no use in progress. As in DTR's simulator an allocation
+// leaves it while an operator needs it and comes back at its end.
 struct Evictor {
-  struct Frame {  // a launch whose missing inputs, missing[begin ..), are being made again
+  struct Frame {  // a launch whose missing inputs, missing[begin ..), are being recomputed
     std::uint32_t launch = 0;
     std::size_t begin = 0;
     std::size_t next = 0;
@@ -100,38 +99,39 @@ struct Evictor {
 
   EvictionPolicy* policy = nullptr;
   EvictionFacts facts;
-  std::vector<char> resident;       // by allocation
-  std::vector<char> owned;          // by allocation: allocated by the program and not freed by it
-  std::vector<char> made;           // by allocation: the program has written it
-  std::vector<char> gone;           // by allocation: banished, cannot be made again
-  std::vector<char> fixed;          // by allocation: computed from something banished, must stay
-  std::vector<std::uint32_t> pins;  // by allocation
-  std::vector<std::uint32_t> previous;  // of the pool, by allocation; kNone at its ends
+  std::vector<char> resident;   // by allocation
+  std::vector<char> owned;      // by allocation: allocated by the program and not freed by it
+  std::vector<char> written;    // by allocation: the program has written it
+  std::vector<char> banished;   // by allocation: banished, cannot be recomputed
+  std::vector<char> must_stay;  // by allocation: computed from a banished one, must stay resident
+  std::vector<std::uint32_t> use_count;  // by allocation: operators that need it now
+  // by allocation: its neighbour in the pool; kNone at the ends
+  std::vector<std::uint32_t> previous;
   std::vector<std::uint32_t> next;
   std::vector<char> listed;  // by allocation: in the pool
   std::uint32_t first = kNone;
   std::uint32_t last = kNone;
   std::vector<std::int32_t> restores;     // by allocation
-  std::vector<std::int64_t> last_access;  // by allocation, of `clock`
-  std::int64_t clock = 1;                 // compute time issued, repetitions included
-  std::int64_t repeated = 0;              // compute time of repetitions
-  double limit = 0;                       // of `repeated`
-  std::uint32_t prepared = kNone;         // the launch whose inputs are there and pinned
+  std::vector<std::int64_t> last_access;  // by allocation: value of `clock`
+  std::int64_t clock = 1;                 // compute time issued, recomputation included
+  std::int64_t repeated = 0;              // compute time of recomputation
+  double limit = 0;                       // of `repeated`; beyond it the run ends as kThrash
+  std::uint32_t prepared = kNone;         // the launch whose inputs are resident and held
   std::vector<Frame> frames;
   std::vector<AllocationId> missing;
   std::vector<EvictableAllocation> view;
   std::vector<MemoryPiece> pieces;
   std::optional<ContentCheck> check;
   std::vector<std::uint32_t>
-      first_child;                      // by allocation, one more than allocations: of `children`
-  std::vector<std::uint32_t> children;  // what was computed from the allocation
+      first_child;  // by allocation, with one entry at the end: offset in `children`
+  std::vector<std::uint32_t> children;  // allocations that were computed from this one
 };
 
-// What the host waits for before it goes on with the instruction that it has come to. Only with
-// several ranks: alone, it goes through the events of its streams itself while it waits.
+// The reason why the host waits before it goes on with its current instruction. Used only with
+// several ranks: a single rank goes through the events of its streams itself while it waits.
 enum class HostWait : std::uint8_t {
   kNothing,
-  kEdges,       // of the instruction
+  kEdges,       // for the instruction's edges
   kIdle,        // synchronize(false)
   kIdleBeside,  // synchronize(true)
 };
@@ -139,7 +139,7 @@ enum class HostWait : std::uint8_t {
 template <class A>
 class Engine {
  public:
-  // `peers`: null for a rank that runs alone.
+  // `peers` is null for a rank that runs alone.
   Engine(const StepProgram& program, const CostTable& costs, A& allocator, Scratch& scratch,
          const RunOptions& options, const Peers* peers = nullptr)
       : program_(program),
@@ -150,13 +150,13 @@ class Engine {
         peers_(peers),
         count_(static_cast<std::uint32_t>(program.size())),
         streams_(scratch.streams) {
-    away(Tier::kHost) = {.capacity = options.host_capacity.count,
-                         .pools = options.pinned != PinnedMemory::kExact};
-    away(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
+    off_device(Tier::kHost) = {.capacity = options.host_capacity.count,
+                               .pools = options.pinned != PinnedMemory::kExact};
+    off_device(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
   }
 
   RunResult run();
-  // One rank of several: see run_ranks().
+  // One of several ranks: see run_ranks().
   void begin();
   [[nodiscard]] std::int64_t next_end() const { return stopped_ ? kForever : earliest_end(); }
   [[nodiscard]] std::int64_t next_issue() const { return stopped_ ? kForever : next_issue_; }
@@ -167,7 +167,7 @@ class Engine {
 
  private:
   void report_deadlock();
-  // Host.
+  // The host.
   [[nodiscard]] bool suspend(HostWait wait);
   [[nodiscard]] bool is_over(HostWait wait) const;
   void resume_host(std::int64_t now);
@@ -177,7 +177,9 @@ class Engine {
   void allocate(AllocationId allocation);
   void allocate_away(AllocationId allocation);
   void note_away_peaks();
-  [[nodiscard]] AwayMemory& away(Tier tier) { return tier == Tier::kHost ? host_memory_ : nvme_; }
+  [[nodiscard]] OffDeviceMemory& off_device(Tier tier) {
+    return tier == Tier::kHost ? host_memory_ : nvme_;
+  }
   [[nodiscard]] bool allocate_device(AllocationId allocation, std::int64_t bytes);
   bool try_allocate(AllocationId allocation, std::int64_t bytes, bool again = false);
   void release_cached(bool is_idle = false);
@@ -199,7 +201,7 @@ class Engine {
   void fail(RunStatus status, AllocationId allocation = {});
   void schedule_issue();
   [[nodiscard]] bool queue_is_full(std::uint32_t i) const;
-  // Streams.
+  // The streams.
   void start_ready(std::int64_t now);
   [[nodiscard]] bool edges_ended(std::uint32_t i) const;
   void start(std::size_t s, std::int64_t now);
@@ -210,7 +212,7 @@ class Engine {
   void account_wait(std::uint32_t i, std::int64_t now);
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
   [[nodiscard]] std::int64_t earliest_end() const;
-  // Accounting.
+  // Accounting of memory.
   void change_live(AllocationId allocation, int sign) {
     const Allocation& b = program_.allocations[allocation];
     live_ += sign * b.bytes.count;
@@ -239,12 +241,12 @@ class Engine {
   void open_launch(std::uint32_t launch);
   void close_launch(std::uint32_t launch);
   bool repeat(std::uint32_t launch);
-  void let_go(AllocationId allocation);
+  void release(AllocationId allocation);
   bool banish(AllocationId allocation);
   void drop(AllocationId allocation);
   void access(AllocationId allocation);
-  void pin(AllocationId allocation);
-  void unpin(AllocationId allocation);
+  void add_use(AllocationId allocation);
+  void drop_use(AllocationId allocation);
   void update_pool(AllocationId allocation);
   [[nodiscard]] bool restorable(AllocationId allocation) const {
     return evictor_.facts.restorable[allocation.index()] != 0;
@@ -257,29 +259,31 @@ class Engine {
   const RunOptions& options_;
   const Peers* const peers_;
   const std::uint32_t count_;
-  const std::size_t streams_;  // that the program uses
+  const std::size_t streams_;  // streams that the program uses
   RunResult result_;
   Evictor evictor_;
   std::array<Queue, kStreams> queues_{};
   std::uint32_t pc_ = 0;
-  std::int64_t host_ = 0;        // the host's clock
-  std::int64_t next_issue_ = 0;  // kForever when the program is over, or the queue it needs full
-  std::int64_t injected_ = 0;    // compute time of restored operators before the next launch
+  std::int64_t host_ = 0;  // the host's clock
+  // kForever when the program is over, or when the queue it needs is full
+  std::int64_t next_issue_ = 0;
+  std::int64_t injected_ = 0;  // compute time of restored operators before the next launch
   std::int64_t live_ = 0;
   std::int64_t workspace_ = 0;
-  AwayMemory host_memory_;
-  AwayMemory nvme_;
-  // While the host was blocked and compute had nothing left to do, since compute last started: for
-  // which streams the host waited.
+  OffDeviceMemory host_memory_;
+  OffDeviceMemory nvme_;
+  // Time that the host was blocked while compute had nothing left to do, since compute last
+  // started, by the stream for which the host waited.
   std::array<std::int64_t, kStreams> blocked_{};
   std::int64_t blocked_total_ = 0;
   bool events_ended_ = false;  // a side stream has made progress since the last look
   bool stopped_ = false;
   bool in_last_step_ = false;
   HostWait host_wait_ = HostWait::kNothing;
-  bool has_waited_ = false;  // for idle streams, before the allocation is retried
-  bool owes_wait_ = false;   // the allocator gave memory back, which waits for idle streams
-  bool has_sent_ = false;    // a send has ended since the last take_sent()
+  bool has_waited_ =
+      false;                // the host has waited for idle streams before the allocation is retried
+  bool owes_wait_ = false;  // the allocator gave memory back, which requires idle streams
+  bool has_sent_ = false;   // a send has ended since the last take_sent()
 };
 
 }  // namespace

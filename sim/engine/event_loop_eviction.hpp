@@ -1,6 +1,7 @@
-// Allocations dropped when an allocation fails and made again when something needs them, as in DTR
-// (Kirisame et al. 2021): an operator's inputs are brought back and pinned before its outputs are
-// allocated, what it needs is computed depth first, and whatever comes back may be dropped again.
+// Eviction: allocations are dropped when an allocation fails and recomputed when something needs
+// them, as in DTR (Kirisame et al. 2021). An operator's inputs are restored and held before its
+// outputs are allocated; what it needs is computed depth first; and whatever comes back may be
+// dropped again.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +25,11 @@ void Engine<A>::prepare_eviction() {
   e.facts = eviction_facts(program_, costs_);
   e.resident.assign(allocations, 0);
   e.owned.assign(allocations, 0);
-  e.made.assign(allocations, 0);
-  e.gone.assign(allocations, 0);
-  e.fixed.assign(allocations, 0);
+  e.written.assign(allocations, 0);
+  e.banished.assign(allocations, 0);
+  e.must_stay.assign(allocations, 0);
   e.listed.assign(allocations, 0);
-  e.pins.assign(allocations, 0);
+  e.use_count.assign(allocations, 0);
   e.previous.assign(allocations, kNone);
   e.next.assign(allocations, kNone);
   e.restores.assign(allocations, 0);
@@ -53,10 +54,10 @@ template <class A>
 void Engine<A>::update_pool(AllocationId allocation) {
   Evictor& e = evictor_;
   const std::size_t b = allocation.index();
-  // What the program has let go need not be valid for anyone but recipes.
+  // Memory that the program has freed need be valid only for recipes.
   const bool droppable = e.facts.evictable[b] != 0 || (restorable(allocation) && e.owned[b] == 0);
-  const bool in = droppable && e.resident[b] != 0 && e.made[b] != 0 && e.fixed[b] == 0 &&
-                  e.pins[b] == 0 && program_.allocations[allocation].bytes.count > 0;
+  const bool in = droppable && e.resident[b] != 0 && e.written[b] != 0 && e.must_stay[b] == 0 &&
+                  e.use_count[b] == 0 && program_.allocations[allocation].bytes.count > 0;
   if (in == (e.listed[b] != 0)) return;
   e.listed[b] = in ? 1 : 0;
   if (in) {
@@ -71,13 +72,13 @@ void Engine<A>::update_pool(AllocationId allocation) {
 }
 
 template <class A>
-void Engine<A>::pin(AllocationId allocation) {
-  if (evictor_.pins[allocation.index()]++ == 0) update_pool(allocation);
+void Engine<A>::add_use(AllocationId allocation) {
+  if (evictor_.use_count[allocation.index()]++ == 0) update_pool(allocation);
 }
 
 template <class A>
-void Engine<A>::unpin(AllocationId allocation) {
-  if (--evictor_.pins[allocation.index()] == 0) update_pool(allocation);
+void Engine<A>::drop_use(AllocationId allocation) {
+  if (--evictor_.use_count[allocation.index()] == 0) update_pool(allocation);
 }
 
 template <class A>
@@ -97,9 +98,9 @@ void Engine<A>::drop(AllocationId allocation) {
   if (evictor_.check) evictor_.check->lose(allocation);
 }
 
-// The program's last reference to an allocation that can be made again.
+// Handles the program's last reference to an allocation that can be recomputed.
 template <class A>
-void Engine<A>::let_go(AllocationId allocation) {
+void Engine<A>::release(AllocationId allocation) {
   Evictor& e = evictor_;
   const std::size_t b = allocation.index();
   e.owned[b] = 0;
@@ -109,29 +110,29 @@ void Engine<A>::let_go(AllocationId allocation) {
     return;
   }
   if (mode == DeallocationMode::kBanish && banish(allocation)) return;
-  if (e.resident[b] == 0 || e.fixed[b] != 0) return;
+  if (e.resident[b] == 0 || e.must_stay[b] != 0) return;
   drop(allocation);
   e.policy->released(allocation, false);
 }
 
-// Gives up an allocation for ever, unless something evicted is computed from it. What was computed
-// from it cannot be made again any more.
+// Frees an allocation permanently, unless an evicted allocation is computed from it. Allocations
+// that were computed from it cannot be recomputed any more.
 template <class A>
 bool Engine<A>::banish(AllocationId allocation) {
   Evictor& e = evictor_;
   const std::size_t b = allocation.index();
-  if (e.gone[b] != 0) return false;
+  if (e.banished[b] != 0) return false;
   const auto children =
       std::span(e.children).subspan(e.first_child[b], e.first_child[b + 1] - e.first_child[b]);
   for (const std::uint32_t child : children) {
-    if (e.made[child] != 0 && e.resident[child] == 0 && e.gone[child] == 0) return false;
+    if (e.written[child] != 0 && e.resident[child] == 0 && e.banished[child] == 0) return false;
   }
   if (e.resident[b] != 0) drop(allocation);
-  e.gone[b] = 1;
+  e.banished[b] = 1;
   e.policy->released(allocation, true);
   for (const std::uint32_t child : children) {
-    if (e.gone[child] != 0) continue;
-    e.fixed[child] = 1;
+    if (e.banished[child] != 0) continue;
+    e.must_stay[child] = 1;
     update_pool(AllocationId(child));
   }
   return true;
@@ -160,7 +161,7 @@ void Engine<A>::list_evictable() {
   }
 }
 
-// What can be dropped and what lies directly beside it.
+// Returns the allocations that can be dropped and their direct neighbours in memory.
 template <class A>
 void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
   evictor_.pieces.clear();
@@ -176,7 +177,8 @@ void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
         found.emplace_back(other, other->is_free() ? MemoryPiece::kFree : MemoryPiece::kHeld);
       }
     }
-    // A neighbour that can be dropped itself is listed twice: as what it is first.
+    // A neighbour that can be dropped itself is listed twice: the first entry is the one that
+    // counts.
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
       return a.first->address != b.first->address ? a.first->address < b.first->address
                                                   : a.second < b.second;
@@ -216,7 +218,8 @@ bool Engine<A>::evict_some(std::int64_t requested) {
   return !victims.empty();
 }
 
-// What a launch reads and writes stays until it has run; what is missing is pinned when it is back.
+// Everything that a launch reads and writes is held until it has run; missing inputs are held once
+// they are restored.
 template <class A>
 void Engine<A>::open_launch(std::uint32_t launch) {
   Evictor& e = evictor_;
@@ -228,10 +231,10 @@ void Engine<A>::open_launch(std::uint32_t launch) {
     const bool reads = use.access() == Access::kRead;
     if (reads && (!banishes || e.owned[b] != 0)) access(allocation);
     if (!reads || !restorable(allocation) || e.resident[b] != 0) {
-      pin(allocation);
+      add_use(allocation);
       continue;
     }
-    if (e.gone[b] != 0 || e.made[b] == 0) {
+    if (e.banished[b] != 0 || e.written[b] == 0) {
       throw InternalError(
           fmt::format("instruction {} needs allocation {}, which cannot be made again", launch,
                       allocation.value));
@@ -246,13 +249,13 @@ template <class A>
 void Engine<A>::close_launch(std::uint32_t launch) {
   for (const bool outputs : {true, false}) {
     for (AllocationUse use : program_.uses_of(launch)) {
-      if ((use.access() == Access::kCreate) == outputs) unpin(use.allocation());
+      if ((use.access() == Access::kCreate) == outputs) drop_use(use.allocation());
     }
   }
 }
 
-// Brings back the inputs of the program's next launch, before memory is taken for its outputs:
-// depth first, without recursion, since chains of evicted allocations are as long as the program.
+// Restores the inputs of the program's next launch, before memory is taken for its outputs: depth
+// first, without recursion, since chains of evicted allocations are as long as the program.
 template <class A>
 void Engine<A>::prepare_launch(std::uint32_t launch) {
   Evictor& e = evictor_;
@@ -266,7 +269,7 @@ void Engine<A>::prepare_launch(std::uint32_t launch) {
       if (e.resident[allocation.index()] == 0) {
         open_launch(e.facts.producer[allocation.index()]);  // `frame` is no longer valid
       } else {
-        pin(allocation);
+        add_use(allocation);
         ++frame.next;
       }
       continue;
@@ -286,7 +289,7 @@ void Engine<A>::finish_launch(std::uint32_t launch) {
   }
   for (AllocationUse use : program_.uses_of(launch)) {
     if (use.access() != Access::kCreate || !restorable(use.allocation())) continue;
-    e.made[use.allocation().index()] = 1;
+    e.written[use.allocation().index()] = 1;
     access(use.allocation());
     e.policy->made(use.allocation());
   }
@@ -294,8 +297,9 @@ void Engine<A>::finish_launch(std::uint32_t launch) {
   e.prepared = kNone;
 }
 
-// All inputs are there. Outputs that still are, too, are written again with the same content; what
-// the program has let go comes back as well and stays until it is chosen.
+// Recomputes a launch whose inputs are all resident. Outputs that are still resident are written
+// again with the same content; outputs that the program has freed come back as well and stay until
+// they are chosen.
 template <class A>
 bool Engine<A>::repeat(std::uint32_t launch) {
   Evictor& e = evictor_;
@@ -311,7 +315,7 @@ bool Engine<A>::repeat(std::uint32_t launch) {
     change_live(allocation, +1);
     record(allocation, +1);
     note_peaks();
-    (restorable(allocation) && e.gone[allocation.index()] == 0 ? back : scratch)
+    (restorable(allocation) && e.banished[allocation.index()] == 0 ? back : scratch)
         .push_back(allocation);
   }
   const OperatorId op(program_.subject[launch]);
@@ -332,7 +336,7 @@ bool Engine<A>::repeat(std::uint32_t launch) {
     for (AllocationUse use : program_.uses_of(launch)) {
       const AllocationId input = use.allocation();
       if (use.access() != Access::kRead || !restorable(input)) continue;
-      if (e.owned[input.index()] == 0 && e.pins[input.index()] == 0) banish(input);
+      if (e.owned[input.index()] == 0 && e.use_count[input.index()] == 0) banish(input);
     }
   }
   if (static_cast<double>(e.repeated) > e.limit) {

@@ -1,4 +1,4 @@
-// The host: issues in order at its own clock, asks for memory, retries, frees, waits.
+// The host: it issues in order at its own clock, asks for memory, retries, frees and waits.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tidemark {
 namespace {
 
-// The driver takes no more for a stream of the device that is far behind.
+// The driver accepts no more work for a stream of the device that is far behind.
 template <class A>
 bool Engine<A>::queue_is_full(std::uint32_t i) const {
   switch (program_.opcode[i]) {
@@ -79,8 +79,8 @@ void Engine<A>::issue() {
   schedule_issue();
 }
 
-// Whether the host has to wait until others have gone on; the instruction that it has come to is
-// then issued again. Alone it never has to.
+// Whether the host has to wait until other ranks have gone on; its current instruction is then
+// issued again. A rank that runs alone never has to.
 template <class A>
 bool Engine<A>::suspend(HostWait wait) {
   if (peers_ == nullptr || is_over(wait)) return false;
@@ -95,7 +95,7 @@ bool Engine<A>::is_over(HostWait wait) const {
   return !streams_go_on(wait == HostWait::kIdleBeside);
 }
 
-// At `now` something has ended: what the host waits for may be over.
+// Called when something has ended at `now`: the host's wait may be over.
 template <class A>
 void Engine<A>::resume_host(std::int64_t now) {
   if (host_wait_ == HostWait::kNothing || !is_over(host_wait_)) return;
@@ -119,7 +119,7 @@ void Engine<A>::record(AllocationId allocation, int sign) {
       {.instruction = pc_,
        .allocation = allocation,
        .sign = sign,
-       .active = Bytes(tier == Tier::kDevice ? allocator_.active() : away(tier).live),
+       .active = Bytes(tier == Tier::kDevice ? allocator_.active() : off_device(tier).live),
        .reserved = Bytes(allocator_.reserved())});
 }
 
@@ -158,8 +158,8 @@ void Engine<A>::note_fragmentation() {
                            .instruction = pc_};
 }
 
-// A phase that allocates nothing still runs beside everything that is live; what its first free
-// returns, it found there.
+// Opens a phase with what is live: a phase that allocates nothing still runs with all of that in
+// memory, and its first free returns memory that was allocated before the phase.
 template <class A>
 void Engine<A>::note_phase_peak() {
   const Slot& at = slot(pc_);
@@ -196,12 +196,12 @@ void Engine<A>::allocate(AllocationId allocation) {
   note_peaks();
 }
 
-// Pinned host memory and NVMe. Buffers that are freed return when the streams that use them have
+// Page-locked host memory and NVMe. Freed buffers return when the streams that use them have
 // passed; the host waits for that only when there is no other way.
 template <class A>
 void Engine<A>::allocate_away(AllocationId allocation) {
   const Allocation& b = program_.allocations[allocation];
-  AwayMemory& memory = away(b.tier);
+  OffDeviceMemory& memory = off_device(b.tier);
   notice_events();
   const auto lacks = [&] {
     return memory.grows_by(scratch_, allocation, b) > memory.capacity - memory.taken;
@@ -227,9 +227,9 @@ void Engine<A>::allocate_away(AllocationId allocation) {
 
 template <class A>
 void Engine<A>::note_away_peaks() {
-  raise(result_.host, away(Tier::kHost).live);
-  raise(result_.host_taken, away(Tier::kHost).taken);
-  raise(result_.nvme, away(Tier::kNvme).live);
+  raise(result_.host, off_device(Tier::kHost).live);
+  raise(result_.host_taken, off_device(Tier::kHost).taken);
+  raise(result_.nvme, off_device(Tier::kNvme).live);
 }
 
 // torch.cuda.graph empties the cache before it captures.
@@ -248,7 +248,7 @@ bool Engine<A>::try_allocate(AllocationId allocation, std::int64_t bytes, bool a
     result = again ? allocator_.allocate_again(allocation, bytes)
                    : allocator_.allocate(allocation, bytes);
   }
-  // Memory goes back when nothing can use it.
+  // Memory goes back to the device only when no stream can use it.
   if (result.device_frees > 0 && peers_ == nullptr) synchronize(false);
   owes_wait_ = owes_wait_ || (result.device_frees > 0 && peers_ != nullptr);
   host_ += result.device_mallocs * costs_.device_malloc.count() +
@@ -257,7 +257,7 @@ bool Engine<A>::try_allocate(AllocationId allocation, std::int64_t bytes, bool a
   return result.ok;
 }
 
-// What is cached goes back to the device. cudaFree waits until the device is idle, and unmapping
+// Gives cached memory back to the device. cudaFree waits until the device is idle, and unmapping
 // pages is preceded by a wait for their stream: both cost the host a synchronisation.
 template <class A>
 void Engine<A>::release_cached(bool is_idle) {
@@ -268,8 +268,8 @@ void Engine<A>::release_cached(bool is_idle) {
   host_ += released * costs_.device_free.count();
 }
 
-// As the caching allocator retries: events that have ended, then a synchronisation and everything
-// cached, then whatever the eviction policy gives up.
+// Retries as the caching allocator does: first events that have ended, then a synchronisation and
+// the whole cache, then whatever the eviction policy evicts.
 template <class A>
 bool Engine<A>::allocate_device(AllocationId allocation, std::int64_t bytes) {
   notice_events();
@@ -299,7 +299,7 @@ void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
   if (options_.eviction != nullptr && b.tier == Tier::kDevice) {
     if (restorable(allocation)) {
       note_phase_peak();
-      let_go(allocation);
+      release(allocation);
       return;
     }
     evictor_.resident[allocation.index()] = 0;
@@ -328,13 +328,12 @@ void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
   if (b.tier == Tier::kDevice) {
     give_back(allocation);
   } else {
-    away(b.tier).give_back(scratch_, allocation, b);
+    off_device(b.tier).give_back(scratch_, allocation, b);
   }
   record(allocation, -1);
 }
 
-// Allocations whose events have all ended return to their pools; looked at when memory is asked
-// for.
+// Returns allocations whose events have all ended to their pools; called when memory is asked for.
 template <class A>
 void Engine<A>::notice_events() {
   if (!events_ended_ || scratch_.pending.empty()) return;
@@ -346,7 +345,7 @@ void Engine<A>::notice_events() {
       ended = ended && (event == kNone || scratch_.finished[event] >= 0);
     }
     const AllocationId allocation(scratch_.pending[p]);
-    // What a graph captures is freed for others only when the capture ends.
+    // Memory that a graph captures is free for others only when the capture ends.
     const bool captured = is_capturing() && program_.allocations[allocation].tier == Tier::kDevice;
     if (!ended || captured) {
       scratch_.pending[kept] = scratch_.pending[p];
@@ -357,7 +356,7 @@ void Engine<A>::notice_events() {
       give_back(allocation);
     } else {
       const Allocation& b = program_.allocations[allocation];
-      away(b.tier).give_back(scratch_, allocation, b);
+      off_device(b.tier).give_back(scratch_, allocation, b);
     }
     record(allocation, 0);
   }

@@ -42,7 +42,7 @@ RunResult Engine<A>::run() {
   return finish();
 }
 
-// One moment of one rank of several: what ends then, or one instruction of the host.
+// Advances one of several ranks by one moment: what ends then, or one instruction of the host.
 template <class A>
 void Engine<A>::step() {
   const std::int64_t end_time = earliest_end();
@@ -57,7 +57,7 @@ void Engine<A>::step() {
   resume_host(end_time);
 }
 
-// Another rank has sent something at `now`.
+// Called when another rank has sent something at `now`.
 template <class A>
 void Engine<A>::hear_of_sends(std::int64_t now) {
   if (stopped_) return;
@@ -65,7 +65,7 @@ void Engine<A>::hear_of_sends(std::int64_t now) {
   resume_host(now);
 }
 
-// The receive that keeps a queue from going on, or else what the queue has come to.
+// Returns the receive that keeps a queue from going on, or else the queue's current instruction.
 template <class A>
 void Engine<A>::report_deadlock() {
   fail(RunStatus::kDeadlock);

@@ -50,15 +50,15 @@ void Engine<A>::start_ready(std::int64_t now) {
     Queue& queue = queues_[s];
     while (queue.running == kNone && queue.head != kNone && edges_ended(queue.head)) {
       start(s, now);
-      // A wait of compute takes no time; what ends at once elsewhere may be waited for by a stream
-      // that this loop has passed, and ends in the next round of events.
+      // A wait of compute takes no time. Other work that ends at once may be waited for by a stream
+      // that this loop has passed, so it ends in the next batch of events.
       if (queue.ends != now || s != kCompute) break;
       end(s, now);
     }
   }
 }
 
-// Time that the compute stream stood still before an instruction, by cause.
+// Adds up the time that the compute stream stood still before an instruction, by cause.
 template <class A>
 void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
   const std::int64_t free_since = queues_[kCompute].free_since;
@@ -75,7 +75,7 @@ void Engine<A>::account_wait(std::uint32_t i, std::int64_t now) {
              });
 }
 
-// The host stood still from `from` until `until`, when `cause` ended, and could not issue.
+// Notes that the host stood still from `from` to `until`, when `cause` ended, and could not issue.
 template <class A>
 void Engine<A>::account_block(std::uint32_t cause, std::int64_t from, std::int64_t until) {
   const Queue& compute = queues_[kCompute];
@@ -136,7 +136,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   }
 }
 
-// Both directions of the link share it: what is left of a copy goes on at the rate of the moment.
+// Both directions of the link share it: the rest of a copy goes on at the rate of the moment.
 template <class A>
 void Engine<A>::retime_copies(std::int64_t now) {
   const bool both = queues_[kOut].running != kNone && queues_[kIn].running != kNone;
@@ -156,7 +156,7 @@ void Engine<A>::retime_copies(std::int64_t now) {
   }
 }
 
-// How much longer a kernel takes with the copies of the moment beside it.
+// Returns how much longer a kernel takes with the copies that run at the moment.
 template <class A>
 double Engine<A>::slowdown(std::uint32_t i) const {
   const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
@@ -170,8 +170,7 @@ double Engine<A>::slowdown(std::uint32_t i) const {
   return longer > 0 && duration > 0 ? 1 + longer / duration : 1;
 }
 
-// Copies take HBM bandwidth: what is left of a memory-bound kernel goes on at the rate of the
-// moment.
+// Copies take HBM bandwidth: the rest of a memory-bound kernel goes on at the rate of the moment.
 template <class A>
 void Engine<A>::retime_kernel(std::int64_t now) {
   Queue& queue = queues_[kCompute];

@@ -1,4 +1,4 @@
-// The host waits: for single instructions, and for everything that it has issued.
+// Waits of the host: for single instructions, and for everything that it has issued.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   host_ = now + costs_.synchronize.count();
 }
 
-// Whether a stream of the device has work; `beside`: also those that work for nobody but
-// themselves, the optimizer on the host and NVMe.
+// Whether a stream of the device has work. With `beside`, streams count too whose work the device
+// does not wait for: the optimizer on the host and NVMe.
 template <class A>
 bool Engine<A>::streams_go_on(bool beside) const {
   for (std::size_t s = 0; s < streams_; ++s) {
@@ -41,7 +41,7 @@ bool Engine<A>::streams_go_on(bool beside) const {
   return false;
 }
 
-// Of what each stream was given last, the latest to have ended.
+// Returns, of the last instructions issued to each stream, the one that ended latest.
 template <class A>
 std::uint32_t Engine<A>::last_ended() const {
   std::uint32_t last = kNone;
@@ -54,8 +54,8 @@ std::uint32_t Engine<A>::last_ended() const {
   return last;
 }
 
-// The host waits until the device's streams have done everything that it has issued; `beside`: also
-// for what the optimizer on the host and NVMe do for nobody but themselves.
+// The host waits until the device's streams have done everything that it has issued; with `beside`
+// also for the work of the optimizer on the host and of NVMe that nothing else waits for.
 template <class A>
 void Engine<A>::synchronize(bool beside) {
   std::int64_t now = host_;

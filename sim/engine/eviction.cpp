@@ -47,7 +47,8 @@ class FactFinder {
     }
   }
 
-  // The instruction from which on what `launch` reads is no longer there, nor can be made again.
+  // Returns the instruction from which on an input of `launch` is neither resident nor
+  // recomputable.
   [[nodiscard]] std::uint32_t input_valid_until(std::size_t b, std::uint32_t launch) const {
     if (facts_.restorable[b] != 0) return valid_until_[b];
     // Only memory that is never freed can be counted on; it must not change.
@@ -95,10 +96,12 @@ class FactFinder {
 
   const StepProgram& program_;
   EvictionFacts& facts_;
-  std::vector<std::vector<std::uint32_t>> writes_;  // by allocation: launches and copies
+  // by allocation: the launches and copies that write it
+  std::vector<std::vector<std::uint32_t>> writes_;
   std::vector<std::uint32_t> last_use_;
-  std::vector<std::uint32_t> valid_until_;  // from which instruction on its recipe gives another
-  std::vector<char> elsewhere_;             // touched by a copy or another stream
+  // by launch: from this instruction on its recipe gives another content
+  std::vector<std::uint32_t> valid_until_;
+  std::vector<char> elsewhere_;  // touched by a copy or another stream
   std::vector<char> freed_;
 };
 

@@ -12,22 +12,22 @@ namespace tidemark {
 
 // Facts about a program that eviction needs; computed once per run.
 //
-// An allocation may be evicted when running its launch again gives the same content until the
+// An allocation may be evicted when repeating its launch gives the same content until the
 // allocation's last use: it was written once, and everything its recipe reads, back to memory that
-// exists from the start, is not overwritten before then. A launch that runs again writes all its
-// outputs, so none of them may have changed since. Only the compute stream makes and reads such
-// allocations: copies pin them.
+// exists from the start, is not overwritten before then. A repeated launch writes all its outputs,
+// so none of them may have changed since. Only the compute stream may write and read such
+// allocations: those that copies touch stay resident.
 struct EvictionFacts {
   std::vector<std::uint32_t> producer;  // by allocation: the launch that writes it
-  std::vector<char> evictable;          // by allocation: until its last use
-  std::vector<char> restorable;         // by allocation: can be made again while something needs it
-  std::vector<Duration> cost;           // by allocation: of the operator that makes it
-  std::vector<RecipeInput> recipes;     // between restorable allocations, by launch
-  std::vector<std::uint32_t> next_launch;  // by instruction: at or after it
-  Duration compute{};                      // of all launches of the compute stream
+  std::vector<char> evictable;       // by allocation: whether it may be evicted until its last use
+  std::vector<char> restorable;      // by allocation: can be recomputed while something needs it
+  std::vector<Duration> cost;        // by allocation: duration of the operator that makes it
+  std::vector<RecipeInput> recipes;  // between restorable allocations, by launch
+  std::vector<std::uint32_t> next_launch;  // by instruction: the first launch at or after it
+  Duration compute{};                      // duration of all launches of the compute stream
 };
 
-// By allocation: the launch that writes it, as in EvictionFacts.
+// Returns by allocation the launch that writes it, as in EvictionFacts.
 [[nodiscard]] std::vector<std::uint32_t> producers(const StepProgram& program);
 
 [[nodiscard]] EvictionFacts eviction_facts(const StepProgram& program, const CostTable& costs);

@@ -17,7 +17,7 @@ struct Sent {
   Bytes bytes;
 };
 
-// Sender, receiver, queue, tag.
+// The fields of a channel are sender, receiver, queue and tag.
 using Channel = std::tuple<int, int, std::uint16_t, int>;
 
 void check_peer(const Message& message, int rank, std::size_t ranks) {

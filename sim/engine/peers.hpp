@@ -1,4 +1,4 @@
-// Several ranks that send to each other: which send each receive waits for.
+// Several ranks that send to each other: each receive is matched with the send that it waits for.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace tidemark {
 
-// A send of another rank.
+// A send of another rank that a receive waits for.
 struct MessageSource {
   int rank = kNoRank;  // none: the other rank sends nothing that matches
   std::uint32_t instruction = kNoInstruction;
 };
 
 struct Receipt {
-  std::uint32_t instruction = 0;  // the receive
-  int from = 0;                   // the rank that it names
+  std::uint32_t instruction = 0;  // instruction number of the receive
+  int from = 0;                   // the rank that the receive names
   MessageSource source;
 };
 
-// By rank: its receives, in issue order. The n-th receive of rank b from a matches the n-th send of
-// a to b among those with the same queue and tag. Throws InternalError where a rank names itself or
-// one that does not run, and where two that match differ in bytes.
+// Returns by rank its receives, in issue order. The n-th receive of rank b from a matches the n-th
+// send of a to b among those with the same queue and tag. Throws InternalError where a rank names
+// itself or one that does not run, and where two that match differ in bytes.
 [[nodiscard]] std::vector<std::vector<Receipt>> match_messages(
     std::span<const StepProgram* const> programs);
 
-// A rank that waits for one that has failed for another reason has not come into a deadlock: its
-// status becomes kPeerFailed. `results`: by rank.
+// Changes the status of ranks that wait for a rank which has failed for another reason from
+// kDeadlock to kPeerFailed. `results`: by rank.
 void tell_deadlock_from_failure(std::vector<RunResult>& results);
 
-// What one rank knows of the others during a run.
+// The view that one rank has of the others during a run.
 class Peers {
  public:
   Peers(std::span<const Receipt> receipts, std::span<const Scratch* const> scratch)

@@ -1,4 +1,4 @@
-// What a run of a step program comes to.
+// Result of a run of a step program.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ enum class RunStatus : std::uint8_t {
   kOutOfNvme,
   kDeadlock,
   kPeerFailed,  // waits for a rank that has failed
-  kThrash,      // eviction: computing again takes over, see EvictionPolicy::thrash_factor()
+  kThrash,  // recomputation for evicted allocations takes over, see EvictionPolicy::thrash_factor()
 };
 
 inline constexpr int kNoRank = -1;
@@ -26,10 +26,10 @@ inline constexpr int kNoRank = -1;
 struct Peak {
   Bytes bytes;
   std::uint32_t instruction = kNoInstruction;
-  std::size_t events = 0;  // recorded up to then (RunOptions::record_events)
+  std::size_t events = 0;  // number of events recorded so far (RunOptions::record_events)
 };
 
-// Why more is reserved than is live: reserved = live + the four terms below.
+// The reasons why more is reserved than is live: reserved = live + the four terms below.
 struct Fragmentation {
   Bytes reserved;
   Bytes live;
@@ -47,55 +47,58 @@ struct MemoryEvent {
   std::uint32_t instruction = 0;  // issued at that moment
   AllocationId allocation;
   std::int32_t sign = 0;  // +1 allocated, -1 freed, 0 returned after its stream events
-  Bytes active;           // of the allocation's tier, afterwards; rounded as the allocator rounds
-  Bytes reserved;         // of the device, afterwards
+  Bytes active;           // bytes of the allocation's tier afterwards, as the allocator rounds
+  Bytes reserved;         // bytes of the device afterwards
 };
 
 struct RunResult {
   RunStatus status = RunStatus::kCompleted;
   std::uint32_t failed_instruction = kNoInstruction;
-  AllocationId failed_allocation;  // whose allocation failed
-  Bytes requested;                 // by the allocation that failed
-  // Of a deadlock and of kPeerFailed: the rank whose send failed_instruction waits for; none: it
+  AllocationId failed_allocation;  // the allocation that could not be met
+  Bytes requested;                 // bytes that the failed allocation asked for
+  // The rank whose send failed_instruction waits for, after kDeadlock and kPeerFailed; none when it
   // waits for nothing that a rank will send.
   int awaited_rank = kNoRank;
 
-  // Of the last step. live: bytes of allocations as requested; allocated: the same as the allocator
-  // rounds; active: with allocations that wait for events; reserved: taken from the device.
+  // Figures of the last step. live: bytes of allocations as requested; allocated: the same as the
+  // allocator rounds; active: with allocations that wait for events; reserved: taken from the
+  // device.
   Peak live;
   Peak live_without_workspace;
   Peak allocated;
   Peak active;
   Peak reserved;
-  // At the peak of `reserved`; of all moments with as much, that with the most live bytes.
+  // The terms at the peak of `reserved`; of all moments with as much, the one with the most live
+  // bytes.
   Fragmentation fragmentation;
   std::array<Peak, kPhases> phase_live;
   std::array<Peak, kPhases> phase_live_without_workspace;
-  Peak host;        // pinned memory, bytes of buffers as requested
+  Peak host;        // page-locked memory, bytes of buffers as requested
   Peak host_taken;  // from the system: with rounding and what the pool keeps
   Peak nvme;
-  Bytes most_live;  // of all steps
+  Bytes most_live;  // over all steps
   Bytes most_reserved;
-  Bytes most_host;  // taken from the system
+  Bytes most_host;  // taken from the system over all steps
   Bytes most_nvme;
   Bytes live_at_failure;
   Bytes reserved_at_failure;
 
-  Duration total{};  // of all steps
+  Duration total{};  // all steps
   Duration step{};   // the last step on the compute stream; the sum of `phase`
   std::array<Duration, kPhases> phase{};
-  Duration recompute{};              // compute time of repeated operators
+  Duration recompute{};              // compute time of recomputed operators
   Duration exposed_transfer{};       // compute waits for copies
   Duration exposed_communication{};  // compute waits for queues of groups
   Duration host_bound{};             // compute waits for the host
-  // Compute waits for work on these streams: exposed_transfer is the sum of the four links.
+  // Time that compute waits for work on these streams: exposed_transfer is the sum of the four
+  // links.
   std::array<Duration, kStreams> exposed{};
   std::array<Duration, kStreams> busy{};
 
-  std::int64_t retries = 0;  // allocations tried again after everything cached was given back
+  std::int64_t retries = 0;  // allocations retried after the whole cache was given back
   std::int64_t ooms = 0;
   std::int64_t evictions = 0;
-  std::int64_t restores = 0;  // operators run again for evicted allocations
+  std::int64_t restores = 0;  // operators recomputed for evicted allocations
   std::size_t segments = 0;
 };
 

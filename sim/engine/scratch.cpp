@@ -7,7 +7,7 @@ namespace tidemark {
 namespace scratch_detail {
 namespace {
 
-// Size classes of the pool of pinned memory.
+// Assigns the size classes of the pool of page-locked memory.
 void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch) {
   scratch.size_class.clear();
   scratch.class_bytes.clear();

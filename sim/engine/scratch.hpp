@@ -1,4 +1,4 @@
-// What a run needs beside its program: options, and memory that runs reuse.
+// Inputs of a run besides its program: options, and memory that runs reuse.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct RunOptions {
   Bytes nvme_capacity;
   PinnedMemory pinned = PinnedMemory::kExact;
   EvictionPolicy* eviction = nullptr;
-  bool check_contents = false;  // with eviction: proves what comes back, see content_check.hpp
+  bool check_contents = false;  // with eviction: proves restored contents, see content_check.hpp
   bool record_events = false;   // fills Scratch::events
 };
 
@@ -30,16 +30,17 @@ struct Scratch {
   std::vector<std::int64_t> finished;  // -1 while it has not ended
   std::vector<std::int64_t> enqueued;
   std::vector<std::int64_t>
-      restored;                     // with eviction: compute time of operators run again before it
-  std::vector<std::uint32_t> next;  // queue of the instruction's stream
-  std::vector<std::uint32_t> previous;    // the instruction before it on its stream
-  std::vector<std::uint32_t> size_class;  // by allocation, of a pool of pinned memory
+      restored;                     // with eviction: compute time recomputed before the instruction
+  std::vector<std::uint32_t> next;  // by instruction: the one after it on its stream
+  std::vector<std::uint32_t> previous;  // the instruction before it on its stream
+  // by allocation: its size class in a pool of page-locked memory
+  std::vector<std::uint32_t> size_class;
   std::vector<std::int64_t> class_bytes;  // by size class
   std::vector<std::uint32_t> pooled;      // by size class: free buffers
   std::vector<MemoryEvent> events;
   std::vector<std::uint32_t> pending;  // allocations that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
-  std::size_t streams = 1;  // the last one that the program uses, and those before it
+  std::size_t streams = 1;  // one more than the last stream that the program uses
 
   void prepare(const StepProgram& program, bool record_events,
                PinnedMemory pinned = PinnedMemory::kExact);

@@ -1,4 +1,4 @@
-// What kept the compute stream waiting.
+// Attribution of the compute stream's waits to the work that caused them.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace tidemark {
 
-// The latest to end of what instruction `at` waited for: its edges and, in order, its stream.
+// Returns the instruction that ended latest among those that `at` waited for: its edges and, in
+// order, its stream.
 inline std::uint32_t last_cause(const StepProgram& program, const Scratch& scratch,
                                 std::uint32_t at, std::uint32_t before) {
   std::uint32_t cause = before;
@@ -34,7 +35,8 @@ void trace_back(const StepProgram& program, const Scratch& scratch, std::uint32_
     until = std::min(until, began);
     const std::uint32_t at = cause;
     cause = last_cause(program, scratch, at, scratch.previous[at]);
-    // Between the cause's end and this start the instruction was not issued yet: its own loss.
+    // Between the cause's end and this start the instruction was not issued yet: the loss is its
+    // own.
     const std::int64_t ended =
         cause == kNoInstruction ? from : std::max(from, scratch.finished[cause]);
     if (ended < until) lost(at, until - ended);
@@ -42,8 +44,8 @@ void trace_back(const StepProgram& program, const Scratch& scratch, std::uint32_
   }
 }
 
-// The same from instruction `i` of the compute stream, which started at `now` although the stream
-// was free and the instruction issued from `from` on.
+// Does the same from instruction `i` of the compute stream, which started at `now` although the
+// stream was free and the instruction issued from `from` on.
 template <class Lost>
 void trace_wait(const StepProgram& program, const Scratch& scratch, std::uint32_t i,
                 std::int64_t from, std::int64_t now, Lost&& lost) {

@@ -1,5 +1,5 @@
-// The engine's needs of an allocator. Allocators are template parameters of the event loop, so
-// this is a concept rather than a base class: no virtual call on the way of an allocation.
+// The interface of an allocator to the engine. Allocators are template parameters of the event
+// loop, so this is a concept rather than a base class: no allocation makes a virtual call.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@ inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
 struct AllocationResult {
   bool ok = false;
-  int device_mallocs = 0;  // cudaMalloc calls that it took, successful or not
+  int device_mallocs = 0;  // number of cudaMalloc calls, successful or not
   int device_frees = 0;    // cudaFree calls, where the allocator made room by itself
 };
 
@@ -60,8 +60,8 @@ concept SegmentPiece = requires(const P piece, std::int64_t bytes) {
   { piece.next } -> std::convertible_to<const P*>;
 };
 
-// An allocator that cuts segments into pieces. given(allocation): the piece that an allocation was
-// given, null while it has none.
+// An allocator that cuts segments into pieces. given(allocation) returns the piece that an
+// allocation was given, null while it has none.
 template <class A>
 concept SegmentAllocator = Allocator<A> && requires(const A c, AllocationId allocation) {
   {c.given(allocation)};

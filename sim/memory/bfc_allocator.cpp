@@ -8,9 +8,9 @@ namespace {
 
 // tsl/framework/bfc_allocator.cc
 constexpr std::int64_t kMinAllocation = 256;
-constexpr std::int64_t kFirstRegion = std::int64_t{2} << 20;  // with allow_growth
+constexpr std::int64_t kFirstRegion = std::int64_t{2} << 20;  // first region with allow_growth
 constexpr std::int64_t kLargestRest = std::int64_t{128} << 20;
-constexpr double kBackOff = 0.9;  // of a region that the device refused
+constexpr double kBackOff = 0.9;  // factor on a region that the device refused
 
 constexpr std::int64_t round_up(std::int64_t bytes) {
   return (bytes + kMinAllocation - 1) / kMinAllocation * kMinAllocation;
@@ -92,7 +92,7 @@ BfcChunk* BfcAllocator::find(std::int64_t size) {
   return found == free_.end() ? nullptr : &*found;
 }
 
-// A further region: twice the last one, until the request fits, as far as the limit allows.
+// Takes a further region: twice the last one, until the request fits, as far as the limit allows.
 bool BfcAllocator::extend(std::int64_t size) {
   const std::int64_t available = limit_ - device_.used();
   if (size > available) return false;

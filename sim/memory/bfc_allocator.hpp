@@ -22,9 +22,9 @@
 namespace tidemark {
 
 struct BfcOptions {
-  bool allow_growth = false;          // regions double; else the first takes the whole limit
-  double memory_fraction = 1;         // of the device: the limit (JAX preallocates 0.75)
-  double fragmentation_fraction = 0;  // of the limit: a larger rest is split off; 0: 128 MiB
+  bool allow_growth = false;   // regions double; otherwise the first takes the whole limit
+  double memory_fraction = 1;  // share of the device that is the limit (JAX preallocates 0.75)
+  double fragmentation_fraction = 0;  // share of the limit: a larger rest is split off; 0: 128 MiB
   bool garbage_collection = true;     // whole free regions go back when nothing fits
 };
 // Keys of a scenario's `allocator`, under the names above. Throws UserError.
@@ -37,7 +37,7 @@ struct BfcChunk
   std::int64_t address = 0;
   BfcChunk* previous = nullptr;  // neighbours in the region
   BfcChunk* next = nullptr;
-  std::int64_t requested = 0;  // of the last owner, before rounding
+  std::int64_t requested = 0;  // size asked for by the last owner, before rounding
   bool in_use = false;
   bool deferred = false;  // freed by the program, but a stream may still use it
   [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
@@ -55,12 +55,12 @@ class BfcAllocator {
   BfcAllocator(const BfcAllocator&) = delete;
   BfcAllocator& operator=(const BfcAllocator&) = delete;
 
-  // The calls by chunk. Null when out of memory.
+  // The calls by chunk; allocate() returns null when out of memory.
   [[nodiscard]] BfcChunk* allocate(std::int64_t bytes);
   void free(BfcChunk& chunk);
-  void defer_free(BfcChunk& chunk);  // free() follows
+  void defer_free(BfcChunk& chunk);  // free() follows later
 
-  // The Allocator concept: by id.
+  // The functions of the Allocator concept, by id.
   void reserve(std::size_t allocations);
   AllocationResult allocate(AllocationId allocation, std::int64_t bytes);
   AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
@@ -83,7 +83,7 @@ class BfcAllocator {
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
 
-  // The chunk that an allocation was given; null when it has none.
+  // Returns the chunk that an allocation was given; null when it has none.
   [[nodiscard]] const BfcChunk* given(AllocationId allocation) const {
     return chunk_of_[allocation.index()];
   }
@@ -94,7 +94,7 @@ class BfcAllocator {
   [[nodiscard]] static std::int64_t rounded(std::int64_t bytes);
   [[nodiscard]] std::int64_t limit() const { return limit_; }
   [[nodiscard]] std::int64_t device_free() const { return device_.available(); }
-  // The limit, where the memory fraction makes it smaller than the device.
+  // Returns the limit, where the memory fraction makes it smaller than the device.
   [[nodiscard]] std::optional<std::int64_t> allowed() const {
     if (options_.memory_fraction >= 1) return std::nullopt;
     return limit_;
@@ -102,7 +102,7 @@ class BfcAllocator {
   [[nodiscard]] std::int64_t largest_free() const {
     return free_.empty() ? 0 : free_.rbegin()->size;
   }
-  // Bytes of regions that are one free chunk.
+  // Returns the bytes of regions that are one free chunk.
   [[nodiscard]] std::int64_t free_region_bytes() const { return free_region_bytes_; }
   // Share of the free bytes that are not in the largest free chunk, as TensorFlow reports it.
   [[nodiscard]] double fragmentation() const;
@@ -121,8 +121,8 @@ class BfcAllocator {
   BfcOptions options_;
   FakeDevice device_;
   std::int64_t limit_;
-  std::int64_t largest_rest_;  // of a chunk that is handed out whole, less one byte
-  std::int64_t next_region_;   // bytes
+  std::int64_t largest_rest_;  // rest of a chunk that is handed out whole, less one byte
+  std::int64_t next_region_;   // size in bytes
   bool has_backed_off_ = false;
   std::int64_t allocated_ = 0;
   std::int64_t active_ = 0;
@@ -135,7 +135,7 @@ class BfcAllocator {
 
 static_assert(SegmentAllocator<BfcAllocator>);
 
-// A report as out_of_memory.hpp describes it, region by region.
+// Returns a report as out_of_memory.hpp describes it, region by region.
 [[nodiscard]] OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested,
                                         std::size_t allocations);
 

@@ -17,7 +17,7 @@ class BlockArena {
     if (!chunks_.empty()) room = chunks_.back().capacity() - chunks_.back().size();
     if (room < blocks) chunks_.emplace_back().reserve(blocks);
   }
-  // A block as its type initialises it.
+  // Returns a block as its type initialises it.
   [[nodiscard]] Block* take() {
     if (unused_ != nullptr) {
       Block* block = unused_;

@@ -1,5 +1,5 @@
 // A device that only counts: how much of its memory is taken, and which addresses were given out.
-// Addresses grow and are never used again, so that a replay gives the same ones everywhere.
+// Addresses grow and are never used again, so that every replay gives the same ones.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace tidemark {
 class FakeDevice {
  public:
   static constexpr std::int64_t kFailed = -1;
-  static constexpr std::int64_t kAlignment = std::int64_t{2} << 20;  // of addresses
+  static constexpr std::int64_t kAlignment = std::int64_t{2} << 20;  // alignment of addresses
 
-  // `taken` of the capacity belong to others: the context, other processes. Nothing is left where
-  // they have more.
+  // `taken` bytes of the capacity belong to others: the context, other processes. If they take more
+  // than the capacity, nothing is left.
   explicit FakeDevice(Bytes capacity, Bytes taken = {})
       : capacity_(capacity.count),
         available_(std::max<std::int64_t>(capacity.count - taken.count, 0)) {}
 
-  // cudaMalloc: an address, or kFailed when the memory does not suffice.
+  // As cudaMalloc, returns an address, or kFailed when the memory does not suffice.
   std::int64_t allocate(std::int64_t bytes) {
     ++mallocs_;
     if (bytes > available_) return kFailed;
@@ -28,13 +28,13 @@ class FakeDevice {
     if (address != kFailed) take(bytes);
     return address;
   }
-  // cudaFree.
+  // As cudaFree, returns memory to the device.
   void free(std::int64_t bytes) {
     ++frees_;
     used_ -= bytes;
     available_ += bytes;
   }
-  // cuMemAddressReserve: addresses without memory.
+  // As cuMemAddressReserve, returns addresses without memory.
   std::int64_t reserve_addresses(std::int64_t bytes) {
     const std::int64_t address = next_address_;
     std::int64_t next = 0;
@@ -44,7 +44,7 @@ class FakeDevice {
     next_address_ = next / kAlignment * kAlignment;
     return address;
   }
-  // cuMemCreate and cuMemMap of the pages of one range, all or none.
+  // As cuMemCreate and cuMemMap, maps the pages of one range, all or none.
   bool map(std::int64_t bytes) {
     ++mallocs_;
     if (bytes > available_) return false;
@@ -56,7 +56,8 @@ class FakeDevice {
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
   [[nodiscard]] std::int64_t available() const { return available_; }
   [[nodiscard]] std::int64_t used() const { return used_; }
-  // Calls that asked for memory, failed ones included, and that returned some.
+  // Number of calls that asked for memory, failed ones included, and of calls that gave memory
+  // back.
   [[nodiscard]] std::int64_t mallocs() const { return mallocs_; }
   [[nodiscard]] std::int64_t frees() const { return frees_; }
 

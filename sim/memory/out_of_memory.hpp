@@ -16,14 +16,14 @@
 
 namespace tidemark {
 
-// A segment that is neither full nor free: what is in use keeps the rest from the device.
+// A segment that is neither full nor free: blocks in use keep the rest from the device.
 //
 //   | free | in use |     free     | in use |
 struct PartlyUsedSegment {
   std::int64_t address = 0;
   Bytes size;
   Bytes free;
-  Bytes largest_free;                // in one piece
+  Bytes largest_free;                // largest free piece
   std::vector<AllocationId> in_use;  // by address
 };
 
@@ -31,13 +31,13 @@ struct PartlyUsedSegment {
 struct OutOfMemory {
   Bytes requested;
   Bytes rounded;                 // as the allocator rounds
-  Bytes segment;                 // that it asked of the device
-  Bytes device_free;             // that the device could still give
-  std::optional<Bytes> allowed;  // to be reserved, by memory_fraction
-  Bytes largest_free;            // allocation that the request could have had
+  Bytes segment;                 // asked of the device for the request
+  Bytes device_free;             // left on the device
+  std::optional<Bytes> allowed;  // may be reserved, by memory_fraction
+  Bytes largest_free;            // largest free block that the request could have had
   Bytes free_in_segments;        // reserved, but neither in use nor waiting for events
-  std::vector<PartlyUsedSegment> partly_free;  // those with most free bytes first
-  std::string message;                         // the allocator's own; empty where it has none
+  std::vector<PartlyUsedSegment> partly_free;  // segments with most free bytes first
+  std::string message;  // the allocator's own message; empty where it has none
 };
 
 // The allocations of a program by the piece of memory that each was given.
@@ -57,7 +57,7 @@ class SegmentSum {
   explicit SegmentSum(std::int64_t address) { segment_.address = address; }
   void add_free(Bytes bytes);
   void add_in_use(Bytes bytes, AllocationId allocation);
-  void close(OutOfMemory& report);  // the segment is complete
+  void close(OutOfMemory& report);  // called when the segment is complete
 
  private:
   PartlyUsedSegment segment_;

@@ -1,4 +1,4 @@
-// How pinned host memory is handed out.
+// Rules by which page-locked host memory is handed out.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace tidemark {
 enum class PinnedMemory : std::uint8_t {
   kExact,       // to the byte, and given back when freed
   kPool,        // to the byte, kept when freed and reused for the same size
-  kPowerOfTwo,  // PyTorch's CachingHostAllocator: the next power of two, kept and reused by it
+  kPowerOfTwo,  // PyTorch's CachingHostAllocator: kPool with sizes rounded up to powers of two
 };
 
 }  // namespace tidemark

@@ -70,7 +70,7 @@ void Lowering::index_gaps() {
   fetches_.sort([this](GapId a, GapId b) { return live_.gaps[a].to < live_.gaps[b].to; });
 }
 
-// What recomputation reads from forward is kept for backward although autograd has not saved it:
+// Recomputation keeps what it reads from forward for backward, although autograd has not saved it:
 // the input of a checkpointed segment.
 void Lowering::assign_roles() {
   role_.reserve(graph_.storages.size());
@@ -103,7 +103,7 @@ std::uint32_t Lowering::emit_work(Opcode opcode, Stream stream, std::uint32_t su
   return id;
 }
 
-// Before work on a stream of which only so many instructions may be in flight.
+// Called before work on a stream that limits the number of instructions in flight.
 void Lowering::throttle(Stream stream, Position p) {
   const Limit& limit = limits_[index_of(stream)];
   if (limit.in_flight < 0) return;
@@ -137,7 +137,7 @@ void Lowering::depend(Stream stream, Stream on, std::uint32_t instruction) {
   program_.edges.push_back(instruction);
 }
 
-// Edges of one use: read after write, write after read, write after write, and the pool's.
+// Adds the edges of one use: read after write, write after read, write after write, and the pool's.
 void Lowering::use(AllocationId allocation, Access access, Stream stream,
                    std::uint32_t instruction) {
   LastUse& last = last_[allocation];
@@ -208,7 +208,7 @@ void Lowering::emit_operator(Position p) {
     emit(Opcode::kSynchronize, 0, occurrence.op.value, p);
     finish_instruction();
   }
-  if (touches.empty()) return;  // a marker
+  if (touches.empty()) return;  // nothing to do for a marker
   const bool on_host = op.executor == Executor::kHost;
   const Tier tier = on_host ? Tier::kHost : Tier::kDevice;
   const Stream stream = stream_of(op);
@@ -265,8 +265,8 @@ void Lowering::emit_operator(Position p) {
   if (on_host && std::any_of(touches.begin(), touches.end(), delivers)) host_result_ = launch;
 }
 
-// The training loop goes on when the host's updates are over and have arrived on the device; work
-// on nothing but its own state does not keep it.
+// The training loop goes on when the host's updates are over and have arrived on the device; an
+// operator that changes only its own state does not delay it.
 void Lowering::join_host(Position p) {
   if (host_result_ == kNever) return;
   const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
@@ -276,7 +276,7 @@ void Lowering::join_host(Position p) {
   tail_[index_of(Stream::kCompute)] = wait;
 }
 
-// Memory that frames keep beside storages.
+// Indexes the memory that frames hold in addition to storages.
 void Lowering::index_kept() {
   for (std::uint32_t k = 0; k < order_.kept.size(); ++k) {
     if (!order_.kept[k].storage.valid()) kept_begins_.push_back(k);
@@ -330,7 +330,7 @@ StepProgram Lowering::run() {
   program_.first_use.push_back(0);
   program_.slot.reserve(order_.at.size());
   for (const Occurrence& occurrence : order_.at) {
-    // What is recomputed for backward belongs to backward.
+    // Recomputation for backward counts as backward.
     program_.slot.push_back(
         {.phase = occurrence.recompute ? Phase::kBackward : graph_.operators[occurrence.op].phase,
          .last_step = occurrence.step + 1 == order_.steps,

@@ -1,5 +1,5 @@
-// From an order and the decisions about its gaps to instructions. The only writer of copies, frees
-// and edges between streams.
+// Lowers an order and the decisions about its gaps to instructions. This is the only writer of
+// copies, frees and edges between streams.
 #pragma once
 
 #include <span>
@@ -13,23 +13,23 @@
 
 namespace tidemark {
 
-// The order with every recompute group of `plan` inserted before the first touch that needs it.
-// A group is refused (and counted) when running it again would read other content than the first
+// Returns the order with every recompute group of `plan` inserted before the first touch that needs
+// it. A group is refused (and counted) when recomputation would read other content than the first
 // time: an input was overwritten since, or its recipe changes persistent memory. Outcomes in `plan`
 // are updated.
 [[nodiscard]] ProgramOrder insert_recomputation(const TrainingGraph& graph,
                                                 const ProgramOrder& order, const Liveness& live,
                                                 ResidencyPlan& plan);
 
-// What a device's libraries take from the allocator for themselves.
+// Workspaces that a device's libraries take from the allocator for themselves.
 struct LibraryWorkspaces {
-  Bytes matmul;            // at the first matrix product, and kept
-  double convolution = 1;  // over what the graph's convolutions ask for
+  Bytes matmul;            // allocated at the first matrix product, and kept
+  double convolution = 1;  // factor on the workspaces that the graph's convolutions ask for
 };
 
-// Instructions of `order`. Decisions other than Offload are ignored here: recomputation is in the
-// order already. Work on the compute stream or, for operators that the host executes, on its
-// worker; copies on their own streams. A step ends when the host's updates have arrived.
+// Returns the instructions of `order`. Decisions other than Offload are ignored here: recomputation
+// is in the order already. Operators run on the compute stream or, if the host executes them, on
+// its worker; copies run on their own streams. A step ends when the host's updates have arrived.
 [[nodiscard]] StepProgram lower(const TrainingGraph& graph, const ProgramOrder& order,
                                 const Liveness& live, const IdVector<GapId, Decision>& decisions,
                                 const LibraryWorkspaces& libraries = {},

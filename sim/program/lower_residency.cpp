@@ -1,7 +1,7 @@
-// Where values are, tier by tier, and the copies that move them.
+// Tracks where values are, tier by tier, and emits the copies that move them.
 //
-//   device  --d2h-->  pinned host memory  --nvme_write-->  NVMe
-//   device  <--h2d--  pinned host memory  <--nvme_read---  NVMe
+//   device  --d2h-->  page-locked memory  --nvme_write-->  NVMe
+//   device  <--h2d--  page-locked memory  <--nvme_read---  NVMe
 //
 // An operator's executor says on which tier it needs what it touches; a value that has not got
 // there yet is brought on demand. A value that was written off its home tier is copied back.
@@ -32,7 +32,7 @@ Tier tier_of(Executor executor) {
 }  // namespace
 }  // namespace lower_residency_detail
 
-// Neighbouring tiers only.
+// Copies between neighbouring tiers only.
 void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
   const lower_residency_detail::Route route = lower_residency_detail::route_of(from, to);
   throttle(route.stream, p);
@@ -51,7 +51,7 @@ void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
   at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid | bit_of(to));
 }
 
-// The current content of a storage on a tier, by way of the host.
+// Brings the current content of a storage to a tier, by way of the host.
 void Lowering::bring(Place v, Tier to, Position p) {
   if (is_valid(v, to) || at_[v.instance].valid == 0) return;
   if (to == Tier::kHost) {
@@ -69,7 +69,7 @@ void Lowering::drop(Place v, Tier tier, Position p) {
   at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid & ~bit_of(tier));
 }
 
-// What an operator is about to touch, on the tier of its executor.
+// Brings what an operator is about to touch to the tier of its executor.
 void Lowering::require(const Touch& touch, Tier tier, Position p) {
   const Place v = place(touch.storage, p);
   if (touch.access == Access::kRead || touch.access == Access::kMutate) {
@@ -80,8 +80,8 @@ void Lowering::require(const Touch& touch, Tier tier, Position p) {
   }
 }
 
-// The other tiers' copies are stale now. What the host has made for the device goes there at once;
-// a copy that the host changes in place stays beside it, for the next time.
+// Notes that the other tiers' copies are stale now. What the host has made for the device goes
+// there at once; a copy that the host changes in place is kept for the next time.
 void Lowering::wrote(const Touch& touch, Tier tier, Position p) {
   const Place v = place(touch.storage, p);
   at_[v.instance].valid = bit_of(tier);
@@ -104,7 +104,7 @@ void Lowering::wait_for_copy(Position p, GapId gap) {
   drop(v, Tier::kDevice, p);
 }
 
-// Before the touch that ends the gap, on the tier where that will be needed.
+// Starts the copy before the touch that ends the gap, to the tier where the touch needs the value.
 void Lowering::fetch(Position p, GapId gap) {
   const Gap& g = live_.gaps[gap];
   const Place v = place(g);

@@ -1,5 +1,5 @@
-// The state of lowering. What it emits for operators stands in lower.cpp, where values are and how
-// they move in lower_residency.cpp. Only these two include it; everything else calls lower().
+// The state of lowering. lower.cpp emits the operators, lower_residency.cpp tracks where values are
+// and moves them. Only these two include this file; everything else calls lower().
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr std::uint8_t bit_of(Tier tier) {
   return static_cast<std::uint8_t>(1U << index_of(tier));
 }
 
-// Orders two instruction numbers where kNever is before all.
+// Whether instruction `a` comes after `b`, where kNever is before all.
 constexpr bool later(std::uint32_t a, std::uint32_t b) {
   return a != kNever && (b == kNever || a > b);
 }
@@ -68,24 +68,25 @@ class Lowering {
   StepProgram run();
 
  private:
-  struct LastUse {  // of an allocation, by stream; kNever where a stream has not used it
+  struct LastUse {  // last uses of an allocation by stream; kNever: not used there
     LastUse() { by_stream.fill(kNever); }
     std::uint32_t writer = kNever;
     Stream writer_stream = Stream::kCompute;
-    std::uint32_t pool_edge = kNever;  // compute's tail when the allocation was taken from its pool
+    // last compute instruction when the allocation was taken from its pool
+    std::uint32_t pool_edge = kNever;
     std::array<std::uint32_t, kStreams> by_stream{};
   };
-  // A storage as one occurrence touches it.
+  // A storage as one occurrence of an operator touches it.
   struct Place {
     StorageId storage;
     InstanceId instance;
   };
-  // Where an instance is: its allocations by tier, and which of them hold its current content.
+  // Places of an instance: its allocations by tier, and which of them hold its current content.
   struct Residence {
     std::array<AllocationId, kTiers> allocation{};
     std::uint8_t valid = 0;
   };
-  struct Limit {  // a throttled stream
+  struct Limit {  // limit on the instructions in flight of a throttled stream
     int in_flight = -1;
     Throttle::Waits waits = Throttle::Waits::kHost;
     std::vector<std::uint32_t> issued;
@@ -99,7 +100,7 @@ class Lowering {
   void emit_creates(Position p, Tier tier);
   void join_host(Position p);
 
-  // Residency.
+  // Residency of values.
   [[nodiscard]] Place place(StorageId s, Position p) const {
     return {s, instances_.of(s, order_.at[p].instance)};
   }
@@ -122,7 +123,7 @@ class Lowering {
   void release(Position p, GapId gap);
 
   std::uint32_t emit(Opcode opcode, std::uint16_t stream, std::uint32_t subject, Position p);
-  // Work on a stream: throttled, and its tail afterwards.
+  // Emits work on a stream: throttles it before and moves the stream's tail.
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);
   AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
@@ -140,23 +141,23 @@ class Lowering {
   Instances instances_;
   IdVector<StorageId, Role> role_;
   IdVector<InstanceId, Residence> at_;
-  IdVector<InstanceId, Bytes> compressed_;  // while it is off device; 0: as it is
+  IdVector<InstanceId, Bytes> compressed_;  // size while it is off device; 0: not compressed
   IdVector<AllocationId, LastUse> last_;
   GapsAt releases_;
-  GapsAt departures_;  // of values that leave later than they could
+  GapsAt departures_;  // values that leave the device later than they could
   GapsAt fetches_;
   GapsAt waits_;
   std::array<Limit, kStreams> limits_;
-  std::vector<std::uint32_t> kept_begins_;  // memory of frames, by `since` and by `until`
+  std::vector<std::uint32_t> kept_begins_;  // memory held by frames, by `since` and by `until`
   std::vector<std::uint32_t> kept_ends_;
   std::vector<AllocationId> kept_blocks_;
   std::size_t next_begin_ = 0;
   std::size_t next_end_ = 0;
-  // known_[a][b]: the latest instruction of stream b that stream a has waited for.
+  // known_[a][b] is the latest instruction of stream b that stream a has waited for.
   std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
   std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
   std::vector<AllocationId> scratch_;           // freed when the operator has been issued
-  // Of the current step: the host's latest operator whose results the model reads.
+  // The host's latest operator of the current step whose results the model reads.
   std::uint32_t host_result_ = kNever;
 };
 

@@ -10,7 +10,8 @@ namespace recomputation_detail {
 namespace {
 
 struct PlannedGroup {
-  Position before;  // the first touch that ends a gap of the group, or where it is issued
+  // the touch that ends a gap of the group first, or the place where the group is issued
+  Position before;
   std::vector<GapId> gaps;
 };
 
@@ -26,8 +27,8 @@ class WriteHistory {
       }
     }
   }
-  // Whether what the occurrences with number `instance` know as the storage is written in
-  // (after, before).
+  // Whether what the occurrences with number `instance` know as the storage is written in (after,
+  // before).
   [[nodiscard]] bool written_between(StorageId s, std::uint16_t instance, Position after,
                                      Position before) const {
     const std::vector<Position>& w = writes_[instances_.of(s, instance)];
@@ -40,7 +41,7 @@ class WriteHistory {
   IdVector<InstanceId, std::vector<Position>> writes_;
 };
 
-// What a recipe reads from outside itself must be what it read the first time.
+// Whether the recipe reads from outside itself what it read the first time.
 bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
                     const RecomputeGroup& group, Position before, const WriteHistory& history) {
   std::unordered_set<StorageId> made;
@@ -60,7 +61,7 @@ bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
   return true;
 }
 
-// Creates that must not disturb a copy that is still wanted go to scratch.
+// Returns which creates must go to scratch because they would disturb a copy that is still needed.
 std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
                            const IdVector<GapId, Decision>& decisions, Position recipe_position,
                            OperatorId op, Position before,
@@ -69,7 +70,7 @@ std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
   const std::span<const Touch> touches = graph.touches_of(op);
   for (std::size_t i = 0; i < touches.size() && i < 32; ++i) {
     if (touches[i].access != Access::kCreate) continue;
-    // Walk the gaps of the original value up to the point of recomputation.
+    // Walks the gaps of the original value up to the point of recomputation.
     GapId gap = live.after(recipe_position, i);
     bool wanted = false;
     while (gap.valid()) {
@@ -86,7 +87,8 @@ std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
   return mask;
 }
 
-// Before the touch that ends the gap; earlier only once the old copy can be freed.
+// Recomputation is issued before the touch that ends the gap; earlier only once the old copy can be
+// freed.
 Position issue_position(const Gap& gap, const Recompute& recompute) {
   if (!recompute.issue_at.valid()) return gap.to;
   return std::clamp(recompute.issue_at, Position(gap.release.value + 1), gap.to);
@@ -122,7 +124,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
       outcome.decided -= static_cast<std::int64_t>(group.gaps.size());
       continue;
     }
-    // A storage that the recipe changes in place after creating it must be the fresh copy.
+    // A storage that the recipe changes in place after creating it must be the recomputed copy.
     for (Position p : recipe.recipe) {
       for (const Touch& t : graph.touches_of(order.at[p].op)) {
         if (t.access == Access::kMutate || t.access == Access::kOverwrite) in_recipe[t.storage] = 1;

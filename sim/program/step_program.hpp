@@ -34,7 +34,7 @@ enum class Opcode : std::uint8_t {
 
 inline constexpr std::uint32_t kNoInstruction = Id<void>::kNone;
 
-// Where in the run a position lies, for accounting.
+// The part of the run in which a position lies, for accounting.
 struct Slot {
   Phase phase = Phase::kForward;
   bool last_step = false;  // peaks and times are reported for the last step
@@ -71,7 +71,7 @@ struct Message {
   bool sends = false;
 };
 
-// The queue that runs the operator.
+// Returns the queue that runs the operator.
 [[nodiscard]] constexpr Stream stream_of(const Operator& op) {
   if (op.executor == Executor::kHost) return Stream::kHostWorker;
   if (op.work.op_class != OperatorClass::kCollective) return Stream::kCompute;
@@ -89,16 +89,17 @@ struct Message {
 
 struct StepProgram {
   std::vector<Opcode> opcode;
-  std::vector<std::uint16_t> stream;      // Stream, or a mask of streams for kFree
-  std::vector<std::uint32_t> subject;     // AllocationId or OperatorId
-  std::vector<Position> position;         // of the program order that the instruction serves
+  std::vector<std::uint16_t> stream;   // Stream, or a mask of streams for kFree
+  std::vector<std::uint32_t> subject;  // AllocationId or OperatorId
+  std::vector<Position> position;      // position in the program order that the instruction serves
   std::vector<std::uint32_t> first_edge;  // one more than instructions
   std::vector<std::uint32_t> edges;       // earlier instructions that must have ended
   std::vector<std::uint32_t> first_use;   // one more than instructions
-  std::vector<AllocationUse> uses;        // of launches and copies: in the order of the touches
+  std::vector<AllocationUse> uses;  // uses of launches and copies, in the order of the touches
   IdVector<AllocationId, Allocation> allocations;
-  AllocationId matmul_workspace;  // of the library of matrix products, never freed; often invalid
-  std::size_t allocate_instructions = 0;  // kAllocate
+  // workspace of the library of matrix products, never freed; often invalid
+  AllocationId matmul_workspace;
+  std::size_t allocate_instructions = 0;  // number of kAllocate instructions
   std::vector<Slot> slot;                 // by position
   std::vector<Message> messages;          // in issue order
 
@@ -109,7 +110,7 @@ struct StepProgram {
   [[nodiscard]] std::span<const AllocationUse> uses_of(std::size_t i) const {
     return std::span(uses).subspan(first_use[i], first_use[i + 1] - first_use[i]);
   }
-  // What a copy between two tiers carries: a compressed value is smaller away from the device.
+  // Returns the bytes of a copy between two tiers: a compressed value is smaller off device.
   [[nodiscard]] Bytes copied_bytes(std::size_t i) const {
     Bytes least = allocations[AllocationId(subject[i])].bytes;
     for (const AllocationUse& use : uses_of(i))

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxProblems = 8;
 
 using Content = std::uint64_t;
-using Clock = std::array<std::uint32_t, kStreams>;  // instructions + 1 that have surely ended
+using Clock = std::array<std::uint32_t, kStreams>;  // instruction number + 1 that has surely ended
 
 Content mix_content(Content hash, std::uint64_t value) {
   hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
@@ -37,14 +37,14 @@ bool reads_content(Access access) {
   return access == Access::kRead || access == Access::kMutate;
 }
 
-// What the run without policies reads and leaves behind.
+// The contents that the run without policies reads and leaves behind.
 struct Expected {
   std::unordered_map<std::uint64_t, Content> read;  // by occurrence
   IdVector<StorageId, Content> at_end;
 };
 
-// What a micro-batch computes is its own, whatever else is in flight: contents of storages that end
-// with it are kept by micro-batch, not by the instances that the order gives them.
+// Contents computed in a micro-batch are its own, whatever else is in flight: contents of storages
+// that end with it are kept by micro-batch, not by the instances that the order gives them.
 class PlainContents {
  public:
   PlainContents(const TrainingGraph& graph, const ProgramOrder& plain)
@@ -96,7 +96,7 @@ struct Route {
   Stream stream;
 };
 
-// The link that a copy takes; none for other instructions.
+// Returns the link that a copy takes; none for other instructions.
 std::optional<Route> route_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::kCopyOut:
@@ -168,7 +168,7 @@ class Verifier {
   IdVector<AllocationId, std::uint32_t> writer_;
   IdVector<AllocationId, std::uint32_t> pool_tail_;
   IdVector<AllocationId, Clock> last_use_;
-  std::vector<Clock> clock_;  // per instruction: what has ended before it starts, itself included
+  std::vector<Clock> clock_;  // by instruction: what has ended before it starts, itself included
   Clock tail_{};
   std::unordered_map<std::uint64_t, int> persistent_writes_;
   std::vector<std::string> problems_;
@@ -204,7 +204,7 @@ void Verifier::step(std::size_t i) {
       return;
     case Opcode::kSynchronize:
     case Opcode::kHostWait:
-      return;  // order nothing that is counted on
+      return;  // they order nothing that is counted on
     case Opcode::kLaunch:
     case Opcode::kReceive:
     case Opcode::kCopyOut:
@@ -332,7 +332,7 @@ void Verifier::check_content(std::size_t i) {
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }
 
-// Between neighbouring tiers, on the stream of their link, and between allocations of one storage.
+// A copy goes between neighbouring tiers of one storage, on the stream of their link.
 void Verifier::check_copy(std::size_t i) {
   const std::span<const AllocationUse> uses = program_.uses_of(i);
   if (uses.size() != 2) {
@@ -351,7 +351,7 @@ void Verifier::check_copy(std::size_t i) {
   content_[uses[1].allocation()] = content_[uses[0].allocation()];
 }
 
-// What stays after the last step is at home, with the content of the run without policies.
+// Storages that stay after the last step are at home, with the content of the plain run.
 void Verifier::check_homes() {
   IdVector<StorageId, AllocationId> live(graph_.storages.size());
   for (AllocationId allocation : ids_of(program_.allocations)) {

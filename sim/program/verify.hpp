@@ -16,7 +16,7 @@
 
 namespace tidemark {
 
-// The first few problems, in words that name tensor and operator; empty when the program is
+// Returns the first few problems, in words that name tensor and operator; empty when the program is
 // correct. `plain` is the order without policies, `order` the one that was lowered.
 [[nodiscard]] std::vector<std::string> verify(const TrainingGraph& graph, const ProgramOrder& plain,
                                               const ProgramOrder& order,

@@ -1,4 +1,4 @@
-// What one rank communicated in the last step.
+// Communication of one rank in the last step.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct Communication {
   MeshDimension group = MeshDimension::kData;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::int64_t count = 0;
-  Bytes bytes;      // of the whole tensors
-  Duration busy{};  // on the group's queue
+  Bytes bytes;      // bytes of the whole tensors
+  Duration busy{};  // time on the group's queue
   Duration
       exposed{};  // compute waited for it; of several kinds in one group by their share of busy
 };
 
-// By group, then by kind; only what was used.
+// Returns the communication by group, then by kind; only groups and kinds that were used.
 [[nodiscard]] std::vector<Communication> communication_of(const TrainingGraph& graph,
                                                           const StepProgram& program,
                                                           const Scratch& scratch,

@@ -6,8 +6,9 @@
 
 namespace tidemark {
 
-// Quoted where it holds a comma, a quote or a line break; a text that a spreadsheet would take for
-// a formula is left as it is, since names of models may begin with any sign.
+// Returns the field, in quotes where it holds a comma, a quote or a line break. A text that a
+// spreadsheet would take for a formula is left as it is, since names of models may begin with any
+// sign.
 [[nodiscard]] inline std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string field = "\"";

@@ -1,4 +1,4 @@
-// Who waits for whom when ranks wait for each other.
+// Explains which ranks wait for each other.
 #pragma once
 
 #include <span>
@@ -11,15 +11,15 @@
 
 namespace tidemark {
 
-// What a rank of a run has run.
+// The program of a rank and its result.
 struct RankProgram {
   const TrainingGraph* graph = nullptr;
   const ProgramOrder* order = nullptr;
   const StepProgram* program = nullptr;
 };
 
-// "rank 0 waits in step 1 in 'h.3: receive' for rank 1; rank 1 waits ... for rank 0": one clause
-// for each rank that has not ended, in the order of the ranks. Empty if all have.
+// Returns "rank 0 waits in step 1 in 'h.3: receive' for rank 1; rank 1 waits ... for rank 0": one
+// clause for each rank that has not ended, in the order of the ranks. Empty if all have.
 [[nodiscard]] std::string describe_deadlock(std::span<const RankProgram> ranks,
                                             std::span<const RunResult> results);
 

@@ -1,4 +1,4 @@
-// Runs as points of memory and time, and those that no other one beats.
+// Runs as points of memory and time, and the runs that no other one beats.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace tidemark {
 struct TradeOff {
   std::string name;
   Bytes memory;        // bytes of the device
-  double seconds = 0;  // of a step; 0: unknown, as of a run that does not fit
+  double seconds = 0;  // step time; 0: unknown, as of a run that does not fit
   bool fits = true;
 };
 
-// Indices of the runs that fit and that no other one beats in one of memory and time without being
-// worse in the other; by memory. Equal runs are all there, or none.
+// Returns the indices of the runs that fit and that no other one beats in one of memory and time
+// without being worse in the other; by memory. Equal runs are all there, or none.
 [[nodiscard]] std::vector<std::size_t> pareto_front(const std::vector<TradeOff>& runs);
 
 }  // namespace tidemark

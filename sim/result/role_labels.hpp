@@ -8,13 +8,13 @@
 
 namespace tidemark {
 
-// Bottom of a stacked chart first: what stays, then what comes and goes.
+// The bottom of a stacked chart comes first: roles that stay, then those that come and go.
 inline constexpr std::array<Role, kRoles> kStackOrder = {
     Role::kParameter, Role::kOptimizerState, Role::kGradient,        Role::kGradientBucket,
     Role::kBuffer,    Role::kInput,          Role::kSavedActivation, Role::kActivationGradient,
     Role::kTemporary, Role::kWorkspace};
 
-// "saved activations"
+// Returns for example "saved activations".
 [[nodiscard]] constexpr std::string_view label_of(Role role) {
   constexpr std::array<std::string_view, kRoles> kLabels{
       "parameters",       "gradients",         "optimizer state",      "buffers",

@@ -9,7 +9,7 @@ namespace tidemark {
 namespace timeline_detail {
 namespace {
 
-// Start of the next kernel and end of the last one, by instruction.
+// The start of the next kernel and the end of the last one, by instruction.
 struct DeviceTimes {
   std::vector<std::int64_t> next_start;
   std::vector<std::int64_t> last_end;
@@ -35,14 +35,14 @@ struct DeviceTimes {
   }
 };
 
-// Under eviction a launch begins with the repetitions that bring evicted allocations back:
+// Under eviction a launch begins with the repetitions that restore evicted allocations:
 //
 //   started                                                     finished
 //   |  repetition  |  repetition  | ... |        the launch        |
 //   |<---------- Scratch::restored ---->|
 //
-// A repetition's allocations are there from its start; what goes in between goes when one has
-// ended.
+// A repetition's allocations are live from its start; memory that is freed in between is freed at
+// the end of a repetition.
 class RestoreTimes {
  public:
   RestoreTimes(const StepProgram& program, const Scratch& scratch)
@@ -57,7 +57,7 @@ class RestoreTimes {
     }
   }
 
-  // The times of the events of one instruction; empty where it repeats nothing.
+  // Returns the times of the events of one instruction; empty where it repeats nothing.
   std::vector<std::int64_t> of(std::span<const MemoryEvent> events) const {
     // Inputs come back before the outputs of their reader are allocated.
     const std::uint32_t at = events.front().instruction;
@@ -68,7 +68,8 @@ class RestoreTimes {
       return event.sign > 0 && producer_[event.allocation.index()] != i;
     });
     if (!repeats) return {};
-    // Compute time of the repetitions that have ended, and by what the device's own is scaled.
+    // First the compute time of the repetitions that have ended, then the scale by the time of the
+    // device.
     std::vector<std::int64_t> ended(events.size());
     std::int64_t before = 0;
     std::int64_t running = 0;
@@ -91,8 +92,8 @@ class RestoreTimes {
   }
 
  private:
-  // The launch that is repeated at event `e`; of allocations that go while it allocates, that
-  // launch.
+  // Returns the launch that is repeated at event `e`; for an allocation that is freed while a
+  // launch allocates, that launch.
   std::uint32_t maker_at(std::span<const MemoryEvent> events, std::size_t e) const {
     const auto made = [&](std::size_t k) { return producer_[events[k].allocation.index()]; };
     if (events[e].sign > 0) return made(e);
@@ -106,7 +107,7 @@ class RestoreTimes {
     return within ? made(next) : kNoInstruction;
   }
 
-  // The duration of a launch when the program ran it, without repetitions of its own.
+  // Returns the duration of a launch when the program ran it, without repetitions of its own.
   std::int64_t duration(std::uint32_t launch) const {
     if (launch >= program_.size() || scratch_.finished[launch] < 0) return 0;
     return scratch_.finished[launch] - scratch_.started[launch] - scratch_.restored[launch];
@@ -114,8 +115,9 @@ class RestoreTimes {
 
   const StepProgram& program_;
   const Scratch& scratch_;
-  std::vector<std::uint32_t> producer_;  // by allocation; empty without eviction
-  std::vector<std::uint32_t> launch_;    // by instruction: at or after it
+  // by allocation: the launch that writes it; empty without eviction
+  std::vector<std::uint32_t> producer_;
+  std::vector<std::uint32_t> launch_;  // by instruction: the first launch at or after it
 };
 
 }  // namespace
@@ -129,7 +131,8 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
   std::int64_t now = 0;
   bool in_last_step = false;
   const timeline_detail::RestoreTimes restore_times(program, scratch);
-  std::vector<std::int64_t> restored;  // of the events of an instruction, the first at `first`
+  std::vector<std::int64_t>
+      restored;  // times of the events of an instruction, the first at `first`
   std::size_t first = 0;
   for (std::size_t e = 0; e < scratch.events.size(); ++e) {
     const MemoryEvent& event = scratch.events[e];
@@ -160,7 +163,7 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
                                .active = event.active,
                                .reserved = event.reserved});
   }
-  // A step may end with work beside the compute stream: the optimizer on the host, a last copy.
+  // A step may end with work outside the compute stream: the optimizer on the host, a last copy.
   for (const std::int64_t finished : scratch.finished)
     now = std::max(now, finished);
   timeline.end = Duration(now);

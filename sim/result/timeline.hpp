@@ -16,27 +16,27 @@ namespace tidemark {
 // State after one change of device memory. Allocations are placed at the start of the kernel they
 // are made for, frees at the end of the kernel they follow: the times at which a stream-ordered
 // device sees them, not the host's, which runs ahead. Evicted allocations come back at the start of
-// the repetition that makes them.
+// the launch that recomputes them.
 struct TimelinePoint {
   Duration time{};
   std::uint32_t instruction = 0;
   AllocationId allocation;
   std::int32_t sign = 0;  // +1 allocated, -1 freed, 0 returned after its stream events
   Bytes live;             // requested bytes on the device
-  Bytes active;           // as the allocator rounds
+  Bytes active;           // bytes as the allocator rounds
   Bytes reserved;
 };
 
 struct MemoryTimeline {
-  std::vector<TimelinePoint> points;  // of all steps, in issue order; times never decrease
+  std::vector<TimelinePoint> points;  // points of all steps, in issue order; times never decrease
   Duration last_step_begin{};
-  Duration end{};  // of the last work of any stream
+  Duration end{};  // end of the last work of any stream
 };
 
-// Device memory over the events of a run (RunOptions::record_events).
+// Returns device memory over the events of a run (RunOptions::record_events).
 [[nodiscard]] MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratch);
 
-// Allocations that are live at a peak, largest first.
+// Returns the allocations that are live at a peak, largest first.
 [[nodiscard]] std::vector<AllocationId> live_allocations(const StepProgram& program,
                                                          const Scratch& scratch, const Peak& peak);
 
@@ -47,12 +47,13 @@ struct StepReserved {
 
   friend bool operator==(const StepReserved&, const StepReserved&) = default;
 };
-// The figures of each step from the events of a run; steps that it did not reach are left out.
+// Returns the figures of each step from the events of a run; steps that it did not reach are left
+// out.
 [[nodiscard]] std::vector<StepReserved> reserved_by_step(const StepProgram& program,
                                                          const ProgramOrder& order,
                                                          const Scratch& scratch);
-// The first step from which on every step reserves the same, peak and end; none where no later step
-// is there to show it.
+// Returns the first step from which on every step reserves the same, peak and end; none where no
+// later step is there to show it.
 [[nodiscard]] std::optional<int> converged_step(const std::vector<StepReserved>& steps);
 
 using BytesByRole = std::array<std::int64_t, kRoles>;

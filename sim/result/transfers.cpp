@@ -16,7 +16,7 @@ bool is_link_copy(Opcode opcode) {
          opcode == Opcode::kNvmeWrite;
 }
 
-// Time that compute has lost to each instruction of the last step.
+// Returns the time that compute has lost to each instruction of the last step.
 std::vector<std::int64_t> losses(const StepProgram& program, const Scratch& scratch) {
   std::vector<std::int64_t> lost(program.size(), 0);
   for (std::uint32_t i = 0; i < program.size(); ++i) {
@@ -57,7 +57,7 @@ class Stays {
     last_end_ = scratch_.finished[i];
     if (opcode == Opcode::kCopyIn) awaiting_use_.push_back({AllocationId(program_.subject[i]), s});
   }
-  // The first launch that reads what a copy has brought.
+  // Notes the first launch that reads what a copy has brought.
   void launch(std::uint32_t i, std::vector<MovedTensor>& moved) {
     if (awaiting_use_.empty()) return;
     for (AllocationUse use : program_.uses_of(i)) {
@@ -75,7 +75,7 @@ class Stays {
   }
 
  private:
-  // When a copy could have started: its operands were ready.
+  // Returns the time at which a copy could have started: its operands were ready.
   [[nodiscard]] std::int64_t ready(std::uint32_t i) const {
     std::int64_t at = scratch_.enqueued[i];
     for (std::uint32_t edge : program_.edges_of(i))
@@ -98,7 +98,7 @@ class Stays {
   std::int64_t last_end_ = 0;
 };
 
-// Storages without an allocation on the device after the first `events` events.
+// Marks storages that have an allocation on the device after the first `events` events.
 IdVector<StorageId, char> on_device(const TrainingGraph& graph, const StepProgram& program,
                                     const Scratch& scratch, std::size_t events) {
   IdVector<StorageId, char> present(graph.storages.size(), 0);
@@ -186,7 +186,7 @@ std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program, const 
     const MemoryEvent& event = scratch.events[e];
     const Allocation& allocation = program.allocations[event.allocation];
     if (allocation.tier != tier) continue;
-    // A buffer that is freed while a stream uses it is there until the stream has passed.
+    // A buffer that is freed while a stream uses it counts until the stream has passed.
     held[static_cast<std::size_t>(allocation.role)] += event.active.count - before;
     before = event.active.count;
   }

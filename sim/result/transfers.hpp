@@ -11,44 +11,45 @@
 
 namespace tidemark {
 
-// One stay of a tensor off the device, or one visit of a tensor that lives elsewhere.
+// One stay of a tensor off the device, or one visit of a tensor whose home is another tier.
 //
-//   compute   [made]......stay away........[used]
-//   d2h            [copy_out]
-//   h2d                          [copy_in]
-//                  |------window----------|
+// compute   [made].......off device..........[used]
+// d2h            [copy_out]
+// h2d                          [copy_in]
+//                |------window----------|
 struct MovedTensor {
   StorageId storage;
   Bytes bytes;
   Tier away = Tier::kHost;     // the farthest tier that it went to
-  Duration window{};           // from when the first copy could start until it is used again
-  Duration copies{};           // on all links
-  Duration stall{};            // that compute waited for these copies
+  Duration window{};           // from the first moment at which a copy could start to the next use
+  Duration copies{};           // copy time on all links
+  Duration stall{};            // time that compute waited for these copies
   bool saves_at_peak = false;  // off the device when its live bytes peaked
 };
 
 struct TransferReport {
   std::vector<MovedTensor> tensors;  // largest stall first, then largest
-  Duration copies{};                 // on all links, of the last step
-  Duration exposed{};                // of these, what compute waited for
+  Duration copies{};                 // copy time on all links in the last step
+  Duration exposed{};                // the part of it that compute waited for
   Bytes bytes_out;                   // device to host
   Bytes bytes_in;
   Bytes saved_at_peak;  // bytes off the device when the live bytes peaked
 
-  // 1 when compute waited for none of the copies.
+  // Returns 1 when compute waited for none of the copies.
   [[nodiscard]] double hidden() const;
 };
 
-// Needs a run that recorded its events.
+// Reports the transfers of a run that recorded its events.
 [[nodiscard]] TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
                                        const Scratch& scratch, const RunResult& run);
 
-// Busy time of the links in the last step, and the share of it that compute did not wait for.
+// Returns the busy time of the links in the last step, and the share of it that compute did not
+// wait for.
 [[nodiscard]] Duration copy_time(const RunResult& run);
 [[nodiscard]] double hidden_share(const RunResult& run);
 
-// Bytes that the host or NVMe (`tier`) holds after the first `events` events, by role; with buffers
-// that are freed but still in a stream's use, as in RunResult.
+// Returns the bytes that the host or NVMe (`tier`) holds after the first `events` events, by role;
+// with buffers that are freed but still in a stream's use, as in RunResult.
 [[nodiscard]] std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program,
                                                             const Scratch& scratch, Tier tier,
                                                             std::size_t events);

@@ -1,4 +1,5 @@
-// From the model of a step to its training graph: rewritten, differentiated, with its optimizer.
+// Builds the training graph of a step from its model: rewritten, differentiated, with its
+// optimizer.
 #pragma once
 
 #include <vector>
@@ -15,19 +16,20 @@ namespace tidemark {
 // agree on them.
 struct TrainedModel {
   TrainingGraph training;
-  Bytes parameters;  // as held persistently by one rank
+  Bytes parameters;  // bytes held persistently by one rank
   Bytes buffers;
   Bytes inputs;
   Bytes gradients;
   Bytes optimizer_state;
-  Flops forward_flops;  // of one micro-batch
-  Flops step_flops;     // of all micro-batches, without recomputation; forward and backward
+  Flops forward_flops;  // flops of one micro-batch
+  Flops step_flops;     // flops of all micro-batches, forward and backward, without recomputation
   std::vector<PassTime> passes;
 };
-// Throws UserError: a model that cannot be built or has nothing to train.
+// Throws UserError for a model that cannot be built or has nothing to train.
 [[nodiscard]] TrainedModel build_training(const StepSpec& spec);
 
-// One micro-batch of the model on the step's device, as solvers of checkpoint placement see it.
+// Returns one micro-batch of the model on the step's device, as solvers of checkpoint placement see
+// it.
 [[nodiscard]] CostGraph cost_graph_of(const StepSpec& spec, const TrainingGraph& graph);
 
 }  // namespace tidemark

@@ -17,8 +17,8 @@ namespace tidemark {
 namespace compile_detail {
 namespace {
 
-// The policy that decides while the program runs, or null. Throws UserError when the allocator
-// leaves it nothing to decide with.
+// Returns the policy that decides while the program runs, or null. Throws UserError when the
+// allocator leaves it nothing to decide with.
 EvictionPolicy* eviction_of(const StepSpec& spec) {
   EvictionPolicy* eviction = nullptr;
   for (const AnyPolicy& policy : spec.policies) {
@@ -40,7 +40,7 @@ EvictionPolicy* eviction_of(const StepSpec& spec) {
   return eviction;
 }
 
-// The plain order, without any policy.
+// Returns the plain order, without any policy.
 OrderedStep plain_step(const TrainingGraph& graph, StepMode mode, int steps,
                        std::vector<PassTime>& passes) {
   OrderedStep step;

@@ -1,4 +1,4 @@
-// From a step and its training graph to a verified program: the way data flows, once through.
+// Compiles a step and its training graph to a verified program, in one pass over all stages.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,9 @@
 namespace tidemark {
 
 struct CompileOptions {
-  std::optional<int> steps;  // instead of those of the spec
-  // Decisions that the same policies made for the same model with less memory, or null.
+  std::optional<int> steps;  // overrides the steps of the spec
+  // Decisions that the same policies made for the same model with less memory; null if there are
+  // none.
   const std::vector<PolicyOutcome>* smaller_budget = nullptr;
 };
 

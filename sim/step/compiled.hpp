@@ -15,14 +15,14 @@
 namespace tidemark {
 
 struct Compiled {
-  ProgramOrder order;  // with repeats
+  ProgramOrder order;  // the order with its recomputation
   StepProgram program;
   CostTable costs;
-  std::vector<PolicyOutcome> policies;        // as listed
-  std::vector<PolicyOutcome> smaller_budget;  // that they started from; empty: none
+  std::vector<PolicyOutcome> policies;  // outcomes in the order in which the policies are listed
+  std::vector<PolicyOutcome> smaller_budget;  // outcomes that they started from; empty: none
   EvictionPolicy* eviction = nullptr;         // owned by the StepSpec
-  PackedPlacement placement;                  // of the allocator `packed` only
-  std::vector<SavedTensor> saved;             // of one micro-batch, after policies
+  PackedPlacement placement;                  // filled for the allocator `packed` only
+  std::vector<SavedTensor> saved;             // tensors of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
 

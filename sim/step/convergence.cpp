@@ -9,10 +9,11 @@ namespace tidemark {
 namespace convergence_detail {
 namespace {
 
-// Instructions of a run that only looks for convergence: about a second to build.
+// Instructions of the longest program that is run only to look for convergence: about a second to
+// build.
 constexpr std::size_t kMaxInstructions = 1'000'000;
 
-// The step that was running when the run failed.
+// Returns the step that was running when the run failed.
 int failing_step(const Compiled& compiled, const RunResult& run) {
   const std::size_t last = compiled.program.size() - 1;
   const auto at = std::min<std::size_t>(run.failed_instruction, last);

@@ -1,4 +1,4 @@
-// From which step on a step reserves what the one before it did.
+// Finds the step from which on every step reserves what the one before it did.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,16 @@
 
 namespace tidemark {
 
-// How much the steps reserve, one by one.
+// Memory that the steps reserve, one by one.
 struct Convergence {
-  std::vector<StepReserved> steps;  // as many as were run
-  std::optional<int> step;          // from which on nothing changes; none: not within `steps`
-  std::optional<int> fails_in;      // a later step that runs out of memory where earlier ones fit
+  std::vector<StepReserved> steps;  // all steps that were run
+  std::optional<int>
+      step;  // the first step from which on nothing changes; none: not within `steps`
+  std::optional<int> fails_in;  // a later step that runs out of memory where earlier ones fit
 };
-// From the configured steps where they show it (`scratch` is that of their run, with events), else
-// from runs of more and more steps, up to `limit`, of the same model. Long programs, and orders
-// that a policy has computed, are not repeated.
+// Looks at the configured steps and, where they do not show it, at runs of more and more steps, up
+// to `limit`, of the same model. `scratch` is that of the configured run, with events. Long
+// programs, and orders that a policy has computed, are not repeated.
 [[nodiscard]] Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
                                            const Compiled& compiled, const Scratch& scratch,
                                            Bytes capacity, int limit);

@@ -14,7 +14,7 @@ namespace tidemark {
 namespace failure_report_detail {
 namespace {
 
-// The tensors of segments that are neither full nor free, by name.
+// Returns the tensors of segments that are neither full nor free, by name.
 std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
                                               const StepProgram& program,
                                               const std::vector<PartlyUsedSegment>& segments) {
@@ -42,7 +42,7 @@ std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
   return list;
 }
 
-// Host memory or NVMe has run out: what holds it.
+// Host memory or NVMe has run out: the reason says what holds it.
 std::string off_device_reason(Tier tier, const Compiled& compiled, const Scratch& scratch,
                               const Failure& failure, const std::string& requested_for) {
   const BytesByRole held = held_by_role(compiled.program, scratch, tier, scratch.events.size());
@@ -63,7 +63,7 @@ std::string off_device_reason(Tier tier, const Compiled& compiled, const Scratch
                      holders.empty() ? "" : ": ", holders);
 }
 
-// Device memory has run out: for what, and how much is in use.
+// Device memory has run out: the reason says for which request, and how much is in use.
 std::string device_reason(const RunResult& run, const Failure& failure, Role role,
                           const std::string& requested_for) {
   const std::string limit =
@@ -83,7 +83,7 @@ std::string device_reason(const RunResult& run, const Failure& failure, Role rol
       format_bytes(run.live_at_failure), format_bytes(run.reserved_at_failure), limit);
 }
 
-// Where the run was when it ended.
+// Fills in the operator and the phase in which the run ended.
 void fill_place(Failure& failure, const AllocationNames& names, const RunResult& run) {
   const AllocationNames::Place at = names.place(run.failed_instruction);
   failure.step = at.step;
@@ -118,7 +118,7 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   Failure failure;
   failure_report_detail::fill_place(failure, names, run);
   if (!run.failed_allocation.valid()) return failure;
-  // Parameters, inputs and buffers are there before the first operator runs.
+  // Parameters, inputs and buffers are allocated before the first operator runs.
   if (names.is_initial(run.failed_allocation)) failure.op.clear();
   const Allocation& allocation = program.allocations[run.failed_allocation];
   const std::string tensor = names.tensor_of(run.failed_allocation);

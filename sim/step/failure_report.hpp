@@ -1,4 +1,4 @@
-// Why a run ended early, in figures and in words.
+// Reports why a run ended early, in figures and in words.
 #pragma once
 
 #include "graph/ir/training_graph.hpp"
@@ -9,12 +9,12 @@
 
 namespace tidemark {
 
-// `scratch`: of the run, with events; `memory`: the device's when it ran out.
+// `scratch` is that of the run, with events; `memory` is the device's when it ran out.
 [[nodiscard]] Failure report_failure(const TrainingGraph& graph, const Compiled& compiled,
                                      const Scratch& scratch, const RunResult& run,
                                      const OutOfMemory& memory);
 
-// A failure that is its reason and nothing else.
+// Returns a failure that has a reason and nothing else.
 [[nodiscard]] Failure failure_because(std::string reason);
 
 }  // namespace tidemark

@@ -1,5 +1,5 @@
-// A change to one key of what describes a step: one of a sweep's point, of the command line, of a
-// suggestion.
+// A change to one key of what describes a step; it comes from a sweep's point, the command line or
+// a suggestion.
 #pragma once
 
 #include <string>

@@ -11,7 +11,8 @@ namespace tidemark {
 namespace peak_report_detail {
 namespace {
 
-// When the compute stream reaches an instruction: the start of the first kernel from there on.
+// Returns when the compute stream reaches an instruction: the start of the first kernel from there
+// on.
 Duration time_of(const StepProgram& program, const Scratch& scratch, std::uint32_t instruction,
                  Duration begin) {
   for (std::size_t i = instruction; i < program.size(); ++i) {
@@ -22,7 +23,7 @@ Duration time_of(const StepProgram& program, const Scratch& scratch, std::uint32
   return {};
 }
 
-// Layers by what they hold, largest first.
+// Returns the layers by what they hold, largest first.
 std::vector<std::pair<std::string, std::int64_t>> by_bytes(
     const std::map<std::string, std::int64_t>& layers) {
   std::vector<std::pair<std::string, std::int64_t>> sorted(layers.begin(), layers.end());

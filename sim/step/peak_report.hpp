@@ -1,4 +1,4 @@
-// The moment at which a step holds most: when, and whose bytes.
+// Reports the moment at which a step holds most, and whose bytes these are.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace tidemark {
 
-// `scratch`: of the run that reached the peak, with events. `largest`: how many tensors to name.
-// `begin`: when the last step begins; the peak's time counts from there.
+// `scratch` is that of the run that reached the peak, with events. `largest` is the number of
+// tensors to name. `begin` is the begin of the last step; the peak's time counts from there.
 [[nodiscard]] PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled,
                                      const Scratch& scratch, const Peak& peak, std::size_t largest,
                                      Duration begin);

@@ -10,7 +10,7 @@ namespace tidemark {
 namespace planned_step_detail {
 namespace {
 
-// Where each position of an order went when recomputation was inserted.
+// Returns where each position of an order moved when recomputation was inserted.
 IdVector<Position, Position> moved_positions(const ProgramOrder& order,
                                              const ProgramOrder& repeated) {
   IdVector<Position, Position> moved;
@@ -31,7 +31,8 @@ GapId gap_behind(const TrainingGraph& graph, const OrderedStep& step, Position p
   return {};
 }
 
-// The offload with its positions moved, in a gap that is released at `release` and closed at `to`.
+// Returns the offload with its positions moved, in a gap that is released at `release` and closed
+// at `to`.
 Offload moved_offload(const Offload& offload, const IdVector<Position, Position>& moved,
                       Position release, Position to) {
   Offload there = offload;
@@ -39,7 +40,7 @@ Offload moved_offload(const Offload& offload, const IdVector<Position, Position>
   if (offload.release_at.valid()) there.release_at = moved[offload.release_at];
   if (!offload.copy_at.valid()) return there;
   there.copy_at = moved[offload.copy_at];
-  // What is held longer now leaves when it can.
+  // A value that is held longer now leaves the device when it can.
   const bool in_time = !there.release_at.valid() || there.copy_at <= there.release_at;
   if (there.copy_at <= release || there.copy_at >= there.fetch_at || !in_time) {
     there.copy_at = Position();

@@ -33,18 +33,18 @@ struct LargestTensor {
   std::string tensor;
   Bytes bytes;
   Role role = Role::kTemporary;
-  std::string op;  // that made it; empty when it exists from the start
+  std::string op;  // the operator that made it; empty when it exists from the start
   std::string layer;
 };
 
 struct PeakReport {
   int step = 0;
   Phase phase = Phase::kForward;
-  std::string op;  // that was being prepared
+  std::string op;  // the operator that was being prepared
   std::string layer;
   Duration time{};                                             // since the step began
   BytesByRole by_role{};                                       // sums to the live bytes at the peak
-  std::vector<std::pair<std::string, std::int64_t>> by_layer;  // largest first; "" is no layer
+  std::vector<std::pair<std::string, std::int64_t>> by_layer;  // largest first; "" means no layer
   std::vector<LargestTensor> largest;
 };
 
@@ -64,9 +64,9 @@ struct PartlyFreeSegment {
 };
 inline constexpr std::size_t kShownPins = 16;
 
-// A change to the step, simulated.
+// A change to the step, and the result of simulating it.
 struct Suggestion {
-  std::string change;  // in words
+  std::string change;  // the change in words
   std::vector<Override> overrides;
   bool fits = false;
   Bytes device_used;
@@ -81,78 +81,78 @@ struct Failure {
   std::string op;
   std::string layer;
   Bytes requested;
-  std::string message;  // PyTorch's own, word for word, where its allocator has failed
-  std::string reason;   // what was asked for where, and what there was
-  // Of the device's allocator at that moment.
+  std::string message;  // PyTorch's own message, word for word, where its allocator has failed
+  std::string reason;   // the request that failed, its place, and the memory that there was
+  // Figures of the device's allocator at that moment.
   Bytes rounded;
   Bytes segment;  // bytes asked of the device for it
   Bytes device_free;
-  Bytes short_of;                       // bytes that host memory or NVMe lack for the whole run
-  std::optional<std::int64_t> allowed;  // to be reserved, by memory_fraction
+  Bytes short_of;                       // bytes missing in host memory or NVMe for the whole run
+  std::optional<std::int64_t> allowed;  // bytes that memory_fraction allows to reserve
   Bytes largest_free;
   Bytes free_in_segments;
   std::vector<PartlyFreeSegment> partly_free;  // most free bytes first
-  // What was tried to make it fit, least intrusive first; see suggest_changes().
+  // Changes that were tried to make it fit, least intrusive first; see suggest_changes().
   std::vector<Suggestion> tried;
 };
 
 struct PointResult {
   std::string name;
-  std::vector<Override> overrides;  // what sets the point apart
+  std::vector<Override> overrides;  // overrides that distinguish the point
   PointStatus status = PointStatus::kError;
-  std::string error;  // of a point that could not be built
+  std::string error;  // the reason why a point could not be built
 
-  // The model as one rank holds it; filled whenever it could be built.
+  // Parameters of the model as one rank holds it; filled whenever it could be built.
   std::int64_t parameter_count = 0;
   std::int64_t trainable_parameter_count = 0;
   std::size_t operators = 0;
   std::size_t tensors = 0;
   Flops forward_flops;
   Flops step_flops;
-  Bytes capacity;  // of the device
-  Bytes context;   // that the framework takes of it: CUDA's, with several ranks NCCL's buffers too
-  int ranks = 1;   // data-parallel, one device each
-  Mesh mesh;       // of those ranks
+  Bytes capacity;  // capacity of the device
+  Bytes context;   // process overhead on it: CUDA's context, with several ranks NCCL's buffers too
+  int ranks = 1;   // data-parallel ranks, one device each
+  Mesh mesh;       // mesh of the data-parallel ranks
   Bytes parameters;
   Bytes gradients;
   Bytes optimizer_state;
   Bytes buffers;
   Bytes inputs;
   Bytes saved_activations;
-  Bytes smallest_capacity;  // of the device, with which the same program fits; 0: unknown
+  Bytes smallest_capacity;  // least device capacity with which the same program fits; 0: unknown
   AllocatorTraits allocator = ideal_traits();
   Bytes host_capacity;
   Bytes nvme_capacity;
-  BytesByRole host_by_role{};  // at the peak of pinned memory
+  BytesByRole host_by_role{};  // at the peak of page-locked memory
 
   RunResult run;
-  std::vector<Communication> communication;  // of the last step
+  std::vector<Communication> communication;  // communication of the last step
   Convergence convergence;
   PeakReport peak;
-  Phase phase_without_workspace = Phase::kForward;  // of run.live_without_workspace
+  Phase phase_without_workspace = Phase::kForward;  // the phase of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
-  // By policy: live bytes that it was given to stay within; see Policy::budget.
+  // By policy, the live bytes that it was given to stay within; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
-  std::optional<Failure> failure;  // of a point that does not fit
+  std::optional<Failure> failure;  // present for a point that does not fit
   double samples_per_second = 0;
   double tokens_per_second = 0;
   double model_flops_utilization = 0;  // model flops of a step / (time * peak of the precision)
   std::vector<PassTime> passes;
 
-  // Device memory that the whole step takes, the framework's context included.
+  // Device memory that the whole step takes, process overhead included.
   [[nodiscard]] Bytes device_used() const { return context + run.reserved.bytes; }
-  // Device memory that the step needs. Of one that does not fit, run without a limit: bfc takes
-  // regions that double then, which says nothing of the device that would do.
+  // Device memory that the step needs. A step that does not fit was run without a limit: bfc takes
+  // regions that double then, which says nothing about the device that would suffice.
   [[nodiscard]] Bytes device_needed() const {
     const bool doubles = allocator.grows_by_doubling && status == PointStatus::kOutOfMemory &&
                          smallest_capacity.count > 0;
     return doubles ? smallest_capacity : device_used();
   }
-  // The least device that does, where it is known; else what the step used.
+  // The least device capacity that suffices, where it is known; else what the step used.
   [[nodiscard]] Bytes device_that_does() const {
     return smallest_capacity.count > 0 ? smallest_capacity : device_used();
   }
-  // Of the device, for the allocator.
+  // Memory of the device that is left for the allocator.
   [[nodiscard]] Bytes usable() const { return capacity - context; }
   // Parameters, gradients and optimizer state, as one rank holds them.
   [[nodiscard]] Bytes model_bytes() const { return parameters + gradients + optimizer_state; }

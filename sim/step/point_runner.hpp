@@ -1,4 +1,4 @@
-// One step and its model, simulated once for everybody who wants something of it.
+// Simulates one step and its model once for all reports about it.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ using DetailSink = std::function<void(const PointResult&, PointDetail)>;
 
 class PointRunner {
  public:
-  // `spec` outlives the runner; its model is built here. Throws UserError as build_training().
+  // `spec` outlives the runner; its model is built here. Throws UserError as build_training() does.
   explicit PointRunner(const StepSpec& spec)
       : PointRunner(spec, std::make_shared<const TrainedModel>(build_training(spec))) {}
-  // `model`: of this spec, or of one with the same training_key.
+  // `model` is that of this spec, or of one with the same training_key.
   PointRunner(const StepSpec& spec, std::shared_ptr<const TrainedModel> model)
       : spec_(spec), model_(std::move(model)) {}
 
   // Compiles the step and runs it. `sink`, if given, is called once, with the run whose figures are
-  // returned: nobody needs to run it again for a chart.
+  // returned, so that a chart needs no second run.
   [[nodiscard]] PointResult run(const SimulateOptions& options,
                                 const CompileOptions& compilation = {},
                                 const DetailSink& sink = {});

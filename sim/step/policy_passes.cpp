@@ -12,7 +12,7 @@ namespace tidemark {
 namespace policy_passes_detail {
 namespace {
 
-// The policy as one of the given kind, or null when it is of another.
+// Returns the policy as one of the given kind, or null when it is of another.
 template <class Kind>
 const Kind* as_kind(const AnyPolicy& policy) {
   const auto* found = std::get_if<std::unique_ptr<Kind>>(&policy);
@@ -84,7 +84,7 @@ void PolicyPasses::order_by(const SequencePolicy& sequence, OrderedStep& step,
   step.live = analyze_liveness(graph_, step.order);
 }
 
-// Asks the policies one after another: ask(index, context).
+// Calls the policies one after another: ask(index, context).
 template <class Ask>
 void PolicyPasses::ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask ask) const {
   const std::unique_ptr<const TrialRun> trial = trials_(step);
@@ -128,7 +128,7 @@ std::unique_ptr<PlannedStep> PolicyPasses::plan(OrderedStep step,
     return plan_recomputation(before->step, recomputation);
   });
 
-  // Offloads that were decided together with recomputation come first in the movement.
+  // Movement starts with the offloads that were decided together with recomputation.
   const PlanOnOrder planned{graph_, before->step.order, before->step.live, recomputation};
   std::unique_ptr<PlannedStep> after;
   std::vector<GapId> lost;

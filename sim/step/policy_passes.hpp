@@ -22,7 +22,7 @@
 
 namespace tidemark {
 
-// How plans of an order are tried; the order outlives the trial.
+// Creates the trial run for plans of an order; the order outlives it.
 using TrialsOf = std::function<std::unique_ptr<const TrialRun>(const OrderedStep&)>;
 
 class PolicyPasses {
@@ -31,16 +31,17 @@ class PolicyPasses {
   PolicyPasses(const StepSpec& spec, const TrainingGraph& graph, const CostTable& costs,
                std::vector<PassTime>& times, TrialsOf trials);
 
-  // Each sequence policy orders what the one before it returned. `smaller_budget`: outcomes of the
-  // same policies with less memory, or null. `outcomes`: one for each policy, as listed.
+  // Each sequence policy orders what the one before it returned. `smaller_budget` holds the
+  // outcomes of the same policies with less memory, or is null. `outcomes` receives one for each
+  // policy, as listed.
   void order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
              std::vector<PolicyOutcome>& outcomes) const;
-  // Recomputation and movement.
+  // Plans recomputation and movement.
   [[nodiscard]] std::unique_ptr<PlannedStep> plan(OrderedStep step,
                                                   std::vector<PolicyOutcome>& outcomes) const;
 
  private:
-  // The policy that decided each gap; nobody decided those without one.
+  // The policy that decided each gap; none where no policy decided.
   using DecidedBy = IdVector<GapId, std::optional<std::size_t>>;
 
   [[nodiscard]] PolicyContext context_for(const OrderedStep& step) const;
@@ -55,10 +56,11 @@ class PolicyPasses {
   const TrainingGraph& graph_;
   std::vector<PassTime>& times_;
   TrialsOf trials_;
-  IdVector<OperatorId, Duration> durations_;      // of compute
-  DeviceProfile device_;                          // with the libraries of the spec's framework
-  std::vector<const TrainingRewrite*> rewrites_;  // as listed
-  bool trains_;  // an evaluation keeps nothing for backward: there is nothing to decide about it
+  IdVector<OperatorId, Duration> durations_;  // duration of compute by operator
+  DeviceProfile device_;  // the device with the libraries of the spec's framework
+  std::vector<const TrainingRewrite*> rewrites_;  // in the order in which they are listed
+  // false for an evaluation, which keeps nothing for backward: there is nothing to decide
+  bool trains_;
 };
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// A compiled step on its allocator, with as much memory as the caller says.
+// Runs a compiled step on its allocator, with as much memory as the caller says.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,21 @@
 
 namespace tidemark {
 
-// `capacity`: what the allocator may take, the process overhead left out. Without a limit the host
-// has none either and nothing is evicted. `record` fills the events of `scratch`; `failure`, if
-// given, is filled when the device runs out of memory.
+// `capacity` is what the allocator may take, the process overhead left out. Without a limit the
+// host has none either and nothing is evicted. `record` fills the events of `scratch`; `failure`,
+// if given, is filled when the device runs out of memory.
 [[nodiscard]] RunResult run_compiled(const StepSpec& spec, const Compiled& compiled,
                                      Scratch& scratch, Bytes capacity, bool record,
                                      OutOfMemory* failure = nullptr);
 
-// The addresses of the step's blocks on its device, with unlimited memory unless `limited`;
+// Returns the addresses of the step's blocks on its device, with unlimited memory unless `limited`;
 // `timeline` is that of an equal run. Empty where the allocator has no addresses.
 [[nodiscard]] AddressLayout address_layout(const StepSpec& spec, const Compiled& compiled,
                                            const MemoryTimeline& timeline, bool limited);
 
-// The step on its device with everything that PyTorch's allocator did, up to the request that
-// failed if one does; with unlimited memory unless `limited`. Null with another allocator.
+// Runs the step on its device and returns everything that PyTorch's allocator did, up to the
+// request that failed if one does; with unlimited memory unless `limited`. Null with another
+// allocator.
 [[nodiscard]] std::unique_ptr<const TorchRecorder> run_recorded(const StepSpec& spec,
                                                                 const Compiled& compiled,
                                                                 Scratch& scratch,

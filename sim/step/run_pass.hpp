@@ -1,4 +1,4 @@
-// One way to run a pass of a step: time it, run it, check what it has made.
+// Runs a pass of a step: times it, runs it, checks its result.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@
 
 namespace tidemark {
 
-// How long a pass took; `tidemark run --timing` prints them.
+// The time of a pass; `tidemark run --timing` prints them.
 struct PassTime {
   std::string name;
   std::chrono::nanoseconds wall{};
 };
 
-// The check of passes whose result has no invariant of its own.
+// The check for passes whose result has no invariant of its own.
 struct Unchecked {
   template <class... Result>
   void operator()(const Result&...) const {}

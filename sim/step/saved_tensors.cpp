@@ -6,7 +6,7 @@ namespace tidemark {
 namespace saved_tensors_detail {
 namespace {
 
-// The last forward position of the last step's last micro-batch.
+// Returns the last forward position of the last step's last micro-batch.
 Position end_of_forward(const TrainingGraph& graph, const ProgramOrder& order) {
   for (std::uint32_t i = static_cast<std::uint32_t>(order.at.size()); i-- > 0;) {
     const Occurrence& o = order.at[Position(i)];
@@ -18,7 +18,8 @@ Position end_of_forward(const TrainingGraph& graph, const ProgramOrder& order) {
   return {};
 }
 
-// The operator that created the content of a gap's storage. Gaps lie by storage, then by position.
+// Returns the operator that created the content of a gap's storage. Gaps are sorted by storage,
+// then by position.
 OperatorId maker_of(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
                     GapId gap) {
   const StorageId storage = live.gaps[gap].storage;

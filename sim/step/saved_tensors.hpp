@@ -1,4 +1,5 @@
-// What autograd keeps at the end of forward, and which backward needs it.
+// The tensors that autograd keeps at the end of forward, and the operators of backward that need
+// them.
 #pragma once
 
 #include <vector>
@@ -12,15 +13,15 @@ namespace tidemark {
 struct SavedTensor {
   StorageId storage;
   OperatorId made_by;
-  // The operators that touch it after forward, in their order, each once. Of a tensor that its
-  // backward node keeps but does not read: the operator that lets go of it.
+  // The operators that touch it after forward, in their order, each once. For a tensor that its
+  // backward node keeps but does not read, this is the operator that releases it.
   std::vector<OperatorId> needed_by;
-  bool by_recomputation = false;  // the first of them computes something again
+  bool by_recomputation = false;  // the first of them is a recomputed operator
 };
 
-// Of the last micro-batch, after all policies: unique storages that live on the device from forward
-// into backward, without parameters, buffers, inputs, and variables that backward does not read.
-// What saved-tensor hooks keep counts as theirs, not as autograd's.
+// Returns the saved tensors of the last micro-batch, after all policies: unique storages that live
+// on the device from forward into backward, without parameters, buffers, inputs, and variables that
+// backward does not read. What saved-tensor hooks keep counts as theirs, not as autograd's.
 [[nodiscard]] std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph,
                                                      const ProgramOrder& order,
                                                      const Liveness& live,

@@ -45,14 +45,14 @@ std::string overhead_words(const PointResult& point) {
                          : "the context of the framework";
 }
 
-// The type of the matrix products, whose peak the model's operations are measured against.
+// Returns the type of the matrix products, whose peak the model's operations are measured against.
 DType compute_type(Precision precision) {
   const PrecisionRules& rules = rules_of(precision);
   if (rules.tf32) return DType::kTf32;
   return rules.autocast.value_or(rules.model);
 }
 
-// The figures of a run without a limit, with what a limit caused in the run that failed.
+// Returns the figures of a run without a limit, with those of the failed run that a limit causes.
 RunResult with_failure(RunResult unlimited, const RunResult& failed) {
   unlimited.status = failed.status;
   unlimited.failed_instruction = failed.failed_instruction;
@@ -105,7 +105,7 @@ class PointSimulation {
   const TrainedModel& model_;
   Compiled compiled_;
   const SimulateOptions& options_;
-  Scratch scratch_;  // of the run whose figures are reported
+  Scratch scratch_;  // scratch of the run whose figures are reported
   MemoryTimeline timeline_;
   PointResult point_;
 };
@@ -170,8 +170,8 @@ void PointSimulation::run_on_device() {
   }
 }
 
-// Tells why the run failed, and what the same program would need: its figures with unlimited
-// memory. Of the run that failed only what a limit causes stays: see with_failure().
+// Reports why the run failed, and what the same program would need: its figures with unlimited
+// memory. Figures of the failed run stay only where a limit causes them: see with_failure().
 void PointSimulation::run_without_limit(const OutOfMemory& memory) {
   point_.failure = report_failure(model_.training, compiled_, scratch_, point_.run, memory);
   if (point_.context > point_.capacity) {
@@ -184,8 +184,8 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
   add_shortage();
 }
 
-// By how much the host or its disks are too small for the run as it goes with room for all. A host
-// that is waited for may do with less.
+// Adds by how much the host or its disks are too small for the run with unlimited memory. A run
+// that waits for host memory may need less.
 void PointSimulation::add_shortage() {
   Failure& failure = *point_.failure;
   const bool host = point_.run.status == RunStatus::kOutOfHostMemory;
@@ -199,8 +199,8 @@ void PointSimulation::add_shortage() {
   failure.message = failure.reason;
 }
 
-// A plan that does not keep to its budget is infeasible; the figures are those of the plan that
-// comes nearest.
+// A plan that exceeds its budget is infeasible; the figures are those of the plan that comes
+// nearest.
 void PointSimulation::judge_plans() {
   for (const PolicyOutcome& outcome : point_.policies) {
     if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
@@ -213,7 +213,8 @@ void PointSimulation::judge_plans() {
   }
 }
 
-// Policies may be given live bytes to stay within: the first whose step takes more misses them.
+// Policies may be given live bytes to stay within: the first whose step takes more has exceeded
+// them.
 void PointSimulation::judge_budgets() {
   if (point_.status != PointStatus::kFits) return;
   const Bytes live(point_.run.live.bytes.count);
@@ -229,7 +230,7 @@ void PointSimulation::judge_budgets() {
   }
 }
 
-// What the reported run shows: its peak, its host memory, how soon its steps repeat.
+// Fills in what the reported run shows: its peak, its host memory, how soon its steps repeat.
 void PointSimulation::examine_run() {
   const StepProgram& program = compiled_.program;
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
@@ -250,12 +251,12 @@ void PointSimulation::examine_run() {
 
 void PointSimulation::find_smallest_capacity() {
   const RunStatus status = point_.run.status;
-  // What the host lacks no device makes up for.
+  // No larger device makes up for memory that the host lacks.
   if (status == RunStatus::kOutOfHostMemory || status == RunStatus::kOutOfNvme) return;
-  // A plan that misses its budget may run on this device all the same.
+  // A plan that exceeds its budget may run on this device all the same.
   const bool ran = status == RunStatus::kCompleted;
   RunResult unlimited = point_.run;
-  // A run that has retried or evicted says less than it would have liked to take.
+  // A run that has retried or evicted reserved less than it would have taken without a limit.
   if (ran && (point_.run.retries > 0 || point_.run.evictions > 0)) {
     Scratch other;
     unlimited = run_compiled(spec_, compiled_, other, kUnlimited, false);

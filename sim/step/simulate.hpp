@@ -1,4 +1,4 @@
-// One step, simulated: compiled, run on its device, and what came of it told.
+// Simulates one step: compiles it, runs it on its device, and reports the result.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,19 @@ struct PointDetail {
 
 struct SimulateOptions {
   bool smallest_capacity = true;
-  // Steps to run at most until what is reserved repeats; 0: the configured ones must show it.
+  // Most steps to run until what is reserved repeats; 0: the configured ones must show it.
   int convergence_limit = 0;
-  bool suggestions = false;  // of changes; for callers that have the document
+  bool suggestions = false;  // suggests changes; for callers that have the document
   std::size_t largest_tensors = 10;
 };
-// Long enough for most: the first step creates the optimizer's state, the next ones reuse its
-// holes.
+// Steps that suffice for most: the first step creates the optimizer's state, the next ones reuse
+// its holes.
 inline constexpr int kConvergenceLimit = 8;
 
 // Runs one point. `detail`, if given, is filled for charts.
 [[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                                    const SimulateOptions& options, PointDetail* detail = nullptr);
-// The same with a program that is compiled already, for this spec or for one that differs in
+// Does the same with a program that is compiled already, for this spec or for one that differs in
 // its allocator only.
 [[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                                    Compiled compiled, const SimulateOptions& options,

@@ -13,8 +13,8 @@ Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, Bytes ov
   std::int64_t low = exact                          ? high
                      : compiled.eviction != nullptr ? 0
                                                     : unlimited.most_live.count - 1;
-  // With rules that depend on the capacity some smaller one may do again; what counts is from where
-  // on it fits.
+  // With rules that depend on the capacity a smaller one may suffice again by chance; the result is
+  // the capacity from which on the program fits.
   if (!exact) {
     low = std::max(low, too_small.count);
     high = std::max(high, low + 1);

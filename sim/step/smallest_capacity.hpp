@@ -1,4 +1,4 @@
-// The least device memory with which a compiled step runs.
+// Finds the least device memory with which a compiled step runs.
 #pragma once
 
 #include "graph/core/units.hpp"
@@ -8,11 +8,11 @@
 
 namespace tidemark {
 
-// The least device capacity with which the program runs, retries and evictions allowed: between the
-// live bytes that cannot be evicted and what a run without a limit reserves. Bisected to 1 MiB; the
-// ideal allocator without eviction needs exactly its peak, a packed program its height.
-// `unlimited`: the figures of a run without a limit; `too_small`: a capacity, `overhead` left out,
-// that is known not to do, or 0. 0 when none was found.
+// Returns the least device capacity with which the program runs, retries and evictions allowed:
+// between the live bytes that cannot be evicted and what a run without a limit reserves. Bisected
+// to 1 MiB; the ideal allocator without eviction needs exactly its peak, a packed program its
+// height. `unlimited`: the figures of a run without a limit; `too_small`: a capacity, `overhead`
+// left out, that is known not to suffice, or 0. Returns 0 when none was found.
 [[nodiscard]] Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled,
                                       Bytes overhead, const RunResult& unlimited, Bytes too_small);
 

@@ -1,4 +1,4 @@
-// The device as one process of a step finds it.
+// The device as one process of a step sees it.
 #pragma once
 
 #include "graph/core/units.hpp"
@@ -8,9 +8,9 @@
 
 namespace tidemark {
 
-// What the device's libraries allocate for themselves under the step's framework.
+// Returns the workspaces that the device's libraries allocate under the step's framework.
 [[nodiscard]] LibraryWorkspaces libraries_of(const StepSpec& spec);
-// The step's device, its framework's figures those of libraries_of().
+// Returns the step's device, with the framework's figures from libraries_of().
 [[nodiscard]] DeviceProfile device_of(const StepSpec& spec);
 
 // Device memory that a process takes outside its allocator: the CUDA context and, with several

@@ -27,7 +27,7 @@ namespace tidemark {
 
 class PlanCache;  // policies/solver/plan_cache.hpp
 
-// Builds the model: one of the two is set.
+// Builds the model: exactly one of the two functions is set.
 struct ModelSource {
   // The forward graph, which is then rewritten and differentiated.
   std::function<Graph(const ModelOptions&)> forward;
@@ -35,7 +35,7 @@ struct ModelSource {
   std::function<TrainingGraph()> step;
 };
 
-// What a step does with the model.
+// The mode of a step: it trains the model, or evaluates it by a forward pass only.
 enum class StepMode { kTrain, kForward };
 
 struct TrainingOptions {
@@ -53,7 +53,7 @@ struct TrainingOptions {
   bool evaluates_loss = false;  // kForward computes the loss, too
 };
 
-// Everything of one point; policies are in the order in which they are listed.
+// The description of one point; policies are in the order in which they are listed.
 struct StepSpec {
   std::string name;
   ModelSource source;
@@ -61,19 +61,19 @@ struct StepSpec {
   std::string training_key;
   DeviceProfile device;
   int count = 1;  // data-parallel ranks; each is equal, so one is simulated
-  Mesh mesh;      // of those ranks
+  Mesh mesh;      // mesh of those ranks
   TrainingOptions training;
-  std::unique_ptr<const AllocatorModel> allocator;  // of the device, never null
+  std::unique_ptr<const AllocatorModel> allocator;  // the device's allocator, never null
   PinnedMemory pinned = PinnedMemory::kExact;       // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
   PlanCache* plans = nullptr;  // outlives the spec; null where each step makes its own plans
 };
 
-// What rewrites may look at; refers to the spec.
+// Returns the view of a step that rewrites get; it refers to the spec.
 [[nodiscard]] RewriteContext rewrite_context(const StepSpec& spec);
 
-// The policies of one kind, in the order in which they are listed.
+// Returns the policies of one kind, in the order in which they are listed.
 template <class Policy>
 [[nodiscard]] std::vector<const Policy*> policies_of(const StepSpec& spec) {
   std::vector<const Policy*> found;

@@ -1,4 +1,4 @@
-// Plans tried out for policies that must try.
+// Trial runs of plans, for policies that must try them.
 #pragma once
 
 #include "graph/analysis/liveness.hpp"
@@ -24,7 +24,7 @@ class StepTrial final : public TrialRun {
   const CostTable& costs_;
   const ProgramOrder& order_;
   const Liveness& live_;
-  mutable Scratch scratch_;  // kept, so that each run finds its memory
+  mutable Scratch scratch_;  // reused by all runs
 };
 
 }  // namespace tidemark

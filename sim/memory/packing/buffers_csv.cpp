@@ -24,16 +24,16 @@ constexpr std::size_t kSize = 3;
 
 struct Field {
   std::string_view text;
-  int column = 0;  // of its first byte, from 1
+  int column = 0;  // column of its first byte, from 1
 };
 
-// One line at a time, cut at commas; blanks around a field do not count.
+// Reads one line at a time, cut at commas; blanks around a field do not count.
 class CsvLines {
  public:
   CsvLines(std::string_view text, const std::string& file) : rest_(text), file_(file) {
     if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
   }
-  // The next line that is not blank; false at the end.
+  // Reads the next line that is not blank; returns false at the end.
   bool next(std::vector<Field>& fields) {
     while (!rest_.empty()) {
       const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -122,7 +122,7 @@ NamedProblem parse_buffers(std::string_view text, const std::string& file) {
   const buffers_csv_detail::ColumnPlaces places = buffers_csv_detail::find_columns(lines, fields);
   const std::size_t columns = fields.size();
   NamedProblem named;
-  std::unordered_map<std::string_view, int> line_of;  // of an id
+  std::unordered_map<std::string_view, int> line_of;  // line of each id
   std::int64_t total = 0;
   while (lines.next(fields)) {
     if (fields.size() != columns) {

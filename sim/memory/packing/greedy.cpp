@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// The most bytes live at one instant of each buffer's life. A sparse table over the sections.
+// Returns for each buffer the most bytes live at one instant of its life. Uses a sparse table over
+// the sections.
 std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
   const TimeSections sections = time_sections(problem);
   const auto count = static_cast<std::size_t>(sections.count);
@@ -42,7 +43,7 @@ std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
   return result;
 }
 
-// Buffers placed so far in the order of their offsets, as columns that a scan runs through.
+// The buffers placed so far in the order of their offsets, as columns that a scan runs through.
 struct Placed {
   std::vector<std::int64_t> offset, end, lower, upper;
 

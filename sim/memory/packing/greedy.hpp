@@ -12,7 +12,7 @@ namespace tidemark {
 
 enum class GreedyOrder : std::uint8_t {
   kSize,      // largest first: TFLite's GreedyMemoryPlanner, XLA's kSpatial
-  kDuration,  // longest first: XLA's kTemporal; nested lifetimes, as of a backward pass, stack up
+  kDuration,  // longest first: XLA's kTemporal; nested lifetimes, as in a backward pass, stack up
   kArea,      // size x duration
   kBreadth,   // busiest instants first, their largest buffers first: Pisarchyk & Lee 2020
   kEnd,       // last freed first
@@ -25,17 +25,17 @@ enum class Fit : std::uint8_t { kFirst, kBest };
 [[nodiscard]] std::string_view name_of(GreedyOrder order);
 [[nodiscard]] std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order);
 
-// Places in `order` (every buffer once), each at the lowest gap that is large enough, or at the
-// tightest one. O(n^2) at worst, with a small constant.
+// Places the buffers in `order` (every buffer once), each at the lowest gap that is large enough,
+// or at the tightest one. O(n^2) at worst, with a small constant.
 [[nodiscard]] Packing place_in_order(const PackingProblem& problem, std::span<const int> order,
                                      Fit fit);
 [[nodiscard]] Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit);
 
-// Lowest address first: whichever buffer can lie lowest on those below it, the longest of them on
-// ties. O(n^2) at worst.
+// Places the lowest address first: whichever buffer can lie lowest on those below it, the longest
+// of them on ties. O(n^2) at worst.
 [[nodiscard]] Packing pack_skyline(const PackingProblem& problem);
 
-// The lowest of all of the above; stops at the first that reaches the lower bound.
+// Returns the lowest of all of the above; stops at the first that reaches the lower bound.
 [[nodiscard]] Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound);
 
 }  // namespace tidemark

@@ -16,8 +16,8 @@ constexpr std::int64_t kNodesBetweenStops = 256;  // a power of two
 
 struct HeightSearch::Part {
   Buffers buffers;
-  Buffers on_top;           // those that span all of its sections
-  std::int64_t height = 0;  // for `buffers`
+  Buffers on_top;           // buffers that span all of its sections
+  std::int64_t height = 0;  // height for `buffers`
 };
 
 HeightSearch::HeightSearch(std::vector<SectionSpan> spans, std::vector<std::int64_t> sizes,
@@ -155,7 +155,7 @@ bool HeightSearch::solve_parts(const Buffers& buffers, std::int64_t height) {
     }
     parts.push_back(std::move(part));
   }
-  // Small parts first: those that fail do so at once.
+  // Small parts come first: those that fail do so at once.
   std::sort(parts.begin(), parts.end(),
             [](const Part& a, const Part& b) { return a.buffers.size() < b.buffers.size(); });
   const std::size_t start = trail_.size();
@@ -166,7 +166,7 @@ bool HeightSearch::solve_parts(const Buffers& buffers, std::int64_t height) {
     const Part& part = parts[done];
     if (part.buffers.empty()) continue;
     left = part.buffers;
-    // Without those on top a part may fall apart further.
+    // Without the buffers on top a part may split further.
     solved = part.on_top.empty() ? solve_part(left, part.height) : solve_parts(left, part.height);
   }
   if (solved) return true;

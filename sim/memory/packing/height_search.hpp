@@ -31,41 +31,45 @@ enum class SearchOutcome : std::uint8_t { kFound, kImpossible, kStopped };
 
 class HeightSearch {
  public:
-  // `spans` and `sizes` (> 0) by buffer, of `sections` sections. `stop` is asked now and then.
+  // `spans` and `sizes` (> 0) are by buffer, over `sections` sections. `stop` is called now and
+  // then.
   HeightSearch(std::vector<SectionSpan> spans, std::vector<std::int64_t> sizes, int sections,
                std::function<bool()> stop);
 
-  // `rank`: by buffer, a permutation; of the buffers that can lie lowest, the least is tried first.
+  // `rank` is a permutation by buffer: of the buffers that can lie lowest, the least is tried
+  // first.
   [[nodiscard]] SearchOutcome run(std::int64_t height, const std::vector<int>& rank,
                                   std::int64_t node_limit);
-  [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offset_; }  // when found
-  [[nodiscard]] std::int64_t nodes() const { return nodes_; }  // of the last run
+  // valid when found
+  [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offset_; }
+  [[nodiscard]] std::int64_t nodes() const { return nodes_; }  // nodes of the last run
   [[nodiscard]] const std::vector<std::int64_t>& failures() const {
     return failures_;
   }  // by section
 
  private:
   using Buffers = std::vector<int>;
-  struct Part;  // of the unplaced buffers, independent of the others
+  struct Part;  // some unplaced buffers, independent of the others
 
-  // The buffer that can lie lowest of a part's, those held up excepted.
+  // The buffer of a part that can lie lowest, those held up excepted.
   struct Candidate {
-    int place = 0;                                                     // in the part
-    std::int64_t rests_at = std::numeric_limits<std::int64_t>::max();  // this if there is none
+    int place = 0;  // place in the part
+    // stays at this value if there is none
+    std::int64_t rests_at = std::numeric_limits<std::int64_t>::max();
     // The lowest end that any buffer of the part could have now. All that is still to come lies at
     // the candidate's address or higher, so a buffer that ends below could drop there: that packing
-    // is found elsewhere.
+    // is found on another branch.
     std::int64_t least_end = std::numeric_limits<std::int64_t>::max();
   };
 
-  // The searches leave `part` as it was when they fail.
+  // The searches restore `part` when they fail.
   [[nodiscard]] bool solve_part(Buffers& part, std::int64_t height);
   [[nodiscard]] bool solve_parts(const Buffers& buffers, std::int64_t height);
   [[nodiscard]] bool set_aside(std::vector<Part>& parts);
   [[nodiscard]] bool place_and_go_on(Buffers& part, int place, std::int64_t height);
   [[nodiscard]] bool hold_up(int buffer, std::int64_t height);
   [[nodiscard]] Candidate lowest(const Buffers& part) const;
-  // Tells whether the buffer's last placement emptied a section.
+  // Places a buffer; returns whether that emptied a section.
   bool take(int buffer);
   void give_back(int buffer);
   void raise(int buffer, std::int64_t address);
@@ -86,13 +90,14 @@ class HeightSearch {
 
   std::vector<SectionSpan> spans_;
   std::vector<std::int64_t> sizes_;
-  std::vector<std::vector<int>> neighbours_;  // by buffer: live together with it
+  std::vector<std::vector<int>> neighbours_;  // by buffer: buffers live together with it
   std::vector<std::vector<int>> members_;     // by section
   std::function<bool()> stop_;
   const std::vector<int>* rank_ = nullptr;
 
-  // By buffer. rests_: the highest end below it, where it would lie now; at_least_: no packing on
-  // this path has it lower, more than rests_ while it is held up, and the most once it is placed.
+  // Columns by buffer. rests_: the highest end below it, where it would lie now; at_least_: no
+  // packing on this path has it lower: more than rests_ while it is held up, and the maximum once
+  // it is placed.
   std::vector<std::int64_t> rests_, at_least_, offset_;
   std::vector<char> placed_;
   // The unplaced buffers of each section: bytes, number, least at_least_.
@@ -102,7 +107,7 @@ class HeightSearch {
 
   std::vector<int> marked_;  // sections to be checked
   std::vector<char> is_marked_;
-  std::vector<std::pair<std::int64_t*, std::int64_t>> trail_;  // what to restore when going back
+  std::vector<std::pair<std::int64_t*, std::int64_t>> trail_;  // values to restore when going back
   std::int64_t nodes_ = 0;
   std::int64_t node_limit_ = 0;
   bool stopped_ = false;

@@ -15,19 +15,21 @@ namespace tidemark {
 namespace pack_detail {
 namespace {
 
-// Above either the search would take too much memory, and a node too long, to be of use.
+// Limits above which the search would take too much memory, and a node too long, to be of use.
 constexpr std::size_t kMostBuffers = 4000;
-constexpr std::int64_t kMostPairs = 4'000'000;  // of buffers that are live together
+constexpr std::int64_t kMostPairs = 4'000'000;  // pairs of buffers that are live together
 // Nodes per target height in the first pass of tightening; each further pass gets twice as many.
 constexpr std::int64_t kFirstBudget = 20'000;
-// The share of a height above the goal in that: they only matter where the goal is out of reach.
+// The share of that budget for a height above the goal: such heights only matter where the goal is
+// out of reach.
 constexpr std::int64_t kBetween = 16;
 // A pass ends when the best and what it has given up differ by less than one part in this many.
 constexpr std::int64_t kCloseEnough = 1000;
-// The attempt at the lower bound after a fit gets this many nodes, or as many as the fit took.
+// The attempt at the lower bound after the packing fits gets this many nodes, or as many as that
+// packing took.
 constexpr std::int64_t kAfterFit = 100'000;
 
-// When to stop, for all parts together.
+// Limits of the search, for all parts together.
 struct Limits {
   std::chrono::steady_clock::time_point deadline;
   std::int64_t nodes_left = 0;
@@ -36,8 +38,8 @@ struct Limits {
   }
 };
 
-// Buffers whose times overlap those of no other part, with sizes in units of their common divisor:
-// every height that a packing without holes can have is a multiple of it.
+// Buffers that overlap in time with those of no other part, with sizes in units of their common
+// divisor: every height that a packing without holes can have is a multiple of it.
 class Part {
  public:
   Part(const PackingProblem& whole, std::vector<int> members, Limits& limits)
@@ -61,10 +63,10 @@ class Part {
     }
   }
 
-  // Spends about `budget` nodes on one height. Whether there is something to go on with.
+  // Spends about `budget` nodes on one height and returns what that attempt has shown.
   enum class Attempt : std::uint8_t { kLowered, kExcluded, kOpen };
   Attempt attempt(std::int64_t height, std::int64_t budget, bool is_goal);
-  // Tells whether this part can be searched at all.
+  // Whether this part can be searched at all.
   [[nodiscard]] bool searchable();
 
  private:
@@ -76,7 +78,8 @@ class Part {
   Packing best_;
   std::int64_t nodes_ = 0;
   std::unique_ptr<HeightSearch> search_;
-  std::unique_ptr<Restarts> to_goal_;  // what fails at one height teaches little about others
+  // of its own: what fails at one height teaches little about others
+  std::unique_ptr<Restarts> to_goal_;
   std::unique_ptr<Restarts> between_;
 };
 
@@ -123,8 +126,9 @@ Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget, bool is_go
   return Attempt::kOpen;
 }
 
-// Lowers a part until it is no higher than `goal` or the limits are reached. Rounds with twice the
-// budget each: first the goal itself, then heights between it and the best, by bisection.
+// Lowers a part until it is no higher than `goal` or the limits are reached. Each pass has twice
+// the budget of the one before: it first tries the goal itself, then heights between it and the
+// best, by bisection.
 void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
   const auto done = [&] {
     return part.height() <= std::max(goal, part.lower_bound()) || limits.over();
@@ -133,7 +137,7 @@ void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
   for (std::int64_t budget = kFirstBudget; !done(); budget *= 2) {
     std::int64_t target = std::max(goal, part.lower_bound());
     bool is_goal = true;
-    std::int64_t open = target - 1;  // the highest that this pass has given up
+    std::int64_t open = target - 1;  // the highest one that this pass has given up
     while (true) {
       const Part::Attempt result =
           part.attempt(target, is_goal ? budget : budget / kBetween, is_goal);
@@ -166,14 +170,14 @@ PackResult pack(const PackingProblem& problem, const PackOptions& options) {
   pack_detail::Limits limits{.deadline = std::chrono::steady_clock::now() + options.time_limit,
                              .nodes_left = options.node_limit};
   const TimeSections sections = time_sections(problem);
-  std::vector<int> sized;  // a buffer of no bytes lies anywhere
+  std::vector<int> sized;  // buffers of no bytes are left out: they lie anywhere
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].size > 0) sized.push_back(static_cast<int>(i));
   }
   std::vector<pack_detail::Part> parts;
-  std::int64_t bound = 0;  // of the whole: a part may be as high as another has to be
+  std::int64_t bound = 0;  // bound of the whole: a part may be as high as another has to be
   auto components = independent_components(sections.spans, sized);
-  parts.reserve(components.size());  // the search of a part refers to it
+  parts.reserve(components.size());  // needed: the search of a part refers to it
   for (auto& members : components) {
     parts.emplace_back(problem, std::move(members), limits);
     bound = std::max(bound, parts.back().lower_bound());

@@ -1,4 +1,4 @@
-// The lowest packing that can be found in a given time, and whether a lower one exists.
+// Finds the lowest packing in a given time, and whether a lower one exists.
 #pragma once
 
 #include <chrono>
@@ -10,24 +10,26 @@
 namespace tidemark {
 
 struct PackOptions {
-  // The search ends when the height is at most this and a further, short attempt at the lower bound
-  // has failed. Without it: at the lower bound.
+  // With a capacity, the search ends when the height is at most this and a further, short attempt
+  // at the lower bound has failed. Without one it ends at the lower bound.
   std::optional<std::int64_t> capacity;
   // Wall-clock time after which the best packing so far is returned. It has no other influence: a
   // search that ends earlier gives the same packing on any machine.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
-  std::int64_t node_limit = std::int64_t{1} << 62;  // of the whole search: a limit that repeats
+  // nodes of the whole search: a limit that gives repeatable results
+  std::int64_t node_limit = std::int64_t{1} << 62;
 };
 
 struct PackResult {
   Packing packing;
-  // No packing is lower: the most live bytes, or more where the search has excluded heights.
+  // A height below which no packing exists: the most live bytes, or more where the search has
+  // excluded heights.
   std::int64_t lower_bound = 0;
   std::int64_t nodes = 0;
   [[nodiscard]] bool optimal() const { return packing.height == lower_bound; }
 };
 
-// Greedy packings first; then, part by part of independent times, a complete search for lower
+// Tries greedy packings first; then, part by part of independent times, a complete search for lower
 // heights, restarted with orders that put what failed first. One core, no randomness beyond a fixed
 // sequence. Parts of more than a few thousand buffers keep their greedy packing.
 [[nodiscard]] PackResult pack(const PackingProblem& problem, const PackOptions& options = {});

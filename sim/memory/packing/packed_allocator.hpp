@@ -14,7 +14,7 @@ namespace tidemark {
 // Addresses of the program's device allocations; each is live from its allocation to its free in
 // issue order, or to the end. Sizes are rounded up to kPackedAlignment.
 struct PackedPlacement {
-  IdVector<AllocationId, std::int64_t> address;  // -1: not of the device
+  IdVector<AllocationId, std::int64_t> address;  // -1: not on the device
   std::int64_t height = 0;
   std::int64_t lower_bound = 0;  // the most rounded bytes live at one instruction
 };
@@ -22,11 +22,11 @@ struct PackedPlacement {
 // The alignment of cudaMalloc and PyTorch's allocator; vectorised kernels rely on it.
 inline constexpr std::int64_t kPackedAlignment = 512;
 
-// Intervals of instructions, in the order of the allocations; `allocations` receives which
-// allocation each is.
+// Returns intervals of instructions, in the order of the allocations; `allocations` receives the
+// allocation of each.
 [[nodiscard]] PackingProblem packing_problem(const StepProgram& program,
                                              std::vector<AllocationId>& allocations);
-// The best of the greedy packings: milliseconds, where the search would take seconds.
+// Returns the best of the greedy packings: milliseconds, where the search would take seconds.
 [[nodiscard]] PackedPlacement place_program(const StepProgram& program);
 
 // One region of the placement's height, taken at the first allocation. An allocation whose planned
@@ -35,7 +35,7 @@ inline constexpr std::int64_t kPackedAlignment = 512;
 // allocation that ends above it.
 class PackedAllocator {
  public:
-  // `placement` must live longer.
+  // `placement` must outlive the allocator.
   PackedAllocator(const PackedPlacement& placement, Bytes capacity)
       : placement_(placement), capacity_(capacity.count) {}
 
@@ -51,7 +51,7 @@ class PackedAllocator {
   [[nodiscard]] std::int64_t active() const { return active_; }
   [[nodiscard]] std::int64_t reserved() const { return reserved_; }
   [[nodiscard]] std::int64_t capacity() const { return capacity_; }
-  // One region: it stays whole until the end.
+  // Nothing is split: the one region stays whole until the end.
   [[nodiscard]] std::int64_t inactive_split() const { return reserved_ - active_; }
   [[nodiscard]] std::int64_t address(AllocationId allocation) const {
     return placement_.address[allocation];
@@ -71,7 +71,7 @@ class PackedAllocator {
 
 static_assert(Allocator<PackedAllocator>);
 
-// Its one region has no segments to report.
+// Returns a report without segments, since there is only one region.
 [[nodiscard]] OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
                                         std::size_t allocations);
 

@@ -10,7 +10,7 @@ namespace tidemark {
 namespace problem_detail {
 namespace {
 
-// A buffer begins or ends; at one instant the ends come first, since lifetimes are half open.
+// The begin or end of a buffer; at one instant the ends come first, since lifetimes are half open.
 struct Change {
   std::int64_t time = 0;
   bool begins = false;

@@ -15,7 +15,7 @@
 
 namespace tidemark {
 
-// Live at the instants lower <= t < upper, of any unit.
+// A buffer that is live at the instants lower <= t < upper, of any unit.
 struct Buffer {
   std::int64_t lower = 0;
   std::int64_t upper = 0;  // > lower
@@ -31,15 +31,15 @@ struct Packing {
   std::int64_t height = 0;
 };
 
-// The most bytes that are live at one instant: no packing is lower.
+// Returns the most bytes that are live at one instant: no packing is lower.
 [[nodiscard]] std::int64_t most_live_bytes(const PackingProblem& problem);
 
 [[nodiscard]] std::int64_t height_of(const PackingProblem& problem,
                                      const std::vector<std::int64_t>& offsets);
 
-// Why these are no legal addresses, or nothing: a missing or negative offset, two buffers that
-// share a byte at an instant, a height that is not the packing's. Shares no code with the packers;
-// a sweep over time with the occupied addresses in order, O(n log n).
+// Returns why these are no legal addresses, or nothing: a missing or negative offset, two buffers
+// that share a byte at an instant, a height that is not the packing's. Shares no code with the
+// packers; a sweep over time with the occupied addresses in order, O(n log n).
 [[nodiscard]] std::optional<std::string> packing_fault(const PackingProblem& problem,
                                                        const Packing& packing);
 

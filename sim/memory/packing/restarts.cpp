@@ -9,13 +9,13 @@ namespace tidemark {
 namespace restarts_detail {
 namespace {
 
-constexpr std::int64_t kFirstNodes = 1000;  // of the fixed orders
-constexpr std::int64_t kLubyNodes = 500;    // of the others, times Luby's sequence
-constexpr double kKept = 0.8;               // of the old weights at each restart
+constexpr std::int64_t kFirstNodes = 1000;  // limit for the fixed orders
+constexpr std::int64_t kLubyNodes = 500;    // limit for the others, times Luby's sequence
+constexpr double kKept = 0.8;               // share of the old weights kept at each restart
 constexpr double kMostNoise = 0.4;          // keys are scaled by up to (1 +- this)
 
-// 1 1 2 1 1 2 4 1 1 2 ...: within a logarithm of the best restarts for any search (Luby et al.
-// 1993).
+// Returns a term of 1 1 2 1 1 2 4 1 1 2 ...: within a logarithm of the best restarts for any search
+// (Luby et al. 1993).
 std::int64_t luby(std::size_t i) {
   std::size_t span = 1;  // 2^k - 1 terms, the last of which is 2^(k-1)
   while (span < i + 1)

@@ -11,13 +11,13 @@
 namespace tidemark {
 
 // Restart i of a search gets limit(i) nodes and rank(i): fixed orders first, then orders in which
-// the sections of time weigh most where the search has failed of late, with some noise.
+// the sections of time weigh most where the search has failed recently, with some noise.
 class Restarts {
  public:
   Restarts(const PackingProblem& problem, const TimeSections& sections);
 
   [[nodiscard]] std::vector<int> next_rank();
-  [[nodiscard]] std::int64_t node_limit() const { return node_limit_; }  // of the last rank
+  [[nodiscard]] std::int64_t node_limit() const { return node_limit_; }  // limit for the last rank
   void learn(const std::vector<std::int64_t>& failures, std::int64_t nodes);
 
  private:
@@ -25,7 +25,7 @@ class Restarts {
   enum class Key : std::uint8_t {
     kWidth,  // duration
     kArea,   // duration x size
-    kTotal,  // most live bytes beside the buffer
+    kTotal,  // most live bytes during the buffer's life
     kSize,
     kWorst,   // largest weight of its sections
     kWeight,  // sum of the weights of its sections
@@ -37,7 +37,7 @@ class Restarts {
 
   void weigh();
   [[nodiscard]] std::vector<int> rank_by(const Order& order, double noise);
-  [[nodiscard]] double uniform();  // of [0, 1)
+  [[nodiscard]] double uniform();  // in [0, 1)
 
   std::vector<SectionSpan> spans_;
   std::vector<double> weights_;      // by section

@@ -23,7 +23,7 @@ TimeSections time_sections(const PackingProblem& problem) {
     ends[index(b.upper)] = 1;
   }
   TimeSections sections;
-  // Sections before each instant; a section lies just before the end that closes it.
+  // Number of sections before each instant; a section lies just before the end that closes it.
   std::vector<int> before(times.size());
   bool begun = false;
   for (std::size_t i = 0; i < times.size(); ++i) {

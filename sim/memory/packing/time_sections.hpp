@@ -13,7 +13,7 @@
 
 namespace tidemark {
 
-// Sections first <= s < last of one buffer; never empty. Two buffers are live together exactly
+// The sections first <= s < last of one buffer; never empty. Two buffers are live together exactly
 // when they share a section.
 struct SectionSpan {
   int first = 0;
@@ -30,7 +30,7 @@ struct TimeSections {
 };
 [[nodiscard]] TimeSections time_sections(const PackingProblem& problem);
 
-// Groups of buffers that share no section with another group, in the order of time.
+// Returns the groups of buffers that share no section with another group, in the order of time.
 [[nodiscard]] std::vector<std::vector<int>> independent_components(
     const std::vector<SectionSpan>& spans, const std::vector<int>& buffers);
 

@@ -16,7 +16,7 @@ auto at_key(const Decoder& decoder, std::string_view key, F&& parse) {
   try {
     return parse();
   } catch (const std::invalid_argument& error) {
-    // Parsers of the whole text name the option; here the path does.
+    // Parsers of the whole text name the option; here the path names it.
     std::string problem = error.what();
     const std::string name = std::string(key) + ": ";
     if (problem.starts_with(name)) problem.erase(0, name.size());
@@ -24,7 +24,7 @@ auto at_key(const Decoder& decoder, std::string_view key, F&& parse) {
   }
 }
 
-// {256MiB: 1, 512MiB: 2, ">": 4}
+// Decodes for example {256MiB: 1, 512MiB: 2, ">": 4}.
 RoundupDivisions decode_intervals(const Decoder& mapping) {
   RoundupIntervals intervals;
   for (const auto& [key, value] : mapping.entries()) {

@@ -17,13 +17,13 @@ using RoundupDivisions = std::array<std::int64_t, kRoundupIntervals>;
 // CUDAAllocatorConfig of PyTorch 2.4: max_split_size must be larger than kLargeBuffer.
 inline constexpr std::int64_t kSmallestSplitLimitMb = 20;
 
-// How roundup_power2_divisions is written in a scenario. Keys of the text are in MiB.
+// The forms of roundup_power2_divisions in a scenario. Keys of the text are in MiB.
 inline constexpr std::string_view kRoundupForms =
     R"(4 | "[256:1,512:2,>:4]" | {256MiB: 1, ">": 4})";
 
 [[nodiscard]] bool is_power_of_two(std::int64_t value);
 void check_roundup_division(std::int64_t divisions, bool zero_allowed);
-// The threshold itself, if it lies between 0 and 1.
+// Returns the threshold itself, if it lies between 0 and 1.
 double check_collection_threshold(double value);
 
 // Collects intervals in the order in which they are given. The first also sets everything below it;

@@ -12,8 +12,8 @@ namespace tidemark {
 
 class TorchAllocator {
  public:
-  // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: those of the device
-  // beside them, for its context.
+  // `usable`: bytes that cudaMalloc can hand out to this process; `taken`: other bytes of the
+  // device, for its context.
   explicit TorchAllocator(Bytes usable, const TorchAllocatorOptions& options = {}, Bytes taken = {})
       : core_(usable + taken, options, taken),
         stream_(core_.stream(0)),
@@ -27,7 +27,7 @@ class TorchAllocator {
   AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
     return keep(allocation, [&] { return core_.allocate_without_retry(bytes, stream_); });
   }
-  // Asks the device only, after release_cached().
+  // Asks only the device; called after release_cached().
   AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
     return keep(allocation, [&] { return core_.allocate_again(bytes, stream_); });
   }
@@ -45,12 +45,12 @@ class TorchAllocator {
     deferred_[allocation.index()] = 1;
     core_.defer_free(*blocks_[allocation.index()]);
   }
-  // Memory that is allocated from here on is captured where options.cuda_graph is set.
+  // Memory that is allocated from this call on is captured where options.cuda_graph is set.
   void begin_last_step() {
     if (captures_) stream_ = core_.begin_capture(stream_);
   }
   [[nodiscard]] bool captures() const { return captures_; }
-  // Neither a retry nor a look at events while a CUDA graph is captured.
+  // Whether a CUDA graph is captured; then there is neither a retry nor a look at events.
   [[nodiscard]] bool is_capturing() const { return core_.is_capturing(); }
   int release_cached() {
     const std::int64_t before = core_.device().frees();
@@ -76,8 +76,8 @@ class TorchAllocator {
   void record_segment_events(bool on) { core_.record_segment_events(on); }
   [[nodiscard]] const TorchCachingAllocator& core() const { return core_; }
   [[nodiscard]] TorchStream stream() const { return stream_; }
-  // The piece that an allocation was given; null when it has none. Waiting for events counts as
-  // having it.
+  // Returns the piece that an allocation was given; null when it has none. An allocation that waits
+  // for events still has its piece.
   [[nodiscard]] const TorchBlock* given(AllocationId allocation) const {
     return blocks_[allocation.index()];
   }
@@ -103,7 +103,7 @@ class TorchAllocator {
 
 static_assert(SegmentAllocator<TorchAllocator>);
 
-// A report as out_of_memory.hpp describes it, with PyTorch's own words.
+// Returns a report as out_of_memory.hpp describes it, with PyTorch's own words.
 [[nodiscard]] OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested,
                                         std::size_t allocations);
 

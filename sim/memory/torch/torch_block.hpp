@@ -23,12 +23,13 @@ struct TorchBlock
   std::int64_t address = 0;
   TorchBlock* previous = nullptr;
   TorchBlock* next = nullptr;
-  std::int64_t requested = 0;  // of the last owner, before rounding
-  std::int64_t range = -1;     // where its expandable range starts; -1: made by cudaMalloc
-  std::uint64_t searches = 0;  // of the pool, when it became free; only counted with collection
+  std::int64_t requested = 0;  // size asked for by the last owner, before rounding
+  std::int64_t range = -1;     // start of its expandable range; -1: made by cudaMalloc
+  // searches of the pool when it became free; only counted with collection
+  std::uint64_t searches = 0;
   TorchStream stream = 0;
   std::uint32_t uses = 0;            // list of other streams that recorded it; 0 is none
-  std::uint32_t pending_events = 0;  // of streams, before it is free
+  std::uint32_t pending_events = 0;  // streams that it waits for before it is free
   bool large = false;
   bool allocated = false;
   bool mapped = true;
@@ -37,7 +38,7 @@ struct TorchBlock
   [[nodiscard]] bool is_expandable() const { return range >= 0; }
   [[nodiscard]] bool is_idle() const { return !allocated && pending_events == 0 && uses == 0; }
   [[nodiscard]] bool is_free() const { return mapped && is_idle(); }
-  // Requests up to 1 MiB (kSmallSize) are served from a pool of their own.
+  // Whether requests of this size use its pool: up to 1 MiB (kSmallSize) have a pool of their own.
   [[nodiscard]] bool serves(std::int64_t bytes) const { return large == (bytes > kMiB.count); }
   [[nodiscard]] std::int64_t end() const { return address + size; }
 };

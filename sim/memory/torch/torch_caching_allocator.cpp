@@ -7,20 +7,20 @@ namespace tidemark {
 namespace torch_caching_allocator_detail {
 namespace {
 
-// c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
+// Sizes from c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
 constexpr std::int64_t kMinBlockSize = 512;
 constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;     // largest block of a small pool
 constexpr std::int64_t kSmallBuffer = std::int64_t{2} << 20;   // segment of a small pool
 constexpr std::int64_t kLargeBuffer = std::int64_t{20} << 20;  // segment below kMinLargeAlloc
 constexpr std::int64_t kMinLargeAlloc = std::int64_t{10} << 20;
-constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;  // of larger segments
+constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;  // unit of larger segments
 constexpr int kFirstInterval = 20;                           // log2 of 1 MiB
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Up to the next of `divisions` equal steps between two powers of two.
+// Rounds up to the next of `divisions` equal steps between two powers of two.
 std::int64_t round_to_division(std::int64_t size, std::int64_t divisions) {
   const auto bits = static_cast<std::uint64_t>(size);
   if (std::has_single_bit(bits)) return size;
@@ -137,7 +137,7 @@ TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, To
   return hand_out(request, block);
 }
 
-// Asks the device alone, since the pools have been searched before release_cached().
+// Asks only the device, since the pools have been searched before release_cached().
 TorchBlock* TorchCachingAllocator::allocate_again(std::int64_t bytes, TorchStream stream) {
   ++statistics_.num_alloc_retries;
   const Request request = request_for(bytes, stream);
@@ -166,8 +166,8 @@ void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream s
   if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
 }
 
-// Best fit on the stream: only the first candidate is looked at, so an oversize block may hide a
-// fitting one behind it.
+// Finds the best fit on the stream. Only the first candidate is looked at, so an oversize block may
+// hide a fitting one behind it.
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (collects_garbage_) ++searches_[request.large ? 1 : 0];
   FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
@@ -175,7 +175,7 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   auto found = free.lower_bound(size, TorchAtLeast());
   if (found == free.end()) return nullptr;
   if (found->is_expandable()) {
-    // A block before unmapped space counts with what it can grow to.
+    // A block before unmapped space counts with the size that it can grow to.
     const auto growable = [](const TorchBlock& block) {
       const bool grows = block.next != nullptr && !block.next->mapped;
       return block.size + (grows ? block.next->size : 0);
@@ -222,10 +222,10 @@ bool TorchCachingAllocator::should_split(const TorchBlock& block, std::int64_t s
   return size < options_.max_split_size && rest > torch_caching_allocator_detail::kSmallSize;
 }
 
-// The front is handed out, the tail becomes a free block. An unsplit tail counts as allocated.
+// Hands out the front and makes the tail a free block. An unsplit tail counts as allocated.
 TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* block) {
   const bool was_split = block->is_split();
-  const bool counts = !block->is_expandable();  // in inactive_split
+  const bool counts = !block->is_expandable();  // counts in inactive_split
   const bool large = request.large;
   if (should_split(*block, request.size)) {
     TorchBlock* tail = new_block_between(block, block->next, *block);
@@ -306,7 +306,7 @@ void TorchCachingAllocator::complete_free(TorchBlock& block) {
   statistics_.requested_bytes.add(large, -block.requested);
 }
 
-// Bytes of the neighbour, which ends to be; 0 when it cannot be joined.
+// Merges a neighbour, whose block disappears, and returns its bytes; 0 when it cannot be merged.
 std::int64_t TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
   if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped) return 0;
   Pool& pool = pool_of(*neighbour);
@@ -329,7 +329,7 @@ std::int64_t TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbou
   return merged;
 }
 
-// A block of the same segment or range; its size and address are the caller's to set.
+// Returns a block of the same segment or range; the caller sets its size and address.
 TorchBlock* TorchCachingAllocator::new_block_between(TorchBlock* previous, TorchBlock* next,
                                                      const TorchBlock& like) {
   TorchBlock* block = arena_.take();

@@ -19,19 +19,19 @@
 
 namespace tidemark {
 
-// How far a stream is: the caller moves both, the allocator records events at `issued` and finds
-// them ended once `ended` has reached them. Any monotonic measure will do.
+// The progress of a stream: the caller moves both, the allocator records events at `issued` and
+// finds them ended once `ended` has reached them. Any monotonic measure will do.
 struct StreamTimeline {
   std::int64_t issued = 0;
   std::int64_t ended = 0;
 };
 
 enum class SegmentAction : std::uint8_t { kAlloc, kFree, kMap, kUnmap, kOutOfMemory };
-[[nodiscard]] std::string_view name_of(SegmentAction action);  // "segment_alloc", ..., "oom"
+[[nodiscard]] std::string_view name_of(SegmentAction action);  // for example "segment_alloc", "oom"
 
 struct SegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
-  std::int64_t address = 0;  // of an out-of-memory: free bytes of the device
+  std::int64_t address = 0;  // for an out-of-memory: free bytes of the device
   std::int64_t size = 0;
   TorchStream stream = 0;
 };
@@ -41,14 +41,14 @@ struct TorchOutOfMemory {
   std::int64_t segment = 0;  // bytes that were asked of the device
   std::int64_t capacity = 0;
   std::int64_t device_free = 0;
-  std::optional<std::int64_t> allowed;  // by the memory fraction
+  std::optional<std::int64_t> allowed;  // bytes that the memory fraction allows
   std::int64_t allocated = 0;
   std::int64_t reserved = 0;
   std::int64_t private_pools = 0;  // free blocks of private pools, which the text calls allocated
 };
-// The text of torch.cuda.OutOfMemoryError for device 0.
+// Returns the text of torch.cuda.OutOfMemoryError for device 0.
 [[nodiscard]] std::string message_of(const TorchOutOfMemory& failure);
-// "512 bytes", "20.00 MiB", as the error writes sizes.
+// Returns "512 bytes", "20.00 MiB", as the error writes sizes.
 [[nodiscard]] std::string torch_size(std::int64_t bytes);
 
 // Contiguous memory that the device gave: a segment, or a mapped run of an expandable range.
@@ -68,20 +68,20 @@ class TorchCachingAllocator {
   // PyTorch refuses larger requests before it looks at its pools.
   static constexpr std::int64_t kLargestRequest = (std::int64_t{1} << 60) - 1;
 
-  // `taken` bytes of the device's `capacity` are not PyTorch's to have: its context, other
+  // `taken` bytes of the device's `capacity` are not available to PyTorch: its context, other
   // processes.
   TorchCachingAllocator(Bytes capacity, const TorchAllocatorOptions& options, Bytes taken = {});
   TorchCachingAllocator(const TorchCachingAllocator&) = delete;
   TorchCachingAllocator& operator=(const TorchCachingAllocator&) = delete;
 
-  // Room for this many blocks at once; until there are more, nothing below allocates host memory
-  // (recorded segment events apart).
+  // Makes room for this many blocks at once; until there are more, nothing below allocates host
+  // memory (recorded segment events apart).
   void reserve(std::size_t blocks);
-  // The stream with this handle; pools are searched in the order of handles.
+  // Returns the stream with this handle; pools are searched in the order of handles.
   [[nodiscard]] TorchStream stream(std::int64_t handle);
-  // A pool of its own for what a CUDA graph captures on a stream, in the place of that stream. It
-  // keeps its segments, since the graph refers to their addresses. From here on a graph is being
-  // captured: nothing is released, and events are not looked at.
+  // Creates a pool for what a CUDA graph captures on a stream, in the place of that stream. It
+  // keeps its segments, since the graph refers to their addresses. From this call on a graph is
+  // being captured: nothing is released, and events are not looked at.
   [[nodiscard]] TorchStream begin_capture(TorchStream stream);
   [[nodiscard]] bool is_capturing() const { return capturing_; }
   [[nodiscard]] bool is_private(TorchStream stream) const { return streams_[stream].is_private; }
@@ -89,12 +89,12 @@ class TorchCachingAllocator {
   [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream].timeline; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
 
-  // Null when out of memory; out_of_memory() then says why. 0 < bytes <= kLargestRequest.
+  // Returns null when out of memory; out_of_memory() then says why. 0 < bytes <= kLargestRequest.
   [[nodiscard]] TorchBlock* allocate(std::int64_t bytes, TorchStream stream);
   void record_stream(TorchBlock& block, TorchStream stream);
-  // The block is active until every stream that recorded it has passed this moment.
+  // Frees a block, which stays active until every stream that recorded it has passed this moment.
   void free(TorchBlock& block);
-  // torch.cuda.empty_cache(): waits for all events, gives back every whole free segment.
+  // As torch.cuda.empty_cache(), waits for all events and gives back every whole free segment.
   void empty_cache();
 
   // Callers that wait for events themselves, because waiting takes their time, use these:
@@ -103,7 +103,7 @@ class TorchCachingAllocator {
   [[nodiscard]] TorchBlock* allocate_again(std::int64_t bytes, TorchStream stream);
   void release_cached();
   void note_out_of_memory(std::int64_t bytes, TorchStream stream);
-  // free() in two halves: the owner releases the block; later, no stream uses it any more.
+  // The two halves of free(): the owner releases the block; later, no stream uses it any more.
   void defer_free(TorchBlock& block);
   void finish_free(TorchBlock& block) { event_passed(block); }
 
@@ -115,14 +115,16 @@ class TorchCachingAllocator {
   [[nodiscard]] const std::vector<SegmentEvent>& segment_events() const { return segment_events_; }
   [[nodiscard]] std::vector<TorchSegment> segments() const;  // by address
 
-  // Free bytes that release_cached() could not give back: inactive_split_bytes, and of expandable
-  // ranges, which that statistic leaves out, what shares a page with a block in use.
+  // Returns the free bytes that release_cached() could not give back: inactive_split_bytes and, in
+  // expandable ranges, which that statistic leaves out, free memory that shares a page with a block
+  // in use.
   [[nodiscard]] std::int64_t inactive_bytes() const;
-  // The largest free block that a request of this size could be given without new memory; 0: none.
+  // Returns the largest free block that a request of this size could be given without new memory;
+  // 0: none.
   [[nodiscard]] std::int64_t largest_free(std::int64_t bytes, TorchStream stream) const;
 
   [[nodiscard]] std::int64_t rounded(std::int64_t bytes) const;
-  // Bytes asked of the device for a rounded size.
+  // Returns the bytes asked of the device for a rounded size.
   [[nodiscard]] static std::int64_t segment_size(std::int64_t size);
 
  private:
@@ -134,7 +136,7 @@ class TorchCachingAllocator {
   using UnmappedSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchByAddress>,
                                             boost::intrusive::constant_time_size<false>>;
 
-  // Blocks of one size class on one stream.
+  // The blocks of one size class on one stream.
   struct Pool {
     FreeSet free;
     UnmappedSet unmapped;  // address space of expandable ranges without memory
@@ -183,7 +185,7 @@ class TorchCachingAllocator {
   [[nodiscard]] std::uint32_t new_link(const Link& link);
   void unlink(std::uint32_t link);
 
-  // Giving back.
+  // Memory given back to the device.
   void collect_garbage();
   [[nodiscard]] bool release_available(const Request& request);
   void release_pool(Pool& pool);
@@ -214,7 +216,7 @@ class TorchCachingAllocator {
   std::vector<Link> links_{1};  // entry 0 stands for none
   std::uint32_t unused_links_ = kNoLink;
   std::size_t events_ = 0;
-  std::array<std::uint64_t, 2> searches_{};  // small, large; of all streams
+  std::array<std::uint64_t, 2> searches_{};  // small, large; over all streams
   std::vector<TorchBlock*> to_unmap_;
   std::vector<SegmentEvent> segment_events_;
 };

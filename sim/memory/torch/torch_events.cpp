@@ -1,5 +1,6 @@
 // Frees that wait: a block that other streams have recorded returns to its pool when each of them
-// has passed the moment of the free. Nobody is told: ended events are found at the next allocation.
+// has passed the moment of the free. There is no notification: ended events are found at the next
+// allocation.
 //
 //   allocation stream  ---- free -----------------------------> allocate: looks at the queues
 //   recording stream   --------- event recorded ... ended ----
@@ -15,7 +16,7 @@ void TorchCachingAllocator::record_stream(TorchBlock& block, TorchStream stream)
   block.uses = new_link({.block = &block, .stream = stream, .next = block.uses});
 }
 
-// One event per recorded stream, at the end of that stream's queue.
+// Adds one event per recorded stream, at the end of that stream's queue.
 void TorchCachingAllocator::insert_events(TorchBlock& block) {
   std::uint32_t link = block.uses;
   block.uses = kNoLink;
@@ -40,7 +41,7 @@ void TorchCachingAllocator::event_passed(TorchBlock& block) {
   if (--block.pending_events == 0) complete_free(block);
 }
 
-// Events are taken in the order of the queue, up to the first that has not ended.
+// Takes events in the order of the queue, up to the first that has not ended.
 void TorchCachingAllocator::process_events() {
   for (TorchStream s : by_handle_) {
     Stream& stream = streams_[s];
@@ -55,7 +56,7 @@ void TorchCachingAllocator::process_events() {
   }
 }
 
-// The caller has waited for all of them.
+// Finishes all events; the caller has waited for them.
 void TorchCachingAllocator::finish_all_events() {
   ++statistics_.num_sync_all_streams;
   for (TorchStream s : by_handle_) {

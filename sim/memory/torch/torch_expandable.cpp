@@ -11,7 +11,7 @@ namespace tidemark {
 namespace torch_expandable_detail {
 namespace {
 
-// c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
+// Sizes from c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
 constexpr std::int64_t kSmallPage = std::int64_t{2} << 20;
 constexpr std::int64_t kLargePage = std::int64_t{20} << 20;
 constexpr std::int64_t kSpareShare = 8;  // a range is the device's memory and an eighth more
@@ -38,8 +38,8 @@ PageRun whole_pages(const TorchBlock& block) {
 }  // namespace
 }  // namespace torch_expandable_detail
 
-// A free block of at least the size asked for, not in its pool any more. Pages that were mapped for
-// a request that fails later stay mapped.
+// Returns a free block of at least the size asked for, taken out of its pool. Pages that were
+// mapped for a request that fails later stay mapped.
 TorchBlock* TorchCachingAllocator::expand(const Request& request) {
   TorchBlock* block = find_expandable(request);
   if (block == nullptr) return nullptr;
@@ -54,8 +54,8 @@ TorchBlock* TorchCachingAllocator::expand(const Request& request) {
   return block;
 }
 
-// The first chain of free and unmapped blocks, by address, with enough address space; else a new
-// range. Null when no addresses are left.
+// Returns the first chain of free and unmapped blocks, by address, with enough address space; else
+// a new range. Null when no addresses are left.
 TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
   Pool& pool = streams_[request.stream].pools[request.large ? 1 : 0];
   for (TorchBlock& unmapped : pool.unmapped) {
@@ -158,7 +158,7 @@ void TorchCachingAllocator::unmap(TorchBlock& block) {
   note(SegmentAction::kUnmap, first, unmapped, block.stream);
 }
 
-// A range without any page is given back.
+// Gives back a range without any page.
 void TorchCachingAllocator::release_range(TorchBlock& block) {
   Pool& pool = pool_of(block);
   pool.unmapped.erase(pool.unmapped.iterator_to(block));

@@ -15,10 +15,10 @@ namespace tidemark {
 namespace torch_options_detail {
 namespace {
 
-// CUDAAllocatorConfig of PyTorch 2.4.
+// Limits from CUDAAllocatorConfig of PyTorch 2.4.
 constexpr std::int64_t kMostRegisterThreads = 128;
 
-// The text without blanks, in pieces that end at , : [ or ], which are pieces of their own.
+// Returns the text without blanks, in pieces that end at , : [ or ], which are pieces of their own.
 std::vector<std::string> pieces_of(std::string_view text) {
   std::vector<std::string> pieces;
   bool word_open = false;
@@ -53,7 +53,7 @@ class Pieces {
     if (skip(piece)) return;
     refuse(fmt::format("expected '{}' {}, found {}", piece, where, found()));
   }
-  // A word: anything but punctuation.
+  // Reads a word: anything but punctuation.
   std::string word(std::string_view what) {
     const bool punctuation = at_end() || pieces_[at_] == "," || pieces_[at_] == ":" ||
                              pieces_[at_] == "[" || pieces_[at_] == "]";

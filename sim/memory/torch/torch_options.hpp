@@ -14,7 +14,7 @@
 
 namespace tidemark {
 
-// The rules that are modelled; a newer PyTorch would be another name.
+// The version whose rules are modelled; a newer PyTorch would be another name.
 inline constexpr std::string_view kTorchAllocatorVersion = "torch-2.4";
 
 inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>::max();
@@ -22,13 +22,14 @@ inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>:
 struct TorchAllocatorOptions {
   std::int64_t max_split_size = kNoSplitLimit;  // bytes; blocks of at least this are never split
   RoundupDivisions roundup_power2_divisions{};  // 0: round to 512 bytes
-  double garbage_collection_threshold = 0;      // share of the memory fraction; 0: never collects
+  // share of what the memory fraction allows; 0: never collects
+  double garbage_collection_threshold = 0;
   bool expandable_segments = false;
-  std::optional<double> memory_fraction;  // of the device; what PyTorch may reserve
+  std::optional<double> memory_fraction;  // share of the device that PyTorch may reserve
   // The last step is captured as a CUDA graph, the steps before warm up: its memory comes from a
-  // private pool. Of the caller's doing, not of PYTORCH_CUDA_ALLOC_CONF.
+  // private pool. The training script does this, not PYTORCH_CUDA_ALLOC_CONF.
   bool cuda_graph = false;
-  // Accepted by PyTorch without effect on where memory goes, so only checked:
+  // Options that PyTorch accepts without effect on where memory goes are only checked:
   // release_lock_on_cudamalloc, pinned_use_cuda_host_register, pinned_num_register_threads,
   // backend.
 };
@@ -37,7 +38,7 @@ struct TorchAllocatorOptions {
 // std::invalid_argument with what is wrong and, for a misspelt option, the nearest known one.
 [[nodiscard]] TorchAllocatorOptions parse_alloc_conf(std::string_view text);
 
-// The value of roundup_power2_divisions alone: "4" or "[256:1,512:2,>:4]", keys in MiB.
+// Reads the value of roundup_power2_divisions alone: "4" or "[256:1,512:2,>:4]", keys in MiB.
 [[nodiscard]] RoundupDivisions parse_roundup_divisions(std::string_view text);
 
 // Reads the keys of a scenario's `allocator`: conf (a text as above; a key beside it wins over the

@@ -8,7 +8,7 @@ std::string_view name_of(TorchTraceAction action) {
   return kNames[static_cast<int>(action) - static_cast<int>(TorchTraceAction::kAlloc)];
 }
 
-// The entries about segments of a call come before that about its allocation.
+// Entries of a call about segments come before its entry about the allocation.
 AllocationResult TorchRecorder::keep(AllocationId allocation, const AllocationResult& result) {
   add_segment_events();
   if (result.ok) add(TorchTraceAction::kAlloc, allocation);

@@ -1,5 +1,5 @@
-// The torch allocator with a memory of everything that it did, as
-// torch.cuda.memory._record_memory_history() keeps it. Only for runs whose history is wanted.
+// The torch allocator with a record of everything that it did, as
+// torch.cuda.memory._record_memory_history() keeps it. Only for runs whose history is needed.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ enum class TorchTraceAction : std::uint8_t {
   kSegmentUnmap,
   kOutOfMemory,
   kAlloc,
-  kFreeRequested,  // by the program
+  kFreeRequested,  // freed by the program
   kFreeCompleted,  // no stream uses it any more
 };
-// "segment_alloc", ..., "oom", "alloc", "free_requested", "free_completed".
+// Returns "segment_alloc", ..., "oom", "alloc", "free_requested", "free_completed".
 [[nodiscard]] std::string_view name_of(TorchTraceAction action);
 
 struct TorchTraceEntry {
   TorchTraceAction action = TorchTraceAction::kAlloc;
-  AllocationId allocation;   // invalid where it is about a segment
-  std::int64_t address = 0;  // of an out-of-memory: free bytes of the device
-  std::int64_t size = 0;     // of an allocation: as requested
+  AllocationId allocation;   // invalid where the entry is about a segment
+  std::int64_t address = 0;  // for an out-of-memory: free bytes of the device
+  std::int64_t size = 0;     // for an allocation: as requested
 };
 
 class TorchRecorder {

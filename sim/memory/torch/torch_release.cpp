@@ -1,4 +1,4 @@
-// How memory goes back to the device, from the mildest way to the last: garbage collection, blocks
+// Ways to give memory back to the device, from the mildest to the last: garbage collection, blocks
 // that are large enough for the request, and everything that is free.
 #include <iterator>
 
@@ -54,8 +54,8 @@ void TorchCachingAllocator::collect_garbage() {
   }
 }
 
-// Gives back an oversize block that would do, or several, largest first; with max_split_size only.
-// The freed ones stay freed even if they were not enough.
+// Gives back an oversize block that is large enough, or several, largest first; with max_split_size
+// only. The freed ones stay freed even if they were not enough.
 bool TorchCachingAllocator::release_available(const Request& request) {
   if (options_.max_split_size == kNoSplitLimit) return false;
   FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
@@ -87,7 +87,8 @@ void TorchCachingAllocator::empty_cache() {
   release_cached();
 }
 
-// Every free block that is a whole segment, of all streams; whole free pages of expandable ranges.
+// Gives back every free block that is a whole segment, of all streams, and whole free pages of
+// expandable ranges.
 void TorchCachingAllocator::release_cached() {
   for (const std::size_t pool : {std::size_t{1}, std::size_t{0}}) {  // large blocks first
     for (TorchStream s : by_handle_)

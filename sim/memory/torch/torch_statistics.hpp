@@ -6,7 +6,7 @@
 
 namespace tidemark {
 
-// One figure over time. `allocated` and `freed` sum up all that it rose and fell.
+// One figure over time. `allocated` and `freed` add up all its rises and falls.
 struct TorchStatistic {
   std::int64_t current = 0;
   std::int64_t peak = 0;
@@ -20,7 +20,7 @@ struct TorchStatistic {
   }
 };
 
-// "allocated_bytes.small_pool.peak" is allocated_bytes.small_pool.peak.
+// A figure by pool, as in "allocated_bytes.small_pool.peak".
 struct TorchPoolStatistic {
   TorchStatistic all;
   TorchStatistic small_pool;
@@ -42,7 +42,7 @@ struct TorchStatistics {
   TorchPoolStatistic active_bytes;
   TorchPoolStatistic inactive_split_bytes;
   TorchPoolStatistic requested_bytes;   // before rounding; falls when a free is complete
-  TorchStatistic oversize_allocations;  // of at least max_split_size
+  TorchStatistic oversize_allocations;  // blocks of at least max_split_size
   TorchStatistic oversize_segments;
   std::int64_t num_alloc_retries = 0;
   std::int64_t num_ooms = 0;

@@ -18,7 +18,7 @@ class IdMap {
       if (entries_[at].key == kEmpty) return nullptr;
     }
   }
-  // The value of `key`, a new one if there is none. Invalidates pointers to others.
+  // Returns the value of `key`, a new one if there is none. Invalidates pointers to others.
   V& operator[](std::int64_t key) {
     if (V* found = find(key)) return *found;
     if (4 * (count_ + 1) > 3 * entries_.size()) grow();

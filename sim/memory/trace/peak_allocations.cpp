@@ -15,7 +15,7 @@ namespace {
 using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
 using Sizes = std::span<const std::int64_t>;
 
-// Lengths of the common subsequences of all of `a` with each beginning of `b`.
+// Returns the lengths of the common subsequences of all of `a` with each beginning of `b`.
 std::vector<std::uint32_t> last_row(Sizes a, Sizes b, bool backwards) {
   std::vector<std::uint32_t> row(b.size() + 1, 0);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -31,7 +31,7 @@ std::vector<std::uint32_t> last_row(Sizes a, Sizes b, bool backwards) {
   return row;
 }
 
-// Hirschberg 1975: halves `a` where the best cut of `b` is, in memory of one row.
+// Hirschberg 1975: halves `a` and cuts `b` where it is best, in memory of one row.
 void split(Sizes a, Sizes b, std::size_t first_a, std::size_t first_b, Pairs& pairs) {
   if (a.empty() || b.empty()) return;
   if (a.size() == 1) {
@@ -52,7 +52,7 @@ void split(Sizes a, Sizes b, std::size_t first_a, std::size_t first_b, Pairs& pa
   split(a.subspan(half), b.subspan(cut), first_a + half, first_b + cut, pairs);
 }
 
-// The nearest equal values, up to a window ahead.
+// Pairs the nearest equal values, up to a window ahead.
 void match_nearby(Sizes a, Sizes b, std::size_t first_a, std::size_t first_b, Pairs& pairs) {
   constexpr std::size_t kWindow = 64;
   std::size_t i = 0;
@@ -177,7 +177,7 @@ std::string_view name_of(MatchedBy how) {
 namespace peak_allocations_detail {
 namespace {
 
-// Matches what is left of two peaks, one rule after the other.
+// Matches the rest of two peaks, one rule after the other.
 class Matching {
  public:
   Matching(const RecordedPeak& a, const RecordedPeak& b) : sides_{Side(a), Side(b)} {}
@@ -207,7 +207,7 @@ class Matching {
   std::vector<AllocationPair> pairs_;
 };
 
-// The key that a rule compares; none where an allocation has nothing to compare.
+// Returns the key that a rule compares; none where an allocation has nothing to compare.
 std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy how) {
   const AllocationNames& names = allocation.names;
   const auto key = [&](bool known, std::initializer_list<std::string_view> parts) {
@@ -256,7 +256,8 @@ void Matching::by(MatchedBy how) {
     const auto found = of_b.find(key);
     if (found == of_b.end()) continue;
     const std::vector<std::size_t>& in_b = found->second;
-    // Layers, lines and operators have many outputs: which is which is clear only one to one.
+    // Layers, lines and operators have many outputs: outputs are identified only where they are one
+    // to one.
     const bool one_to_one = same_size(how) || how == MatchedBy::kTensorOnly;
     if (!one_to_one && in_a.size() != in_b.size()) continue;
     for (std::size_t k = 0; k < std::min(in_a.size(), in_b.size()); ++k)

@@ -1,5 +1,5 @@
-// What is live when a recording of an allocator is at its peak, and which allocations of two such
-// peaks are the same.
+// The allocations that are live when a recording of an allocator is at its peak, and matches
+// between two such peaks.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ inline constexpr std::int64_t kTorchBlockMultiple = 512;  // CUDACachingAllocato
 
 struct LiveAllocation {
   Bytes bytes;        // as requested
-  std::string label;  // what it is, as far as the recording says
+  std::string label;  // names the tensor, as far as the recording says
   AllocationNames names;
 };
 
 // The first moment at which the most bytes are live: allocated, and not yet freed by the program.
 struct RecordedPeak {
   std::vector<LiveAllocation> live;  // in the order of their allocation
-  std::size_t unordered = 0;         // the first ones, live when the recording began
-  Bytes bytes;                       // of `live`
-  Bytes reserved;                    // in segments at that moment
-  Bytes most_reserved;               // in segments at any moment
-  std::size_t allocations = 0;       // in the whole recording
-  bool out_of_memory = false;        // the recording has a request that failed
+  std::size_t unordered = 0;    // how many of the first ones were live when the recording began
+  Bytes bytes;                  // bytes of `live`
+  Bytes reserved;               // bytes in segments at that moment
+  Bytes most_reserved;          // bytes in segments at any moment
+  std::size_t allocations = 0;  // number in the whole recording
+  bool out_of_memory = false;   // the recording has a request that failed
 
-  [[nodiscard]] std::int64_t rounding() const;  // of `live` to blocks
+  [[nodiscard]] std::int64_t rounding() const;  // bytes added by rounding `live` to blocks
 };
 
 // Reads a PyTorch snapshot (SnapshotReader). Throws UserError.
 [[nodiscard]] RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device);
 
-// How two allocations were found to be one, in the order in which it is tried. Sizes are equal when
-// the allocator rounds them to the same; of equal keys the k-th of one peak goes with the k-th of
-// the other, in the order of allocation.
+// Rules by which two allocations are found to be the same, in the order in which they are tried.
+// Sizes are equal when the allocator rounds them to the same; of equal keys the k-th of one peak
+// goes with the k-th of the other, in the order of allocation.
 enum class MatchedBy : std::uint8_t {
   kTensor,        // layer, name, operator and size: snapshots that Tidemark wrote
   kTensorOnly,    // the same, of another size
@@ -56,7 +56,7 @@ enum class MatchedBy : std::uint8_t {
   kSize,          // size, in another order
 };
 inline constexpr std::size_t kMatchedBys = 10;
-// "the same operator and size", ...
+// Returns for example "the same operator and size".
 [[nodiscard]] std::string_view name_of(MatchedBy how);
 [[nodiscard]] constexpr bool same_size(MatchedBy how) {
   return how != MatchedBy::kTensorOnly && how != MatchedBy::kLayerOnly &&
@@ -64,12 +64,13 @@ inline constexpr std::size_t kMatchedBys = 10;
 }
 
 struct AllocationPair {
-  std::size_t a = 0;  // index in the live allocations
+  std::size_t a = 0;  // index among the live allocations
   std::size_t b = 0;
   MatchedBy how = MatchedBy::kSize;
 };
 
-// An allocation that was live before a recording began has no order and no part in kOrder.
+// A pair of the same allocations. One that was live before a recording began has no order and no
+// part in kOrder.
 struct AllocationMatch {
   std::vector<AllocationPair> pairs;
   std::vector<std::size_t> only_a;
@@ -77,9 +78,9 @@ struct AllocationMatch {
 };
 [[nodiscard]] AllocationMatch match_allocations(const RecordedPeak& a, const RecordedPeak& b);
 
-// A longest common subsequence as pairs of indices, ascending. Time grows with the product of the
-// lengths that are left without common beginning and end; beyond kMostCells of it, equal values are
-// looked for only near each other and the result may be shorter.
+// Returns a longest common subsequence as pairs of indices, ascending. Time grows with the product
+// of the lengths that are left without common beginning and end; beyond kMostCells of it, equal
+// values are looked for only near each other and the result may be shorter.
 inline constexpr std::size_t kMostCells = std::size_t{400'000'000};
 [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> common_subsequence(
     std::span<const std::int64_t> a, std::span<const std::int64_t> b);

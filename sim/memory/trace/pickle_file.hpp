@@ -1,4 +1,4 @@
-// A whole file in memory, gzip or not.
+// Reads a whole file into memory, gzip or not.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace tidemark {
 
-// Bytes that a file may come to, so that a small one cannot cost much.
+// Limits on the size of an unpacked file, so that a small file cannot cost much.
 struct UnpackLimits {
   std::size_t most = 0;
-  std::size_t free = 0;             // allowed for whatever the packed file has
-  std::size_t for_each_packed = 0;  // beyond these, for each byte of the packed file
+  std::size_t free = 0;             // bytes allowed for any packed file
+  std::size_t for_each_packed = 0;  // further bytes for each byte of the packed file
 };
 
 // Throws UserError: unreadable, damaged, larger than the limits.

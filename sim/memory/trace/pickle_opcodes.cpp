@@ -13,14 +13,14 @@ struct Refused {
   std::uint8_t byte;
   std::string_view name;
 };
-// They import or call.
+// Opcodes that import or call.
 constexpr std::array kExecutes{
     Refused{'c', "GLOBAL"},     Refused{'R', "REDUCE"},        Refused{'b', "BUILD"},
     Refused{'i', "INST"},       Refused{'o', "OBJ"},           Refused{0x81, "NEWOBJ"},
     Refused{0x92, "NEWOBJ_EX"}, Refused{0x93, "STACK_GLOBAL"}, Refused{'P', "PERSID"},
     Refused{'Q', "BINPERSID"},  Refused{0x82, "EXT1"},         Refused{0x83, "EXT2"},
     Refused{0x84, "EXT4"}};
-// A snapshot has no use for them.
+// Opcodes that no snapshot uses.
 constexpr std::array kUnused{Refused{'F', "FLOAT"},
                              Refused{'I', "INT"},
                              Refused{'L', "LONG"},

@@ -6,7 +6,7 @@
 
 namespace tidemark {
 
-// Lib/pickletools.py.
+// Opcodes from Lib/pickletools.py.
 enum class PickleOpcode : std::uint8_t {
   kMark = '(',
   kStop = '.',
@@ -52,7 +52,7 @@ enum class PickleOpcode : std::uint8_t {
   kFrame = 0x95,
 };
 
-// Why an opcode that is not among them is refused.
+// Returns why an opcode that is not among them is refused.
 [[nodiscard]] std::string refusal_of(PickleOpcode opcode);
 
 }  // namespace tidemark

@@ -7,7 +7,7 @@
 
 namespace tidemark {
 
-// A stack machine without recursion: depth costs nothing.
+// A stack machine without recursion: nested containers need no stack of the host.
 class PickleParser {
  public:
   explicit PickleParser(Pickle& pickle) : pickle_(pickle), bytes_(pickle.bytes_) {}
@@ -36,7 +36,7 @@ class PickleParser {
   Pickle& pickle_;
   const std::string& bytes_;
   std::size_t next_ = 0;
-  std::size_t at_ = 0;  // the opcode at hand
+  std::size_t at_ = 0;  // offset of the current opcode
   std::size_t values_ = 0;
   std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;
@@ -222,7 +222,7 @@ void PickleParser::read_container(PickleOpcode opcode) {
       push(PickleKind::kDict, static_cast<std::int64_t>(pickle_.dicts_.size()));
       pickle_.dicts_.emplace_back();
       if (opcode == kEmptyDict) return;
-      // The dict goes below its keys.
+      // The dict lies below its keys.
       const PickleValue dict = stack_.back();
       stack_.pop_back();
       stack_.insert(stack_.begin() + static_cast<std::ptrdiff_t>(first), dict);

@@ -25,10 +25,10 @@ enum class PickleKind : std::uint8_t {
   kList,  // a list or a tuple
   kDict,
 };
-// "a list", "a dict", ...
+// Returns "a list", "a dict", ...
 [[nodiscard]] std::string_view name_of(PickleKind kind);
 
-// A value knows its place in the file for errors only: containers may be shared, even with
+// A value that notes its place in the file, only for errors: containers may be shared, even with
 // themselves.
 class PickleValue {
  public:
@@ -37,14 +37,14 @@ class PickleValue {
       : payload_(payload), offset_(static_cast<std::uint32_t>(offset)), kind_(kind) {}
 
   [[nodiscard]] PickleKind kind() const { return kind_; }
-  [[nodiscard]] std::size_t offset() const { return offset_; }  // of its opcode
+  [[nodiscard]] std::size_t offset() const { return offset_; }  // offset of its opcode
   [[nodiscard]] std::int64_t integer() const { return payload_; }
   [[nodiscard]] double real() const { return std::bit_cast<double>(payload_); }
 
  private:
   friend class Pickle;
   friend class PickleParser;
-  std::int64_t payload_ = 0;  // a number, or where the text or the container is
+  std::int64_t payload_ = 0;  // a number, or the place of the text or the container
   std::uint32_t offset_ = 0;
   PickleKind kind_ = PickleKind::kNone;
 };
@@ -53,14 +53,15 @@ class Pickle {
  public:
   static constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // bytes, unpacked
   static constexpr std::size_t kMostValues = std::size_t{1} << 27;
-  // Limits that a snapshot of a size cannot exceed, so that a small file costs little. A dict of a
-  // stack frame, the densest there is, takes 16 bytes for 8 values. The first ones are free.
+  // Limits that no snapshot of that size exceeds, so that a small file costs little. The dict of a
+  // stack frame, the densest value there is, takes 16 bytes for 8 values. The first bytes and
+  // values are free.
   static constexpr std::size_t kFreeBytes = std::size_t{1} << 24;  // unpacked
   static constexpr std::size_t kMostUnpacked = 100;                // bytes for each packed one
   static constexpr std::size_t kFreeContainers = std::size_t{1} << 20;
   static constexpr std::size_t kContainerBytes = 8;
   static constexpr std::size_t kFreeLooks = std::size_t{1} << 20;
-  static constexpr std::size_t kLooksPerByte = 32;  // at keys, by find()
+  static constexpr std::size_t kLooksPerByte = 32;  // keys looked at by find()
 
   // Reads a file of protocol 2 to 5, gzip or not. Throws UserError with the byte at which it cannot
   // be read and why.
@@ -71,8 +72,8 @@ class Pickle {
   [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }  // unpacked
   // The accessors throw a UserError with the byte of the value when it is of another kind.
   [[nodiscard]] std::span<const PickleValue> items(const PickleValue& list) const;
-  // The value of a key; null when it is absent. Throws also once more keys have been looked at than
-  // a file of this size has without containers that are shared.
+  // Returns the value of a key; null when it is absent. Also throws once more keys have been looked
+  // at than a file of this size has without containers that are shared.
   [[nodiscard]] const PickleValue* find(const PickleValue& dict, std::string_view key) const;
   [[nodiscard]] std::string_view text(const PickleValue& value) const;
 

@@ -72,7 +72,7 @@ class Replay {
   ReplayResult run();
 
  private:
-  // The allocation behind an id. A request of zero bytes, or one that failed, has nothing to free.
+  // The allocation of an id. A request of zero bytes, or one that failed, has nothing to free.
   struct Live {
     typename Target::Handle handle{};
     std::int64_t bytes = 0;

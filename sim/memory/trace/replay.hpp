@@ -1,5 +1,5 @@
-// Replays a trace of allocator calls through one of the allocators and reports what each call
-// leads to.
+// Replays a trace of allocator calls through one of the allocators and reports the result of each
+// call.
 #pragma once
 
 #include <optional>

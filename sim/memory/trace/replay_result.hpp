@@ -16,7 +16,7 @@ enum class ReplayAllocator : std::uint8_t { kTorch, kBfc, kIdeal };
 
 struct ReplayOptions {
   ReplayAllocator allocator = ReplayAllocator::kTorch;
-  Bytes capacity;  // of the device
+  Bytes capacity;  // capacity of the device
   // Every row but `m` is one tick; an event recorded at tick t has ended at t + event_delay. Only
   // torch knows events: the others free at once, as with a single stream.
   std::int64_t event_delay = 0;
@@ -25,7 +25,7 @@ struct ReplayOptions {
   bool layout = false;  // fills ReplayResult::segments and segment_events; torch only
 };
 
-// The allocator after a row, as the columns of torch.cuda.memory_stats():
+// State of the allocator after a row, as the columns of torch.cuda.memory_stats():
 // allocated_bytes.all.current, reserved_bytes, active_bytes, inactive_split_bytes, segment,
 // num_alloc_retries, num_ooms.
 struct ReplayState {
@@ -38,7 +38,7 @@ struct ReplayState {
   std::int64_t ooms = 0;
 };
 
-// Between two marks.
+// Figures between two marks.
 struct ReplayStep {
   std::int64_t step = 0;
   Bytes reserved_at_start;
@@ -71,9 +71,9 @@ struct ReplayedSegmentEvent {
 
 struct ReplayResult {
   std::int64_t rows = 0;
-  TorchStatistics statistics;  // of bfc and ideal: what they have of it
+  TorchStatistics statistics;  // for bfc and ideal those that they have
   Bytes peak_live_512;         // live requests rounded to 512 bytes: no allocator needs less
-  std::string oom_message;     // of the first failure; empty when there was none
+  std::string oom_message;     // message of the first failure; empty when there was none
   ReplayState final_state;
   std::optional<SnapshotSummary> snapshot;
   std::vector<ReplayStep> steps;

@@ -74,7 +74,7 @@ class TorchTarget {
     }
     return last_stream_;
   }
-  // Events are recorded and looked at only now and then, so the streams' clocks follow then.
+  // Events are recorded and looked at only now and then, so the streams' clocks move only then.
   void move_clock() {
     for (TorchStream s = 0; s < torch_.streams(); ++s) {
       torch_.timeline(s) = {.issued = now_, .ended = now_ - delay_};
@@ -117,7 +117,7 @@ struct SampledStatistics {
   TorchStatistics statistics;
   ReplayState last;
 
-  // `requested`: by which the live requests changed; negative for a free.
+  // `requested` is the change of the live requests; negative for a free.
   void sample(const ReplayState& state, std::int64_t requested);
 };
 

@@ -1,5 +1,5 @@
 // Fields of the dicts of a snapshot. Each function throws a UserError with the byte of the value
-// that is not as it should be.
+// that is not as expected.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tidemark {
 
-// The value of a key that must be there and of one kind.
+// Returns the value of a key that must be there and of one kind.
 [[nodiscard]] const PickleValue& field_of(const Pickle& pickle, const PickleValue& dict,
                                           std::string_view key, PickleKind kind);
-// The integer of a key that must be there, which may not be negative.
+// Returns the integer of a key that must be there, which may not be negative.
 [[nodiscard]] std::int64_t number_of(const Pickle& pickle, const PickleValue& dict,
                                      std::string_view key);
-// The device whose entries of `device_traces` are to be read: `device`, or the only one that has
-// any.
+// Returns the device whose entries of `device_traces` are to be read: `device`, or the only one
+// that has any.
 [[nodiscard]] int choose_device(const Pickle& pickle, const PickleValue& traces,
                                 std::optional<int> device);
 // Throws where `key` of an entry or a segment (`what`) names a pool of its own.

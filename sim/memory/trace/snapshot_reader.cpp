@@ -21,7 +21,7 @@ bool is_pickle(const std::string& path) {
   return file != nullptr && gzgetc(file.get()) == kProto;
 }
 
-// A block of its own takes more bytes in a snapshot; the first ones are free.
+// Blocks that a snapshot of any size may have; each further one takes more than a byte in the file.
 constexpr std::size_t kFreeBlocks = 1024;
 constexpr std::size_t kBlockBytes = 8;
 
@@ -73,11 +73,12 @@ class SnapshotRows {
   IdMap<Place> places_;  // by address
   std::vector<Initial> initial_;
   std::int64_t next_id_ = 0;
-  std::size_t blocks_ = 0;  // of the final segments
-  // Bytes of segments beyond those at the beginning of the trace, which it does not tell.
+  std::size_t blocks_ = 0;  // number of blocks in the final segments
+  // Bytes of segments beyond those at the beginning of the trace, which the trace does not record.
   std::int64_t reserved_ = 0;
-  std::int64_t most_reserved_ = 0;  // in the whole trace
-  // The most that the device can hold beyond the same, by what a failed allocation found free.
+  std::int64_t most_reserved_ = 0;  // maximum over the whole trace
+  // The most that the device can hold beyond the same bytes, from what a failed allocation found
+  // free.
   std::optional<std::int64_t> device_;
   bool frees_segments_ = false;
   SegmentRelease release_ = SegmentRelease::kUnknown;
@@ -161,10 +162,11 @@ void SnapshotRows::read_entries(const PickleValue& trace) {
   end_segment_frees(trace, {});
 }
 
-// Segments go back before an allocation that found no memory, or because the program has asked. The
-// new segment tells where its frames do not: what fits beside the freed ones, since the trace has
-// as much at another time or the device is as large, would have found memory. Where nothing tells,
-// the program has asked: at the capacity of the recording the replay of a retry is the same.
+// Segments are freed before an allocation that found no memory, or because the program has asked
+// for it. Where the frames do not say which, the new segment does: if it fits next to the freed
+// ones, since the trace has as much at another time or the device is as large, the allocation would
+// have found memory. Where nothing tells, the program has asked: at the capacity of the recording
+// the replay of a retry is the same.
 void SnapshotRows::end_segment_frees(const PickleValue& entry, std::string_view action) {
   if (!frees_segments_) return;
   frees_segments_ = false;
@@ -231,7 +233,7 @@ void SnapshotRows::complete_free(const PickleValue& entry) {
                  fmt::format("the free of address {:#x} is completed without a request", address));
   }
   place->waits = false;
-  // Nothing has delayed it if it follows at once.
+  // The free was not delayed if its end follows at once.
   if (!reader_.rows_.empty()) {
     TraceRow& last = reader_.rows_.back().row;
     if (last.op == TraceOp::kRequestFree && last.id == place->id) {
@@ -242,7 +244,7 @@ void SnapshotRows::complete_free(const PickleValue& entry) {
   add(TraceOp::kCompleteFree, place->id, 0, 0, entry.offset());
 }
 
-// Should it succeed in the replay, nobody would use or free it: it goes at once.
+// If it succeeds in the replay, nobody would use or free it, so it is freed at once.
 void SnapshotRows::fail_to_allocate(const PickleValue& entry) {
   const std::int64_t id = next_id_++;
   add(TraceOp::kFailed, id, number_of(pickle_, entry, "size"), number_of(pickle_, entry, "stream"),
@@ -305,7 +307,8 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
       }
     }
   }
-  // A recording may contradict its segments; it began with none at least.
+  // The trace of a recording may contradict its segments; the bytes at its beginning are at least
+  // 0.
   reader_.summary_.reserved_before = final_reserved >= reserved_ ? final_reserved - reserved_ : 0;
 }
 

@@ -1,11 +1,11 @@
 // PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot) as traces of allocator calls.
 //
-// What the program asked for is replayed: alloc, free_requested, free_completed, oom. What the
-// allocator did about it (segment_alloc and its kin) is the replayed allocator's own business, but
-// segments that were freed tell of an empty_cache(), unless an allocation has freed them to try
-// again: by the frames of the entry, or because it fails all the same, or because its new segment
-// did not fit beside them into the device, whose size a failed allocation tells. Private pools
-// (CUDA graphs, MemPool) are refused.
+// The requests of the program are replayed: alloc, free_requested, free_completed, oom. The actions
+// of the allocator (segment_alloc and its kin) are left to the replayed allocator, but freed
+// segments show an empty_cache(), unless an allocation has freed them to retry: by the frames of
+// the entry, or because it fails all the same, or because its new segment did not fit next to them
+// into the device, whose size a failed allocation shows. Private pools (CUDA graphs, MemPool) are
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -19,48 +19,49 @@
 
 namespace tidemark {
 
-// How a snapshot became a trace.
+// The way in which a snapshot became a trace, in figures.
 struct SnapshotSummary {
   int device = 0;
-  std::int64_t entries = 0;  // of the device's trace
-  std::int64_t ignored = 0;  // of them, with actions that are no calls of the program
+  std::int64_t entries = 0;  // entries of the device's trace
+  std::int64_t ignored = 0;  // entries with actions that are no calls of the program
   // The recording begins with blocks that are live already: those that it frees without having
   // allocated them, and those of the final segments that it never mentions. They are allocated
   // first, in the order of their addresses; when they were asked for is not known.
   std::int64_t live_blocks = 0;
   std::int64_t live_bytes = 0;
   std::int64_t reserved_before = 0;  // bytes of segments at the beginning of the recording
-  // Final blocks in use where the trace says that nothing is; left out.
+  // Final blocks in use where the trace says that nothing is in use; left out.
   std::int64_t contradicting_blocks = 0;
-  // Runs of freed segments that were taken as an allocator's retry, and as an empty_cache().
+  // Runs of freed segments that were taken as an allocator's retry, and those taken as an
+  // empty_cache().
   std::int64_t retry_releases = 0;
   std::int64_t empty_caches = 0;
   // Calls of empty_cache that may have been retries: nothing tells how large the device was.
   std::int64_t unclear_releases = 0;
 };
 
-// Tells whether a file is a pickle, by its name or by how it begins.
+// Whether a file is a pickle, by its name or by how it begins.
 [[nodiscard]] bool is_pickle(const std::string& path);
 
 class SnapshotReader {
  public:
-  // `device`: whose trace; without it the only one that has entries. Throws UserError with the byte
-  // of the file: no pickle, no snapshot, no entries, negative or huge sizes, an address that is
-  // allocated or freed twice.
-  // `labels`: also what the stacks of allocations say.
+  // `device` is the one whose trace is read; without it the only one that has entries. Throws
+  // UserError with the byte of the file: no pickle, no snapshot, no entries, negative or huge
+  // sizes, an address that is allocated or freed twice. `labels` also reads what the stacks of
+  // allocations say.
   SnapshotReader(const std::string& path, std::optional<int> device, bool labels = false);
 
   bool next(TraceRow& row);
   // Throws a UserError about the last row.
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
   [[nodiscard]] const SnapshotSummary& summary() const { return summary_; }
-  // Of the last row: bytes of all segments after it, and for an allocation the innermost frame
-  // outside of PyTorch, "forward model.py:42", else the innermost one; empty without stacks.
+  // Figures of the last row: bytes of all segments after it, and for an allocation the innermost
+  // frame outside of PyTorch, "forward model.py:42", else the innermost one; empty without stacks.
   [[nodiscard]] std::int64_t reserved() const {
     return summary_.reserved_before + rows_[next_ - 1].reserved;
   }
   [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label].text; }
-  // What its stack, its user_metadata and its compile_context say.
+  // Returns the names in its stack, its user_metadata and its compile_context.
   [[nodiscard]] const AllocationNames& names() const {
     return labels_[rows_[next_ - 1].label].names;
   }
@@ -68,7 +69,7 @@ class SnapshotReader {
  private:
   struct Row {
     TraceRow row;
-    std::size_t offset = 0;     // of the entry in the file
+    std::size_t offset = 0;     // offset of the entry in the file
     std::int64_t reserved = 0;  // beyond reserved_before
     std::uint32_t label = 0;
   };

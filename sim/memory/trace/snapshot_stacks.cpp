@@ -9,7 +9,7 @@ namespace tidemark {
 namespace snapshot_stacks_detail {
 namespace {
 
-// Empty without the key.
+// Returns the text of a key; empty without the key.
 std::string_view text_of(const Pickle& pickle, const PickleValue& dict, std::string_view key) {
   const PickleValue* value = pickle.find(dict, key);
   return value != nullptr && value->kind() == PickleKind::kText ? pickle.text(*value)
@@ -39,7 +39,7 @@ SegmentRelease SnapshotStacks::release_of(const PickleValue& entry) const {
 
 std::string SnapshotStacks::read_frames(const PickleValue& frames) {
   std::string python;
-  bool outside = false;  // of PyTorch
+  bool outside = false;  // outside of PyTorch
   for (const PickleValue& frame : pickle_.items(frames)) {
     if (frame.kind() != PickleKind::kDict) continue;
     const StackFrame& read = stack_.emplace_back(
@@ -73,7 +73,7 @@ std::uint32_t SnapshotStacks::label_of(const PickleValue& dict) {
   } else if (label.text.empty() && !stack_.empty()) {
     label.text = stack_.front().name;
   }
-  // Set by the program: torch.cuda.memory._set_memory_metadata(), often the module's name.
+  // The program sets this by torch.cuda.memory._set_memory_metadata(), often to the module's name.
   if (const std::string_view metadata =
           snapshot_stacks_detail::text_of(pickle_, dict, "user_metadata");
       !metadata.empty()) {

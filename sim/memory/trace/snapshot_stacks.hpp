@@ -1,5 +1,4 @@
-// What the stacks of a PyTorch snapshot tell of its entries: who has allocated, and why segments
-// were freed.
+// Reads the stacks of a PyTorch snapshot's entries: who has allocated, and why segments were freed.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +16,25 @@ namespace tidemark {
 enum class SegmentRelease { kUnknown, kEmptyCache, kAllocation };
 
 struct SnapshotLabel {
-  std::string text;  // "forward model.py:42"
+  std::string text;  // for example "forward model.py:42"
   AllocationNames names;
 };
 
 class SnapshotStacks {
  public:
-  // Without `labels` only releases are read.
+  // Without `labels` only causes of releases are read.
   SnapshotStacks(const Pickle& pickle, bool labels) : pickle_(pickle), with_labels_(labels) {}
 
   // Newer versions note who has freed a segment: empty_cache(), or the allocation that retries.
   [[nodiscard]] SegmentRelease release_of(const PickleValue& entry) const;
-  // The label of what the frames, the metadata and the compiled graph of an entry or a block say:
-  // its place in take_labels(), 0 for the empty one.
+  // Returns the label of the frames, the metadata and the compiled graph of an entry or a block:
+  // its index in take_labels(), 0 for the empty one.
   [[nodiscard]] std::uint32_t label_of(const PickleValue& dict);
   [[nodiscard]] std::vector<SnapshotLabel> take_labels() { return std::move(labels_); }
 
  private:
-  // The frames into stack_; the innermost Python frame outside of PyTorch, else the innermost one.
+  // Reads the frames into stack_; returns the innermost Python frame outside of PyTorch, else the
+  // innermost one.
   [[nodiscard]] std::string read_frames(const PickleValue& frames);
 
   const Pickle& pickle_;

@@ -83,7 +83,7 @@ constexpr std::array kSuffixes =
     std::to_array<std::string_view>({"_", "_backward", "_forward", "_overrideable", "_cuda", "_out",
                                      "_impl", "_nd", "_data", "_input", "_weight"});
 
-// "max_pool2d_with_indices" of "_max_pool2d_with_indices_backward_out_cuda".
+// Returns for example "max_pool2d_with_indices" of "_max_pool2d_with_indices_backward_out_cuda".
 std::string_view bare(std::string_view name) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -122,7 +122,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The identifier behind `before`, if it is in `text`.
+// Returns the identifier behind `before`, if it is in `text`.
 std::string_view word_behind(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return {};
@@ -140,14 +140,14 @@ std::string_view aten_operator(std::string_view function) {
   return {};
 }
 
-// The path behind the last "/torch/", "" outside of PyTorch.
+// Returns the path behind the last "/torch/", "" outside of PyTorch.
 std::string_view path_in_torch(std::string_view file) {
   const std::size_t at = file.rfind("/torch/");
   return at == std::string_view::npos ? std::string_view() : file.substr(at + 7);
 }
 
-// As plots/torch_snapshot.cpp writes them: the storage and its role, the operator and its layer,
-// the phase and the step.
+// Whether the frames are as plots/torch_snapshot.cpp writes them: the storage and its role, the
+// operator and its layer, the phase and the step.
 bool is_of_tidemark(std::span<const StackFrame> frames) {
   return frames.size() == 3 && frames.back().file == "step";
 }
@@ -222,7 +222,7 @@ AllocationNames StackNames::of(std::span<const StackFrame> frames) {
   if (stack_names_detail::is_of_tidemark(frames))
     return stack_names_detail::names_of_tidemark(frames);
   AllocationNames names;
-  // What is outside decides: an optimizer's step, else a backward that computes a forward again.
+  // The outermost phases decide: an optimizer's step, else a backward that recomputes a forward.
   const auto rank = [](std::string_view phase) {
     constexpr std::array<std::string_view, 5> kInward{"", "forward", "backward", "initial",
                                                       "optimizer"};

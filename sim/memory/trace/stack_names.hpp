@@ -1,5 +1,5 @@
-// What the stack of an allocation says about the tensor: which phase of the step, which operator,
-// which layer. Names of operators are those of graph/operators, whatever PyTorch calls them there:
+// Reads from the stack of an allocation the phase of the step, the operator and the layer of the
+// tensor. Names of operators are those of graph/operators, whatever PyTorch calls them there:
 // "linear" for addmm, mm and torch/nn/modules/linear.py.
 #pragma once
 
@@ -10,27 +10,28 @@
 
 namespace tidemark {
 
-// Empty where the recording does not say.
+// Names of an allocation; each is empty where the recording does not say.
 struct AllocationNames {
   std::string phase;   // "initial", "forward", "backward", "optimizer"
-  std::string op;      // operator_family(); of an optimizer "create_state" or "update"
+  std::string op;      // operator_family(); for an optimizer "create_state" or "update"
   std::string layer;   // "h.3.attn"
   std::string tensor;  // within the model
 
   friend bool operator==(const AllocationNames&, const AllocationNames&) = default;
 };
 
-// As in the `frames` of a snapshot: innermost first.
+// A frame as in the `frames` of a snapshot: innermost first.
 struct StackFrame {
-  std::string_view name;  // of the function: "forward", "at::_ops::addmm::call(...)"
+  std::string_view name;  // the function: "forward", "at::_ops::addmm::call(...)"
   std::string_view file;  // "/usr/lib/python3/torch/nn/functional.py", "??"
 };
 
-// The operator of graph/operators that an ATen name, a function of torch.nn.functional or one of
-// its own names stands for: "native_layer_norm_backward", "layer_norm" and "layer_norm.backward"
-// are all "layer_norm". A name that is none of those comes back without overload and direction.
+// Returns the operator of graph/operators that an ATen name, a function of torch.nn.functional or
+// one of its own names stands for: "native_layer_norm_backward", "layer_norm" and
+// "layer_norm.backward" are all "layer_norm". A name that is none of those comes back without
+// overload and direction.
 [[nodiscard]] std::string operator_family(std::string_view name);
-// "create_state" or "update", of the operators of optimizers: "adamw.create_state".
+// Returns "create_state" or "update" for the operators of optimizers: "adamw.create_state".
 [[nodiscard]] std::string optimizer_family(std::string_view name);
 
 // Reads stacks. Frames of PyTorch that are told apart (version 1.13 to 2.9):
@@ -48,7 +49,7 @@ class StackNames {
  private:
   struct Meaning {
     std::string op;      // known to graph/operators, or empty
-    std::string phase;   // that the frame tells by itself
+    std::string phase;   // phase, if the frame tells it by itself
     std::string python;  // operator of a module or of torch.nn.functional
   };
   const Meaning& meaning_of(const StackFrame& frame);

@@ -46,7 +46,7 @@ void LineReader::fail(const std::string& problem) const {
   throw UserError({.file = path_}, {}, problem);
 }
 
-// Moves what is left to the front and reads behind it.
+// Moves the unread rest to the front and reads behind it.
 bool LineReader::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
@@ -97,7 +97,7 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   if (path.empty()) throw UserError("the output file has an empty name");
   std::error_code error;
   if (std::filesystem::is_directory(path_, error)) fail("is a folder");
-  // A link keeps pointing at what it points to.
+  // A symbolic link is kept: the file that it points to is written.
   if (std::filesystem::is_symlink(path_, error)) {
     const std::filesystem::path target = std::filesystem::weakly_canonical(path_, error);
     if (!error) path_ = target;

@@ -25,9 +25,10 @@ class LineReader {
   LineReader& operator=(const LineReader&) = delete;
   ~LineReader();
 
-  // False at the end. The line has no line break and is valid until the next call.
+  // Returns false at the end. The line has no line break and is valid until the next call.
   bool next(std::string_view& line);
-  [[nodiscard]] std::int64_t line_number() const { return line_number_; }  // of the last, from 1
+  // number of the last line, from 1
+  [[nodiscard]] std::int64_t line_number() const { return line_number_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
@@ -37,13 +38,13 @@ class LineReader {
   std::string path_;
   gzFile_s* file_ = nullptr;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0;  // of what has not been handed out
+  std::size_t begin_ = 0;  // start of what has not been handed out
   std::size_t end_ = 0;
   bool at_end_ = false;
   std::int64_t line_number_ = 0;
 };
 
-// Writes beside `path` and takes its place at commit(); without commit() nothing is left. A path
+// Writes next to `path` and takes its place at commit(); without commit() nothing is left. A path
 // that ends in .gz is compressed. Something that is no regular file (/dev/stdout) is written
 // directly. Throws UserError.
 class WholeFile {

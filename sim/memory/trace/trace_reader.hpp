@@ -21,7 +21,7 @@ enum class TraceOp : char {
   kRecordStream = 'r',
   kEmptyCache = 'e',
   kMark = 'm',
-  // A snapshot tells a free in two halves. The block is active until the second.
+  // A snapshot records a free in two halves. The block is active until the second.
   kRequestFree = 'q',
   kCompleteFree = 'c',
 };
@@ -38,8 +38,8 @@ class TraceReader {
   // Reads the header. Throws UserError: no file, no header, a column missing or named twice.
   explicit TraceReader(const std::string& path);
 
-  // False at the end. Throws UserError with line and column: an unknown op, a missing field, a
-  // number that is negative, too large or none.
+  // Returns false at the end. Throws UserError with line and column: an unknown op, a missing
+  // field, a number that is negative, too large or none.
   bool next(TraceRow& row);
   // Throws a UserError about the last row, at its column `name` ("id").
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
@@ -54,10 +54,10 @@ class TraceReader {
 
   LineReader lines_;
   std::string_view line_;
-  std::array<std::size_t, kFields> column_{};     // of the file, by field
+  std::array<std::size_t, kFields> column_{};     // column of the file, by field
   std::size_t columns_ = 0;                       // up to the last one that is needed
-  std::array<std::string_view, kFields> text_{};  // of the last row
-  std::array<std::size_t, kFields> offset_{};     // in the line
+  std::array<std::string_view, kFields> text_{};  // texts of the last row
+  std::array<std::size_t, kFields> offset_{};     // offsets in the line
 };
 
 }  // namespace tidemark
