@@ -16,7 +16,7 @@ struct Unit {
   std::string_view name;
 };
 
-// The largest unit of a family, largest first, in which `value` is at least 1.
+// Returns the largest unit of a family, largest first, in which `value` is at least 1.
 template <std::size_t N>
 Unit largest_unit(const std::array<Unit, N>& units, double value) {
   for (const Unit& unit : units) {

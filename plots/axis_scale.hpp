@@ -1,4 +1,4 @@
-// Round numbers along an axis, and the unit they are in.
+// Round numbers along an axis, and their unit.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@ namespace tidemark {
 enum class AxisUnit { kNumber, kBytes, kSeconds, kPercent };
 
 struct AxisTicks {
-  std::vector<double> at;           // in the axis' values, ascending, inside the range
+  std::vector<double> at;           // in the unit of the axis' values, ascending, inside the range
   std::vector<std::string> labels;  // without the unit
   std::string unit;                 // "GiB", "ms", "%"; empty for kNumber
 };
 
-// The smallest of the round steps 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+// Returns the smallest of the round steps 1, 2, 2.5 and 5 times a power of ten that is at least
+// `least`.
 [[nodiscard]] double round_step(double least);
 
 // Returns at most `at_most` round numbers between `begin` and `end`, in the largest unit in which

@@ -16,18 +16,18 @@ namespace {
 
 // The processes of a device have its number and the host its own, as in Kineto.
 constexpr int kDevice = 0;
-constexpr int kDeviceSortIndex = 1 << 24;  // Kineto's: devices below the host
+constexpr int kDeviceSortIndex = 1 << 24;  // Kineto's sort index: devices below the host
 constexpr int kHostProcess = 1000;
 constexpr int kHostThread = 1000;
 constexpr std::size_t kFlushAt = std::size_t{1} << 16;  // bytes
 
-// PyTorch's default stream is CUDA stream 7; side streams come from its pools.
+// Returns the CUDA stream: PyTorch's default stream is 7; side streams come from its pools.
 int stream_number(Stream stream) {
   constexpr std::array<int, kStreams> kNumbers{7, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60};
   return kNumbers[static_cast<std::size_t>(stream)];
 }
 
-// A text as JSON, with its quotes.
+// Returns a text as JSON, with its quotes.
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -67,7 +67,8 @@ class ChromeWriter {
   void write();
 
  private:
-  // `format` is compiled (FMT_COMPILE): half of a trace's time was reading format strings.
+  // Writes a text whose `format` is compiled (FMT_COMPILE): half of a trace's time was reading
+  // format strings.
   template <class Format, class... Args>
   void event(const Format& format, const Args&... args) {
     line_.append(first_ ? std::string_view("\n") : std::string_view(",\n"));
@@ -102,7 +103,8 @@ class ChromeWriter {
   std::vector<std::string> layers_;
 };
 
-// Holistic Trace Analysis looks for "rank": N, with the blank, near the beginning.
+// Writes the heading. Holistic Trace Analysis looks for "rank": N, with the blank, near the
+// beginning.
 void ChromeWriter::heading() {
   fmt::format_to(std::back_inserter(line_),
                  "{{\n\"schemaVersion\": 1,\n\"distributedInfo\": {{\"rank\": 0, \"world_size\": "
@@ -144,7 +146,8 @@ void ChromeWriter::names() {
   }
 }
 
-// Steps and phases, around the kernels on the compute stream and steps around their dispatch.
+// Writes steps and phases, around the kernels on the compute stream and steps around their
+// dispatch.
 void ChromeWriter::annotations() {
   for (const TraceSpan& span : model_.spans) {
     const std::string name = span.whole_step ? fmt::format("ProfilerStep#{}", span.step)
@@ -216,7 +219,7 @@ void ChromeWriter::slice(const TraceSlice& slice) {
       json_text(allocation_name(graph_, program_, slice.allocation)));
 }
 
-// "bp": "e" binds the end to the slice around it instead of the next one.
+// Writes a flow; "bp": "e" binds the end to the slice around it instead of the next one.
 void ChromeWriter::flow(const TraceFlow& flow, std::size_t id) {
   const TraceSlice& from = model_.slices[flow.from];
   const TraceSlice& to = model_.slices[flow.to];

@@ -1,4 +1,4 @@
-// A run as Chrome's trace events in the shape that PyTorch's profiler (Kineto) writes: opens in
+// A run as Chrome's trace events in the shape that PyTorch's profiler (Kineto) writes: it opens in
 // Perfetto's UI, chrome://tracing and Holistic Trace Analysis.
 //
 // Format: "Trace Event Format" of the Chromium project; names, categories and arguments of Kineto:
@@ -16,10 +16,10 @@
 namespace tidemark {
 
 struct TraceTitle {
-  std::string name;    // of the run
+  std::string name;    // name of the run
   std::string device;  // "a100-sxm-80gb"
-  Bytes capacity;      // of the device
-  int ranks = 1;       // of which the first is shown
+  Bytes capacity;      // capacity of the device
+  int ranks = 1;       // ranks of the run; the first is shown
 };
 
 void write_chrome_trace(std::ostream& out, const TrainingGraph& graph, const StepProgram& program,

@@ -15,7 +15,7 @@ constexpr std::uint32_t kFrontInk = 0x0b3c5d;
 constexpr std::uint32_t kBehindInk = 0x777777;
 constexpr std::uint32_t kFailedInk = 0xb3261e;
 
-// A range with some air around its values; not empty even if they are all the same.
+// Fits an axis to a range with some margin; not empty even if all values are the same.
 void fit_axis(SvgAxis& axis, double low, double high) {
   const double span = high - low;
   const double air = span > 0 ? 0.12 * span : std::max(high * 0.25, 1e-9);
@@ -36,7 +36,7 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
   for (const std::size_t i : front)
     on_front[i] = 1;
 
-  std::optional<std::array<double, 4>> range;  // of memory and of time
+  std::optional<std::array<double, 4>> range;  // range of memory and of time
   std::size_t untimed = 0;
   std::array<bool, 3> explained{};
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Policies against each other: time over memory, and overhead over budgets.
+// Charts that compare policies: time over memory, and overhead over budgets.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace tidemark {
 
-// Time over memory with the front as a line, runs behind it hollow, runs that do not fit crossed
-// out. `capacity` 0: no line. Runs without a time are left to the table.
+// Returns time over memory with the front as a line, runs behind it hollow, runs that do not fit
+// crossed out. `capacity` 0: no line. Runs without a time are left to the table.
 [[nodiscard]] SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& runs,
                                     Bytes capacity,
                                     const std::string& time_title = "time of a step");
-// Columns: name, memory, seconds (empty where unknown), fits, on_front.
+// Writes the columns name, memory, seconds (empty where unknown), fits, on_front.
 void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs);
 
 // The outcome of one policy under one budget.
@@ -29,11 +29,11 @@ struct BudgetPoint {
                                    // infeasible
 };
 
-// Overhead over budget, one line per policy in the order of first appearance. Budgets at which a
-// policy has no schedule are hollow marks above the plot, each policy on a row of its own.
+// Returns overhead over budget, one line per policy in the order of first appearance. Budgets at
+// which a policy has no schedule are hollow marks above the plot, each policy on a row of its own.
 [[nodiscard]] SvgChart budget_chart(const std::string& title,
                                     const std::vector<BudgetPoint>& points);
-// Columns: policy, budget, feasible, overhead (empty where infeasible).
+// Writes the columns policy, budget, feasible, overhead (empty where infeasible).
 void write_budget_csv(std::ostream& out, const std::vector<BudgetPoint>& points);
 
 }  // namespace tidemark

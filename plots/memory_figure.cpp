@@ -13,9 +13,9 @@ namespace tidemark {
 namespace memory_figure_detail {
 namespace {
 
-constexpr double kFarCapacity = 2.5;   // times the peak: a line farther up wastes the picture
-constexpr std::size_t kTellApart = 4;  // lines; of more each has a letter, at its peak
-constexpr double kHeadroom = 1.12;     // over the highest value, for labels
+constexpr double kFarCapacity = 2.5;   // times the peak: a line farther up wastes space
+constexpr std::size_t kTellApart = 4;  // number of lines; of more, each has a letter at its peak
+constexpr double kHeadroom = 1.12;     // factor over the highest value, for labels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
 constexpr std::uint32_t kReservedInk = 0x222222;
 
@@ -24,7 +24,8 @@ struct AreaInk {
   Hatch hatch = Hatch::kNone;
 };
 
-// By Role. Neighbours in the stack differ in lightness or in hatching, for readers without colour.
+// Inks by Role. Neighbours in the stack differ in lightness or in hatching, for readers without
+// colour.
 constexpr std::array<AreaInk, kRoles> kRoleInks{{
     {0x1f4e79, Hatch::kNone},        // parameters
     {0xc2dcef, Hatch::kNone},        // gradients
@@ -59,7 +60,7 @@ std::int64_t most_on_device(const MemoryFigure& figure) {
   return most;
 }
 
-// The y axis, with the capacity on it or in the notes.
+// Sets the y axis, with the capacity on it or in the notes.
 void scale_memory(SvgChart& chart, std::int64_t most, Bytes capacity, bool does_not_fit) {
   chart.y = {.title = "device memory", .unit = AxisUnit::kBytes};
   const double highest = static_cast<double>(most);

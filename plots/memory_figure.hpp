@@ -1,4 +1,4 @@
-// Memory over one step as a picture: live bytes by role stacked over true time, over the CUDA
+// Draws memory over one step as a picture: live bytes by role stacked over true time, over the CUDA
 // context and under what the allocator has reserved.
 #pragma once
 
@@ -14,11 +14,11 @@ namespace tidemark {
 struct MemoryFigureOptions {
   std::string title;
   std::string subtitle;
-  Bytes capacity;  // of the device; its line is drawn where it is near
-  Bytes context;   // that the framework takes of it
+  Bytes capacity;  // device memory; its line is drawn where it is near
+  Bytes context;   // memory that the framework takes of it
   Duration begin{};
-  Duration end{};             // not after `begin`: until the end of the timeline
-  std::string peak_note;      // what runs at the peak
+  Duration end{};             // not after `begin`: the end of the timeline
+  std::string peak_note;      // the operator that runs at the peak
   bool does_not_fit = false;  // drawn as if there were enough memory
   std::size_t columns = 600;  // samples: pixels of the plot's width
 };
@@ -37,8 +37,8 @@ struct MemoryFigure {
                                          MemoryFigureOptions options);
 [[nodiscard]] SvgChart memory_chart(const MemoryFigure& figure);
 
-// Columns: begin_ns of the column since the step began, time_ns of the state shown, phase, live,
-// reserved, device (reserved and the context), then live bytes by role.
+// Writes the columns begin_ns of the column since the step began, time_ns of the state shown,
+// phase, live, reserved, device (reserved and the context), then live bytes by role.
 void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure);
 
 // A run among others, with its name.
@@ -48,11 +48,11 @@ struct NamedFigure {
 };
 // Returns the parts between "; " that the subtitles of all runs have in common.
 [[nodiscard]] std::string common_setting(const std::vector<NamedFigure>& runs);
-// Live bytes and the context of several runs over each other, as lines from the beginning of each
-// one's step; the subtitle is their common setting.
+// Draws live bytes and the context of several runs over each other, as lines from the beginning of
+// each one's step; the subtitle is their common setting.
 [[nodiscard]] SvgChart overlaid_memory_chart(const std::string& title,
                                              const std::vector<NamedFigure>& runs);
-// Columns: run, begin_ns, time_ns, live, in_use (what is drawn), device.
+// Writes the columns run, begin_ns, time_ns, live, in_use (the bytes drawn), device.
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs);
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@ namespace tidemark {
 namespace memory_samples_detail {
 namespace {
 
-// The column of a time; the last one includes the end.
+// Returns the column of a time; the last one includes the end.
 std::size_t column_at(std::int64_t time, std::int64_t begin, std::int64_t end,
                       std::size_t columns) {
   if (time <= begin || end <= begin) return 0;
@@ -24,13 +24,13 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
   MemorySample now;
   std::size_t filled = 0;  // columns that have a state already
   const auto enter = [&](std::size_t column) {
-    // Columns without an event, and the beginning of this one, hold what was there before.
+    // Columns without an event, and the beginning of this one, keep the state before it.
     for (; filled <= column; ++filled)
       samples[filled] = now;
   };
   for (const TimelinePoint& point : timeline.points) {
     if (point.time > end) break;
-    // Memory that the step before still had to free at the same instant belongs to that step.
+    // Memory of the step before that is freed at the same instant belongs to that step.
     const std::size_t at = std::min<std::size_t>(point.instruction, program.size() - 1);
     const bool before =
         point.time < begin ||

@@ -1,4 +1,4 @@
-// The timeline thinned to as many samples as a chart has columns.
+// Thins the timeline to as many samples as a chart has columns.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@ namespace tidemark {
 
 // The state that one column of a chart shows.
 struct MemorySample {
-  Duration time{};  // at which `live` was reached
+  Duration time{};  // time at which `live` was reached
   std::uint32_t instruction = kNoInstruction;
   BytesByRole by_role{};      // sums to `live`
-  std::int64_t live = 0;      // the most that was live at any moment of the column
-  std::int64_t reserved = 0;  // the most that was reserved
+  std::int64_t live = 0;      // most bytes live at any moment of the column
+  std::int64_t reserved = 0;  // most bytes reserved at any moment of it
 };
 
 // Cuts [begin, end] into `columns` equal parts. Of all states of a part, also those that last no
@@ -22,8 +22,8 @@ struct MemorySample {
                                                  const MemoryTimeline& timeline, Duration begin,
                                                  Duration end, std::size_t columns);
 
-// The phase in which most of each part's compute time falls; a part without work shows that of the
-// part before.
+// Returns for each part the phase in which most of its compute time falls; a part without work
+// shows that of the part before.
 [[nodiscard]] std::vector<Phase> phases_of(const StepProgram& program, const Scratch& scratch,
                                            Duration begin, Duration end, std::size_t columns);
 

@@ -13,7 +13,7 @@ namespace tidemark {
 namespace perfetto_trace_detail {
 namespace {
 
-// Field numbers of perfetto/trace/*.proto.
+// Field numbers from perfetto/trace/*.proto.
 namespace trace {
 constexpr std::uint32_t kPacket = 1;
 }
@@ -23,7 +23,7 @@ constexpr std::uint32_t kSequence = 10;  // trusted_packet_sequence_id
 constexpr std::uint32_t kEvent = 11;
 constexpr std::uint32_t kSequenceFlags = 13;
 constexpr std::uint32_t kTrack = 60;
-constexpr std::uint64_t kIncrementalStateCleared = 1;  // of the flags
+constexpr std::uint64_t kIncrementalStateCleared = 1;  // one of the flags
 }  // namespace packet
 namespace track {
 constexpr std::uint32_t kUuid = 1;
@@ -79,11 +79,11 @@ class PerfettoWriter {
   void write();
 
  private:
-  void put();  // packet_ as a packet of the trace
+  void put();  // writes packet_ as a packet of the trace
   void describe_process(std::uint64_t uuid, int pid, const std::string& name);
   void describe_thread(std::uint64_t uuid, int pid, int tid, std::string_view name);
   void describe_counter(std::uint64_t uuid, std::string_view name);
-  // event_ as the beginning of a slice; put_event() writes it.
+  // Starts event_ as the beginning of a slice; put_event() writes it.
   void begin(std::uint64_t track, std::string_view category, std::string_view name);
   void annotate(std::string_view name, std::int64_t value);
   void annotate(std::string_view name, std::string_view value);
@@ -101,7 +101,7 @@ class PerfettoWriter {
   const StepProgram& program_;
   const TraceModel& model_;
   const TraceTitle& title_;
-  std::vector<std::vector<std::uint64_t>> leaving_;  // flows, by slice
+  std::vector<std::vector<std::uint64_t>> leaving_;  // by slice: flows that leave it
   std::vector<std::vector<std::uint64_t>> arriving_;
   ProtobufMessage packet_;
   ProtobufMessage event_;
@@ -241,10 +241,11 @@ void PerfettoWriter::slice(const TraceSlice& slice, std::size_t index) {
   end(track, slice.end);
 }
 
-// Slices of one stream follow each other; on the compute stream steps and phases are around them.
+// Writes the slices of one stream, which follow each other; on the compute stream steps and phases
+// are around them.
 void PerfettoWriter::stream(Stream stream) {
   const std::uint64_t track = kStreamTracks + static_cast<std::uint64_t>(stream);
-  std::vector<std::int64_t> open;  // ends of the spans around
+  std::vector<std::int64_t> open;  // ends of the spans around the slice
   std::size_t next = 0;            // span
   const auto close_until = [&](std::int64_t time) {
     for (; !open.empty() && open.back() <= time; open.pop_back())
@@ -283,7 +284,7 @@ void PerfettoWriter::host() {
   }
 }
 
-// Values that stay the same are not repeated.
+// Writes the counters; values that stay the same are not repeated.
 void PerfettoWriter::counters() {
   std::array<std::int64_t, kRoles> last{};
   std::int64_t reserved = -1;

@@ -27,7 +27,7 @@ constexpr std::uint8_t kTuple2 = 0x86;
 constexpr std::uint8_t kBinPut = 'q';
 constexpr std::uint8_t kBinGet = 'h';
 
-constexpr int kBatch = 1000;  // as CPython's; MemoryViz.js spreads a batch over the call stack
+constexpr int kBatch = 1000;  // as in CPython; MemoryViz.js spreads a batch over the call stack
 constexpr std::size_t kMemoSize = 256;
 
 }  // namespace
@@ -79,7 +79,7 @@ void PickleWriter::text(std::string_view value) {
   out_.write(value.data(), static_cast<std::streamsize>(value.size()));
 }
 
-// APPENDS takes what stands above the mark and adds it to the list below.
+// APPENDS takes the items above the mark and adds them to the list below.
 void PickleWriter::begin_list() {
   put(pickle_writer_detail::kEmptyList);
   put(pickle_writer_detail::kMark);

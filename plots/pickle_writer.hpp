@@ -1,5 +1,5 @@
-// Python's pickle, protocol 2, for plain containers: the opcodes that PyTorch's memory_viz page
-// reads, no others.
+// Writes Python's pickle, protocol 2, for plain containers: only the opcodes that PyTorch's
+// memory_viz page reads.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ class PickleWriter {
   void integer(std::int64_t value);
   void real(double value);
   void text(std::string_view value);  // UTF-8
-  // A text that is repeated is written once and then named.
+  // Writes a text that is repeated: the first time in full, later by its place in the memo.
   void word(std::string_view value);
   void begin_list();
-  void begin_item() { begin_in_batch(); }  // before each item of a list
+  void begin_item() { begin_in_batch(); }  // called before each item of a list
   void end_list();
   void begin_dict();
-  void key(std::string_view name) { word(name); }  // before each value of a dict
+  void key(std::string_view name) { word(name); }  // called before each value of a dict
   void end_dict();
-  void pair(std::int64_t first, std::int64_t second);  // a tuple
+  void pair(std::int64_t first, std::int64_t second);  // writes a tuple
   void finish();
 
  private:
@@ -39,7 +39,7 @@ class PickleWriter {
 
   std::ostream& out_;
   std::vector<int> batches_;  // items in the open batch, of every open list
-  std::unordered_map<std::string, std::uint8_t> words_;  // their places in the memo
+  std::unordered_map<std::string, std::uint8_t> words_;  // places of texts in the memo
 };
 
 }  // namespace tidemark

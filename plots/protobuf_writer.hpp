@@ -1,5 +1,5 @@
-// Protocol buffers' wire format: only what a trace needs. Messages are written from the inside out,
-// so that each knows its length.
+// Writes protocol buffers' wire format, as far as a trace needs it. Messages are written from the
+// inside out, so that each knows its length.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class ProtobufMessage {
     key(field, kVarint);
     put(value);
   }
-  // int64 and enums; negative numbers take ten bytes, as the format says.
+  // Writes int64 and enums; negative numbers take ten bytes, as the format says.
   void integer(std::uint32_t field, std::int64_t value) {
     varint(field, static_cast<std::uint64_t>(value));
   }

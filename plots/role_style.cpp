@@ -7,7 +7,7 @@
 namespace tidemark {
 
 const RoleStyle& style_of(Role role) {
-  // By Role. Hues after Okabe and Ito's palette for colour-blind readers.
+  // Styles by Role. Hues after Okabe and Ito's palette for colour-blind readers.
   static constexpr std::array<RoleStyle, kRoles> kStyles{{
       {.label = label_of(Role::kParameter), .colour = 25, .letter = "█"},
       {.label = label_of(Role::kGradient), .colour = 74, .letter = "▒"},

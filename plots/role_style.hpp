@@ -1,4 +1,4 @@
-// Colours and letters of the roles of memory: one place, so that every chart and table agrees.
+// Colours and letters of the roles of memory, in one place, so that every chart and table agrees.
 #pragma once
 
 #include <string>
@@ -11,20 +11,20 @@
 namespace tidemark {
 
 struct RoleStyle {
-  std::string_view label;   // as label_of() says it
-  int colour = 0;           // of the 256-colour palette; told apart also by the colour-blind
-  std::string_view letter;  // for output without colour
+  std::string_view label;   // as label_of() returns it
+  int colour = 0;           // index in the 256-colour palette; the colour-blind can tell them apart
+  std::string_view letter;  // used for output without colour
 };
 
 [[nodiscard]] const RoleStyle& style_of(Role role);
-// Styles of what the device holds besides tensors.
+// Returns styles of what the device holds besides tensors.
 [[nodiscard]] const RoleStyle& context_style();  // CUDA context
 [[nodiscard]] const RoleStyle& cached_style();   // reserved by the allocator, not in use
 
-// Names of the phases where there is little room.
+// Short names of the phases, where there is little room.
 inline constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};
 
-// ANSI escapes; `text` itself when `colour` is false.
+// Adds ANSI escapes; returns `text` itself when `colour` is false.
 [[nodiscard]] std::string paint(std::string_view text, int foreground, bool colour);
 [[nodiscard]] std::string bold(std::string_view text, bool colour);
 [[nodiscard]] std::string dim(std::string_view text, bool colour);

@@ -17,8 +17,8 @@
 
 namespace tidemark {
 
-// Writes a file that is complete in itself: nothing is fetched by whoever shows it. Throws
-// InternalError when the columns of areas differ in number or an axis is empty.
+// Writes a file that is complete in itself: a viewer fetches nothing. Throws InternalError when the
+// columns of areas differ in number or an axis is empty.
 void write_svg(std::ostream& out, const SvgChart& chart);
 
 }  // namespace tidemark

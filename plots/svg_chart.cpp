@@ -31,7 +31,7 @@ std::vector<SvgPoint> thin_line(const std::vector<SvgPoint>& points, bool steps,
 }
 
 LineInk line_ink(std::size_t index) {
-  // Okabe and Ito's colours for colour-blind readers, dark and light in turn.
+  // Inks in Okabe and Ito's colours for colour-blind readers, dark and light in turn.
   static constexpr std::array<LineInk, 8> kInks{{
       {0x0b3c5d, Dash::kSolid, MarkShape::kCircle},
       {0xd55e00, Dash::kLong, MarkShape::kSquare},

@@ -20,14 +20,14 @@ struct SvgPoint {
 };
 
 struct SvgAxis {
-  std::string title;  // the unit is added
+  std::string title;  // without the unit, which is added
   AxisUnit unit = AxisUnit::kNumber;
   double begin = 0;
   double end = 1;
-  double ticks_until = 0;  // 0: the end; what lies beyond is no quantity
+  double ticks_until = 0;  // last value with ticks; 0: the end of the axis
 };
 
-// A layer of the stack: heights, one per column of SvgChart::column_edges.
+// A layer of the stack: its heights, one per column of SvgChart::column_edges.
 struct SvgArea {
   std::string label;
   std::uint32_t rgb = 0;
@@ -36,7 +36,7 @@ struct SvgArea {
 };
 
 struct SvgLine {
-  std::string label;             // in the legend; empty: not there
+  std::string label;             // shown in the legend; empty: not shown
   std::vector<SvgPoint> points;  // ascending in x
   bool steps = false;            // the value holds until the next point
   std::uint32_t rgb = 0;
@@ -46,9 +46,9 @@ struct SvgLine {
 
 struct SvgMark {
   SvgPoint at;
-  std::string label;        // next to it; empty: none
-  std::string short_label;  // where the label has no room
-  std::string legend;       // empty: not there
+  std::string label;        // shown next to it; empty: none
+  std::string short_label;  // shown where the label has no room
+  std::string legend;       // shown in the legend; empty: not shown
   MarkShape shape = MarkShape::kCircle;
   bool hollow = false;
   std::uint32_t rgb = 0;
@@ -67,7 +67,8 @@ struct SvgBand {
   double begin = 0;
   double end = 0;
   std::string label;
-  std::string short_label;  // where the label has no room; where this has none, nothing is said
+  // shown where the label has no room; where this has none either, nothing is shown
+  std::string short_label;
 };
 
 struct SvgChart {
@@ -81,14 +82,14 @@ struct SvgChart {
   std::vector<SvgLine> lines;
   std::vector<SvgGuide> guides;
   std::vector<SvgMark> marks;
-  std::vector<std::string> notes;  // under the legend
+  std::vector<std::string> notes;  // shown under the legend
   double plot_width = 600;         // pixels of the plotting area
   double plot_height = 300;
 };
 
-// Leaves out what a pixel cannot show: of each of `pixels` parts of [begin, end] the lowest and the
-// highest point stay, in their order; of a line of steps only the highest, since a step is two
-// points. The first and the last point stay.
+// Leaves out points that a pixel cannot show: in each of `pixels` parts of [begin, end] the lowest
+// and the highest point stay, in their order; on a line of steps only the highest, since a step is
+// two points. The first and the last point stay.
 [[nodiscard]] std::vector<SvgPoint> thin_line(const std::vector<SvgPoint>& points, bool steps,
                                               double begin, double end, std::size_t pixels);
 
@@ -100,7 +101,8 @@ struct LineInk {
 };
 [[nodiscard]] LineInk line_ink(std::size_t index);
 
-// <, >, & and quotes as entities; control characters, which XML has not, as '?'.
+// Returns the text with <, >, & and quotes as entities, and with '?' for control characters, which
+// XML does not allow.
 [[nodiscard]] std::string xml_text(std::string_view text);
 
 }  // namespace tidemark

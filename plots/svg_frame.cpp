@@ -1,4 +1,4 @@
-// The frame around the plot of an SVG chart: titles, phases, axes, legend.
+// Draws the frame around the plot of an SVG chart: titles, phases, axes, legend.
 #include <algorithm>
 
 #include "plots/svg_writer.hpp"
@@ -10,7 +10,7 @@ double SvgWriter::text_width(std::string_view text, double font) {
   return static_cast<double>(display_width(text)) * font * kAdvance;
 }
 
-// Margins, from what stands in them.
+// Sets the margins from the texts and numbers in them.
 void SvgWriter::measure() {
   const auto until = [](const SvgAxis& axis) {
     return axis.ticks_until > axis.begin ? axis.ticks_until : axis.end;
@@ -92,7 +92,7 @@ void SvgWriter::bands() {
       named = true;
       break;
     }
-    // The last one may use the margin.
+    // The last band may use the margin.
     if (!named && &band == &chart_.bands.back() &&
         begin + 3 + text_width(band.label, kSmallFont) < width_) {
       label(begin + 3, top_ - 5, band.label, "start", kSmallFont);
@@ -128,7 +128,7 @@ void SvgWriter::legend() {
     label(x + kSwatch + 6, y + kFont * 0.35, words, "start", kFont);
     y += kFont * kLine;
   };
-  for (std::size_t a = chart_.areas.size(); a-- > 0;) {  // as they lie on each other
+  for (std::size_t a = chart_.areas.size(); a-- > 0;) {  // in the order of the stack
     const SvgArea& area = chart_.areas[a];
     if (area.label.empty()) continue;
     put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:g}\" height=\"11\" stroke=\"#444\" "

@@ -7,7 +7,7 @@
 
 namespace tidemark {
 
-// A slanted stroke is covered by boxes of a few pixels.
+// Covers a slanted stroke with boxes of a few pixels.
 void SvgLabels::keep_off(double x0, double y0, double x1, double y1) {
   constexpr double kPiece = 6;
   const bool straight = x0 == x1 || y0 == y1;
@@ -51,7 +51,7 @@ std::optional<SvgLabels::Place> SvgLabels::find(double x, double y, double width
                                                 double least, bool off_strokes) const {
   constexpr double kFarthest = 120;
   constexpr double kRing = 10;
-  constexpr double kAir = 0.01;  // against rounding
+  constexpr double kAir = 0.01;  // tolerance for rounding
   constexpr std::array<std::pair<int, int>, 8> kDirections{
       {{1, -1}, {0, -1}, {-1, -1}, {1, 0}, {-1, 0}, {1, 1}, {0, 1}, {-1, 1}}};
   const double half = width / 2 + 1;

@@ -1,4 +1,4 @@
-// Places for labels of points where nothing else stands.
+// Finds places for the labels of points where nothing else is drawn.
 #pragma once
 
 #include <optional>
@@ -20,18 +20,18 @@ class SvgLabels {
  public:
   struct Place {
     SvgBox box;
-    int side = 0;  // of the point on which it is: -1 left, 0 above or below, 1 right
+    int side = 0;  // side of the point: -1 left, 0 above or below, 1 right
     double away = 0;
   };
 
   explicit SvgLabels(const SvgBox& plot) : plot_(plot) {}
   void take(const SvgBox& box) { taken_.push_back(box); }
-  // A straight stroke: labels keep off it where there is another place.
+  // Adds a straight stroke: labels keep off it where there is another place.
   void keep_off(double x0, double y0, double x1, double y1);
-  // Labels keep off a filled box in the same way.
+  // Adds a filled box, which labels keep off in the same way.
   void keep_off(const SvgBox& box) { strokes_.push_back(box); }
   [[nodiscard]] bool is_free(const SvgBox& box, bool off_strokes) const;
-  // Whether a line meets a text or a mark, but for the one at its beginning.
+  // Whether a line meets a text or a mark, except the one at its beginning.
   [[nodiscard]] bool crosses(double x0, double y0, double x1, double y1) const;
   // Returns the nearest free place for a text of this size next to a point, at least `least` pixels
   // away. From kLeader on a line leads to it, which crosses no text and no mark.
@@ -41,7 +41,7 @@ class SvgLabels {
 
  private:
   SvgBox plot_;
-  std::vector<SvgBox> taken_;  // by text and marks
+  std::vector<SvgBox> taken_;  // boxes of texts and marks
   std::vector<SvgBox> strokes_;
 };
 

@@ -1,4 +1,4 @@
-// The inside of the plot of an SVG chart: areas, lines, guides and marks with their labels.
+// Draws the inside of the plot of an SVG chart: areas, lines, guides and marks with their labels.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,7 +17,7 @@ std::string_view dashes(Dash dash) {
 }  // namespace
 }  // namespace svg_layers_detail
 
-// The ink of an area: its colour under hatching.
+// Writes the ink of an area: its colour under hatching.
 void SvgWriter::pattern(std::size_t index, const SvgArea& area) {
   constexpr std::string_view kStrokes[] = {"",
                                            "M-2 2L2 -2M0 8L8 0M6 10L10 6",
@@ -27,7 +27,7 @@ void SvgWriter::pattern(std::size_t index, const SvgArea& area) {
                                            "M4 0V8",
                                            "M4 3.9V4.1"};
   const auto hatch = static_cast<std::size_t>(area.hatch);
-  // Dark on light inks and light on dark ones (ITU-R BT.601 luma).
+  // The hatching is dark on light inks and light on dark ones (ITU-R BT.601 luma).
   const double luma = 0.299 * static_cast<double>(area.rgb >> 16U & 255U) +
                       0.587 * static_cast<double>(area.rgb >> 8U & 255U) +
                       0.114 * static_cast<double>(area.rgb & 255U);
@@ -46,7 +46,8 @@ void SvgWriter::areas() {
   const std::size_t columns = edges.size() - 1;
   std::vector<double> lower(columns, 0);
   std::vector<double> upper(columns, 0);
-  // Along the upper edge to the right and along the lower one back; equal columns are one step.
+  // The outline goes along the upper edge to the right and along the lower one back; equal columns
+  // are one step.
   const auto walk = [&](const std::vector<double>& heights, bool forwards) {
     std::optional<double> at;
     for (std::size_t k = 0; k < columns; ++k) {
@@ -139,7 +140,7 @@ bool SvgWriter::place(double x, double y, std::string_view words, bool off_strok
         to_x, to_y);
     labels_.keep_off(x, y, to_x, to_y);
   }
-  // Towards the point, since the text may be narrower than its box.
+  // The text is aligned towards the point, since it may be narrower than its box.
   const double baseline = (box.top + box.bottom) / 2 + kSmallFont * 0.35;
   if (found->side == 0) {
     label((box.left + box.right) / 2, baseline, words, "middle", kSmallFont, true);
@@ -181,7 +182,7 @@ void SvgWriter::marks() {
   }
 }
 
-// A label without a free place is left to the CSV of the picture.
+// Draws labels of marks. A label without a free place is left to the CSV of the picture.
 void SvgWriter::mark_labels() {
   std::vector<SvgPoint> at;
   for (const SvgMark& point : chart_.marks)

@@ -1,4 +1,4 @@
-// The marks of SVG charts: their ink, and which of them share a label.
+// The marks of SVG charts: their shapes, and which of them share a label.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace tidemark {
 
 inline constexpr double kMarkRadius = 4;  // pixels
 
-// An SVG element, in pixels; empty for kNone.
+// Returns an SVG element, in pixels; empty for kNone.
 [[nodiscard]] std::string mark_ink(double x, double y, MarkShape shape, std::uint32_t rgb,
                                    bool hollow);
 
-// Marks that lie on each other.
+// Marks that cover each other.
 struct MarkSpot {
   double x = 0;
   double y = 0;
@@ -26,8 +26,9 @@ struct MarkSpot {
   std::size_t others = 0;  // marks that the words leave out
 };
 
-// Marks on one spot have one label between them: letters all, names "optimal, and 2 more". Full
-// ones are named first, those without a label never. `at`: where each lies, in pixels.
+// Returns the spots of marks. Marks on one spot have one label between them: letters all, names
+// "optimal, and 2 more". Full ones are named first, those without a label never. `at` is the place
+// of each in pixels.
 [[nodiscard]] std::vector<MarkSpot> mark_spots(std::span<const SvgMark> marks,
                                                std::span<const SvgPoint> at);
 

@@ -1,4 +1,4 @@
-// A chart that is being written: the places of its parts, and the ink so far.
+// A chart that is being written: the places of its parts, and the SVG text so far.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +30,17 @@ class SvgWriter {
   // Width of a character over the font's size, in the widest of the fonts below (DejaVu Sans).
   static constexpr double kAdvance = 0.62;
   static constexpr double kLine = 1.35;  // distance of lines over the font's size
-  static constexpr double kLeft = 64;    // of the plot, for the axis' numbers
+  static constexpr double kLeft = 64;    // room left of the plot, for the axis' numbers
   static constexpr double kBelow = 46;
-  static constexpr double kGap = 18;     // between plot and legend
+  static constexpr double kGap = 18;     // room between plot and legend
   static constexpr double kSwatch = 22;  // width of a sample of ink
-  // Said where marks share a label or have none.
+  // Note that is shown where marks share a label or have none.
   static constexpr std::string_view kUnnamed = "all names: in the CSV of this chart";
   static constexpr double kMargin = 10;
   static constexpr std::string_view kFonts =
       "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-  // Room that a text takes in the widest of the fonts named above.
+  // Returns the room that a text takes in the widest of the fonts named above.
   [[nodiscard]] static double text_width(std::string_view text, double font);
 
   template <class... Args>

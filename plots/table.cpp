@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kGutter = 2;          // blanks between columns
 constexpr std::size_t kNarrowestWrap = 24;  // a narrower last column is left as it is
-constexpr std::size_t kNarrowestName = 12;  // the same of the others
-constexpr std::size_t kBelowIndent = 4;     // blanks before what stands below its row
+constexpr std::size_t kNarrowestName = 12;  // the same for the other columns
+constexpr std::size_t kBelowIndent = 4;     // blanks before a cell below its row
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
   const std::string blanks(width - std::min(width, display_width(text)), ' ');
@@ -75,7 +75,7 @@ std::size_t meaning_of(std::string_view line, std::size_t lead) {
 }
 
 std::string wrapped(std::string_view text, std::size_t width, bool meanings) {
-  constexpr std::size_t kNarrowest = 20;  // that a column of meanings may be
+  constexpr std::size_t kNarrowest = 20;  // least width of a column of meanings
   std::string out;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
@@ -83,8 +83,8 @@ std::string wrapped(std::string_view text, std::size_t width, bool meanings) {
     const std::size_t lead = std::min(line.find_first_not_of(' '), line.size());
     const std::size_t meaning = meanings ? meaning_of(line, lead) : 0;
     const bool hangs = meaning > 0 && meaning + kNarrowest <= width;
-    const std::size_t first = hangs ? meaning : lead;        // what is broken begins here
-    const std::size_t further = hangs ? meaning : lead + 2;  // and goes on here
+    const std::size_t first = hangs ? meaning : lead;        // column where the broken text begins
+    const std::size_t further = hangs ? meaning : lead + 2;  // column where it goes on
     if (width == 0 || display_width(line) <= width || width <= further) {
       out += line;
     } else {

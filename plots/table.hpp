@@ -13,7 +13,7 @@ enum class Align { kLeft, kRight };
 
 struct Cell {
   std::string text;  // UTF-8, no control characters
-  int colour = -1;   // of the 256-colour palette; -1: as the rest
+  int colour = -1;   // index in the 256-colour palette; -1: default
   bool bold = false;
 };
 
@@ -23,36 +23,36 @@ struct Column {
   int spare = 0;  // columns with the highest number are left out first where the table is too wide
 };
 
-// The characters that a UTF-8 text takes on a terminal; escape sequences count nothing.
+// Returns the characters that a UTF-8 text takes on a terminal; escape sequences count nothing.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 // Breaks a text at blanks into lines of at most `width` characters; longer words stay whole.
 [[nodiscard]] std::vector<std::string> wrap(std::string_view text, std::size_t width);
-// Every line of a text that is longer than `width` (0: none is), broken as wrap() does; the rest of
-// it stands two characters further in.
+// Breaks every line of a text that is longer than `width` (0: none is) as wrap() does; the rest of
+// it is indented by two more characters.
 [[nodiscard]] std::string wrap_lines(std::string_view text, std::size_t width);
-// Wraps lines that are a word and what it means, two blanks or more apart, as in a help text:
-// the rest of a line stands below where its meaning begins.
+// Wraps lines that are a word and its meaning, two blanks or more apart, as in a help text: the
+// rest of a line is placed below the beginning of its meaning.
 [[nodiscard]] std::string wrap_meanings(std::string_view text, std::size_t width);
 
 class Table {
  public:
-  // No titles at all: no header line. `indent` blanks before each line.
+  // Makes a table. Without any title it has no header line. `indent` blanks stand before each line.
   explicit Table(std::vector<Column> columns, std::size_t indent = 0)
       : columns_(std::move(columns)), indent_(indent) {}
   // Missing cells are empty.
   void add_row(std::vector<Cell> cells);
   [[nodiscard]] bool empty() const { return rows_.empty(); }
-  // Lines end with '\n' and have no trailing blanks. Beyond `width` (0: no limit) spare columns are
-  // left out, then the last one is wrapped and then others that are aligned to the left, wide ones
-  // first; where that does not do, a last one of words and without a title stands below its rows.
-  // Columns that are empty in every row are left out.
+  // Returns lines that end with '\n' and have no trailing blanks. Beyond `width` (0: no limit)
+  // spare columns are left out, then the last one is wrapped and then others that are aligned to
+  // the left, wide ones first; where that does not suffice, a last column of words without a title
+  // is placed below its rows. Columns that are empty in every row are left out.
   [[nodiscard]] std::string text(bool colour = false, std::size_t width = 0) const;
 
  private:
   struct Layout {
-    std::vector<std::size_t> widths;   // of all columns, in characters
-    std::vector<std::size_t> shown;    // columns next to each other
-    std::optional<std::size_t> below;  // the column that stands below its rows
+    std::vector<std::size_t> widths;   // widths of all columns, in characters
+    std::vector<std::size_t> shown;    // columns shown next to each other
+    std::optional<std::size_t> below;  // the column that is placed below its rows
   };
   [[nodiscard]] Layout layout(std::size_t width) const;
   // Returns the width of a column that is wrapped to `width`, longer words whole.

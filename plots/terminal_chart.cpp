@@ -14,10 +14,9 @@ namespace tidemark {
 namespace terminal_chart_detail {
 namespace {
 
-constexpr std::size_t kAxisWidth = 8;  // of the labels left of the plot, with the axis
+constexpr std::size_t kAxisWidth = 8;  // width of the labels left of the plot, with the axis
 constexpr std::size_t kLevels = 8;     // parts of one character that block elements can show
-constexpr double kFarCapacityOnTerminal =
-    1.6;  // times the peak: a line farther up wastes the chart
+constexpr double kFarCapacityOnTerminal = 1.6;  // times the peak: a line farther up wastes space
 constexpr int kPhaseColours[kPhases] = {110, 180, 139};
 
 // The bands of a stack, bottom first: context, the roles, reserved.
@@ -62,7 +61,7 @@ struct Scale {
   [[nodiscard]] std::size_t rows() const { return intervals * rows_per_interval; }
 };
 
-// The lowest scale of three to six intervals that holds `value`, in about `rows` rows.
+// Returns the lowest scale of three to six intervals that holds `value`, in about `rows` rows.
 Scale scale_for(double value, std::size_t rows) {
   Scale best{.step = 0};
   for (std::size_t intervals = 3; intervals <= 6; ++intervals) {
@@ -75,7 +74,7 @@ Scale scale_for(double value, std::size_t rows) {
   return best;
 }
 
-// A number of an axis: no more digits than it needs.
+// Formats a number of an axis with no more digits than it needs.
 std::string tick(double value) {
   std::string text = fmt::format("{:.3f}", value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -108,7 +107,7 @@ class Chart {
   std::size_t peak_column_ = 0;
   double unit_ = 0;  // bytes of one number on the axis
   std::string_view unit_name_;
-  Scale scale_;        // in that unit
+  Scale scale_;        // in units of `unit_`
   double height_ = 0;  // bytes at the upper edge
   bool capacity_shown_ = false;
 };
@@ -155,8 +154,8 @@ std::string Chart::peak_line() const {
   return text + before + mark + '\n';
 }
 
-// A character has one colour below, one above and a border between them in eighths: the border that
-// leaves the fewest eighths in a wrong colour.
+// Draws a character with one colour below, one above and a border between them in eighths: the
+// border that leaves the fewest eighths in a wrong colour.
 std::string Chart::two_colours(const std::array<int, kLevels>& levels) const {
   static constexpr std::string_view kBlocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::size_t best_border = 0;
@@ -244,7 +243,7 @@ std::string Chart::row(std::size_t from_bottom) const {
   return line + '\n';
 }
 
-// The line under the plot and the times under the line.
+// Returns the line under the plot and the times under the line.
 std::string Chart::axis() const {
   const double total = static_cast<double>((end_ - begin_).count());
   // Milliseconds, unless the step takes longer than a minute or less than a few microseconds.
@@ -284,7 +283,7 @@ std::string Chart::phase_line() const {
       ++last;
     const std::size_t length = last + 1 - first;
     const std::string_view name = name_of(phases_[first]);
-    // ├── forward ──┤, else a shorter word, else its first letter repeated.
+    // The part reads ├── forward ──┤, else a shorter word, else its first letter repeated.
     std::string part;
     for (const std::string_view word :
          {name, kShortPhases[static_cast<std::size_t>(phases_[first])]}) {

@@ -16,15 +16,15 @@
 namespace tidemark {
 
 struct ChartOptions {
-  std::size_t width = 100;  // of the terminal, in characters; at least 40 are used
-  std::size_t rows = 16;    // of the plotting area, about: the axis has round numbers
+  std::size_t width = 100;  // width of the terminal, in characters; at least 40 are used
+  std::size_t rows = 16;    // rows of the plotting area, about: the axis has round numbers
   bool colour = false;
-  Bytes capacity;             // of the device; drawn as a line where it is near
-  Bytes context;              // that the framework takes of it
-  Duration begin{};           // of the time shown; what is left of it counts from here
-  Duration end{};             // not after `begin`: until the end of the timeline
-  std::string peak_note;      // said after the peak's size and time
-  bool does_not_fit = false;  // the capacity line is drawn across what would lie above it
+  Bytes capacity;             // device memory; drawn as a line where it is near
+  Bytes context;              // memory that the framework takes of it
+  Duration begin{};           // begin of the time shown; the labels count from here
+  Duration end{};             // end of it; not after `begin`: the end of the timeline
+  std::string peak_note;      // shown after the peak's size and time
+  bool does_not_fit = false;  // the capacity line is drawn across the bands above it
 };
 
 // Live bytes by role stacked over time, over the CUDA context and under what the allocator has

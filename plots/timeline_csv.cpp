@@ -28,7 +28,7 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
     const std::string_view tensor = allocation.storage.valid()
                                         ? std::string_view(graph.storages[allocation.storage].name)
                                         : "workspace";
-    // A storage that is there from the start was made by no operator.
+    // A storage that exists from the start was made by no operator.
     const bool made = !allocation.storage.valid() || !graph.storages[allocation.storage].initial;
     line.clear();
     fmt::format_to(

@@ -13,10 +13,11 @@ namespace {
 // The first simulated address: readers take 0 for none.
 constexpr std::int64_t kFirstAddress = std::int64_t{0x7f} << 40;
 
-// The viewer's name for the rest. It fails on a trace with categories but without this one.
+// The viewer's name for all other categories. It fails on a trace with categories but without this
+// one.
 constexpr std::string_view kUnknown = "unknown";
 
-// torch.profiler's names, in lower case as _memory_viz.py writes them.
+// Returns torch.profiler's names, in lower case as _memory_viz.py writes them.
 std::string_view category_of(Role role) {
   switch (role) {
     case Role::kParameter:
@@ -70,7 +71,7 @@ class SnapshotWriter {
   const MemoryTimeline& timeline_;
   const TorchRecorder& recorder_;
   PickleWriter pickle_;
-  IdVector<AllocationId, std::uint32_t> births_;  // instruction that allocates it
+  IdVector<AllocationId, std::uint32_t> allocated_at_;  // the instruction that allocates
   std::unordered_map<const TorchBlock*, AllocationId> owners_;
 };
 
@@ -83,9 +84,9 @@ SnapshotWriter::SnapshotWriter(std::ostream& out, const TrainingGraph& graph,
       timeline_(timeline),
       recorder_(recorder),
       pickle_(out),
-      births_(program.allocations.size(), kNoInstruction) {
+      allocated_at_(program.allocations.size(), kNoInstruction) {
   for (std::uint32_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] == Opcode::kAllocate) births_[AllocationId(program.subject[i])] = i;
+    if (program.opcode[i] == Opcode::kAllocate) allocated_at_[AllocationId(program.subject[i])] = i;
   }
   for (AllocationId id : ids_of(program.allocations)) {
     if (const TorchBlock* given = recorder.torch().given(id)) owners_.emplace(given, id);
@@ -103,13 +104,13 @@ void SnapshotWriter::frame(std::string_view name, std::string_view file, std::in
   pickle_.end_dict();
 }
 
-// Innermost first, as Python's.
+// Writes the frames of an allocation, innermost first as Python's.
 void SnapshotWriter::frames(AllocationId id) {
   pickle_.key("frames");
   pickle_.begin_list();
   if (id.valid()) {
     const Allocation& block = program_.allocations[id];
-    const Position position = program_.position[births_[id]];
+    const Position position = program_.position[allocated_at_[id]];
     const Occurrence& at = order_.at[position];
     const Operator& op = graph_.operators[at.op];
     const Storage* storage = block.storage.valid() ? &graph_.storages[block.storage] : nullptr;
@@ -185,8 +186,8 @@ void SnapshotWriter::entry(const TorchTraceEntry& entry, std::int64_t microsecon
   pickle_.end_dict();
 }
 
-// Entries about blocks come in the order of the timeline's points; what happens to segments belongs
-// to the call after it.
+// Entries about blocks come in the order of the timeline's points; entries about segments belong to
+// the call after them.
 void SnapshotWriter::trace() {
   const std::vector<TorchTraceEntry>& entries = recorder_.entries();
   std::vector<std::int64_t> times(entries.size());

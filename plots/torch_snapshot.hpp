@@ -1,5 +1,5 @@
-// A run as the file that torch.cuda.memory._dump_snapshot() writes: opens in PyTorch's memory_viz
-// page and in torch/cuda/_memory_viz.py.
+// Writes a run as the file that torch.cuda.memory._dump_snapshot() writes: it opens in PyTorch's
+// memory_viz page and in torch/cuda/_memory_viz.py.
 #pragma once
 
 #include <ostream>
@@ -11,8 +11,8 @@
 
 namespace tidemark {
 
-// {"segments": the end of the run, "device_traces": [everything from the start of it]}. A block's
-// stack names the tensor, then its operator and layer, then phase and step; its category is
+// Writes {"segments": the end of the run, "device_traces": [everything from the start of it]}. A
+// block's stack names the tensor, then its operator and layer, then phase and step; its category is
 // torch.profiler's. `timeline` is that of the run in which `recorder` handed out the memory: it
 // gives the times.
 void write_torch_snapshot(std::ostream& out, const TrainingGraph& graph, const ProgramOrder& order,

@@ -79,7 +79,7 @@ void TraceBuilder::slices() {
 }
 
 void TraceBuilder::recompute_flows() {
-  // The launch of an operator in a step and micro-batch that was no repetition.
+  // The launch of an operator in a step and micro-batch when the program ran it, not a repetition.
   std::vector<std::map<std::pair<int, int>, std::size_t>> first(graph_.operators.size());
   for (std::size_t s = 0; s < model_.slices.size(); ++s) {
     const TraceSlice& slice = model_.slices[s];
@@ -120,9 +120,9 @@ void TraceBuilder::copy_flows() {
   }
 }
 
-// Steps and phases from their first kernel to their last.
+// Adds steps and phases from their first kernel to their last.
 void TraceBuilder::spans() {
-  std::size_t step = kNoSlice;  // the spans that are open
+  std::size_t step = kNoSlice;  // the open spans
   std::size_t phase = kNoSlice;
   for (const TraceSlice& slice : model_.slices) {
     if (slice.stream != Stream::kCompute) continue;
@@ -144,7 +144,7 @@ void TraceBuilder::spans() {
 void TraceBuilder::memory() {
   TraceCounter now;
   bool any = false;
-  TraceCounter highest;  // of this instant
+  TraceCounter highest;  // highest state of this instant
   const auto flush = [&] {
     if (!any) return;
     if (highest.live > now.live) model_.counters.push_back(highest);

@@ -26,13 +26,13 @@ struct TraceSlice {
   Phase phase = Phase::kForward;
   bool recompute = false;
   int step = 0;
-  OperatorId op;            // of a copy: the one that it serves
-  AllocationId allocation;  // of a copy: on the device
+  OperatorId op;            // for a copy: the operator that it serves
+  AllocationId allocation;  // for a copy: the allocation on the device
   std::int64_t begin = 0;
   std::int64_t end = 0;  // after `begin`, or equal where the device charges nothing
   // Compute time right before `begin` that went into operators recomputed for evicted allocations.
   std::int64_t restored = 0;
-  std::int64_t host_begin = 0;  // its dispatch
+  std::int64_t host_begin = 0;  // begin of its dispatch
   std::int64_t host_end = 0;
 };
 
@@ -62,7 +62,7 @@ struct TraceSpan {
 
 struct TraceCounter {
   std::int64_t time = 0;
-  BytesByRole by_role{};  // live
+  BytesByRole by_role{};  // live bytes
   std::int64_t live = 0;
   std::int64_t reserved = 0;
 };
@@ -74,19 +74,19 @@ struct TraceLifetime {
 };
 
 struct TraceModel {
-  std::vector<TraceSlice> slices;  // in the order of issue: begins ascend on each stream
+  std::vector<TraceSlice> slices;  // in issue order: begins ascend on each stream
   std::vector<TraceFlow> flows;
   std::vector<TraceSpan> spans;  // each step before its phases
   std::vector<TraceCounter>
       counters;  // times ascend; of one instant the highest and the last state
-  std::vector<TraceLifetime> lifetimes;  // of device allocations, by their beginning
+  std::vector<TraceLifetime> lifetimes;  // lifetimes of device allocations, by their beginning
 };
 
 [[nodiscard]] TraceModel trace_model(const TrainingGraph& graph, const ProgramOrder& order,
                                      const StepProgram& program, const CostTable& costs,
                                      const Scratch& scratch, const MemoryTimeline& timeline);
 
-// "h.3.mlp.linear.output", "cuBLAS workspace", "workspace".
+// Returns for example "h.3.mlp.linear.output", "cuBLAS workspace", "workspace".
 [[nodiscard]] std::string_view allocation_name(const TrainingGraph& graph,
                                                const StepProgram& program, AllocationId allocation);
 

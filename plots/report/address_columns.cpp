@@ -26,7 +26,7 @@ class Offsets {
       }
     }
   }
-  // -1 of an address outside.
+  // Returns the offset of an address, -1 of one outside all ranges.
   [[nodiscard]] std::int64_t of(std::int64_t address) const {
     auto range = std::upper_bound(ranges_.begin(), ranges_.end(), address,
                                   [](std::int64_t a, const Range& r) { return a < r.address; });

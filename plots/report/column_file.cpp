@@ -3,7 +3,7 @@
 #include <array>
 #include <limits>
 
-#define ZLIB_CONST  // input is declared const
+#define ZLIB_CONST  // zlib then declares its input const
 #include <nlohmann/json.hpp>
 #include <zlib.h>
 

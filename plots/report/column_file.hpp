@@ -1,4 +1,4 @@
-// Columns of integers after a JSON description: the form in which a page holds a run.
+// Columns of integers after a JSON description: the form in which a page contains a run.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tidemark {
 
-// Integers as LEB128 of their zigzag, so that small ones of either sign take one byte. With
+// Writes integers as LEB128 of their zigzag, so that small ones of either sign take one byte. With
 // `deltas` each value is kept as its difference from the one before: times, running totals.
 class ColumnWriter {
  public:
@@ -29,12 +29,13 @@ class ColumnWriter {
   std::string bytes_;
 };
 
-// Layout: length of the description (4 bytes, little endian), the description, then the columns one
-// after the other. The description gains "columns": [{name, count, bytes, deltas}], in that order.
+// A file of columns: length of the description (4 bytes, little endian), the description, then the
+// columns one after the other. The description gains "columns": [{name, count, bytes, deltas}], in
+// that order.
 class ColumnFile {
  public:
   void add(std::string_view name, const ColumnWriter& column);
-  // The whole file; `description` is an object.
+  // Returns the whole file; `description` is an object.
   [[nodiscard]] std::string text(nlohmann::ordered_json description) &&;
 
  private:
@@ -48,8 +49,8 @@ class ColumnFile {
   std::string body_;
 };
 
-// gzip, then base64: what a script element of a page may hold. Readers are the browser's own
-// DecompressionStream and atob().
+// Returns the bytes in gzip, then base64: what a script element of a page may contain. Readers are
+// the browser's own DecompressionStream and atob().
 [[nodiscard]] std::string packed_for_page(std::string_view bytes);
 
 }  // namespace tidemark

@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// Base64 has no '<', so nothing in it ends the element.
+// Writes an element in base64, which has no '<', so nothing in it ends the element.
 void write_packed(std::ostream& out, std::string_view id, std::string_view bytes) {
   out << "<script type=\"text/plain\" id=\"" << id << "\">" << packed_for_page(bytes)
       << "</script>\n";
@@ -49,7 +49,7 @@ void write_html_report(std::ostream& out, const HtmlReport& report) {
   if (!has_html_report()) {
     throw UserError(std::string(kNoHtmlReport));
   }
-  // The page is cut where the title and the data go.
+  // Marks at which the page is cut to insert the title and the data.
   static constexpr std::string_view kTitle = "<!--title-->";
   static constexpr std::string_view kData = "<!--data-->";
   std::string page;

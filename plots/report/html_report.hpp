@@ -12,7 +12,7 @@ inline constexpr std::string_view kNoHtmlReport =
     "this tidemark was built without npm, so it cannot write HTML reports; install nodejs and npm, "
     "build it again, or leave the format out";
 
-// Whether the page was built in: it takes npm when Tidemark is built.
+// Whether the page was built in, which takes npm when Tidemark is built.
 [[nodiscard]] bool has_html_report();
 
 struct HtmlReport {
@@ -22,7 +22,7 @@ struct HtmlReport {
   std::vector<std::string> runs;  // run_columns(); empty where a point has no charts
 };
 
-// Throws UserError without the page.
+// Writes the report. Throws UserError when the page was not built in.
 void write_html_report(std::ostream& out, const HtmlReport& report);
 
 }  // namespace tidemark

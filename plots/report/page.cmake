@@ -1,4 +1,4 @@
-# The page of the HTML report: uPlot comes from npm, pinned by web/package-lock.json, and is inlined
+# The page of the HTML report: uPlot comes from npm, locked by web/package-lock.json, and is inlined
 # together with our own script. Without npm the report is left out and asking for one is an error.
 set(page_folder ${CMAKE_CURRENT_SOURCE_DIR}/report/web)
 set(page_packages ${PROJECT_BINARY_DIR}/npm)
@@ -8,8 +8,8 @@ find_program(TIDEMARK_NODE NAMES node nodejs)
 find_program(TIDEMARK_NPM npm)
 mark_as_advanced(TIDEMARK_NODE TIDEMARK_NPM)
 
-# Once, and again when the pinned versions change. Tests also need playwright-core to drive a
-# browser; without it they are skipped.
+# Installed once, and again when the locked versions change. Tests also need playwright-core to
+# drive a browser; without it they are skipped.
 set(TIDEMARK_HTML OFF)
 if(TIDEMARK_NODE AND TIDEMARK_NPM)
   file(SHA256 ${page_folder}/package-lock.json pinned)

@@ -1,4 +1,4 @@
-// The page that reports are made of; page.cpp is generated from web/ by web/build_page.mjs.
+// The page that reports are made from; page.cpp is generated from web/ by web/build_page.mjs.
 #pragma once
 
 #include <span>
@@ -6,8 +6,8 @@
 
 namespace tidemark {
 
-// Consecutive parts of one text, since compilers limit the length of a literal. None when Tidemark
-// was built without npm.
+// Returns consecutive parts of one text, since compilers limit the length of a literal. None when
+// Tidemark was built without npm.
 [[nodiscard]] std::span<const std::string_view> page_parts();
 
 }  // namespace tidemark

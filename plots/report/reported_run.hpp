@@ -1,4 +1,4 @@
-// A run with everything that a page shows of it.
+// A run with everything that a page shows about it.
 #pragma once
 
 #include "graph/analysis/program_order.hpp"
@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// A run with its events; everything is of one and the same run and outlives the call.
+// A run with its events; all members belong to one run and outlive the call.
 struct ReportedRun {
   const TrainingGraph& graph;
   const ProgramOrder& order;
@@ -17,7 +17,7 @@ struct ReportedRun {
   const CostTable& costs;
   const Scratch& scratch;
   const MemoryTimeline& timeline;
-  const AddressLayout* layout = nullptr;  // none: without addresses
+  const AddressLayout* layout = nullptr;  // null for allocators without addresses
 };
 
 }  // namespace tidemark

@@ -67,7 +67,8 @@ void add_operators(ColumnFile& file, Names& names, const ReportedRun& run) {
   file.add("position.phase", slot_phase);
 }
 
-// Memory without a storage belongs to a kernel, to cuBLAS or to the code that checkpoints.
+// Names the tensor of a block. Memory without a storage belongs to a kernel, to cuBLAS or to the
+// code that checkpoints.
 std::string_view name_of_block(const ReportedRun& run, AllocationId id) {
   const Allocation& block = run.program.allocations[id];
   if (block.storage.valid()) return run.graph.storages[block.storage].name;
@@ -75,8 +76,8 @@ std::string_view name_of_block(const ReportedRun& run, AllocationId id) {
   return block.role == Role::kWorkspace ? "workspace" : "random state";
 }
 
-// The operator whose content a block holds: the one that creates its storage, also where the block
-// was allocated to fetch it back; of a workspace the operator that it is allocated for.
+// Returns the operator whose content a block holds: the one that creates its storage, also where
+// the block was allocated to fetch it back; for a workspace the operator that it is allocated for.
 IdVector<AllocationId, OperatorId> makers(const ReportedRun& run) {
   const StepProgram& program = run.program;
   IdVector<StorageId, OperatorId> created_by(run.graph.storages.size());
@@ -124,7 +125,8 @@ void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
   file.add("block.operator", op);
 }
 
-// Restores of evicted blocks may come after the program's last instruction.
+// Returns the position of an instruction. Restores of evicted blocks may come after the program's
+// last instruction.
 Position position_of(const StepProgram& program, std::uint32_t instruction) {
   return program.position[std::min<std::size_t>(instruction, program.size() - 1)];
 }
@@ -160,7 +162,7 @@ struct WaitColumns {
   ColumnWriter cause;
   ColumnWriter position{true};
 
-  // Adds the stretches before instruction `i`, since the stream was free.
+  // Adds the stretches before instruction `i`, from the moment on at which the stream was free.
   void add_before(const ReportedRun& run, std::uint32_t i, std::int64_t free_since) {
     const std::int64_t started = run.scratch.started[i];
     const auto add = [&](std::int64_t from, std::int64_t to, std::size_t stream) {
@@ -253,7 +255,7 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
   const StepProgram& program = run.program;
   WorkColumns work;
   WaitColumns waits;
-  std::int64_t free_since = 0;  // the compute stream
+  std::int64_t free_since = 0;  // since when the compute stream is free
   for (std::uint32_t i = 0; i < program.size(); ++i) {
     if (run.scratch.started[i] < 0) continue;
     const bool works = kind_of(program.opcode[i]) >= 0;

@@ -1,4 +1,4 @@
-// Columns of one run: memory over time, the work of each stream, addresses of allocations.
+// The columns of one run: memory over time, the work of each stream, addresses of allocations.
 #pragma once
 
 #include <string>
