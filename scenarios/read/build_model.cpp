@@ -1,4 +1,4 @@
-// Models of scenarios: where each kind comes from, and when two are the same.
+// Builds the models of scenarios, and tells when two are the same.
 #include <string>
 #include <utility>
 

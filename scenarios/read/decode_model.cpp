@@ -1,4 +1,4 @@
-// `model`: what is trained.
+// Decodes `model`: what is trained.
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The mapping that `model` is or is short for.
+// Returns the mapping that `model` is or is short for.
 Value model_mapping(const Decoder& scenario) {
   const Value* given = scenario.value().find("model");
   if (given == nullptr || given->is_null()) {
@@ -32,11 +32,11 @@ Value model_mapping(const Decoder& scenario) {
   return long_form("model", *given);
 }
 
-// The one key that says what the model is.
+// Returns the one key that names the kind of the model.
 std::string_view decode_kind(const Decoder& model) {
   std::string_view kind;
   for (const std::string_view candidate : model_kinds()) {
-    // Beside a preset `layers` is a number of layers.
+    // Next to a preset `layers` is a number of layers.
     if (candidate == "layers" && !kind.empty()) continue;
     if (!model.has(candidate)) continue;
     if (!kind.empty()) {
@@ -46,7 +46,7 @@ std::string_view decode_kind(const Decoder& model) {
     kind = candidate;
   }
   if (!kind.empty()) return kind;
-  model.finish();  // a key that stands there may be a misspelt one
+  model.finish();  // a key in its place may be a misspelt one
   model.fail("expected one of the keys preset, hf, onnx, graph, layers");
 }
 
@@ -55,7 +55,7 @@ void require_file(const Decoder& model, std::string_view key, const std::string&
   std::error_code error;
   if (fs::is_regular_file(path, error)) return;
   try {
-    static_cast<void>(read_text_file(path));  // it says what is wrong with the path
+    static_cast<void>(read_text_file(path));  // reports what is wrong with the path
   } catch (const UserError& problem) {
     model.fail_at(key, problem.what());
   }
@@ -74,7 +74,7 @@ ModelReference decode_preset(const Decoder& model, const Location& location, boo
   return reference;
 }
 
-// A file of layers, or layers that stand here; `sizes` changes sizes that they name.
+// Decodes a file of layers, or inline layers; `sizes` changes sizes that they name.
 ModelReference decode_layers(const Decoder& model, const Location& location) {
   ModelReference reference{.kind = ModelKind::kLayers, .location = location};
   const Value& layers = *model.value().find("layers");

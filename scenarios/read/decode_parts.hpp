@@ -1,4 +1,4 @@
-// The parts of a scenario, read one by one.
+// Decoders for the parts of a scenario, one by one.
 #pragma once
 
 #include <string>
@@ -10,30 +10,30 @@
 
 namespace tidemark {
 
-// Steps and micro-batches repeat the whole graph; these keep a slip from filling the memory. Far
-// above what is needed: steps after the second one repeat it.
+// Steps and micro-batches repeat the whole graph; these limits keep a typing error from filling the
+// memory. They are far above what is needed: steps after the second one repeat it.
 inline constexpr int kMaxSteps = 16;
 inline constexpr int kMaxAccumulate = 4096;
-inline constexpr int kMaxMicroBatches = 8192;  // of all steps together
-inline constexpr int kMaxCount = 1 << 20;      // GPUs
+inline constexpr int kMaxMicroBatches = 8192;  // over all steps
+inline constexpr int kMaxCount = 1 << 20;      // number of GPUs
 
-// How an error speaks of what the format knows and this version does not.
+// The wording of errors for a key that the format knows and this version does not.
 inline constexpr std::string_view kLater = "comes with a later version of Tidemark";
 
 // Each reads one key of the scenario and throws UserError.
 [[nodiscard]] ModelReference decode_model(const Decoder& scenario);
-// "llama-3-8b", also for llama-3-8b/config.json.
+// Returns "llama-3-8b", also for llama-3-8b/config.json.
 [[nodiscard]] std::string model_title(const ModelReference& model);
-// How the model is built, later; the reference is copied.
+// Returns the source that builds the model later; the reference is copied.
 [[nodiscard]] ModelSource model_source(const ModelReference& model);
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
-// What the model, its training and its rewrites follow from, as a text: equal for equal models.
-// `scenario` is `document` decoded.
+// Returns the text that the model, its training and its rewrites follow from: equal for equal
+// models. `scenario` is `document` decoded.
 [[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);
 
-// The keys of `training`, those of later versions included.
+// Returns the keys of `training`, those of later versions included.
 [[nodiscard]] std::vector<std::string> training_keys();
 
 }  // namespace tidemark

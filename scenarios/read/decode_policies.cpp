@@ -1,4 +1,4 @@
-// `policies`: names, or mappings of one name to its parameters.
+// Decodes `policies`: names, or mappings of one name to its parameters.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -13,7 +13,7 @@ namespace tidemark {
 namespace decode_policies_detail {
 namespace {
 
-// Names of the format whose policies are still to be written; the registry goes first.
+// Names in the format whose policies are not written yet; the registry takes precedence.
 constexpr std::string_view kPlanned[] = {
     "adaptive_precision",
     "chunked_loss",
@@ -34,7 +34,7 @@ constexpr std::string_view kPlanned[] = {
 // One item of the list, with its parameters.
 struct Listed {
   std::string name;
-  Location location;  // of the name
+  Location location;  // location of the name
   Value parameters;   // null for a bare name
 };
 
@@ -75,7 +75,7 @@ const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
                   fmt::format("there is no policy {}{}", tidemark::quoted(listed.name), hint));
 }
 
-// Only one policy can decide the order, and only one whom to evict.
+// Throws for a second policy that decides the order, or a second one that decides evictions.
 void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario& scenario) {
   const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
   const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);

@@ -1,4 +1,4 @@
-// A whole scenario, read and checked.
+// Reads and checks a whole scenario.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 14> kScenarioKeys{
     "version",        "name",     "extends", "model",  "hardware", "training",  "allocator",
     "host_allocator", "policies", "sweep",   "report", "compare",  "published", "goal"};
 
-// Accepts the known keys and no others: a misspelt key is told before the one that it leaves
+// Accepts the known keys and no others: a misspelt key is reported before the key that it leaves
 // absent.
 void check_keys(const Decoder& scenario) {
   for (const std::string_view key : kScenarioKeys)
@@ -42,7 +42,7 @@ void check_keys(const Decoder& scenario) {
   refuse("extends", "'extends' works in a scenario file only");
 }
 
-// The name of the file, or of the model where there is none.
+// Returns the name of the file, or of the model where there is none.
 std::string decode_name(const Decoder& scenario, const ModelReference& model) {
   auto name = scenario.optional<std::string>("name", "");
   if (!name.empty()) return name;
@@ -50,10 +50,11 @@ std::string decode_name(const Decoder& scenario, const ModelReference& model) {
   return file.empty() ? model_title(model) : file;
 }
 
-// An error of a profile, told where the scenario names or overrides it. `path` is that of the name.
+// Rethrows an error of a profile where the scenario names or overrides it. `path` is that of the
+// name.
 [[noreturn]] void rethrow_for_scenario(const UserError& error, const Location& named_at,
                                        const std::string& path) {
-  constexpr std::string_view kFigure = ".value";  // which a profile writes out, a scenario does not
+  constexpr std::string_view kFigure = ".value";  // a profile writes it out, a scenario does not
   const bool about_the_name = error.path().empty() && error.location().file == named_at.file;
   if (about_the_name) throw UserError(named_at, path, error.problem());
   // Without a line the file of the profile could not be read.
@@ -102,7 +103,7 @@ void lay_out_hosts(const Decoder& hardware, const Environment& environment, Valu
                                 : *network);
 }
 
-// The profile with the changes that stand beside `gpu` and `count`.
+// Loads the profile with the changes next to `gpu` and `count`.
 DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
                            const Environment& environment) {
   Value overrides = hardware.value();
@@ -142,7 +143,7 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
   result.mesh = data_mesh(result.count, result.device);
 }
 
-// A word such as torch-2.4 where the name of an allocator belongs.
+// Throws for a word such as torch-2.4 where the name of an allocator belongs.
 void refuse_version(const Decoder& allocator, const AllocatorRegistry& allocators) {
   const Value* kind = allocator.value().find("kind");
   if (kind == nullptr || !kind->is_scalar()) return;
@@ -170,7 +171,8 @@ std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
   return model;
 }
 
-// Pinned memory; named beside `allocator`, which is the device's.
+// Decodes the allocator of page-locked memory; its key is separate from `allocator`, which is the
+// device's.
 void decode_host_allocator(const Decoder& scenario, Scenario& result) {
   static constexpr std::array<std::string_view, 3> kKinds{"exact", "pool", "torch"};
   const std::string word = scenario.optional_word("host_allocator", kKinds, "exact");
@@ -222,7 +224,8 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.source = model_source(result.model);
   result.name = decode_scenario_detail::decode_name(scenario, result.model);
   decode_scenario_detail::decode_hardware(scenario, environment, result);
-  static_cast<void>(decode_goal(scenario.value(), result.device.figures));  // for its mistakes
+  static_cast<void>(
+      decode_goal(scenario.value(), result.device.figures));  // reports mistakes in it
   result.training = decode_training(scenario, result.model);
   result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators);
   decode_scenario_detail::decode_host_allocator(scenario, result);
@@ -230,7 +233,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.training_key = training_key(document, result);
   result.report =
       decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);
-  // Shown as it is.
+  // `published` is shown unchanged.
   static_cast<void>(scenario.list<std::string>("published"));
   return result;
 }

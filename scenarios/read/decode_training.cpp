@@ -1,4 +1,4 @@
-// `training`: how the model is trained.
+// Decodes `training`: how the model is trained.
 #include <algorithm>
 #include <array>
 
@@ -94,7 +94,7 @@ void check_micro_batches(const Decoder& training, const TrainingOptions& options
                                options.accumulate, options.steps, rounds, kMaxMicroBatches));
 }
 
-// What of sequences, images and attention a model has.
+// The keys about sequences, images and attention that a model reads.
 struct Reads {
   bool sequences = true;
   bool images = true;
@@ -114,8 +114,8 @@ Reads what_is_read(const Decoder& training, const ModelReference& model) {
   return {.sequences = !images, .images = images};
 }
 
-// Keys that would be ignored: an image has no sequence, a text no image, and the operators of a
-// cost graph are what they are.
+// Throws for keys that would be ignored: an image has no sequence, a text no image, and the
+// operators of a cost graph are fixed.
 void check_keys_apply(const Decoder& training, const ModelReference& model) {
   if (model.kind == ModelKind::kCostGraph) {
     for (const Value::Entry& entry : training.value().entries) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kProfiles = "hwprofiles";
 
-// The folder of the running program, through symbolic links; empty when it cannot be told.
+// Returns the folder of the running program, through symbolic links; empty when it is not known.
 fs::path folder_of(const std::string& executable) {
   std::error_code error;
   // A name without a folder was found on the search path: only the system knows where.

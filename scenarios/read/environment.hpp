@@ -1,4 +1,4 @@
-// Where a program finds what Tidemark ships.
+// Finds what Tidemark ships.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 
 namespace tidemark {
 
-// The policies that Tidemark ships and the folders of hardware profiles that exist, in the order of
-// tidemark/paths.hpp: beside `executable`, in the checkout, under the prefix of the installation.
-// `executable` is the program's path (argv[0] will do); empty asks the system.
+// Returns the policies that Tidemark ships and the folders of hardware profiles that exist, in the
+// order of tidemark/paths.hpp: next to `executable`, in the checkout, under the prefix of the
+// installation. `executable` is the program's path (argv[0] will do); if empty, the system is
+// asked.
 [[nodiscard]] Environment default_environment(const std::string& executable = {});
 
-// The names of all profiles of these folders, sorted.
+// Returns the names of all profiles of these folders, sorted.
 [[nodiscard]] std::vector<std::string> gpu_names(const Environment& environment);
 
 }  // namespace tidemark

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// 72GiB, 60s, 1.5TB/s, 312TFLOP/s or a plain number.
+// Parses 72GiB, 60s, 1.5TB/s, 312TFLOP/s or a plain number.
 double parse_quantity(const std::string& text) {
   double plain = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), plain);
@@ -45,7 +45,7 @@ const Json* descend(const Json& entry, std::string_view name) {
     const std::size_t dot = std::min(name.find('.'), name.size());
     const std::string key(name.substr(0, dot));
     name.remove_prefix(std::min(dot + 1, name.size()));
-    if (at->is_array()) {  // of policies
+    if (at->is_array()) {  // an array of policies
       const auto found = std::find_if(at->begin(), at->end(), [&](const Json& item) {
         return item.is_object() && item.value("name", "") == key;
       });
@@ -87,7 +87,7 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
       const goal_detail::Json& found = *goal_detail::descend(entry, name);
       return found.is_number() ? found.get<double>() : std::nan("");
     } else if (name.starts_with(goal_detail::kPolicies)) {
-      return std::nan("");  // nothing holds of what is not there
+      return std::nan("");  // no comparison holds for a missing figure
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
   };
@@ -130,7 +130,7 @@ class ExpressionParser {
   }
   std::size_t sum() { return chain("+-", &ExpressionParser::product); }
   std::size_t product() { return chain("*/", &ExpressionParser::atom); }
-  // Operands with one of `signs` between, from the left.
+  // Parses operands with one of `signs` between, from the left.
   std::size_t chain(std::string_view signs, std::size_t (ExpressionParser::*operand)()) {
     std::size_t left = (this->*operand)();
     for (skip_blanks(); at_ < text_.size() && signs.find(peek()) != signs.npos; skip_blanks()) {
@@ -172,7 +172,7 @@ class ExpressionParser {
       ++at_;
     while (std::isalpha(static_cast<unsigned char>(peek())) != 0)
       ++at_;
-    // 1.5TB/s is one quantity, and so is no division by a figure called s.
+    // 1.5TB/s is one quantity, so this is no division by a figure called s.
     const bool rate =
         text_.compare(at_, 2, "/s") == 0 &&
         (at_ + 2 == text_.size() || std::isalnum(static_cast<unsigned char>(text_[at_ + 2])) == 0);
@@ -234,7 +234,7 @@ bool Expression::holds(const FigureLookup& figures) const {
 namespace goal_detail {
 namespace {
 
-// Every figure of a point's entry that is a number whatever the scenario.
+// Returns every figure of a point's entry that is a number whatever the scenario.
 std::vector<std::string> known_names(const std::vector<Figure>& device) {
   PointResult point;
   point.status = PointStatus::kFits;

@@ -1,4 +1,4 @@
-// What a search is after: a figure to minimise or maximise, and what has to hold.
+// The goal of a search: a figure to minimise or maximise, and constraints on others.
 //
 //   goal: {minimize: time.step, subject_to: ["memory.device_used <= 0.95 * hardware.hbm.capacity"]}
 //
@@ -21,25 +21,26 @@
 
 namespace tidemark {
 
-// A figure by its name. Throws UserError where there is none of that name, or it is no number.
+// Returns a figure by its name. Throws UserError where there is none of that name, or it is no
+// number.
 using FigureLookup = std::function<double(std::string_view name)>;
 
-// Whether an entry of the result document has a figure of that name, be it null.
+// Whether an entry of the result document has a figure of that name, even if it is null.
 [[nodiscard]] bool has_figure(const nlohmann::ordered_json& entry, std::string_view name);
-// Those of an entry of the result document, and of a device. Not a number: those that are null, and
-// `policies.` of a point that does not have that policy.
+// Returns the look-up in an entry of the result document, and in a device. It gives not-a-number
+// for figures that are null, and for `policies.` of a point that does not have that policy.
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
 
 class Expression {
  public:
-  // `comparison`: two sums with <=, >=, < or > between; else one sum. Throws std::invalid_argument
-  // saying what is wrong and where in the text.
+  // `comparison` asks for two sums with <=, >=, < or > between; else the text is one sum. Throws
+  // std::invalid_argument saying what is wrong and where in the text.
   Expression(std::string text, bool comparison);
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  [[nodiscard]] double value(const FigureLookup& figures) const;  // of a sum
-  [[nodiscard]] bool holds(const FigureLookup& figures) const;    // of a comparison
+  [[nodiscard]] double value(const FigureLookup& figures) const;  // for a sum
+  [[nodiscard]] bool holds(const FigureLookup& figures) const;    // for a comparison
 
  private:
   friend class ExpressionParser;
@@ -47,7 +48,7 @@ class Expression {
     char kind = 'n';  // number, name, or the operator
     double number = 0;
     std::size_t name = 0;
-    std::size_t left = 0;  // terms
+    std::size_t left = 0;  // indices of terms
     std::size_t right = 0;
   };
   [[nodiscard]] double at(std::size_t term, const FigureLookup& figures) const;
@@ -57,7 +58,7 @@ class Expression {
   std::vector<std::string> names_;
   std::size_t left_ = 0;
   std::size_t right_ = 0;
-  bool at_least_ = false;  // >= or >
+  bool at_least_ = false;  // the relation is >= or >
   bool strict_ = false;
 };
 
@@ -67,9 +68,9 @@ struct Goal {
   std::vector<Expression> subject_to;
 };
 
-// A scenario's `goal`; without one the fastest: the most samples per second. Throws UserError:
-// neither or both of minimize and maximize, expressions that cannot be read, names that no figure
-// has.
+// Decodes a scenario's `goal`; without one it is the fastest: the most samples per second. Throws
+// UserError: neither or both of minimize and maximize, expressions that cannot be read, names that
+// no figure has.
 [[nodiscard]] Goal decode_goal(const Value& scenario, const std::vector<Figure>& device);
 
 }  // namespace tidemark

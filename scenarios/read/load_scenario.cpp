@@ -1,4 +1,4 @@
-// Finding the text of a scenario: files, what they extend, and scenarios made up from a command
+// Loads the document of a scenario: files, what they extend, and scenarios made from a command
 // line.
 #include <algorithm>
 #include <filesystem>
@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxExtends = 32;  // files in one chain
+constexpr std::size_t kMaxExtends = 32;  // most files in one chain
 
-// Equal for two ways to write the path of one file.
+// Returns a path that is equal for two ways to write the path of one file.
 fs::path identity_of(const fs::path& file) {
   std::error_code error;
   fs::path identity = fs::weakly_canonical(file, error);
@@ -30,7 +30,7 @@ void make_absolute(Value& path, const fs::path& folder) {
   path.scalar = fs::absolute(folder / path.scalar).lexically_normal().string();
 }
 
-// Makes the path absolute that the value of `key` is or holds.
+// Makes the path in the value of `key` absolute.
 void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   const auto resolve_child = [&](std::string_view child) {
     if (Value* path = value.find(child)) {
@@ -53,7 +53,7 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   if (is_path) make_absolute(value, folder);
 }
 
-// The same for every key of a mapping, and for the points of a sweep.
+// Does the same for every key of a mapping, and for the points of a sweep.
 void resolve_paths(Value& keys, const fs::path& folder) {
   for (Value::Entry& entry : keys.entries)
     resolve_path(entry.key, entry.value, folder);
@@ -75,7 +75,7 @@ void resolve_paths(Value& keys, const fs::path& folder) {
   }
 }
 
-// `changes` over `base`: mappings are merged key by key, everything else is replaced. A model of
+// Merges `changes` over `base`: mappings key by key, everything else is replaced. A model of
 // another kind replaces the whole model: the layers of a preset mean nothing to a file.
 Value merge(const Value& base, const Value& changes, const std::string& path) {
   if (!changes.is_mapping()) return changes;
@@ -98,7 +98,7 @@ Value merge(const Value& base, const Value& changes, const std::string& path) {
 // A file that is being read because the next one in the chain extends it, or because it was named.
 struct OpenFile {
   fs::path identity;
-  Location extends;  // where it names the next
+  Location extends;  // location at which it names the next
 };
 
 [[noreturn]] void fail_circle(const std::vector<OpenFile>& chain, const fs::path& closing) {
@@ -115,7 +115,7 @@ struct OpenFile {
 
 Value load_file(const std::string& path, std::vector<OpenFile>& chain);
 
-// What `extends` names, read.
+// Reads the file that `extends` names.
 Value load_base(const Value& extends, const fs::path& folder, std::vector<OpenFile>& chain) {
   if (!extends.is_scalar() || extends.scalar.empty()) {
     throw UserError(extends.location, "extends", "expected the path of one scenario file");
@@ -185,7 +185,7 @@ Value scenario_of_model(const std::string& model, const std::string& gpu) {
     if (!is_model_path(model) && !std::filesystem::exists(model, error)) {
       throw UserError({}, "model", load_scenario_detail::unknown_model(model));
     }
-    // A folder as Hugging Face lays it out.
+    // A folder has its files as Hugging Face names them.
     if (is_folder) word.scalar = (std::filesystem::path(model) / "config.json").string();
     load_scenario_detail::make_absolute(word, {});
   }

@@ -7,9 +7,9 @@ namespace tidemark {
 namespace located_error_detail {
 namespace {
 
-// The value below `node` that a part of a path names, and where its key stands.
+// Returns the value below `node` that a part of a path names, and the location of its key.
 const Value* child(const Value& node, std::string_view part, const Location*& at) {
-  if (node.is_sequence()) {  // policies: an item is a name or a mapping of one
+  if (node.is_sequence()) {  // `policies`: an item is a name or a mapping of one
     for (const Value& item : node.items) {
       if (item.is_scalar() && item.scalar == part) {
         at = &item.location;

@@ -1,4 +1,4 @@
-// Where in a scenario a mistake stands that only a model or a policy can see.
+// Locates mistakes in a scenario that only a model or a policy can see.
 #pragma once
 
 #include "graph/core/document.hpp"
@@ -6,9 +6,9 @@
 
 namespace tidemark {
 
-// The error at the key that its path names, "training.image" or "policies.checkpoint.layers", or at
-// the nearest key around it that the document has; as it is when it has a location, or no path that
-// begins with a key of the document.
+// Returns the error at the key that its path names, "training.image" or
+// "policies.checkpoint.layers", or at the nearest key around it that the document has; unchanged
+// when it has a location, or no path that begins with a key of the document.
 [[nodiscard]] UserError located(const UserError& error, const Value& document);
 
 }  // namespace tidemark

@@ -11,7 +11,8 @@ namespace override_detail {
 namespace {
 
 constexpr std::string_view kOption = "-s";
-constexpr std::string_view kMatrix = "sweep.matrix.";  // its keys have dots of their own
+// its entries are keys that have dots of their own
+constexpr std::string_view kMatrix = "sweep.matrix.";
 
 [[noreturn]] void fail_option(std::size_t column, const std::string& path,
                               const std::string& problem) {
@@ -29,7 +30,7 @@ void shift_columns(Value& value, int columns) {
   }
 }
 
-// "training.micro_batch" as its parts; empty when a part is empty.
+// Returns the parts of "training.micro_batch"; empty when a part is empty.
 std::vector<std::string> parts_of(std::string_view key) {
   std::vector<std::string> parts;
   if (key.starts_with(kMatrix)) {
@@ -48,7 +49,7 @@ std::vector<std::string> parts_of(std::string_view key) {
   }
 }
 
-// One change on its way into a document.
+// One change to a document while it is applied.
 struct Change {
   const Override& change;
   std::vector<std::string> parts;
@@ -60,7 +61,8 @@ struct Change {
   [[nodiscard]] bool is_last(std::size_t part) const { return part + 1 == parts.size(); }
 };
 
-// The name of an item of `policies`: "revolve" or the key of {zero: {...}}; empty for neither.
+// Returns the name of an item of `policies`: "revolve" or the key of {zero: {...}}; empty for
+// neither.
 std::string policy_name(const Value& item) {
   if (item.is_scalar()) return item.scalar;
   return item.is_mapping() && item.entries.size() == 1 ? item.entries.front().key : std::string();
@@ -99,7 +101,7 @@ void set_in_policy(const Change& change, Value& policies) {
     change.fail("'policies' is not a list, so no policy in it can be changed");
   }
   Value& item = listed_policy(change, policies);
-  if (item.is_scalar()) {  // a bare name gets parameters
+  if (item.is_scalar()) {  // a bare name becomes a mapping to get parameters
     Value mapping = mapping_value(item.location);
     set_entry(mapping, item.scalar, item.location, mapping_value(item.location));
     item = std::move(mapping);
@@ -133,7 +135,8 @@ void set_below(const Change& change, Value& node, std::size_t part, const std::s
   set_below(change, child, part + 1, inner);
 }
 
-// A value from the command line for a key that the sweep sets at every point would change nothing.
+// Throws for a key that the sweep sets at every point: a value from the command line would change
+// nothing.
 void check_not_swept(const Change& change, const Value& document) {
   const Value* sweep = document.find("sweep");
   const Value* matrix = sweep == nullptr ? nullptr : sweep->find("matrix");

@@ -1,4 +1,4 @@
-// A scenario: what to simulate, as one YAML file says it (format: README, "Scenario files").
+// A scenario: the description of a simulation in one YAML file (format: README, "Scenario files").
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers, kOnnx };
 
 struct ModelReference {
   ModelKind kind = ModelKind::kPreset;
-  std::string name;  // preset, or absolute path of the file; empty for layers that stand inline
-  Value overrides;   // keys beside the name: {layers: 24}; of layers: the value of `sizes`
+  std::string name;  // preset, or absolute path of the file; empty for inline layers
+  Value overrides;   // keys next to the name: {layers: 24}; for layers: the value of `sizes`
   Value inline_layers;
-  OnnxOptions onnx;  // keys beside `onnx`
+  OnnxOptions onnx;  // keys next to `onnx`
   Location location;
 };
 
@@ -34,13 +34,13 @@ struct ReportOptions {
   std::vector<std::string> formats;
 };
 
-// Everything of one point: the step to simulate, and what the file says beside it.
+// The description of one point: the step to simulate, and the file's other keys.
 struct Scenario : StepSpec {
   ModelReference model;
   ReportOptions report;
 };
 
-// Where names are looked up.
+// The places where names are looked up.
 struct Environment {
   Environment();
   ~Environment();
@@ -50,9 +50,9 @@ struct Environment {
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
   AllocatorRegistry allocators;
-  // Why this build cannot write HTML reports; empty where it can.
+  // The reason why this build cannot write HTML reports; empty where it can.
   std::string no_html_report;
-  // Of all scenarios that are read here.
+  // Plans shared by all scenarios that are read here.
   std::unique_ptr<PlanCache> plans;
 };
 
@@ -61,20 +61,20 @@ struct Environment {
 // missing extends.
 [[nodiscard]] Value load_scenario(const std::string& path);
 
-// A scenario document for `tidemark run MODEL --gpu NAME`.
+// Returns a scenario document for `tidemark run MODEL --gpu NAME`.
 [[nodiscard]] Value scenario_of_model(const std::string& model, const std::string& gpu);
 
-// "training.micro_batch=4": the value is YAML. `policies.NAME.key` reaches into the listed policy
-// of that name. Throws UserError: no '=', unknown or ambiguous path.
+// Parses "training.micro_batch=4": the value is YAML. `policies.NAME.key` names a key of the listed
+// policy of that name. Throws UserError: no '=', unknown or ambiguous path.
 [[nodiscard]] Override parse_override(std::string_view text);
 void apply_override(Value& document, const Override& change);
 
 // Reads and checks a whole document, `sweep` excepted. Throws UserError.
 [[nodiscard]] Scenario decode_scenario(const Value& document, const Environment& environment);
 
-// The points of `sweep`: the product of the matrix (first key slowest) without what `exclude`
-// matches, then `include`. One point without overrides when there is no sweep. Keys that reach
-// nothing, empty lists and values that are no scalars or flow collections are errors.
+// Returns the points of `sweep`: the product of the matrix (first key slowest) without what
+// `exclude` matches, then `include`. One point without overrides when there is no sweep. Keys that
+// no point reads, empty lists and values that are no scalars or flow collections are errors.
 [[nodiscard]] std::vector<std::vector<Override>> sweep_points(const Value& document);
 
 }  // namespace tidemark

@@ -18,14 +18,14 @@ constexpr std::array<std::string_view, 5> kModelKinds{"preset", "hf", "graph", "
 
 struct ShortForm {
   std::string_view path;
-  std::string_view key;  // that the word stands for
+  std::string_view key;  // key that the word stands for
 };
 constexpr std::array<ShortForm, 4> kShortForms{{{"model", "preset"},
                                                 {"hardware", "gpu"},
                                                 {"allocator", "kind"},
                                                 {"training.optimizer", "name"}}};
 
-// What the file of a model is.
+// Returns the kind of a model from its file.
 std::string_view kind_of_file(const Value& word) {
   const std::string& path = word.scalar;
   if (path.ends_with(".onnx")) return "onnx";

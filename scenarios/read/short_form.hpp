@@ -11,19 +11,19 @@
 
 namespace tidemark {
 
-// The keys of `model` that say what it is; only one may be given.
+// Returns the keys of `model` that name its kind; only one may be given.
 [[nodiscard]] std::span<const std::string_view> model_kinds();
-// The one that a `model` mapping has; empty when it has none.
+// Returns the kind that a `model` mapping has; empty when it has none.
 [[nodiscard]] std::string_view model_kind_of(const Value& model);
 
 // Whether the value of `model.layers` is a model by its layers, a YAML file or a mapping; a number
-// is how many layers a preset gets.
+// is the number of layers of a preset.
 [[nodiscard]] bool is_layers_of_model(const Value& layers);
 
 // Whether the word at `path` ("hardware", "training.optimizer") is short for a mapping.
 [[nodiscard]] bool has_long_form(std::string_view path);
-// That mapping. A path as `model` is opened to see what it is. Throws UserError at the word: no
-// such file, or neither a Hugging Face config nor a cost graph.
+// Returns that mapping. A path as `model` is opened to find its kind. Throws UserError at the word:
+// no such file, or neither a Hugging Face config nor a cost graph.
 [[nodiscard]] Value long_form(std::string_view path, const Value& word);
 
 // Whether a text names a file rather than a preset or a profile: it has a slash or such an ending.
@@ -35,7 +35,7 @@ namespace tidemark {
 [[nodiscard]] Value mapping_value(const Location& location);
 // Sets a key, at the end if it is new.
 void set_entry(Value& mapping, const std::string& key, const Location& key_location, Value value);
-// Where a key stands; the mapping itself when it is absent.
+// Returns where a key is; the location of the mapping itself when it is absent.
 [[nodiscard]] Location location_of_key(const Value& mapping, std::string_view key);
 
 }  // namespace tidemark

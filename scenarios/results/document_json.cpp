@@ -9,7 +9,8 @@ namespace tidemark {
 namespace document_json_detail {
 namespace {
 
-// Digits with an optional sign and fraction; other spellings of numbers stay texts.
+// Whether a text is a number to JSON: digits with an optional sign and fraction; other spellings of
+// numbers stay texts.
 bool is_json_number(std::string_view s) {
   if (!s.empty() && s.front() == '-') s.remove_prefix(1);
   const std::size_t point = std::min(s.find('.'), s.size());

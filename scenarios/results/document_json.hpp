@@ -1,4 +1,4 @@
-// A part of a document as JSON, on one line: what an override's value is in results.
+// Writes a part of a document as JSON, on one line: the value of an override in results.
 #pragma once
 
 #include <string>

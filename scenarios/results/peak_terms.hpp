@@ -1,5 +1,5 @@
 // The peak of a point in terms that add up: layers that repeat together, tensors that are alike,
-// and the way from what is live to what the device holds.
+// and the steps from live bytes to what the device holds.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace tidemark {
 
-// "h.3" of "h.3.attn": up to the first part that is a number, where layers repeat.
+// Returns "h.3" of "h.3.attn": up to the first part that is a number, where layers repeat.
 [[nodiscard]] std::string block_of(const std::string& layer);
-// "h.*.attn" of "h.3.attn": what repeated layers have in common.
+// Returns "h.*.attn" of "h.3.attn": the part of the name that repeated layers have in common.
 [[nodiscard]] std::string pattern_of(const std::string& layer);
-// The part of a tensor's name behind its layer's, which has the layer's number in it.
+// Returns the part of a tensor's name behind its layer's, which has the layer's number in it.
 [[nodiscard]] std::string name_in_layer(const LargestTensor& tensor);
 
-// What the device holds, from the live bytes of the peak on; the terms add up to device().
+// Terms of what the device holds, from the live bytes of the peak on; they add up to device().
 struct DeviceTerms {
   Bytes live;
   Bytes rounding;     // blocks are multiples of 512 bytes, and not always split
   Bytes cached;       // reserved and free at that moment
   Bytes other_times;  // reserved at other times, and kept
-  Bytes context;      // of the framework
+  Bytes context;      // process overhead of the framework
   [[nodiscard]] std::int64_t reserved() const {
     return live.count + rounding.count + cached.count + other_times.count;
   }

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The index of a word in a list of names.
+// Returns the index of a word in a list of names.
 template <class Names>
 std::size_t index_in(const Names& names, const std::string& word) {
   const auto found = std::find(std::begin(names), std::end(names), word);
@@ -23,7 +23,7 @@ std::size_t index_in(const Names& names, const std::string& word) {
   return static_cast<std::size_t>(found - std::begin(names));
 }
 
-// Of an enumeration whose members count from 0: the one with this name.
+// Returns the member with this name of an enumeration whose members count from 0.
 template <class Enum>
 Enum member(const std::string& word, int count) {
   for (int i = 0; i < count; ++i) {
@@ -166,7 +166,8 @@ void read_communication(const Json& mesh, const Json& list, PointResult& point) 
   Mesh::Sizes sizes{};
   for (std::size_t d = 0; d < kMeshDimensions; ++d)
     sizes[d] = mesh.at(std::string(name_of(static_cast<MeshDimension>(d))));
-  point.mesh = Mesh(sizes, 1, LinkKind::kNvlink);  // what lies under it is not in the document
+  // the links between the ranks are not in the document
+  point.mesh = Mesh(sizes, 1, LinkKind::kNvlink);
   for (const Json& entry : list) {
     point.communication.push_back(
         {.group = member<MeshDimension>(entry.at("group").get<std::string>(),

@@ -1,4 +1,4 @@
-// An entry of the result document as the point it came from.
+// Reads an entry of the result document back as the point that it came from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace tidemark {
 
-// Everything that result_document() has of a point, so that writing what was read gives the same
-// text; what it has not (schedules, instructions, passes) is left empty. Throws
+// Reads everything that result_document() has of a point, so that writing it again gives the same
+// text; other members (schedules, instructions, passes) are left empty. Throws
 // nlohmann::json::exception or UserError where `entry` is no such entry.
 [[nodiscard]] PointResult read_point(const nlohmann::ordered_json& entry);
 

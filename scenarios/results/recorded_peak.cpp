@@ -17,16 +17,17 @@ class Labels {
   Labels(const TrainedModel& model, const Compiled& compiled)
       : graph_(model.training),
         compiled_(compiled),
-        births_(compiled.program.allocations.size(), kNoInstruction) {
+        allocated_at_(compiled.program.allocations.size(), kNoInstruction) {
     const StepProgram& program = compiled.program;
     for (std::uint32_t i = 0; i < program.size(); ++i) {
-      if (program.opcode[i] == Opcode::kAllocate) births_[AllocationId(program.subject[i])] = i;
+      if (program.opcode[i] == Opcode::kAllocate)
+        allocated_at_[AllocationId(program.subject[i])] = i;
     }
   }
   [[nodiscard]] LiveAllocation of(AllocationId id, std::int64_t bytes) const {
     const Allocation& block = compiled_.program.allocations[id];
     if (id == compiled_.program.matmul_workspace) return {Bytes(bytes), "cuBLAS workspace", {}};
-    const Position at = compiled_.program.position[births_[id]];
+    const Position at = compiled_.program.position[allocated_at_[id]];
     const Operator& op = graph_.operators[compiled_.order.at[at].op];
     LargestTensor tensor{.tensor = "workspace"};
     LayerId layer = op.layer;
@@ -56,7 +57,7 @@ class Labels {
  private:
   const TrainingGraph& graph_;
   const Compiled& compiled_;
-  IdVector<AllocationId, std::uint32_t> births_;  // instruction that allocates it
+  IdVector<AllocationId, std::uint32_t> allocated_at_;  // the instruction that allocates
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ double finite(double value) {
   return std::isfinite(value) ? value : 0;
 }
 
-// Counts are kept as floating-point numbers because they may be large; whole ones read better.
+// Returns a count, which is kept as a floating-point number because it may be large; whole ones
+// read better.
 Json count(double value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53: above, a double has no ones digit
   if (std::abs(value) <= kExact && std::floor(value) == value) {
@@ -144,7 +145,7 @@ Json time_of(const RunResult& run) {
   const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
   Json streams = Json::object();
   for (std::size_t s = 0; s < kStreams; ++s) {
-    // Queues of groups beside that of the data ranks are there only where something runs on them.
+    // Queues of groups other than the data ranks' are there only where something runs on them.
     const bool always = s <= static_cast<std::size_t>(Stream::kNvmeWrite);
     if (!always && run.busy[s].count() == 0 && run.exposed[s].count() == 0) continue;
     streams[std::string(name_of(static_cast<Stream>(s)))] = {{"busy", seconds(run.busy[s])},
@@ -184,7 +185,7 @@ Json communication_of(const PointResult& point) {
   return list;
 }
 
-// In the accounting of cost graphs, beside the simulated figures of the point.
+// Returns a plan in the accounting of cost graphs, next to the simulated figures of the point.
 Json plan_of(const PlanFigures& plan, const RunResult& run) {
   Json json = {{"status", plan.status},
                {"class", plan.schedule_class},
@@ -247,7 +248,7 @@ Json segments_of(const Failure& failure) {
   return segments;
 }
 
-// Those of the changes that fit, or those that do not.
+// Returns the changes that fit, or those that do not.
 Json suggestions_of(const Failure& failure, bool fit) {
   Json list = Json::array();
   for (const Suggestion& suggestion : failure.tried) {

@@ -9,25 +9,26 @@
 
 namespace tidemark {
 
-// {"tidemark": version, "points": [...]} with one entry per point. Bytes and counts are integers,
-// times seconds, rates per second. The same points give the same text: no times of day, no paths,
-// nothing that is not a finite number.
+// Returns {"tidemark": version, "points": [...]} with one entry per point. Bytes and counts are
+// integers, times seconds, rates per second. The same points give the same text: no times of day,
+// no paths, nothing that is not a finite number.
 //
 // A point that does not fit has two runs. `memory` (peaks, fragmentation, convergence) and `time`
-// are those of the same program with memory without end: what it would need. `failure` is the run
-// on the device up to the request that failed, with its retries; memory.allocator.retries and ooms
+// are those of the same program with unlimited memory: what it would need. `failure` is the run on
+// the device up to the request that failed, with its retries; memory.allocator.retries and ooms
 // count there, since only a limit causes them. `throughput` is 0.
 [[nodiscard]] nlohmann::ordered_json result_document(std::span<const PointResult> points);
 
-// What a `failure` has as its kind, by RunStatus; a point whose policy has no plan runs to its end.
+// The kinds of a `failure`, by RunStatus; a point whose policy has no plan runs to its end.
 inline constexpr std::string_view kRunStatuses[] = {
     "infeasible",  "out_of_memory", "out_of_host_memory", "out_of_nvme", "deadlock",
     "peer_failed", "thrash"};
 
-// As the documents say times.
+// Returns a time as the documents have it.
 [[nodiscard]] double seconds(Duration duration);
 
-// What the allocator holds beyond what is in use, as a share of what it holds, each at its peak.
+// Returns what the allocator holds beyond what is in use, as a share of what it holds, each at its
+// peak.
 [[nodiscard]] double fragmentation(const RunResult& run);
 
 }  // namespace tidemark

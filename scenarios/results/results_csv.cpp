@@ -58,7 +58,7 @@ constexpr Field kFields[] = {
     {"tokens_per_second", [](const PointResult& p) { return fmt::to_string(p.tokens_per_second); }},
 };
 
-// In the order of their first appearance.
+// Returns the keys in the order of their first appearance.
 std::vector<std::string> overridden_keys(std::span<const PointResult> points) {
   std::vector<std::string> keys;
   for (const PointResult& point : points) {

@@ -27,7 +27,7 @@ bool has_schedule(const PlanFigures& plan) {
          plan.status != name_of(PlanStatus::kUnknown);
 }
 
-// Holds a point to its budget.
+// Judges whether a point keeps its budget.
 void judge(ComparePoint& compared, const PointResult& base) {
   PointResult& point = compared.result;
   compared.plan = plan_of(point);
@@ -48,10 +48,10 @@ void judge(ComparePoint& compared, const PointResult& base) {
   }
 }
 
-// A bound that one policy has proven holds for the others of its class on the same problem, and one
-// for more memory holds for less.
+// Shares proven bounds: a bound that one policy has proven holds for the others of its class on the
+// same problem, and one for more memory holds for less.
 void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points) {
-  // Class, what is planned on, and base cost: of several micro-batches one is reported.
+  // Points share a bound by class, problem and base cost: of several micro-batches one is reported.
   using Key = std::tuple<std::string_view, std::string, Duration>;
   std::map<Key, std::vector<ComparePoint*>> problems;
   for (ComparePoint& point : points) {
@@ -131,7 +131,7 @@ Comparison compare(const Value& document, const Environment& environment, int th
     return spec.solves[list] && !ascending.empty() ? ascending.size() : 1;
   };
   std::size_t total = 0;
-  std::vector<std::size_t> first;  // evaluation of each list
+  std::vector<std::size_t> first;  // first evaluation of each list
   for (std::size_t list = 0; list < spec.lists.size(); ++list) {
     first.push_back(total);
     total += evaluations(list);

@@ -23,32 +23,34 @@ namespace tidemark {
 struct CompareSpec {
   struct Budget {
     Bytes bytes;
-    std::optional<double> share;  // of the peak without any policy, instead of bytes
+    std::optional<double> share;  // share of the peak without any policy, instead of bytes
   };
-  std::vector<Value> lists;         // each the value that `policies` gets
-  std::vector<bool> solves;         // by list: whether it is planned for each budget
-  std::vector<Budget> budgets;      // as listed; none: each list once, on the device's memory
-  std::int64_t iterations = 5'000;  // of a search; together with a time limit that is not reached
-  Duration time_limit = std::chrono::seconds(60);  // plans do not depend on the machine
+  std::vector<Value> lists;     // lists of policies, each a value for `policies`
+  std::vector<bool> solves;     // by list: whether it is planned for each budget
+  std::vector<Budget> budgets;  // as listed; empty: each list once, on the device's memory
+  // Limits of a search and of a plan: unless the time limit is reached, plans do not depend on the
+  // machine.
+  std::int64_t iterations = 5'000;
+  Duration time_limit = std::chrono::seconds(60);
 };
 
 // Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need
 // no `hardware`, and each of their lists is one policy for cost graphs, or none. Throws UserError:
-// `compare` or its lists are missing, a policy or a budget is wrong, there is a sweep beside it.
+// `compare` or its lists are missing, a policy or a budget is wrong, there is a sweep, too.
 [[nodiscard]] CompareSpec decode_compare(const Value& document, const Environment& environment);
 
 // One list of policies under one budget.
 struct ComparePoint {
   std::size_t list = 0;                // index of CompareSpec::lists
   std::size_t evaluation = 0;          // points that share one have the same figures
-  std::optional<std::int64_t> budget;  // bytes
-  // Its status says whether the budget is kept too. Of a cost graph: the replayed schedule, with a
-  // nanosecond for each unit of cost.
+  std::optional<std::int64_t> budget;  // in bytes
+  // The figures; the status also says whether the budget is kept. For a cost graph these are those
+  // of the evaluated schedule, with a nanosecond for each unit of cost.
   PointResult result;
-  std::optional<PlanFigures> plan;  // of the policy that solves for a budget
+  std::optional<PlanFigures> plan;  // plan of the policy that solves for a budget
   std::optional<double> overhead;   // time beyond that without policies; 0.1 is 10 %
-  // Of the plan's cost over the best bound that is proven for its class and budget by any of the
-  // policies; 0: no schedule costs less.
+  // The plan's cost over the best bound that is proven for its class and budget by any of the
+  // policies; 0: the cost is the minimum over the schedules of the class.
   std::optional<double> gap;
   bool best = false;  // keeps its budget, and no other one has both less peak and less time
 };
@@ -56,23 +58,23 @@ struct ComparePoint {
 struct Comparison {
   std::string name;
   bool cost_graph = false;
-  Bytes capacity;                    // of the device
-  PointResult base;                  // without any policy
+  Bytes capacity;                    // capacity of the device
+  PointResult base;                  // the point without any policy
   std::vector<ComparePoint> points;  // lists x budgets, as listed; the list changes slowest
 };
 
-// What `compare` tells while it runs; either may be empty.
+// Callbacks of `compare` while it runs; either may be empty.
 struct CompareListener {
   std::function<void(std::size_t, std::size_t)> progress;  // as in simulate_points()
-  // The run behind evaluation `evaluation`, for its charts; of cost graphs there is none. Where a
-  // plan for less memory stands in, it is that plan's. Called from the pool's threads, several at
-  // a time.
+  // Receives the run behind evaluation `evaluation`, for its charts; cost graphs have none. Where a
+  // plan for less memory stands in, it is that plan's run. Called from the pool's threads, several
+  // at a time.
   std::function<void(std::size_t evaluation, std::shared_ptr<const DetailedPoint>)> detail;
 };
 
-// On `threads` threads; what comes out does not depend on them, unless time limits are reached.
-// With more memory a list is never slower. Throws UserError: as decode_compare(); a model that
-// cannot be built. A policy that is not for this graph is an error row.
+// Compares on `threads` threads; the result does not depend on them, unless time limits are
+// reached. With more memory a list is never slower. Throws UserError as decode_compare() does, and
+// for a model that cannot be built. A policy that is not for this graph is an error row.
 [[nodiscard]] Comparison compare(const Value& document, const Environment& environment, int threads,
                                  const CompareListener& listener = {});
 

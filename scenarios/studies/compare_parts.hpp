@@ -1,4 +1,4 @@
-// What reading and running a comparison share.
+// Parts that reading and running a comparison share.
 #pragma once
 
 #include <string>
@@ -19,19 +19,19 @@ struct ListedPolicy {
 };
 [[nodiscard]] std::vector<ListedPolicy> listed_policies(const Value& list);
 
-// What a policy reads, whichever seam it stands behind and wherever it was compiled.
+// The keys that a policy reads, whatever its kind and wherever it was compiled.
 class PolicyKeys {
  public:
   explicit PolicyKeys(const PolicyEntry& entry);
   [[nodiscard]] bool has(std::string_view key) const;
-  // Whether it takes the budgets of a comparison: a key `budget` of bytes.
+  // Whether it takes the budgets of a comparison: it has a key `budget` of bytes.
   [[nodiscard]] bool has_budget() const;
 
  private:
   std::vector<ParameterNote> notes_;
 };
 
-// How to plan for a cost graph, and with what beside the budget. Throws UserError.
+// The planner for a cost graph, with its request except for the budget. Throws UserError.
 struct CostGraphPlanner {
   PlanFunction plan;
   PlanRequest request;
@@ -39,7 +39,7 @@ struct CostGraphPlanner {
 [[nodiscard]] CostGraphPlanner cost_graph_planner(const ListedPolicy& listed,
                                                   const std::string& path);
 
-// The document as a scenario of its own: without `compare`, with no policies.
+// Returns the document as a scenario of its own: without `compare`, with no policies.
 [[nodiscard]] Value comparable(const Value& document, const Environment& environment);
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// Lists of policies replayed on a cost graph.
+// Evaluates lists of policies on a cost graph.
 #include <numeric>
 #include <span>
 #include <utility>
@@ -17,7 +17,7 @@ namespace tidemark {
 namespace cost_graph_evaluator_detail {
 namespace {
 
-// Replayed on a cost graph.
+// Evaluates the schedules of a list on a cost graph.
 class CostGraphEvaluator final : public Evaluator {
  public:
   CostGraphEvaluator(const Scenario& scenario, const CompareSpec& spec)

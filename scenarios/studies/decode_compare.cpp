@@ -1,4 +1,4 @@
-// `compare`, read and checked.
+// Reads and checks `compare`.
 #include <algorithm>
 #include <set>
 #include <stdexcept>
@@ -24,7 +24,7 @@ constexpr std::string_view kExample =
     "compare: {policies: [[], [checkpoint_every: {period: 1}], [optimal: {}]], budgets: [40GiB]}";
 constexpr std::size_t kMaxCompared = 10'000;
 
-// 0.5 and 50% are shares, 40GiB and 512 are bytes.
+// Decodes a budget: 0.5 and 50% are shares, 40GiB and 512 are bytes.
 CompareSpec::Budget decode_budget(const Decoder& item) {
   const Value& value = item.value();
   const std::string& text = value.scalar;
@@ -38,7 +38,7 @@ CompareSpec::Budget decode_budget(const Decoder& item) {
     number.quoted = false;
     const double share = read_real(number, "a share") / (percent ? 100 : 1);
     if (share > 0 && share <= 1) return {.bytes = Bytes(0), .share = share};
-  } catch (const std::invalid_argument&) {  // told below
+  } catch (const std::invalid_argument&) {  // reported below
   }
   item.fail(
       fmt::format("expected a size such as 40GiB, or a share of the peak without policies such as "
@@ -46,7 +46,7 @@ CompareSpec::Budget decode_budget(const Decoder& item) {
                   found(value)));
 }
 
-// An error of a list that stood in for `policies`, at its place under `compare`.
+// Rethrows an error of a list that stood in for `policies`, at its place under `compare`.
 [[noreturn]] void rethrow_for_list(const UserError& error, std::size_t list) {
   constexpr std::string_view kListKey = "policies";
   std::string path = error.path();
@@ -140,7 +140,7 @@ Value comparable(const Value& document, const Environment& environment) {
   const bool has_hardware = document.find("hardware") != nullptr;
   const Decoder decoder(bare);
   if (!has_hardware && decode_model(decoder).kind == ModelKind::kCostGraph) {
-    // It has costs of its own; any device will do.
+    // A cost graph has costs of its own; any device will do.
     const std::vector<std::string> names = gpu_names(environment);
     if (!names.empty()) {
       set_entry(bare, "hardware", document.location, text_value(names.front(), document.location));

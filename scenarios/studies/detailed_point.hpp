@@ -10,7 +10,7 @@
 namespace tidemark {
 
 struct DetailedPoint {
-  Value document;  // with what the point changes
+  Value document;  // the document with the changes of the point
   Scenario scenario;
   PointResult result;
   PointDetail detail;

@@ -1,4 +1,4 @@
-// Lists of policies simulated on a device.
+// Simulates lists of policies on a device.
 #include <map>
 #include <utility>
 
@@ -15,11 +15,11 @@ namespace tidemark {
 namespace device_evaluator_detail {
 namespace {
 
-// Times that a plan is made again because the step takes more than the plan says: the libraries'
-// workspaces and what optimizers need are no part of a micro-batch.
+// Most attempts at a plan when the step takes more than the plan says: the libraries' workspaces
+// and the memory of optimizers are no part of a micro-batch.
 constexpr int kAttempts = 3;
 
-// Simulated on the scenario's device.
+// Simulates lists on the scenario's device.
 class DeviceEvaluator final : public Evaluator {
  public:
   DeviceEvaluator(Value base, const CompareSpec& spec, const Environment& environment,
@@ -38,13 +38,14 @@ class DeviceEvaluator final : public Evaluator {
     return simulated(none, nullptr).result;
   }
 
-  // A rewrite that takes the budget makes another model for each.
+  // Returns a text with the budget where a rewrite takes it, since the rewrite makes another model
+  // for each.
   [[nodiscard]] std::string problem(std::size_t list,
                                     std::optional<std::int64_t> budget) const override {
     const Value document = changed(with_budget(spec_.lists[list], budget, 0));
     try {
       return decode_scenario(document, environment_).training_key;
-    } catch (const UserError& error) {  // of this budget; its row says so
+    } catch (const UserError& error) {  // error of this budget; its row says so
       return error.what();
     }
   }
@@ -58,7 +59,7 @@ class DeviceEvaluator final : public Evaluator {
       done();
       return row;
     }
-    const SimulatedPoint* best = nullptr;  // of the smaller budgets
+    const SimulatedPoint* best = nullptr;  // best result of the smaller budgets
     std::string best_problem;
     row.reserve(ascending.size());
     for (const std::int64_t budget : ascending) {
@@ -90,7 +91,7 @@ class DeviceEvaluator final : public Evaluator {
     return document;
   }
 
-  // Lists that agree on everything that a model depends on share it.
+  // Lists that agree on everything that a model depends on share the model.
   void model_of(const Value& list) {
     const Value document = changed(list);
     const Scenario scenario = decode_scenario(document, environment_);
@@ -109,7 +110,7 @@ class DeviceEvaluator final : public Evaluator {
     try {
       Scenario scenario = decode_scenario(document, environment_);
       name = scenario.name;
-      // That of a rewrite with a budget is nobody else's.
+      // No other list shares the model of a rewrite with a budget.
       const auto known = models_.find(scenario.training_key);
       std::shared_ptr<const TrainedModel> model =
           known != models_.end() ? known->second
@@ -127,12 +128,13 @@ class DeviceEvaluator final : public Evaluator {
     }
   }
 
-  // Planned for the budget and, where the step then takes more than the plan, for less.
+  // Plans for the budget and, where the step then takes more than the plan, for less.
   [[nodiscard]] SimulatedPoint planned(std::size_t list, std::int64_t budget,
                                        const PointResult* smaller) const {
-    std::int64_t beside = 0;  // bytes that are live beside what the plan counts
+    std::int64_t beside = 0;  // live bytes that the plan does not count
     SimulatedPoint found;
-    std::optional<PlanFigures> asked;  // for the whole budget: its bound is the one that counts
+    // figures for the whole budget: its bound is the one that counts
+    std::optional<PlanFigures> asked;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       found = simulated(with_budget(spec_.lists[list], budget, beside),
                         smaller == nullptr ? nullptr : &smaller->policies);
@@ -149,8 +151,8 @@ class DeviceEvaluator final : public Evaluator {
     return found;
   }
 
-  // The list with what its solvers lack: a budget, for plans `beside` bytes less, and where to
-  // stop.
+  // Returns the list with what its solvers lack: a budget, for plans `beside` bytes less, and their
+  // limits.
   [[nodiscard]] Value with_budget(const Value& list, std::optional<std::int64_t> budget,
                                   std::int64_t beside) const {
     Value result = list;

@@ -1,4 +1,4 @@
-// How the lists of a comparison get their figures.
+// Evaluators of a comparison: they compute the figures of its lists.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
   [[nodiscard]] virtual PointResult keep_all() const = 0;
-  // One evaluation per budget, ascending; with no budgets the list once. `done` after each.
+  // Evaluates a list once per budget, ascending; without budgets once. Calls `done` after each.
   [[nodiscard]] virtual std::vector<SimulatedPoint> evaluate(
       std::size_t list, const std::vector<std::int64_t>& ascending,
       const std::function<void()>& done) const = 0;
-  // A text for the problem that the list's policies solve under this budget: the same where they
-  // share a cost graph.
+  // Returns a text for the problem that the list's policies solve under this budget: the same where
+  // they share a cost graph.
   [[nodiscard]] virtual std::string problem(std::size_t list,
                                             std::optional<std::int64_t> budget) const = 0;
 };
 
-// Simulates on the scenario's device; `base`: without policies. `detailed`: whether the runs are
-// kept. Throws UserError: a model that cannot be built. `spec` and `environment` outlive it.
+// Simulates on the scenario's device; `base` is the document without policies. `detailed` keeps the
+// runs. Throws UserError for a model that cannot be built. `spec` and `environment` outlive it.
 [[nodiscard]] std::unique_ptr<const Evaluator> device_evaluator(Value base, const CompareSpec& spec,
                                                                 const Environment& environment,
                                                                 bool detailed);
-// Replays schedules on the scenario's cost graph.
+// Evaluates schedules on the scenario's cost graph.
 [[nodiscard]] std::unique_ptr<const Evaluator> cost_graph_evaluator(const Scenario& scenario,
                                                                     const CompareSpec& spec);
 
-// Whether a point that could be built keeps within so many live bytes.
+// Whether a point that could be built stays within so many live bytes.
 [[nodiscard]] inline bool within(const PointResult& point, std::int64_t budget) {
   return point.status != PointStatus::kError && point.run.live.bytes.count <= budget;
 }

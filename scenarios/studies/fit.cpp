@@ -17,7 +17,7 @@ namespace tidemark {
 namespace fit_detail {
 namespace {
 
-// A result follows from nothing else in a scenario.
+// Throws for a key that no result depends on.
 void check_key(const std::string& key) {
   static constexpr std::string_view kParts[] = {"model", "hardware", "training", "allocator",
                                                 "policies"};
@@ -34,7 +34,7 @@ void check_key(const std::string& key) {
       hint.empty() ? fmt::format("; keys that can begin with {}", fmt::join(known, ", ")) : hint));
 }
 
-// That the allocator may take of the device.
+// Returns the bytes that the allocator may take of the device.
 std::int64_t room(const PointResult& point) {
   const std::int64_t device = point.usable().count;
   const bool limited = point.failure && point.failure->allowed;
@@ -61,7 +61,7 @@ class Search {
       (at(middle).status == PointStatus::kFits ? fits : fails) = middle;
     }
     const std::optional<std::int64_t> excluded = first_too_large(fits, fails, last);
-    // Above, down from what is excluded.
+    // Tries values above the largest that fits, down from the first excluded one.
     const std::int64_t end = excluded.value_or(fails);
     const std::int64_t between = (end - fits) / step - 1;
     const std::int64_t stride = step * (between / kTriedAbove + 1);
@@ -72,8 +72,8 @@ class Search {
   }
 
  private:
-  // Of some keys more takes less memory (checkpoint.first, te_offload.layers): then larger values
-  // are tried though the smallest does not fit, as long as each has fewer live bytes.
+  // For some keys larger values take less memory (checkpoint.first, te_offload.layers): then larger
+  // values are tried though the smallest does not fit, as long as each has fewer live bytes.
   std::optional<std::int64_t> first_that_fits(std::int64_t last) {
     const std::int64_t step = options_.multiple_of;
     std::int64_t value = step;
@@ -93,7 +93,8 @@ class Search {
     const PointResult& point = at(value);
     return point.status == PointStatus::kOutOfMemory && point.run.live.bytes.count > room(point);
   }
-  // The least value above `fits` whose live bytes alone are too many; they grow with the value.
+  // Returns the least value above `fits` whose live bytes alone are too many; they grow with the
+  // value.
   std::optional<std::int64_t> first_too_large(std::int64_t fits, std::int64_t fails,
                                               std::int64_t last) {
     const std::int64_t step = options_.multiple_of;
@@ -120,7 +121,7 @@ class Search {
     try {
       point = simulate_points(changed, environment_, 1, simulate).front();
     } catch (const UserError& error) {
-      if (tried_.empty()) throw;  // no value can be built, or not with multiples of this one
+      if (tried_.empty()) throw;  // no value can be built, or none that is a multiple
       point.name = tried_.begin()->second.name;
       point.error = error.what();
     }
@@ -163,7 +164,7 @@ Fit fit(const Value& document, const Environment& environment, const FitOptions&
                     "sweep=null");
   }
   if (!points.front().error.empty()) throw UserError(points.front().error);
-  // The one point of a sweep: its keys are set, and one of them may be what is maximised.
+  // A sweep of one point: its keys are set, and one of them may be the key to maximise.
   return fit_detail::Search(points.front().document, environment, options).run();
 }
 

@@ -1,4 +1,4 @@
-// The largest value of a key with which a scenario fits.
+// Finds the largest value of a key with which a scenario fits.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tidemark {
 
 struct FitOptions {
   std::string key;               // as in a sweep: "training.micro_batch", "model.layers"
-  std::int64_t multiple_of = 1;  // only such values are tried; >= 1
+  std::int64_t multiple_of = 1;  // only multiples of it are tried; >= 1
   std::int64_t limit = 1 << 20;  // the largest value that is tried; >= multiple_of
   SimulateOptions simulate{};    // `suggestions` for the smallest value only
 };
@@ -25,22 +25,24 @@ struct FitPoint {
 };
 
 struct Fit {
-  std::vector<FitPoint> tried;         // ascending
-  std::optional<std::size_t> largest;  // of `tried`, the one that is looked for; none fits
-  // The next value, which does not fit; none where the limit fits.
+  std::vector<FitPoint> tried;  // ascending
+  // index in `tried` of the largest value that fits; none if none fits
+  std::optional<std::size_t> largest;
+  // Index of the next value, which does not fit; none where the limit fits.
   std::optional<std::size_t> next;
   // The least value with which the live bytes alone are more than the allocator may take: neither
-  // it nor, as live bytes grow with the value, any above it fits. None: the limit or a value that
-  // cannot be built ended the search.
+  // it nor, as live bytes grow with the value, any above it fits. None when the limit or a value
+  // that cannot be built ended the search.
   std::optional<std::int64_t> excluded_from;
   std::int64_t untried = 0;  // values between `largest` and `excluded_from` that were not tried
 };
 
-// Doubles from `multiple_of` until a value does not fit, then halves the interval. Where that value
-// does not fit, it goes on only as long as live bytes shrink with larger ones. A value may fit
-// though a smaller one does not, where fragmentation decides: those up to `excluded_from` are
-// tried, too, or kTriedAbove of them, evenly. Throws UserError where the smallest value cannot be
-// built, with the reason; the key is of nothing that decides memory; a sweep of several points.
+// Doubles the value from `multiple_of` until it does not fit, then halves the interval. Where the
+// smallest value does not fit, it goes on only as long as live bytes shrink with larger ones. A
+// value may fit though a smaller one does not, where fragmentation decides: those up to
+// `excluded_from` are tried, too, or kTriedAbove of them, evenly. Throws UserError where the
+// smallest value cannot be built, with the reason; for a key that does not affect memory; for a
+// sweep of several points.
 inline constexpr int kTriedAbove = 128;
 [[nodiscard]] Fit fit(const Value& document, const Environment& environment,
                       const FitOptions& options);

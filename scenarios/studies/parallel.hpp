@@ -1,4 +1,4 @@
-// Independent pieces of work on a few threads.
+// Runs independent pieces of work on a few threads.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace tidemark {
 
-// Calls work(i) for each i below `count`, the calling thread included. The first exception ends it
-// and is thrown again.
+// Calls work(i) for each i below `count`, the calling thread included. The first exception ends the
+// work and is thrown again.
 template <class Work>
 void for_each_parallel(std::size_t count, int threads, Work&& work) {
   std::atomic<std::size_t> next{0};
@@ -35,7 +35,7 @@ void for_each_parallel(std::size_t count, int threads, Work&& work) {
   for (std::size_t t = 1; t < std::min(workers, count); ++t)
     pool.emplace_back(run);
   run();
-  pool.clear();  // joins
+  pool.clear();  // joins the threads
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 

@@ -1,4 +1,4 @@
-// Why the peak of one point is larger than that of another, term by term.
+// Explains why the peak of one point is larger than that of another, term by term.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace tidemark {
 
 struct TermPair {
   std::string name;
-  std::int64_t a = 0;  // bytes, or ns of a time
+  std::int64_t a = 0;  // bytes, or ns for a time
   std::int64_t b = 0;
   [[nodiscard]] std::int64_t difference() const { return b - a; }
 };
 
 // Tensors that are alike in role, layer pattern, name and the operator that made them.
 struct TensorPair {
-  LargestTensor tensor;  // with the layers' pattern; bytes are those of the groups below
+  LargestTensor tensor;  // named by the layers' pattern; bytes are those of the groups below
   std::int64_t count_a = 0;
   std::int64_t count_b = 0;
   std::int64_t a = 0;
@@ -27,24 +27,26 @@ struct TensorPair {
   [[nodiscard]] std::int64_t difference() const { return b - a; }
 };
 
-// The differences of `roles`, of `layers` and of `tensors` each add up to that of the live bytes at
-// the peaks; those of `device` to that of the device memory used; those of `phase_times` to that of
-// the step's time.
+// The differences of `roles`, of `layers` and of `tensors` each add up to the difference of the
+// live bytes at the peaks; those of `device` to that of the device memory used; those of
+// `phase_times` to that of the step's time.
 struct PeakDifference {
-  TermPair live;  // at the peak
+  TermPair live;  // live bytes at the peak
   TermPair device_used;
-  TermPair step;                      // ns
-  std::vector<TermPair> roles;        // as they are stacked
-  std::vector<TermPair> layers;       // by pattern; largest difference first
-  std::vector<TensorPair> tensors;    // largest difference first
-  std::vector<TermPair> phase_peaks;  // live bytes; each a peak of its own, so they do not add up
+  TermPair step;                    // step time in ns
+  std::vector<TermPair> roles;      // in the order in which they are stacked
+  std::vector<TermPair> layers;     // by pattern; largest difference first
+  std::vector<TensorPair> tensors;  // largest difference first
+  std::vector<TermPair>
+      phase_peaks;  // live bytes; each is a peak of its own, so they do not add up
   std::vector<TermPair> device;
   std::vector<TermPair> phase_times;
   std::vector<TermPair> waits;    // parts of the step: recomputation, copies, collectives, host
   std::vector<TermPair> streams;  // busy time of the step
 };
 
-// Of points simulated with all of their largest tensors (SimulateOptions::largest_tensors).
+// Compares points that were simulated with all of their largest tensors
+// (SimulateOptions::largest_tensors).
 [[nodiscard]] PeakDifference peak_difference(const DetailedPoint& a, const DetailedPoint& b);
 
 }  // namespace tidemark

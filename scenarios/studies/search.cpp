@@ -18,11 +18,11 @@ namespace tidemark {
 namespace search_detail {
 namespace {
 
-// What is read of points before they are simulated.
+// Facts about the points that are read before they are simulated.
 struct Read {
   std::vector<std::vector<Figure>> devices;  // by point; empty if it cannot be read
-  std::size_t first = 0;                     // that can be
-  std::vector<std::string> policies;         // of any point
+  std::size_t first = 0;                     // the first point that can be read
+  std::vector<std::string> policies;         // names used by any point
 };
 
 Read read_points(const std::vector<PointDocument>& documents, const Environment& environment) {
@@ -48,7 +48,7 @@ Read read_points(const std::vector<PointDocument>& documents, const Environment&
   return read;
 }
 
-// The figures of policies that a goal names.
+// Returns the figures of policies that a goal names.
 std::vector<std::string> policy_figures(const Goal& goal) {
   std::vector<std::string> names = goal.objective.names();
   for (const Expression& expression : goal.subject_to)
@@ -75,7 +75,7 @@ void check_policies(const Value& document, const Goal& goal,
 SearchResult search(const Value& document, const Environment& environment, int threads,
                     const SimulateOptions& options, const PointsListener& listener) {
   const std::vector<PointDocument> documents = point_documents(document);
-  // The goal is checked before an hour of simulation.
+  // A mistake in the goal must show before an hour of simulation.
   const search_detail::Read read = search_detail::read_points(documents, environment);
   SearchResult found{.goal = decode_goal(document, read.devices[read.first])};
   search_detail::check_policies(document, found.goal, read.policies);

@@ -1,4 +1,4 @@
-// One point of a document, simulated once: figures, suggestions and the run behind them.
+// Simulates one point of a document once: figures, suggestions and the run behind them.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace tidemark {
 
-// How to simulate a point beside the figures that are wanted.
+// Options for simulating a point, in addition to the figures that are wanted.
 struct PointRequest {
   SimulateOptions options;
-  // Outcomes of the same policies with less memory, or null.
+  // Outcomes of the same policies with less memory; null if there are none.
   const std::vector<PolicyOutcome>* smaller_budget = nullptr;
-  bool detailed = false;  // whether the run is kept
+  bool detailed = false;  // keeps the run
 };
 
-// `document` is `scenario`; `model`: of it, or of one with the same training_key. Throws UserError.
+// `document` is `scenario`; `model` is that of it, or of one with the same training_key. Throws
+// UserError.
 [[nodiscard]] SimulatedPoint simulate_point(const Value& document, Scenario scenario,
                                             std::shared_ptr<const TrainedModel> model,
                                             const Environment& environment,

@@ -17,7 +17,7 @@ namespace tidemark {
 namespace simulate_points_detail {
 namespace {
 
-// A model that several points share: built by the first that needs it, dropped by the last.
+// A model that several points share: built by the first that needs it, freed by the last.
 struct SharedModel {
   std::once_flag built;
   std::shared_ptr<const TrainedModel> model;
@@ -41,7 +41,7 @@ SimulatedPoint error_row(const Value& document, const std::string& error) {
   return row;
 }
 
-// The point's model, or null where it cannot be built.
+// Returns the point's model, or null where it cannot be built.
 std::shared_ptr<const TrainedModel> model_of(const Point& point) {
   SharedModel& shared = *point.shared;
   std::call_once(shared.built, [&] {
@@ -54,7 +54,7 @@ std::shared_ptr<const TrainedModel> model_of(const Point& point) {
   return shared.model;
 }
 
-// Simulates a point and lets its scenario go.
+// Simulates a point and frees its scenario.
 SimulatedPoint run_point(Point& point, const Environment& environment,
                          const PointRequest& request) {
   if (!point.scenario) return error_row(point.document, point.error);
@@ -76,7 +76,7 @@ SimulatedPoint run_point(Point& point, const Environment& environment,
   return row;
 }
 
-// The points of a sweep, read but not simulated.
+// Returns the points of a sweep, read but not simulated.
 std::vector<Point> points_of(const Value& document) {
   std::vector<Point> points;
   for (PointDocument& point : point_documents(document)) {
@@ -87,7 +87,7 @@ std::vector<Point> points_of(const Value& document) {
   return points;
 }
 
-// budget_runs() of the points, each up to its last member that is wanted.
+// Returns budget_runs() of the points, each up to its last member that is wanted.
 std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& points,
                                                   const std::vector<bool>& wanted) {
   std::vector<Value> documents;
@@ -103,7 +103,7 @@ std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& poin
 
 using SharedModels = std::unordered_map<std::string, std::unique_ptr<SharedModel>>;
 
-// Reads a point and says which model it shares. A mistake is the point's error, or thrown where
+// Reads a point and notes which model it shares. A mistake is the point's error, or thrown where
 // there is only one point.
 void decode_point(Point& point, bool alone, const Environment& environment, SharedModels& models) {
   if (!point.error.empty()) return;

@@ -1,4 +1,4 @@
-// The points of a document's sweep, simulated on a few threads.
+// Simulates the points of a document's sweep on a few threads.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,29 @@
 
 namespace tidemark {
 
-// The document as a point of its sweep has it, without `sweep`.
+// The document of one point of the sweep, without `sweep`.
 struct PointDocument {
   Value document;
   std::vector<Override> overrides;
-  std::string error;  // why an override cannot be applied; empty if all are
+  std::string error;  // reason why an override cannot be applied; empty if all are
 };
 [[nodiscard]] std::vector<PointDocument> point_documents(const Value& document);
 
-// What a caller hears of while points are simulated, from their threads; each may be empty.
+// Callbacks while points are simulated, called from their threads; each may be empty.
 struct PointsListener {
-  // One call at a time.
+  // Receives the progress, one call at a time.
   std::function<void(std::size_t done, std::size_t total)> progress;
   std::function<void(std::size_t index, const PointResult&)> finished;
-  // The run behind each point that could be built, before it is finished; several calls at a time.
-  // Where a plan for less memory stands in, it is that plan's run. Nothing keeps it afterwards.
+  // Receives the run behind each point that could be built, before it is finished; several calls at
+  // a time. Where a plan for less memory stands in, it is that plan's run. The run is freed
+  // afterwards.
   std::function<void(std::size_t index, const SimulatedPoint&)> detail;
 };
 
-// Points of a document, on `threads` threads over shared models; a point that fails is a row with
-// its reason. The order of the result does not depend on the threads. `wanted`: by point of the
-// sweep; empty: all. What is not wanted has no name and no figures, but may be simulated for the
-// sake of another (see smaller_budget.hpp).
+// Simulates points of a document, on `threads` threads over shared models; a point that fails is a
+// row with its reason. The order of the result does not depend on the threads. `wanted` selects by
+// point of the sweep; empty: all. Points that are not wanted have no name and no figures, but may
+// be simulated for the sake of another (see smaller_budget.hpp).
 [[nodiscard]] std::vector<PointResult> simulate_points(const Value& document,
                                                        const Environment& environment, int threads,
                                                        const SimulateOptions& options,

@@ -14,7 +14,7 @@ namespace tidemark {
 namespace smaller_budget_detail {
 namespace {
 
-// The bytes of the one planned policy that has any, taken out of `document`.
+// Takes the bytes of the one planned policy that has any out of `document`.
 std::optional<std::int64_t> take_budget(Value& document) {
   Value* list = document.find("policies");
   if (list == nullptr) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<std::int64_t> take_budget(Value& document) {
     if (budget || !value->is_scalar()) return std::nullopt;
     try {
       budget = parse_bytes(value->scalar).count;
-    } catch (const std::invalid_argument&) {  // a share, or a mistake that is told elsewhere
+    } catch (const std::invalid_argument&) {  // a share, or a mistake that is reported elsewhere
       return std::nullopt;
     }
     *value = Value{};
@@ -61,7 +61,7 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
   if (!plan || !asked) return;
   plan->lower_bound = asked->lower_bound;
   plan->budget = asked->budget;
-  // What costs least for less memory need not for more.
+  // A plan at the minimum for less memory need not be at the minimum for more.
   const bool least = plan->lower_bound && plan->cost <= *plan->lower_bound;
   if (plan->status == name_of(PlanStatus::kOptimal) && !least) {
     plan->status = name_of(PlanStatus::kFeasible);
@@ -76,7 +76,7 @@ std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documen
     auto operator<=>(const Member&) const = default;
   };
   std::vector<std::vector<Member>> runs;
-  std::map<std::string, std::size_t> known;  // run by what its documents agree on
+  std::map<std::string, std::size_t> known;  // run by the key on which its documents agree
   for (std::size_t i = 0; i < documents.size(); ++i) {
     Value document = documents[i];
     const std::optional<std::int64_t> budget = smaller_budget_detail::take_budget(document);

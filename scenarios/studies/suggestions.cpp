@@ -23,12 +23,12 @@ struct Candidate {
   std::vector<Override> settings;
 };
 
-// A value that a document would have as one plain word.
+// Returns the value that a document would have for one plain word.
 Value word(std::string text) {
   return text_value(std::move(text), {});
 }
 
-// One policy of a list, with at most one parameter.
+// Returns one policy of a list, with at most one parameter.
 Value policy_item(const std::string& name, const std::string& parameter = "",
                   const std::string& value = "") {
   Value parameters = mapping_value({});
@@ -46,13 +46,13 @@ Value offload_all() {
 
 struct Group {
   std::vector<Candidate> candidates;
-  bool shows_all = false;     // also those behind the first that fits
-  bool same_program = false;  // the changes leave the compiled program as it is
+  bool shows_all = false;     // also shows those behind the first that fits
+  bool same_program = false;  // the changes leave the compiled program unchanged
 };
 
-constexpr std::int64_t kLargestSearched = 1 << 20;  // micro-batch
+constexpr std::int64_t kLargestSearched = 1 << 20;  // largest micro-batch that is searched
 
-// Bytes that the allocator may reserve.
+// Returns the bytes that the allocator may reserve.
 std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
   return scenario.allocator->allowed(point.capacity, point.context).count;
 }
@@ -66,12 +66,13 @@ class Candidates {
   [[nodiscard]] Group allocator_options() const;
   [[nodiscard]] Group details() const;
   [[nodiscard]] Group policies() const;
-  // The same for the first `count` blocks only, and for a part of the bytes in percent.
+  // Returns the same change for the first `count` blocks only, and for a part of the bytes in
+  // percent.
   [[nodiscard]] Candidate recompute_first(std::int64_t count) const;
   [[nodiscard]] Candidate offload_part(std::int64_t percent) const;
   [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
   [[nodiscard]] Candidate micro_batch(std::int64_t size, bool recomputes) const;
-  // Policies that order the computation themselves do not take checkpointing beside them.
+  // Policies that order the computation themselves cannot be combined with checkpointing.
   [[nodiscard]] bool may_recompute() const {
     const bool orders = std::any_of(
         scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
@@ -164,7 +165,8 @@ Candidate Candidates::offload_part(std::int64_t percent) const {
           {with_policies({policy_item("offload_activations", "fraction", fraction)})}};
 }
 
-// Divisors of the samples that a step accumulates, below the present micro-batch; ascending.
+// Returns the divisors of the samples that a step accumulates, below the present micro-batch;
+// ascending.
 std::vector<std::int64_t> Candidates::smaller_micro_batches() const {
   std::vector<std::int64_t> sizes;
   if (scenario_.model.kind == ModelKind::kCostGraph) return sizes;
@@ -188,7 +190,7 @@ Candidate Candidates::micro_batch(std::int64_t size, bool recomputes) const {
   return candidate;
 }
 
-// What candidates are tried on.
+// The scenario on which candidates are tried, and its result.
 struct Original {
   const Value& document;
   const Scenario& scenario;
@@ -206,8 +208,8 @@ PointResult simulate_changed(const Scenario& changed, const Original& original,
                     : simulate(changed, build_training(changed), options);
 }
 
-// The point that a candidate makes; none for a change that is not legal here. `compiled`, if given,
-// is the program of both.
+// Returns the result of a candidate; none for a change that is not legal here. `compiled`, if
+// given, is the program of both.
 std::optional<Suggestion> try_change(const Candidate& candidate, const Original& original,
                                      const Compiled* compiled) {
   try {
@@ -219,7 +221,7 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
     const PointResult point = simulate_changed(changed, original, compiled);
     result.fits = point.status == PointStatus::kFits;
     result.device_used = point.device_used();
-    // Without a limit it would have taken regions that double.
+    // Without a limit the allocator would have taken regions that double.
     if (!result.fits && point.smallest_capacity.count > 0)
       result.device_used = point.smallest_capacity;
     result.peak_live = point.run.live.bytes;
@@ -231,8 +233,8 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
   }
 }
 
-// The largest micro-batch that fits, by bisection; those that were tried, largest first. Where even
-// the smallest does not fit, that one alone.
+// Returns the largest micro-batch that fits, by bisection; those that were tried, largest first.
+// Where even the smallest does not fit, only that one.
 std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const Original& original,
                                              bool recomputes) {
   const std::vector<std::int64_t> sizes = candidates.smaller_micro_batches();
@@ -264,8 +266,8 @@ std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const
   return result;
 }
 
-// The least of 1 .. `all` - 1 with which a change that helps as a whole still fits, by bisection:
-// more of it takes less memory. None where nothing less does.
+// Returns the least of 1 .. `all` - 1 with which a change that helps as a whole still fits, by
+// bisection: more of it takes less memory. None where nothing less suffices.
 std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_t)>& change,
                                        std::int64_t all, const Original& original) {
   std::optional<Suggestion> least;
@@ -281,7 +283,7 @@ std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_
   return least;
 }
 
-// Where recomputing every block or offloading everything fits, less of it may do.
+// Where recomputing every block or offloading everything fits, less of it may suffice.
 void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candidates,
                         const Original& original) {
   constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it
@@ -306,9 +308,10 @@ void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candid
   std::move(least.begin(), least.end(), std::back_inserter(tried));
 }
 
-// What stays on the device in every step, whatever is done about activations.
+// Whether the memory that stays on the device in every step fits, whatever is done about
+// activations.
 bool model_fits(const Scenario& scenario, const PointResult& point) {
-  // Policies may move or divide it.
+  // Policies may move or divide that memory.
   if (!scenario.policy_names.empty()) return true;
   return point.model_bytes() + point.context <= point.capacity;
 }

@@ -45,7 +45,7 @@ std::string digest_of(std::string_view text) {
   return sha1.hex();
 }
 
-// Digests of points, each file read once.
+// Computes the digests of points, each file read once.
 class Keys {
  public:
   Keys(const Environment& environment, std::span<const std::string> plugins)
@@ -58,7 +58,7 @@ class Keys {
   [[nodiscard]] std::string key(const PointDocument& point, const std::string& told) {
     std::string text = common_ + told + '\n' + point.error + '\n';
     for (const Value::Entry& entry : point.document.entries) {
-      // What is done with results does not change them.
+      // Keys for the use of results do not change the results.
       const bool after = entry.key == "report" || entry.key == "compare" || entry.key == "goal" ||
                          entry.key == "published";
       if (!after) text += fmt::format("{}:", entry.key) + text_of(entry.value) + '\n';
@@ -89,7 +89,7 @@ class Keys {
     throw InternalError("a value of no kind");
   }
 
-  // Of a file its content; else the text, and the profile of that name if there is one.
+  // Returns the content of a file; else the text, and the profile of that name if there is one.
   std::string scalar(const Value& value) {
     const std::string& text = value.scalar;
     if (std::string content = content_of(text); !content.empty()) return content;
@@ -97,7 +97,7 @@ class Keys {
     return fmt::format("{}:{}", text.size(), text) + (profile.empty() ? "" : '@' + profile);
   }
 
-  // Empty if there is no profile of that name.
+  // Returns the profile's digest; empty if there is no profile of that name.
   std::string profile_of(const std::string& name) {
     for (const std::string& folder : environment_.profile_folders) {
       const std::string& content = content_of(folder + '/' + name + ".yaml");
@@ -106,7 +106,8 @@ class Keys {
     return {};
   }
 
-  // Of what a profile extends, by its path or its name; empty if it extends nothing.
+  // Returns the digest of what a profile extends, by its path or its name; empty if it extends
+  // nothing.
   std::string base_of(const std::string& path) {
     if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
     try {
@@ -116,12 +117,12 @@ class Keys {
       const std::string& beside =
           content_of((fs::path(path).parent_path() / base->scalar).string());
       return !beside.empty() ? beside : profile_of(base->scalar);
-    } catch (const UserError&) {  // told elsewhere
+    } catch (const UserError&) {  // reported elsewhere
       return {};
     }
   }
 
-  // With that of what it extends; empty if there is no such file.
+  // Returns a file's digest with that of what it extends; empty if there is no such file.
   const std::string& content_of(const std::string& path) {
     const auto [entry, added] = contents_.try_emplace(path);
     std::error_code error;
@@ -133,7 +134,7 @@ class Keys {
            file.gcount() > 0) {
       sha1.update(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount())));
     }
-    entry->second = "file " + sha1.hex();  // at once, for profiles that extend each other
+    entry->second = "file " + sha1.hex();  // set first, for profiles that extend each other
     const std::string base = base_of(path);
     return entry->second += base;
   }
@@ -174,7 +175,7 @@ struct Journal {
   std::vector<Entry> entries;
 };
 
-// A sweep has no more (sweep_points.cpp), and more shards would be empty.
+// A sweep has no more points (sweep_points.cpp), and more shards would be empty.
 constexpr std::size_t kMostPoints = 1'000'000;
 constexpr std::size_t kMostShards = 1'000'000;
 
@@ -200,7 +201,7 @@ Journal read_journal(const std::string& path) {
   Journal journal{.path = path};
   std::string line;
   while (std::getline(file, line)) {
-    if (file.eof()) break;  // cut off
+    if (file.eof()) break;  // the line is cut off
     const Json json = Json::parse(line, nullptr, false);
     if (journal.header.is_null()) {
       if (!is_header(json)) fail(path, "is no journal of a sweep; move it elsewhere");
@@ -216,7 +217,7 @@ Journal read_journal(const std::string& path) {
         entry.result.overrides.push_back({name, parse_document(value.get<std::string>(), path)});
       journal.entries.push_back(std::move(entry));
     } catch (const std::exception&) {
-      // A line that another version or a full disk has left is a point that is not there.
+      // A line that another version or a full disk has left counts as a missing point.
     }
   }
   return journal;
@@ -307,7 +308,7 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
       sweep_(sweep) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  // The old file stays until the new one has what it shares with it.
+  // The old file stays until the new one has the points that both share.
   const std::string fresh =
       (std::filesystem::path(folder) /
        fmt::format(".{}.{}", sweep_journal_detail::file_name(shard), getpid()))

@@ -23,40 +23,42 @@
 
 namespace tidemark {
 
-// Shard `index` of `count` has every count-th of the runs of budget_runs(), which stay together.
+// A part of a sweep: shard `index` of `count` has every count-th of the runs of budget_runs(),
+// which stay together.
 struct Shard {
   std::size_t index = 0;
   std::size_t count = 1;
 };
-// "0/3". Throws std::invalid_argument.
+// Parses "0/3". Throws std::invalid_argument.
 [[nodiscard]] Shard parse_shard(const std::string& text);
 
-// What a sweep is, for those who meet its points again.
+// Identifies a sweep, so that its points can be recognised later.
 struct SweepIdentity {
   std::string name;
-  std::vector<std::string> published;  // for the caller to fill
-  // By point: a digest of all that its result follows from. That is the document with its
+  std::vector<std::string> published;  // filled by the caller
+  // By point, a digest of all that its result follows from. That is the document with its
   // overrides, the content of the files and of the profile that it names and of the plug-ins, the
-  // points that it is told of (smaller_budget.hpp), the program's version; not where the files lie.
+  // previous points of its run (smaller_budget.hpp), the program's version; but not the folders of
+  // the files.
   std::vector<std::string> keys;
-  std::vector<bool> of_shard;                    // by point
+  std::vector<bool> of_shard;                    // by point: whether it belongs to the shard
   std::vector<std::vector<Override>> overrides;  // by point
 };
 [[nodiscard]] SweepIdentity sweep_identity(const Value& document, const Environment& environment,
                                            std::span<const std::string> plugins,
                                            const Shard& shard);
 
-// By point of the sweep, the result that journals of a folder have; those of points that could not
-// be built are left out. Throws UserError when a file cannot be read.
+// By point of the sweep, the result that journals of a folder have; points that could not be built
+// are left out. Throws UserError when a file cannot be read.
 using KnownPoints = std::vector<std::optional<PointResult>>;
 [[nodiscard]] KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep);
 
 class SweepJournal {
  public:
-  // The file of this shard in `folder`, begun anew with what is known already. Throws UserError.
+  // Opens the file of this shard in `folder`, begun anew with the known points. Throws UserError.
   SweepJournal(const std::string& folder, const SweepIdentity& sweep, const Shard& shard,
                const KnownPoints& known);
-  // On disk when it returns. Throws UserError.
+  // Adds a result, which is on disk when the call returns. Throws UserError.
   void add(std::size_t index, const PointResult& result);
 
  private:
@@ -70,8 +72,8 @@ struct MergedSweep {
   std::vector<std::string> published;
   std::vector<PointResult> points;
 };
-// Throws UserError: no journals, journals of different sweeps or versions, points that are missing,
-// with what to run for them.
+// Merges the journals of a folder. Throws UserError: no journals, journals of different sweeps or
+// versions, points that are missing, with the command to run for them.
 [[nodiscard]] MergedSweep merge_journals(const std::string& folder);
 
 }  // namespace tidemark

@@ -29,10 +29,10 @@ constexpr std::size_t kMaxSwept = 1'000'000;
 constexpr std::array<std::string_view, 6> kSweepable{"name",     "model",     "hardware",
                                                      "training", "allocator", "policies"};
 
-// A text that two values have in common exactly if they mean the same to YAML: 4, 4.0 and 4_000e-3
-// are one number, but '4' is a text; the keys of a mapping have no order.
+// Returns a text that two values have in common exactly if they mean the same to YAML: 4, 4.0 and
+// 4_000e-3 are one number, but '4' is a text; the keys of a mapping have no order.
 std::string canonical(const Value& value) {
-  constexpr double kExact = 9e15;  // integers below it are numbers of their own as a double
+  constexpr double kExact = 9e15;  // integers below it have a double of their own
   if (value.is_null()) return "~";
   if (value.is_scalar()) {
     const std::string_view text = value.scalar;
@@ -41,7 +41,7 @@ std::string canonical(const Value& value) {
     try {
       const double number = value.quoted || !begins_as_number ? kExact : read_real(value, "");
       if (std::abs(number) < kExact) return fmt::format("={}", number == 0 ? 0.0 : number);
-    } catch (const std::invalid_argument&) {  // a text after all
+    } catch (const std::invalid_argument&) {  // it is a text
     }
     return fmt::format("{}:{}", text.size(), text);
   }
@@ -66,7 +66,7 @@ struct Place {
   }
 };
 
-// Throws when a key reaches nothing that a point could change.
+// Throws when a key changes nothing of a point.
 void check_key(const Value::Entry& entry, const Value& document, bool policies_differ,
                const Place& place) {
   const std::string& key = entry.key;
@@ -87,7 +87,7 @@ void check_key(const Value::Entry& entry, const Value& document, bool policies_d
       place.fail(entry, "unknown key" + did_you_mean(option, known));
     }
   }
-  // Whether a policy is listed is known only at the point when the sweep changes the list.
+  // If the sweep changes the list, only a point knows whether a policy is listed.
   if (first == "policies" && policies_differ && key != first) return;
   Value changed = document;
   std::erase_if(changed.entries, [](const Value::Entry& other) { return other.key == "sweep"; });
@@ -102,7 +102,7 @@ bool is_key(const Value* mapping, std::string_view key) {
   return mapping != nullptr && mapping->find(key) != nullptr;
 }
 
-// The matrix, checked; null when there is none.
+// Returns the checked matrix; null when there is none.
 const Value* checked_matrix(const Value& document, const Decoder& sweep) {
   if (!sweep.has("matrix")) return nullptr;
   const Value& matrix = *sweep.value().find("matrix");
@@ -140,7 +140,7 @@ const Value* checked_matrix(const Value& document, const Decoder& sweep) {
   return &matrix;
 }
 
-// The mappings of `include` or `exclude`, checked to be such.
+// Returns the mappings of `include` or `exclude`, checked to be such.
 std::vector<const Value*> mappings_of(const Decoder& sweep, std::string_view key) {
   std::vector<const Value*> mappings;
   if (!sweep.has(key)) return mappings;
@@ -161,7 +161,7 @@ std::vector<const Value*> mappings_of(const Decoder& sweep, std::string_view key
   return mappings;
 }
 
-// Which values of an axis an exclusion names: all of them when it does not name the axis.
+// By axis, the values that an exclusion names: all of them when it does not name the axis.
 using Excluded = std::vector<std::vector<char>>;
 
 Excluded decode_exclusion(const Value& exclusion, const Value* matrix, const Place& place) {
@@ -192,7 +192,7 @@ Excluded decode_exclusion(const Value& exclusion, const Value* matrix, const Pla
   return excluded;
 }
 
-// The product, first key slowest, without what is excluded.
+// Returns the product, first key slowest, without excluded points.
 std::vector<Overrides> product_of(const Value& matrix, const std::vector<Excluded>& exclusions) {
   const std::vector<Value::Entry>& axes = matrix.entries;
   std::vector<Overrides> points;
