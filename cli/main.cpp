@@ -52,13 +52,13 @@ constexpr const char* kProgramExamples = R"(Examples:
 
 Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
 
-// "tidemark replay allocator"
+// Returns for example "tidemark replay allocator".
 std::string full_name(const CLI::App& command) {
   if (command.get_parent() == nullptr) return "tidemark";
   return full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
-// A word on the command line that CLI11 does not know, with the nearest that it does.
+// Explains a word on the command line that CLI11 does not know, with the nearest known word.
 std::string explain_extra(const CLI::App& command, const std::string& word) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
@@ -74,14 +74,14 @@ std::string explain_extra(const CLI::App& command, const std::string& word) {
                      did_you_mean(name, known), full_name(command));
 }
 
-// The command that was named, or the program itself.
+// Returns the command that was named, or the program itself.
 const CLI::App& parsed_command(const CLI::App& program) {
   const std::vector<CLI::App*> commands = program.get_subcommands();
   return commands.empty() ? program : parsed_command(*commands.front());
 }
 
-// The first argument must be a command or an option, and after a command that only groups others
-// one of those must follow; CLI11 would only say that something was unexpected.
+// The first argument must be a command or an option, and a command that only groups others must be
+// followed by one of those; CLI11 would only say that something was unexpected.
 void check_command_word(const CLI::App& program, std::span<const std::string> arguments) {
   if (!arguments.empty() && arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
@@ -132,7 +132,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    // That of the command, if one was named.
+    // Prints the help of the command, if one was named.
     print(wrap_meanings(program.help(), console.terminal ? console.width : 0));
     return kExitFits;
   } catch (const CLI::CallForVersion& version) {
@@ -149,11 +149,11 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   return execute(commands, console);
 }
 
-// Simulated steps allocate and free the same megabytes again and again: they are kept rather than
-// given back to the system and cleared each time.
+// Simulated steps allocate and free the same megabytes again and again: the heap keeps them rather
+// than giving them back to the system and clearing them each time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
-  constexpr int kLargestFromHeap = 32 << 20;  // more is refused
+  constexpr int kLargestFromHeap = 32 << 20;  // glibc refuses more
   constexpr int kKept = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
   mallopt(M_TRIM_THRESHOLD, kKept);

@@ -1,4 +1,4 @@
-// tidemark check: errors of scenario files without simulating them.
+// tidemark check: shows errors of scenario files without simulating them.
 #include <algorithm>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace tidemark {
 namespace check_detail {
 namespace {
 
-// Points whose model is built too where it is a file of its own: shapes only show then.
+// Most points whose model is built too where it is a file of its own: shapes only show then.
 constexpr std::size_t kBuiltModels = 16;
 
 // Reads every point of a document's sweep, or its only one; throws at the first error.
@@ -32,12 +32,12 @@ std::size_t check_points_of_sweep(const Value& document, const Environment& envi
   return points.size();
 }
 
-// Reads what the document compares too, if it does.
+// Also reads the document's `compare`, if it has one.
 std::size_t check_points(const Value& document, const Environment& environment) {
   if (document.find("compare") != nullptr) {
     const CompareSpec spec = decode_compare(document, environment);
     const std::size_t compared = spec.lists.size() * std::max<std::size_t>(spec.budgets.size(), 1);
-    // A cost graph needs no device to be compared, and is no scenario to run without one.
+    // A cost graph needs no device to be compared, and without one it cannot be run as a scenario.
     if (document.find("hardware") == nullptr) return compared;
     static_cast<void>(check_points_of_sweep(document, environment));
     return compared;

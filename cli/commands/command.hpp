@@ -1,6 +1,6 @@
 // The commands. Each is a struct that declares its options on CLI11's parser and then runs;
 // main.cpp holds one of each. Errors leave as exceptions: UserError for the user's, others for
-// ours.
+// internal ones.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct RunCommand {
   ScenarioInput input;
   std::string folder;
   bool json = false;
-  bool chart = false;     // also of many points
-  bool no_chart = false;  // not even of one
+  bool chart = false;     // draws charts for many points, too
+  bool no_chart = false;  // draws none, not even for one point
   bool timing = false;
   int threads = 0;  // 0: as many as there are cores
   void attach(CLI::App& parent);

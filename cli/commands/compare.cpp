@@ -79,7 +79,7 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
     if (point.budget && point.plan) {
       name += fmt::format(", {}", format_bytes(Bytes(*point.budget)));
     }
-    // A run that breaks a budget may still keep a larger one.
+    // A run that exceeds a budget may still keep a larger one.
     runs.push_back({.name = std::move(name),
                     .memory = point.result.run.live.bytes,
                     .seconds = comparison.cost_graph ? steps : steps * 1e-9,
@@ -94,7 +94,7 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
   write_pareto_csv(output.add("pareto.svg.csv"), runs);
 }
 
-// The charts of what a comparison runs, by evaluation; filled from its threads.
+// The charts of the runs of a comparison, by evaluation; filled from its threads.
 class Charts {
  public:
   void add(std::size_t evaluation, const DetailedPoint& point) {
@@ -110,7 +110,7 @@ class Charts {
   std::vector<PointCharts> charts_;
 };
 
-// `html`: whether the report is among the files.
+// `html` says whether the report is among the files.
 void write_files(const std::string& folder, const Comparison& comparison,
                  const std::string& document, bool html, const Charts& charts) {
   if (folder.empty()) return;
@@ -123,7 +123,7 @@ void write_files(const std::string& folder, const Comparison& comparison,
   output.commit();
 }
 
-// -o, else the scenario's report.dir.
+// Returns -o, else the scenario's report.dir.
 std::string folder_of(const Value& document, const std::string& option) {
   if (!option.empty()) return option;
   const Value* report = document.find("report");

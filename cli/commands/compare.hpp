@@ -1,4 +1,4 @@
-// tidemark compare: policies against memory budgets, on one graph.
+// tidemark compare: compares policies under memory budgets, on one graph.
 #pragma once
 
 #include <string>

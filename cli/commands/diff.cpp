@@ -21,7 +21,7 @@ namespace diff_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
-// A side of the comparison.
+// One side of the comparison.
 struct Side {
   std::optional<DetailedPoint> point;
   RecordedSide recorded;

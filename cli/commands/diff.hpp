@@ -1,4 +1,4 @@
-// tidemark diff: two peaks side by side.
+// tidemark diff: compares two peaks side by side.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct DiffCommand {
   ScenarioInput input;                   // one name or two; overrides for both
   std::vector<std::string> overrides_a;  // KEY=VALUE
   std::vector<std::string> overrides_b;
-  int device = -1;  // of a snapshot; -1: the only one with entries
+  int device = -1;  // device of a snapshot; -1: the only one with entries
   std::size_t top = 20;
   bool all = false;
   bool json = false;

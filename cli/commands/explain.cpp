@@ -1,4 +1,4 @@
-// tidemark explain: every byte of the peak.
+// tidemark explain: shows every byte of the peak.
 #include <span>
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ int ExplainCommand::execute(const Console& console) const {
                   "this scenario has a sweep; its base is explained, without the sweep's changes "
                   "(choose a point with -s KEY=VALUE)");
   }
-  // The base alone; keys of a point are given with -s.
+  // Only the base is explained; keys of a point are given with -s.
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
   const DetailedPoint point = simulate_in_detail(document, 0, environment,
                                                  {.convergence_limit = kConvergenceLimit,

@@ -1,4 +1,4 @@
-// tidemark fit: the largest value of a key with which a scenario fits.
+// tidemark fit: finds the largest value of a key with which a scenario fits.
 #include "scenarios/studies/fit.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace tidemark {
 namespace fit_detail {
 namespace {
 
-// The rows that tell how it grows: the doublings that fit, the answer, the next.
+// Returns the rows that show how memory grows: the doublings that fit, the answer, the next.
 std::vector<PointResult> shown_points(const Fit& found, std::int64_t step) {
   std::vector<PointResult> points;
   std::int64_t doubled = step;

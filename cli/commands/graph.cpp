@@ -1,4 +1,4 @@
-// tidemark graph: the training graph as a table, for Graphviz or for scripts.
+// tidemark graph: prints the training graph as a table, for Graphviz or for scripts.
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "forward", of further chunks "forward.1".
+// Returns "forward", for further chunks "forward.1".
 std::string title_of(const StepPart& part) {
   std::string title(name_of(part.kind));
   if (part.chunk > 0) title += fmt::format(".{}", part.chunk);
@@ -83,7 +83,7 @@ Json graph_json(const TrainingGraph& graph) {
           {"parts", std::move(parts)}};
 }
 
-// A node per line.
+// Writes a node per line.
 std::string cost_graph_json(const CostGraph& result) {
   std::string nodes;
   for (const CostNodeId id : ids_of(result.nodes)) {

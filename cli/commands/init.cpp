@@ -1,4 +1,4 @@
-// tidemark init: a commented scenario to start from.
+// tidemark init: writes a commented scenario to start from.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -84,7 +84,7 @@ int InitCommand::execute(const Console&) const {
     print(text);
     return kExitFits;
   }
-  // Mode x: fails where the file exists, also when another program makes it this moment.
+  // Mode x fails where the file exists, also when another program makes it this moment.
   std::FILE* out = std::fopen(file.c_str(), "wbx");
   if (out == nullptr) {
     const int reason = errno;

@@ -87,7 +87,7 @@ int DescribeCommand::execute(const Console& console) const {
     for (const CatalogueEntry& entry : catalogue.entries) {
       names.push_back(entry.name);
       if (entry.name != name) continue;
-      if (!text.empty()) text += '\n';  // a name may be of two kinds
+      if (!text.empty()) text += '\n';  // a name may belong to several kinds
       text += entry.describe(console);
     }
   }

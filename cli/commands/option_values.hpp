@@ -1,4 +1,4 @@
-// Values of options that CLI11 only passes on: read, and refused in one wording.
+// Parses values of options that CLI11 only passes on, and refuses them in one wording.
 #pragma once
 
 #include <charconv>
@@ -17,8 +17,7 @@ namespace tidemark {
 [[noreturn]] void refuse_value(std::string_view option, std::string_view expected,
                                const std::string& text);
 
-// Returns the place of `name` among `names`. Throws UserError that names the nearest of them, or
-// all.
+// Returns the index of `name` in `names`. Throws UserError that names the nearest of them, or all.
 [[nodiscard]] std::size_t place_of_name(std::string_view option, const std::string& name,
                                         std::span<const std::string_view> names);
 

@@ -1,4 +1,4 @@
-// tidemark pack: addresses for buffers with known lifetimes.
+// tidemark pack: finds addresses for buffers with known lifetimes.
 #include "sim/memory/packing/pack.hpp"
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The solution's file, made ready before the search so that none is in vain.
+// The solution's file, opened before the search so that no search is in vain.
 struct SolutionFile {
   std::unique_ptr<OutputFolder> folder;
   std::ofstream* stream = nullptr;
@@ -49,7 +49,8 @@ struct SolutionFile {
   }
 };
 
-// unknown: higher than the capacity, and so it may be that nothing fits.
+// Returns "unknown" for a height above the capacity that is not proven: a packing may or may not
+// fit.
 std::string_view status_of(const PackResult& result, std::optional<std::int64_t> capacity) {
   if (capacity && result.lower_bound > *capacity) return "infeasible";
   if (capacity && result.packing.height > *capacity) return "unknown";

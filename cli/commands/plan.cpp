@@ -51,8 +51,8 @@ ScheduleClass parse_class(const std::string& text) {
   throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
 }
 
-// "optimal", or as in a scenario: "checkpoint_every: {period: 2}". What it says of the request goes
-// before the options.
+// Parses "optimal", or as in a scenario: "checkpoint_every: {period: 2}". Parameters of the request
+// take precedence over the options.
 PlanFunction parse_policy(const std::string& text, std::string& name, PlanRequest& request) {
   const Value document = parse_document(text, "--policy");
   const bool bare = document.is_scalar();
@@ -83,14 +83,15 @@ std::string policy_lines() {
   return text;
 }
 
-// A file with nodes, or one micro-batch of a scenario's or a model's step.
+// Returns the graph of a file with nodes, or one micro-batch of a scenario's or a model's step.
 CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
   const std::string& name = input.names.front();
   std::error_code error;
   const bool file = std::filesystem::is_regular_file(name, error);
   if (file && input.gpu.empty() && name.ends_with(".json")) {
     const Value document = read_document(name);
-    // The decoder names the place of what a graph lacks; another kind of file is said to be one.
+    // The decoder names the place of what a graph lacks; for another kind of file the error says
+    // that it is one.
     if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
       return decode_cost_graph(Decoder(document));
     }
@@ -102,7 +103,7 @@ CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
   return cost_graph_of(scenario, build_training(scenario).training);
 }
 
-// Bytes, or a share of what computing every node once takes.
+// Parses bytes, or a share of what computing every node once takes.
 std::int64_t parse_budget(const std::string& text, const RematProblem& problem) {
   if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes).count;
   const std::string number = text.substr(0, text.size() - 1);

@@ -1,5 +1,5 @@
-// tidemark plan: which values of a cost graph, or of a model's step as one, to keep and which to
-// recompute.
+// tidemark plan: decides which values of a cost graph, or of a model's step as one, to keep and
+// which to recompute.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tidemark {
 struct PlanCommand {
   static constexpr const char* kName = "plan";
   CLI::App* app = nullptr;
-  ScenarioInput input;  // or a cost graph
+  ScenarioInput input;  // scenario, model, or a cost graph
   std::string policy = "optimal";
   std::string budget;
   std::string schedule_class = "fixed";

@@ -123,7 +123,8 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
   return json;
 }
 
-// {"segments": [...], "segment_events": [...]}: the shape of torch.cuda.memory_snapshot(), shorter.
+// Returns {"segments": [...], "segment_events": [...]}: the shape of torch.cuda.memory_snapshot(),
+// shorter.
 Json layout_of(const ReplayResult& result) {
   Json segments = Json::array();
   for (const ReplayedSegment& segment : result.segments) {

@@ -1,4 +1,4 @@
-// tidemark replay allocator: a recorded trace of allocator calls, replayed.
+// tidemark replay allocator: replays a recorded trace of allocator calls.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct ReplayAllocatorCommand {
   [[nodiscard]] int execute(const Console& console) const;
 };
 
-// The command `replay`, whose own commands are what can be replayed.
+// Returns the command `replay`, whose subcommands are the kinds of recordings.
 [[nodiscard]] CLI::App& replay_command(CLI::App& program);
 
 }  // namespace tidemark

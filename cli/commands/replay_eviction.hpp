@@ -1,4 +1,5 @@
-// tidemark replay eviction: a recorded program within a budget, tensors recomputed on demand.
+// tidemark replay eviction: replays a recorded program within a budget, recomputing tensors on
+// demand.
 #pragma once
 
 #include <string>

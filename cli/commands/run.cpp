@@ -1,4 +1,4 @@
-// tidemark run: simulate and show.
+// tidemark run: simulates points and shows them.
 #include <deque>
 #include <map>
 #include <mutex>
@@ -74,7 +74,8 @@ void show_point(const DetailedPoint& point, const Environment& environment,
   print(text);
 }
 
-// A format that is written only where it is listed cannot be meant to be left out.
+// Warns of a listed format without a folder: it is written only where it is listed, so it was
+// meant.
 void warn_of_no_folder(const ReportFiles& files, const Console& console) {
   if (!files.folder.empty() || !files.torch_snapshots) return;
   print_warning(
@@ -105,7 +106,8 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   return exit_code(points);
 }
 
-// Terminal charts of points that run on several threads: each under what the point changes.
+// Collects terminal charts of points that run on several threads: each below what the point
+// changes.
 class TerminalCharts {
  public:
   explicit TerminalCharts(const Console& console) : console_(console) {}
@@ -118,7 +120,7 @@ class TerminalCharts {
     const std::lock_guard lock(mutex_);
     charts_[index] = std::move(text);
   }
-  // In the order of the points.
+  // Returns the charts in the order of the points.
   [[nodiscard]] std::string text() const {
     std::string all;
     for (const auto& [index, chart] : charts_)

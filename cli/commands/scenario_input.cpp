@@ -21,7 +21,7 @@ bool is_yaml(const std::string& name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
-// A model described by its layers, which is no scenario.
+// Whether a file is a model described by its layers, which is no scenario.
 bool is_layer_file(const std::string& name) {
   std::error_code error;
   return is_yaml(name) && std::filesystem::is_regular_file(name, error) &&

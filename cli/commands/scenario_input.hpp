@@ -1,4 +1,4 @@
-// Scenario files or models from the command line.
+// Reads scenario files or models from the command line.
 #pragma once
 
 #include <string>
@@ -24,15 +24,15 @@ struct ScenarioInput {
   std::vector<std::string> plugins;
 
   void add_options(CLI::App& command, bool many);
-  // The documents, overrides applied. Throws UserError.
+  // Returns the documents, overrides applied. Throws UserError.
   [[nodiscard]] std::vector<Value> load() const;
-  // The first of them, of a sweep the first point. Throws UserError.
+  // Returns the first of them, of a sweep the first point. Throws UserError.
   [[nodiscard]] Scenario first_point(const Environment& environment) const;
   // Loads the plugins, too. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
 };
 
-// `threads` as given, or as many as the machine has.
+// Returns `threads` as given, or as many as the machine has.
 [[nodiscard]] int thread_count(int threads);
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// tidemark search: the best point of a scenario's sweep under its goal.
+// tidemark search: finds the best point of a scenario's sweep under its goal.
 #include "scenarios/studies/search.hpp"
 
 #include <cmath>
@@ -28,7 +28,7 @@ std::string setting_of(const PointResult& point) {
   return changes.empty() ? point.name : changes;
 }
 
-// Says why points that the objective prefers are not the answer.
+// Says why points with a better objective are not the answer.
 std::string better_but(const SearchResult& found, std::size_t best) {
   const double answer = found.points[best].objective;
   std::size_t do_not_fit = 0;
@@ -146,7 +146,7 @@ int SearchCommand::execute(const Console& console) const {
     std::vector<PointResult> best;
     for (std::size_t i = 0; i < std::min<std::size_t>(top, found.ranking.size()); ++i)
       best.push_back(found.points[found.ranking[i]].result);
-    if (best.empty()) {  // why
+    if (best.empty()) {  // the reasons follow
       for (std::size_t i = 0; i < std::min<std::size_t>(top, found.points.size()); ++i)
         best.push_back(found.points[i].result);
     }

@@ -1,4 +1,5 @@
-// tidemark sweep: every point of a scenario's sweep into a folder, in pieces where it is long.
+// tidemark sweep: simulates every point of a scenario's sweep into a folder, in pieces where it is
+// long.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -54,7 +55,7 @@ int merge_shards(const SweepCommand& command, const Console& console) {
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
-// A point whose figures an earlier sweep has left, but not its run.
+// Simulates a point again for its charts: an earlier sweep has left its figures, but not its run.
 SimulatedPoint simulate_for_charts(const Value& document, std::size_t index,
                                    const Environment& environment) {
   auto detail = std::make_shared<const DetailedPoint>(
@@ -81,7 +82,7 @@ Examples:
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
-  app->get_option("SCENARIO")->required(false);  // else `merge` would be taken for one
+  app->get_option("SCENARIO")->required(false);  // otherwise `merge` would be taken for a scenario
   app->add_option("-o,--output", folder,
                   "write points.jsonl, results.json, results.csv and report.html into this folder")
       ->type_name("DIR");

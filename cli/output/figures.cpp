@@ -16,7 +16,7 @@ namespace tidemark {
 namespace figures_detail {
 namespace {
 
-// Samples of one step on all ranks; 0 where the point has no throughput.
+// Returns the samples of one step on all ranks; 0 where the point has no throughput.
 std::int64_t samples_of(const PointResult& point) {
   return std::llround(point.samples_per_second * static_cast<double>(point.run.step.count()) *
                       1e-9);

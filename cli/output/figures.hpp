@@ -1,5 +1,5 @@
-// The pictures of a run: timeline.svg, and of several points timelines.svg and pareto.svg, each
-// beside the CSV of what it shows.
+// Writes the pictures of a run: timeline.svg, and of several points timelines.svg and pareto.svg,
+// each next to a CSV of what it shows.
 #pragma once
 
 #include <span>
@@ -11,17 +11,17 @@
 
 namespace tidemark {
 
-// The last step of a point.
+// Returns the last step of a point.
 [[nodiscard]] MemoryFigure figure_of(const DetailedPoint& point);
 void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point);
 
 // Names a point among several by what it changes, else by its scenario.
 [[nodiscard]] std::string point_label(const PointResult& point, std::size_t number);
-// timelines.svg: over each other. At most this many stay legible.
+// timelines.svg shows several runs over each other. At most this many stay legible.
 inline constexpr std::size_t kOverlaid = 8;
 void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs);
-// pareto.svg: peak against time. Nothing of fewer than two points that could be built.
-// `setting`: what the points have in common, below the title.
+// Adds pareto.svg: peak against time. Nothing for fewer than two points that could be built.
+// `setting` is what the points have in common, below the title.
 void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
                     const std::string& setting);
 

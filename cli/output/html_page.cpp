@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "#d78700": a colour of the 256-colour palette as terminals show it.
+// Returns "#d78700" for a colour of the 256-colour palette, as terminals show it.
 std::string hex_colour(int colour) {
   constexpr std::array<int, 6> kLevels{0x00, 0x5f, 0x87, 0xaf, 0xd7, 0xff};
   if (colour >= 232) {
@@ -57,7 +57,7 @@ Json stack_order() {
   return list;
 }
 
-// Names a point by what sets it apart: "micro_batch 4, no policy", behind its name where other
+// Names a point by what distinguishes it: "micro_batch 4, no policy", behind its name where other
 // points have other names.
 std::string point_words(const PointResult& point, bool named) {
   const std::string changes = changes_in_words(point, {});
@@ -70,7 +70,7 @@ bool have_names(std::span<const PointResult> points) {
                      [&](const PointResult& point) { return point.name != points.front().name; });
 }
 
-// Points of equal settings are told apart by their number.
+// Returns the labels of points; points of equal settings are distinguished by their number.
 std::vector<std::string> labels_of(std::span<const PointResult> points) {
   const bool named = have_names(points);
   std::vector<std::string> labels;
@@ -89,7 +89,7 @@ std::string file_name(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// The scenario with everything that was left to its defaults.
+// Returns the scenario with all its defaults.
 Json resolved(const Scenario& scenario) {
   const TrainingOptions& t = scenario.training;
   const DeviceProfile& device = scenario.device;
@@ -118,8 +118,8 @@ Json resolved(const Scenario& scenario) {
   return json;
 }
 
-// Writes paths relative to the scenario's file: a report may be passed on, and where its author
-// keeps files is nobody's business.
+// Writes paths relative to the scenario's file: a report may be passed on, and must not show the
+// author's folders.
 void shorten_paths(Value& value) {
   namespace fs = std::filesystem;
   const fs::path path = value.scalar;
@@ -133,7 +133,7 @@ void shorten_paths(Value& value) {
     shorten_paths(entry.value);
 }
 
-// {"class", "points": [[budget, overhead], ...]}, or null.
+// Returns {"class", "points": [[budget, overhead], ...]}, or null.
 Json least_of(const Comparison& comparison) {
   const LeastOverheads least = least_overheads(comparison);
   if (least.by_budget.empty()) return nullptr;
@@ -184,7 +184,7 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
   summary["compare"] = {{"base", document["base"]},
                         {"cost_graph", comparison.cost_graph},
                         {"least", html_page_detail::least_of(comparison)}};
-  std::map<std::size_t, std::size_t> first;  // point of each evaluation
+  std::map<std::size_t, std::size_t> first;  // first point of each evaluation
   for (std::size_t i = 0; i < comparison.points.size(); ++i) {
     const ComparePoint& point = comparison.points[i];
     html_page_detail::Json& entry = summary["points"][i];

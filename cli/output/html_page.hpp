@@ -1,4 +1,4 @@
-// The HTML report of a command: what its page says of each point, and the runs behind the charts.
+// The HTML report of a command: the facts of each point, and the runs behind the charts.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@
 
 namespace tidemark {
 
-// Points with charts of their own in one report; further ones are in its tables and comparisons.
+// Most points with charts of their own in one report; further ones are in its tables and
+// comparisons.
 inline constexpr std::size_t kChartedPoints = 12;
 
 // The run behind the charts of one point, and facts about it.
@@ -27,8 +28,8 @@ struct PointCharts {
 class HtmlPage {
  public:
   explicit HtmlPage(std::span<const PointResult> points);
-  // Policies against budgets. `charts` by evaluation; of the first points that share one, the best
-  // before others, kChartedPoints at most.
+  // A page of policies against budgets. `charts` are by evaluation; of the first points that share
+  // one, the best before others, kChartedPoints at most.
   HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts);
 
   // Adds the charts of point `index`.
@@ -38,7 +39,7 @@ class HtmlPage {
 
  private:
   HtmlReport report_;
-  std::unique_ptr<nlohmann::ordered_json> summary_;  // of the report
+  std::unique_ptr<nlohmann::ordered_json> summary_;  // summary of the report
 };
 
 }  // namespace tidemark

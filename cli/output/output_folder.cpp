@@ -36,7 +36,7 @@ OutputFolder::OutputFolder(const std::string& path) : folder_(path) {
   if (error)
     output_folder_detail::fail(folder_,
                                fmt::format("the folder cannot be made: {}", error.message()));
-  // A probe, so that an hour of simulation does not end in an error.
+  // A probe file shows a mistake before an hour of simulation, not after.
   const std::filesystem::path probe = folder_ / fmt::format(".tidemark-{}", getpid());
   const bool writable = std::ofstream(probe).is_open();
   std::filesystem::remove(probe, error);
@@ -50,7 +50,7 @@ OutputFolder::~OutputFolder() {
     file.stream.reset();
     std::filesystem::remove(file.temporary, error);
   }
-  // remove() leaves a folder alone that is not empty.
+  // remove() keeps a folder that is not empty.
   for (std::size_t i = made_.size(); i-- > 0;)
     std::filesystem::remove(made_[i], error);
 }

@@ -1,4 +1,4 @@
-// Files of one command, all or none.
+// Writes the files of one command, all or none.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
   ~OutputFolder();
 
-  // The stream stays valid as long as the folder. Closed by commit().
+  // Returns a stream that stays valid as long as the folder and is closed by commit().
   [[nodiscard]] std::ofstream& add(const std::string& name);
   void commit();
   [[nodiscard]] std::vector<std::string> written() const;  // paths, for the user
@@ -32,7 +32,7 @@ class OutputFolder {
   };
 
   std::filesystem::path folder_;
-  std::vector<std::filesystem::path> made_;  // folders, outermost first
+  std::vector<std::filesystem::path> made_;  // folders that were made, outermost first
   std::vector<File> files_;
   bool committed_ = false;
 };

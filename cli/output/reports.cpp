@@ -44,7 +44,7 @@ void add_torch_snapshot(OutputFolder& output, const std::string& name, const Det
                        compiled.program, memory_timeline(compiled.program, scratch), *recorder);
 }
 
-// A run as events, for both formats of traces.
+// Adds a run as events, in both formats of traces.
 void add_traces(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
                 const DetailedPoint& point) {
   const TrainingGraph& graph = point.detail.model->training;
@@ -65,7 +65,7 @@ void add_traces(OutputFolder& output, const ReportFiles& files, const std::strin
   }
 }
 
-// Adds the files that each point has for itself. `suffix`: "-2" for the second of several points.
+// Adds the files that belong to one point. `suffix` is "-2" for the second of several points.
 void add_detail(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
                 const DetailedPoint& point) {
   if (files.torch_snapshots)
@@ -83,7 +83,7 @@ ReportFiles report_files(const Value& document, const std::string& output_option
   files.html = has_html_report();
   const Value* given = document.find("report");
   if (given != nullptr && !given->is_null()) {
-    // The report does not differ between points, but only a point is a whole scenario.
+    // The report is the same for all points, but only a point is a whole scenario.
     Value point = document;
     const std::vector<std::vector<Override>> points = sweep_points(document);
     for (const Override& change : points.front())
@@ -124,9 +124,9 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
 
 struct PointsReport::Collected {
   std::mutex mutex;
-  std::unique_ptr<OutputFolder> output;        // as soon as there is something to write
+  std::unique_ptr<OutputFolder> output;        // made as soon as there is something to write
   std::map<std::size_t, NamedFigure> figures;  // by point
-  std::map<std::size_t, PointCharts> charts;   // of the first kChartedPoints that were built
+  std::map<std::size_t, PointCharts> charts;   // for the first kChartedPoints that were built
 };
 
 PointsReport::PointsReport(ReportFiles files)

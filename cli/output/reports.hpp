@@ -1,4 +1,4 @@
-// The files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
+// Writes the files of a run: results.json, results.csv, timeline.csv, pictures, traces, snapshots.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace tidemark {
 
-// Which files a run writes, and where.
+// The files that a run writes, and their folder.
 struct ReportFiles {
-  std::string folder;  // empty: none
+  std::string folder;  // folder; empty: none
   bool json = true;    // results.json
   bool csv = true;     // results.csv
-  // timeline.csv of a single point; of several, timeline-1.csv ... only where the scenario lists
+  // timeline.csv for a single point; for several, timeline-1.csv ... only where the scenario lists
   // csv among its formats.
   bool timelines = false;
-  // torch_snapshot.pickle of a single point; of several, torch_snapshot-1.pickle ... Only where the
-  // scenario lists it.
+  // torch_snapshot.pickle for a single point; for several, torch_snapshot-1.pickle ... Only where
+  // the scenario lists it.
   bool torch_snapshots = false;
-  // timeline.svg of a single point; of several, timeline-1.svg ..., timelines.svg and pareto.svg.
+  // timeline.svg for a single point; for several, timeline-1.svg ..., timelines.svg and pareto.svg.
   bool svg = false;
-  // trace.json and trace.perfetto-trace; of several points trace-1.json ...
+  // trace.json and trace.perfetto-trace; for several points trace-1.json ...
   bool chrome_traces = false;
   bool perfetto_traces = false;
-  // report.html: all points on one page. Where the scenario lists it, and with a folder and no
-  // formats wherever it can be made.
+  // report.html: all points on one page. Written where the scenario lists it, and with a folder and
+  // no formats wherever it can be made.
   bool html = false;
-  // Something besides the page that needs each point in detail.
+  // Whether any file other than the page needs each point in detail.
   [[nodiscard]] bool any_detail() const {
     return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
   }
@@ -44,8 +44,8 @@ struct ReportFiles {
 // Writes all files or none; nothing when there is no folder. Throws UserError.
 void write_report(const ReportFiles& files, const DetailedPoint& point);
 
-// The files of several points. What belongs to one point is written while it is there: no point is
-// simulated again for a chart.
+// Writes the files of several points. Files about one point are written while its run is in memory:
+// no point is simulated again for a chart.
 class PointsReport {
  public:
   explicit PointsReport(ReportFiles files);
@@ -56,9 +56,10 @@ class PointsReport {
   [[nodiscard]] const ReportFiles& files() const { return files_; }
   // Whether add() is of any use.
   [[nodiscard]] bool wants_detail() const;
-  // Takes what it needs of point `index`; from any thread. Throws UserError.
+  // Takes what the files need of point `index`; from any thread. Throws UserError.
   void add(std::size_t index, const SimulatedPoint& point);
-  // Points that the page would chart and that were not added, as they came from an earlier run.
+  // Returns points that the page would chart and that were not added, as they came from an earlier
+  // run.
   [[nodiscard]] std::vector<std::size_t> without_charts(std::span<const PointResult> points) const;
   // Writes all files or none; nothing when there is no folder. Throws UserError.
   void write(std::span<const PointResult> points);
@@ -74,7 +75,7 @@ class PointsReport {
 [[nodiscard]] std::string document_text(std::span<const PointResult> points,
                                         const std::vector<std::string>& published);
 
-// Throws UserError when `folder` is given and cannot be written; leaves nothing behind.
+// Throws UserError when `folder` is given and cannot be written; leaves no files behind.
 void check_writable(const std::string& folder);
 
 [[nodiscard]] int exit_code(std::span<const PointResult> points);

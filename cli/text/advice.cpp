@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::size_t kShownGpus = 4;
 constexpr std::size_t kShownSegments = 5;
-constexpr std::size_t kShownTensors = 2;  // of a segment
+constexpr std::size_t kShownTensors = 2;  // tensors shown of a segment
 
-// "'h.3.attn.saved' (12.0 MiB), 'wte' (3.0 MiB) and 4 more"
+// Returns "'h.3.attn.saved' (12.0 MiB), 'wte' (3.0 MiB) and 4 more".
 std::string pins_of(const PartlyFreeSegment& segment) {
   std::string text;
   const std::size_t shown = std::min(segment.pins.size(), kShownTensors);
@@ -129,7 +129,8 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   }
   const std::int64_t needed = point.device_that_does().count;
   const std::int64_t persistent = (point.model_bytes() + point.buffers).count;
-  // The reason says by how much; no device makes up for it. A step that runs misses a budget.
+  // The reason already says by how much; a larger device would not help. A step that runs has
+  // exceeded a budget.
   if (point.run.status == RunStatus::kOutOfHostMemory ||
       point.run.status == RunStatus::kOutOfNvme || point.run.status == RunStatus::kCompleted) {
     return text;

@@ -1,4 +1,4 @@
-// A point that does not fit, in words.
+// Explains a point that does not fit.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace tidemark {
 
 struct Environment;
 
-// The GPUs on which a point that needs `bytes` would fit, smallest first.
+// Returns the GPUs on which a point that needs `bytes` would fit, smallest first.
 [[nodiscard]] std::vector<std::string> gpus_with(std::int64_t bytes,
                                                  const Environment& environment);
 
-// The sentences of a point that does not fit: what was asked for where, what was live, which
-// tensors keep free memory from the request, what it needs, and what would help. Lines end with
-// '\n'.
+// Returns sentences about a point that does not fit: the request that failed and its place, what
+// was live, which tensors keep free memory from the request, what it needs, and what would help.
+// Lines end with '\n'.
 [[nodiscard]] std::string explain_failure(const PointResult& point, const Environment& environment,
                                           bool colour, std::size_t width);
 

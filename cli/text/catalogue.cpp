@@ -33,7 +33,7 @@ std::string heading(const std::string& name, std::string_view kind, std::string_
   return fmt::format("{} ({})\n  {}\n\n", bold(name, console.colour), kind, summary);
 }
 
-// Presets with the same parameters share a line.
+// Returns the parameters of presets; presets with the same parameters share a line.
 std::string overridable_parameters() {
   std::vector<std::pair<std::string, std::string>> lines;  // presets, parameters
   for (const ModelPreset& preset : all_presets()) {
@@ -173,7 +173,7 @@ Catalogue allocators(const Environment& environment) {
   return catalogue;
 }
 
-// The defaults as the decoder reads them.
+// Describes an optimizer with the defaults as the decoder reads them.
 std::string describe_optimizer(const std::string& name) {
   const Value training = parse_document("optimizer: " + name, name);
   const OptimizerSpec spec = decode_optimizer(Decoder(training));

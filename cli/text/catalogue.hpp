@@ -1,4 +1,4 @@
-// Everything that has a name: what `list` shows and `describe` explains.
+// Everything that has a name, for `list` to show and `describe` to explain.
 #pragma once
 
 #include <functional>
@@ -21,10 +21,10 @@ struct Catalogue {
   std::string kind;      // "models"
   std::string singular;  // "model"
   std::vector<CatalogueEntry> entries;
-  std::string footer = {};  // what `list` prints below, lines ending with '\n'
+  std::string footer = {};  // printed by `list` below, lines ending with '\n'
 };
 
-// models, gpus, policies, allocators, optimizers, in this order.
+// Returns models, gpus, policies, allocators, optimizers, in this order.
 [[nodiscard]] std::vector<Catalogue> catalogues(const Environment& environment);
 
 }  // namespace tidemark

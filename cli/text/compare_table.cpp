@@ -15,7 +15,7 @@ namespace tidemark {
 namespace compare_table_detail {
 namespace {
 
-constexpr std::size_t kNotesWidth = 100;  // where there is no terminal
+constexpr std::size_t kNotesWidth = 100;  // used where there is no terminal
 
 // Formats a share with more digits the smaller it is: "12.3 %", "0.41 %", "0.0013 %".
 std::string fine_percent(double share) {

@@ -22,7 +22,7 @@ constexpr auto kBetweenReports = std::chrono::milliseconds(100);
 constexpr auto kBeforeEstimates = std::chrono::seconds(1);
 constexpr auto kBetweenTicks = std::chrono::milliseconds(500);
 
-// "34 s", "5 min 10 s", "3 h 20 min".
+// Returns "34 s", "5 min 10 s", "3 h 20 min".
 std::string in_words(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::max(std::ceil(seconds), 1.0));
   if (whole < 60) return fmt::format("{} s", whole);

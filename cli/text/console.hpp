@@ -1,4 +1,4 @@
-// The terminal: where output goes, its width and its colours.
+// The terminal: the streams for output, its width and its colours.
 #pragma once
 
 #include <chrono>
@@ -18,25 +18,26 @@ inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitInternal = 3;
 
 struct Console {
-  bool colour = false;          // on stdout: a terminal, and NO_COLOR is not set
-  bool error_colour = false;    // on stderr
+  bool colour = false;          // stdout is a terminal, and NO_COLOR is not set
+  bool error_colour = false;    // the same for stderr
   bool error_terminal = false;  // progress may be shown
-  bool terminal = false;        // stdout is one
-  std::size_t width = 100;      // of stdout's terminal
+  bool terminal = false;        // stdout is a terminal
+  std::size_t width = 100;      // width of stdout's terminal
   std::string program;          // argv[0]
 };
 [[nodiscard]] Console open_console(std::string program);
 
-// Results. Throws UserError when stdout cannot be written (a full disk); a closed pipe ends the
-// program as it ends any other.
+// Prints results. Throws UserError when stdout cannot be written (a full disk); a closed pipe ends
+// the program as it ends any other.
 void print(std::string_view text);
-// Diagnostics: "tidemark: error: ..." on stderr.
+// Prints diagnostics: "tidemark: error: ..." on stderr.
 void print_error(const Console& console, std::string_view message);
-void print_usage(std::string_view text);  // help that nobody asked for, on stderr
+void print_usage(std::string_view text);  // prints help after a mistake, on stderr
 void print_warning(const Console& console, std::string_view message);
 
-// "12 of 40 points, about 34 s left" on a terminal's last line, at most ten times a second; silent
-// elsewhere. What is left is told once a second has passed, as if all points took equally long.
+// Shows "12 of 40 points, about 34 s left" on a terminal's last line, at most ten times a second;
+// silent elsewhere. The time left is shown once a second has passed, as if all points took equally
+// long.
 class Progress {
  public:
   Progress(const Console& console, std::string noun)
@@ -54,11 +55,11 @@ class Progress {
   std::chrono::steady_clock::time_point last_;
 };
 
-// "solving: 4 s of at most 10 s" on a terminal's last line while something runs that cannot say how
-// far it is; silent elsewhere, and for what takes less than half a second.
+// Shows "solving: 4 s of at most 10 s" on a terminal's last line while something runs that does not
+// report its progress; silent elsewhere, and for what takes less than half a second.
 class Waiting {
  public:
-  // `limit`: 0 where there is none.
+  // `limit` is 0 where there is none.
   Waiting(const Console& console, std::string what, std::chrono::nanoseconds limit);
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;

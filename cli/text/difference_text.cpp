@@ -18,7 +18,7 @@ namespace difference_text_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t kReasons = 3;  // named in the first sentence
+constexpr std::size_t kReasons = 3;  // reasons named in the first sentence
 
 // A function that puts a number of one column into words.
 using Wording = std::function<std::string(std::int64_t)>;
@@ -212,7 +212,7 @@ Json terms_json(const std::vector<TermPair>& terms) {
   return list;
 }
 
-// Times in seconds, as everywhere in result documents.
+// Returns times in seconds, as everywhere in result documents.
 Json times_json(const std::vector<TermPair>& terms) {
   Json list = Json::array();
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };

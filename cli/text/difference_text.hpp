@@ -11,11 +11,11 @@
 namespace tidemark {
 
 struct DiffView {
-  std::size_t top = 20;  // rows of a table at most
+  std::size_t top = 20;  // most rows of a table
   bool colour = false;
-  std::size_t width = 0;  // of the terminal; 0: none
+  std::size_t width = 0;  // width of the terminal; 0: none
 };
-// Two simulated points, term by term.
+// Returns the differences of two simulated points, term by term.
 [[nodiscard]] std::string difference_text(const DetailedPoint& a, const DetailedPoint& b,
                                           const DiffView& view);
 [[nodiscard]] nlohmann::ordered_json difference_json(const DetailedPoint& a,

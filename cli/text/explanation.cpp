@@ -23,7 +23,7 @@ constexpr std::size_t kTermBarWidth = 24;
 // Columns with these numbers are left out on narrow terminals, the highest first.
 constexpr int kSpareBar = 3;
 constexpr int kSpareOperator = 2;
-constexpr int kSpareBytes = 1;  // the column of GiB says nearly the same
+constexpr int kSpareBytes = 1;  // the column of GiB gives nearly the same
 
 class Explanation {
  public:
@@ -49,7 +49,7 @@ class Explanation {
   [[nodiscard]] std::string title(const std::string& words) const {
     return '\n' + bold(words, colour_) + '\n';
   }
-  // A table of terms that ends with its sum.
+  // Returns a table of terms that ends with their sum.
   [[nodiscard]] std::string sum_table(const Terms& terms, const std::vector<int>& colours) const;
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string roles() const;

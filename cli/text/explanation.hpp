@@ -9,17 +9,17 @@
 namespace tidemark {
 
 struct ExplanationView {
-  std::size_t top = 20;  // tensors and layers to list
-  bool all = false;      // every one of them, on its own
+  std::size_t top = 20;  // number of tensors and layers to list
+  bool all = false;      // lists every one of them, on its own
   bool colour = false;
-  std::size_t width = 0;  // of the terminal; 0: none
+  std::size_t width = 0;  // width of the terminal; 0: none
 };
 
-// The peak by role, layer, tensor and phase, what is saved and moved, and the way from there to
-// what the device holds. Lines end with '\n'.
+// Returns the peak by role, layer, tensor and phase, what is saved and moved, and the steps from
+// there to what the device holds. Lines end with '\n'.
 [[nodiscard]] std::string explanation(const DetailedPoint& point, const ExplanationView& view);
 
-// The result document with every layer and every saved tensor, for scripts.
+// Returns the result document with every layer and every saved tensor, for scripts.
 [[nodiscard]] std::string explanation_json(const DetailedPoint& point);
 
 }  // namespace tidemark

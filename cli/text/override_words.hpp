@@ -1,4 +1,4 @@
-// The settings that a point changes, in words: one place for tables, charts, pages and commands.
+// The settings that a point changes, in words; shared by tables, charts, pages and commands.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace tidemark {
 // Returns the value that a point gives a key, in words; empty where it does not change it.
 [[nodiscard]] std::string changed_value(const PointResult& point, std::string_view key);
 
-// Returns "micro_batch 4"; policies speak for themselves: "checkpoint_every(period 1)".
+// Returns "micro_batch 4"; policies need no key: "checkpoint_every(period 1)".
 [[nodiscard]] std::string change_in_words(std::string_view key, std::string_view title,
                                           const std::string& value);
 

@@ -19,7 +19,7 @@ using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 
 // Tensors that repeated layers have alike.
 struct TensorGroup {
-  LargestTensor tensor;  // with the layers' pattern
+  LargestTensor tensor;  // named by the layers' pattern
   std::int64_t count = 0;
   [[nodiscard]] std::int64_t bytes() const { return tensor.bytes.count * count; }
 };
@@ -28,7 +28,8 @@ struct TensorGroup {
 [[nodiscard]] std::vector<TensorGroup> group_tensors(const std::vector<LargestTensor>& tensors,
                                                      bool each);
 
-// Saved tensors that repeated layers have alike: what made them, and for which backward.
+// Saved tensors that repeated layers have alike: the operator that made them, and the backward that
+// needs them.
 struct SavedGroup {
   std::string made_by;
   std::string needed_by;

@@ -25,7 +25,7 @@ class Summary {
   [[nodiscard]] std::string text() const;
 
  private:
-  // Lines that stand behind `indent` blanks.
+  // Returns lines that are indented by `indent` blanks.
   [[nodiscard]] std::vector<std::string> wrapped(const std::string& text,
                                                  std::size_t indent) const {
     return width_ > indent ? wrap(text, width_ - indent) : std::vector<std::string>{text};
@@ -166,7 +166,7 @@ std::string Summary::time() const {
                                phase(Phase::kBackward), phase(Phase::kOptimizer)));
   std::string parts;
   const auto add = [&](Duration d, std::string_view what) {
-    // Less than a thousandth of the step says nothing.
+    // Less than a thousandth of the step is not worth a line.
     if (d * 1000 < run.step || d <= Duration(0)) return;
     parts += fmt::format("{}{} {}", parts.empty() ? "of which " : ", ", format_duration(d), what);
   };
@@ -190,7 +190,7 @@ std::string Summary::time() const {
   return text;
 }
 
-// Says what the plan promised for one micro-batch; the step itself takes more.
+// Says what the plan predicts for one micro-batch; the step itself takes more.
 std::string Summary::plan(const PlanFigures& plan) const {
   std::string text = line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
                                           format_bytes(plan.peak), format_duration(plan.cost)));
@@ -200,7 +200,7 @@ std::string Summary::plan(const PlanFigures& plan) const {
                             ? static_cast<double>((plan.cost - *plan.lower_bound).count()) /
                                   static_cast<double>(plan.lower_bound->count())
                             : 0;
-    const double percents = std::ceil(1e4 * over) / 100;  // nothing is hidden by rounding
+    const double percents = std::ceil(1e4 * over) / 100;  // rounded up, so that nothing is hidden
     text +=
         line("", over > 0 ? fmt::format("at most {:.2f} % above the least that is possible "
                                         "within {} (class {})",

@@ -8,15 +8,17 @@
 
 namespace tidemark {
 
-// Lines end with '\n' and are wrapped to `width`, 0: not at all. The scenario's name heads it.
+// Returns lines that end with '\n' and are wrapped to `width`, 0: not at all. The first is the
+// scenario's name.
 [[nodiscard]] std::string point_summary(const PointResult& point, const PointDetail& detail,
                                         const Scenario& scenario, bool colour, std::size_t width);
 
-// "gpt2-xl, 1.56 B parameters; a100-sxm-80gb; 4 x 1024 tokens; bf16_mixed, adamw; no policy"
+// Returns "gpt2-xl, 1.56 B parameters; a100-sxm-80gb; 4 x 1024 tokens; bf16_mixed, adamw; no
+// policy".
 [[nodiscard]] std::string setting_line(const PointResult& point, const Scenario& scenario,
                                        const TrainedModel& model);
 
-// A bar of `share` * `width` characters, down to eighths.
+// Returns a bar of `share` * `width` characters, down to eighths.
 [[nodiscard]] std::string bar(double share, std::size_t width);
 
 }  // namespace tidemark

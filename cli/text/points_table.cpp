@@ -18,7 +18,7 @@ namespace tidemark {
 namespace points_table_detail {
 namespace {
 
-// The keys that points change, and how a column calls them: the last word where that is clear.
+// The keys that points change, and their column titles: the last word where that is clear.
 struct Keys {
   std::vector<std::string> paths;
   std::vector<std::string> titles;
@@ -113,7 +113,8 @@ void PointsTable::choose_best() {
     longest_ = std::max(longest_, point.run.step);
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
-    // By work done per second, since points may train on different numbers of samples.
+    // The fastest point does most work per second, since points may train on different numbers of
+    // samples.
     if (fastest_ == nullptr || point.samples_per_second > fastest_->samples_per_second) {
       fastest_ = &point;
     }
@@ -212,7 +213,7 @@ std::string PointsTable::verdict() const {
   return text + advice() + "\n";
 }
 
-// The cheapest change that fits, for the first points that do not.
+// Returns the cheapest change that fits, for the first points that do not.
 std::string PointsTable::advice() const {
   constexpr int kTold = 3;
   std::string text;

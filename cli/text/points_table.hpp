@@ -1,4 +1,4 @@
-// Many points as a table, and which of them is fastest and which leanest.
+// Shows many points as a table, with the fastest and the one that needs the least memory.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace tidemark {
 
-// A row per point in the order given: what it changes, whether it fits, memory, time, reason.
-// Lines end with '\n'. Beyond `width` the reasons are wrapped.
+// Returns a row per point in the order given: what it changes, whether it fits, memory, time,
+// reason. Lines end with '\n'. Beyond `width` the reasons are wrapped.
 [[nodiscard]] std::string points_table(std::span<const PointResult> points, bool colour,
                                        std::size_t width);
 

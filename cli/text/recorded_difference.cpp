@@ -57,7 +57,7 @@ class RecordedDifference {
  private:
   struct Term {
     TermPair bytes;
-    std::size_t count = 0;  // pairs, or allocations that are in one of both only
+    std::size_t count = 0;  // pairs, or allocations that are in only one of both
   };
 
   [[nodiscard]] TermPair live() const {
@@ -66,7 +66,7 @@ class RecordedDifference {
   [[nodiscard]] TermPair reserved() const {
     return {"reserved", a_.peak.most_reserved.count, b_.peak.most_reserved.count};
   }
-  // The share of the live bytes of both sides that is in pairs of one size.
+  // Returns the share of the live bytes of both sides that is in pairs of one size.
   [[nodiscard]] double explained() const {
     const std::int64_t all = a_.peak.bytes.count + b_.peak.bytes.count;
     return all == 0 ? 1 : static_cast<double>(same_) / static_cast<double>(all);
@@ -83,9 +83,9 @@ class RecordedDifference {
   const RecordedSide& a_;
   const RecordedSide& b_;
   AllocationMatch match_;
-  std::int64_t same_ = 0;        // bytes of both in pairs of one size
-  std::vector<Term> terms_;      // add up to what is live
-  std::vector<TermPair> above_;  // from there to what is reserved
+  std::int64_t same_ = 0;        // bytes of both sides in pairs of one size
+  std::vector<Term> terms_;      // terms that add up to the live bytes
+  std::vector<TermPair> above_;  // terms from there to what is reserved
 };
 
 std::string RecordedDifference::only(const RecordedSide& side,

@@ -1,4 +1,4 @@
-// Two recordings of an allocator at their peaks: what the simulation says against what a GPU did.
+// Compares two recordings of an allocator at their peaks: the simulation's and a GPU's.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tidemark {
 struct RecordedSide {
   std::string name;
   bool simulated = false;
-  std::int64_t context = 0;  // of the framework, which no snapshot shows
+  std::int64_t context = 0;  // process overhead, which no snapshot shows
   RecordedPeak peak;
 };
 [[nodiscard]] std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,

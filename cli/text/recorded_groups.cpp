@@ -13,7 +13,7 @@ namespace tidemark {
 namespace recorded_groups_detail {
 namespace {
 
-// "h.*.attn" of "h.3.attn": numbers between dots, by which repeated layers differ.
+// Returns "h.*.attn" of "h.3.attn": numbers between dots distinguish repeated layers.
 std::string without_numbers(std::string_view label) {
   std::string text;
   for (std::size_t i = 0; i < label.size(); ++i) {
@@ -80,7 +80,7 @@ std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPea
 std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a, const std::vector<Alike>& of_b,
                                    std::int64_t peak) {
   constexpr std::int64_t kMostTimes = 8;
-  constexpr std::int64_t kSmall = 200;  // part of the peak
+  constexpr std::int64_t kSmall = 200;  // groups below this part of the peak are small
   std::vector<Multiple> found;
   std::vector<char> taken(of_b.size(), 0);
   for (const Alike& a : of_a) {

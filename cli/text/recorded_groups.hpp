@@ -1,4 +1,4 @@
-// Allocations of recorded peaks that are alike, put together.
+// Groups allocations of recorded peaks that are alike.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace tidemark {
 // Allocations of one label and one size.
 struct Alike {
   std::string label;
-  std::int64_t bytes = 0;  // each
+  std::int64_t bytes = 0;  // size of each allocation
   std::int64_t count = 0;
   [[nodiscard]] std::int64_t sum() const { return bytes * count; }
 };
@@ -22,12 +22,12 @@ struct Alike {
 [[nodiscard]] std::vector<Alike> group_alike(const RecordedPeak& peak,
                                              const std::vector<std::size_t>& which);
 
-// Pairs of the same labels, sizes and rule.
+// Pairs of allocations with the same labels, sizes and rule.
 struct MatchedAlike {
   MatchedBy how = MatchedBy::kSize;
   std::string label_a;
   std::string label_b;
-  std::int64_t bytes_a = 0;  // each
+  std::int64_t bytes_a = 0;  // size of each allocation
   std::int64_t bytes_b = 0;
   std::int64_t count = 0;
   [[nodiscard]] std::int64_t difference() const { return (bytes_b - bytes_a) * count; }
@@ -37,16 +37,16 @@ struct MatchedAlike {
 [[nodiscard]] std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPeak& b,
                                                       const AllocationMatch& match);
 
-// Groups left on both sides that come equally often, the one a whole multiple of the other's size:
-// perhaps the same tensors in another type or shape.
+// Groups of both sides without a match that have equally many allocations, where one size is a
+// whole multiple of the other: perhaps the same tensors in another type or shape.
 struct Multiple {
   Alike a;
   Alike b;
-  [[nodiscard]] std::string ratio() const;  // "4 times", "1/2"
+  [[nodiscard]] std::string ratio() const;  // for example "4 times", "1/2"
 };
 
 // Pairs groups from the largest on, each once. Small single allocations are left out: they are
-// multiples by chance. `peak`: the live bytes of the larger side.
+// multiples by chance. `peak` is the live bytes of the larger side.
 [[nodiscard]] std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a,
                                                  const std::vector<Alike>& of_b, std::int64_t peak);
 

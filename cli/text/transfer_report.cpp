@@ -16,7 +16,7 @@ namespace tidemark {
 namespace transfer_report_detail {
 namespace {
 
-// Streams that are not compute's own, as people call them.
+// The streams other than compute, with the names that users know.
 struct Link {
   Stream stream;
   std::string_view name;

@@ -9,12 +9,12 @@
 
 namespace tidemark {
 
-// "offload hides 93 % of its copies; the rest costs 4.1 ms; host RAM 61.0 GiB"; empty when nothing
-// has moved.
+// Returns "offload hides 93 % of its copies; the rest costs 4.1 ms; host RAM 61.0 GiB"; empty when
+// nothing has moved.
 [[nodiscard]] std::string transfer_verdict(const PointResult& point);
 
-// Time lost to each link and each tensor that moved, largest stall first: `top` of them.
-// `width` of the terminal, 0 without.
+// Returns the time lost to each link and each tensor that moved, largest stall first: `top` of
+// them. `width` of the terminal, 0 without.
 [[nodiscard]] std::string explain_transfers(const PointResult& point, const PointDetail& detail,
                                             std::size_t top, bool colour, std::size_t width);
 

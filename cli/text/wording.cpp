@@ -19,7 +19,7 @@ std::string scalar_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// "torch(expandable_segments true)"
+// Returns for example "torch(expandable_segments true)".
 std::string named_text(const std::string& name, const Json& parameters) {
   std::string list;
   for (const auto& [key, value] : parameters.items()) {
@@ -28,14 +28,14 @@ std::string named_text(const std::string& name, const Json& parameters) {
   return list.empty() ? name : fmt::format("{}({})", name, list);
 }
 
-// {"checkpoint_every": {"period": 1}} or "revolve".
+// Words {"checkpoint_every": {"period": 1}} or "revolve".
 std::string policy_text(const Json& policy) {
   if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
   const Json& parameters = policy.begin().value();
   return named_text(policy.begin().key(), parameters.is_object() ? parameters : Json::object());
 }
 
-// {"kind": "torch", "expandable_segments": true}: what names the thing, then its parameters.
+// Words {"kind": "torch", "expandable_segments": true}: the name first, then its parameters.
 std::string mapping_text(Json mapping) {
   for (const char* key : {"kind", "preset", "gpu", "name"}) {
     const auto name = mapping.find(key);
@@ -44,7 +44,7 @@ std::string mapping_text(Json mapping) {
     mapping.erase(name);
     return named_text(text, mapping);
   }
-  // A model in a file: its name, not the folders of whoever runs it.
+  // A model in a file is shown by its name, without the user's folders.
   for (const char* key : {"hf", "onnx", "graph", "layers"}) {
     const auto path = mapping.find(key);
     if (path == mapping.end() || !path->is_string()) continue;

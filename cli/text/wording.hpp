@@ -11,13 +11,13 @@
 
 namespace tidemark {
 
-// Columns before what a report lists under a heading.
+// The indent of a list under a heading.
 inline constexpr std::size_t kIndent = 2;
 
 // Formats all bytes of a column in one unit, so that figures can be compared at a glance.
 class BytesColumn {
  public:
-  // `largest` decides: GiB from 1 GiB on, else MiB, else bytes.
+  // The unit follows from `largest`: GiB from 1 GiB on, else MiB, else bytes.
   explicit BytesColumn(std::int64_t largest);
   [[nodiscard]] std::string text(std::int64_t bytes) const;  // "37.11 GiB"
 
@@ -34,17 +34,17 @@ class BytesColumn {
 [[nodiscard]] std::string in_seconds(Duration duration,
                                      Duration largest);  // "1.234 s" or "412.3 ms"
 
-// A setting as a person would say it: "4", "a100-sxm-80gb", and policies as
-// "checkpoint_every(period 1) + offload_activations", none as "no policy".
+// Returns a setting in words: "4", "a100-sxm-80gb", and policies as "checkpoint_every(period 1) +
+// offload_activations", none as "no policy".
 [[nodiscard]] std::string short_setting(const Value& value);
 
-// "backward, h.47.mlp: linear.weight_gradient"
+// Returns "backward, h.47.mlp: linear.weight_gradient".
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
 
 // Returns the name that all points have in common, or how many they are.
 [[nodiscard]] std::string title_of(std::span<const PointResult> points);
 
-// Says by how much the step of a planned policy passes the budget it was planned for; empty where
+// Says by how much the step of a planned policy exceeds the budget it was planned for; empty where
 // it does not, or where that is said already because no plan fits.
 [[nodiscard]] std::string over_budget(const PointResult& point);
 
