@@ -23,8 +23,8 @@ struct Call {
   std::int64_t bytes = 0;
 };
 
-// Training steps of changing length: each allocates in order and frees most of it in reverse, as
-// forward and backward do, with short-lived blocks between.
+// Returns the calls of training steps of changing length: each allocates in order and frees most of
+// it in reverse, as forward and backward do, with short-lived blocks between.
 std::vector<Call> training_calls(std::size_t count) {
   constexpr std::uint32_t kSlots = 600;
   std::mt19937 random(3);
@@ -91,7 +91,7 @@ double torch_rate(const std::vector<Call>& calls, std::string_view conf) {
   return static_cast<double>(calls.size()) / seconds;
 }
 
-// The same calls as a trace on disk, read, replayed and answered row by row.
+// Returns the rate for the same calls as a trace on disk, read, replayed and answered row by row.
 double file_rate(const std::vector<Call>& calls, bool answers) {
   const auto folder = std::filesystem::temp_directory_path();
   const std::string stem = "tidemark-bench-" + std::to_string(getpid());

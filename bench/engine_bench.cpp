@@ -39,7 +39,8 @@ struct Step {
   }
 };
 
-// The same with every gap that is long enough moved to the host or to NVMe, and throttled streams.
+// Returns the same program with every gap that is long enough moved to the host or to NVMe, and
+// throttled streams.
 StepProgram offloaded_program(const Step& step) {
   ResidencyPlan plan(step.live);
   plan.begin_policy(0, "bench");
@@ -63,7 +64,7 @@ RunResult run_once(const Step& step, Scratch& scratch, bool record) {
              {.host_capacity = kGiB, .eviction = nullptr, .record_events = record});
 }
 
-// Time of run() alone; preparation allocates and is not part of it.
+// Returns the time of run() alone; preparation allocates and is not part of it.
 double run_seconds(const Step& step, int runs) {
   std::vector<double> seconds;
   Scratch scratch;

@@ -12,8 +12,8 @@
 namespace tidemark::bench {
 namespace {
 
-// A training step of residual blocks with changing sizes and costs: two operators a block forward,
-// four backward (one per gradient), released as autograd releases.
+// Returns the log of a training step of residual blocks with changing sizes and costs: two
+// operators a block forward, four backward (one per gradient), released as autograd releases.
 std::string training_log(int blocks, unsigned seed) {
   std::mt19937 random(seed);
   const auto between = [&](unsigned low, unsigned high) {
@@ -73,7 +73,7 @@ std::string training_log(int blocks, unsigned seed) {
 
 struct Case {
   EvictionLog log;
-  std::int64_t peak = 0;  // without a budget
+  std::int64_t peak = 0;  // peak without a budget
 };
 
 Case training_case(int operators) {

@@ -19,24 +19,24 @@ struct Figure {
   std::string required;  // ">= 1e7"; empty where nothing is required
 };
 
-// Each file of benchmarks offers its figures.
+// Each file of benchmarks returns its figures.
 std::vector<Figure> engine_figures();
 std::vector<Figure> pipeline_figures();
 std::vector<Figure> packing_figures();
 std::vector<Figure> allocator_figures();
 std::vector<Figure> eviction_figures();
 std::vector<Figure> plan_figures();
-std::vector<Figure> report_figures();  // none where npm was missing
-std::vector<Figure> onnx_figures();    // none where protobuf is not installed
+std::vector<Figure> report_figures();  // empty where npm was missing
+std::vector<Figure> onnx_figures();    // empty where protobuf is not installed
 
-// Instances that are not part of the repository: below $TIDEMARK_SHARED, by default the folder
-// `shared` beside the checkout.
+// Returns the path of instances that are not part of the repository: below $TIDEMARK_SHARED, by
+// default the folder `shared` next to the checkout.
 std::filesystem::path shared_path(std::string_view below);
 
-// Calls of operator new so far, in the whole program.
+// Returns the number of calls of operator new so far, in the whole program.
 std::size_t allocation_count();
 
-// Median wall time of `runs` calls, in seconds.
+// Returns the median wall time of `runs` calls, in seconds.
 template <class F>
 double median_seconds(int runs, F&& body) {
   std::vector<double> seconds;

@@ -1,4 +1,4 @@
-// How long a large ONNX file takes from disk to a lowered step.
+// Time from a large ONNX file on disk to a lowered step.
 #include "bench/figures.hpp"
 
 #if TIDEMARK_READS_ONNX

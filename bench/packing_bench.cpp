@@ -15,7 +15,8 @@
 namespace tidemark::bench {
 namespace {
 
-// The published instances lie beside the repository; without them there are no figures.
+// Returns where the published instances are; they are not part of the repository, and without them
+// there are no figures.
 std::filesystem::path packing_instances() {
   return shared_path("cases/packing");
 }

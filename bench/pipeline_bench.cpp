@@ -23,7 +23,7 @@ allocator: ideal
 policies: [checkpoint_every: {period: 1}]
 )";
 
-// Read, build, lower, verify, price and run, as `tidemark run` does it.
+// Reads, builds, lowers, verifies, prices and runs a scenario, as `tidemark run` does.
 PointResult whole(const Environment& environment, std::string_view text) {
   const Value document = parse_document(text, "bench.yaml");
   const Scenario scenario = decode_scenario(document, environment);
@@ -31,7 +31,7 @@ PointResult whole(const Environment& environment, std::string_view text) {
   return simulate(scenario, model, {.smallest_capacity = false});
 }
 
-// Both steps of a run that is there already, as Chrome trace events.
+// Writes both steps of a run that exists already as Chrome trace events.
 double chrome_trace_seconds(const Environment& environment, std::string_view text) {
   const Scenario scenario = decode_scenario(parse_document(text, "bench.yaml"), environment);
   const TrainedModel model = build_training(scenario);

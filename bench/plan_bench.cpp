@@ -21,12 +21,13 @@
 namespace tidemark::bench {
 namespace {
 
-// The instances lie beside the repository; without them there are no figures.
+// Returns where the instances are; they are not part of the repository, and without them there are
+// no figures.
 std::filesystem::path graph_instances() {
   return shared_path("cases/rematerialization");
 }
 
-// Seconds of the slowest plan of the small instances, and how many are proven.
+// Adds the seconds of the slowest plan of the small instances, and how many are proven.
 void add_small(std::vector<Figure>& figures) {
   double slowest = 0;
   int proven = 0;
@@ -61,13 +62,13 @@ void add_small(std::vector<Figure>& figures) {
 
 struct Published {
   const char* graph;
-  std::int64_t budget;  // of the peak without recomputation, as `share` says
+  std::int64_t budget;  // bytes; `share` of the peak without recomputation
   const char* share;
-  const char* gap;  // required, in percent
+  const char* gap;  // required gap, in percent
 };
 
-// The largest that are proven optimal, and the gaps of harder ones after ten seconds; of the
-// irregular ones no optimum is known.
+// The largest instances that are proven optimal, and the gaps of harder ones after ten seconds; no
+// optimum of the irregular ones is known.
 constexpr Published kPublished[] = {
     {"segnet", 11966330573, "60", "<= 0.3"},       {"unet", 12575676826, "60", "<= 0.3"},
     {"resnet50", 22835613696, "60", "<= 0.1"},     {"resnet50", 11417806848, "30", "<= 2"},
@@ -82,7 +83,7 @@ constexpr Published kRounded[] = {
     {"random_layered_250", 102788, "70", ""},
 };
 
-// gpt2's micro-batch by operators at half of its peak, ten seconds: `tidemark graph SCENARIO
+// Plans gpt2's micro-batch by operators at half of its peak, ten seconds: `tidemark graph SCENARIO
 // --cost-graph` writes the same graph.
 void add_gpt2(std::vector<Figure>& figures) {
   for (const char* precision : {"fp16_autocast", "bf16_mixed"}) {
@@ -109,8 +110,8 @@ void add_gpt2(std::vector<Figure>& figures) {
   }
 }
 
-// Checkmate's rounding on training graphs of hundreds of nodes: seconds, and cost over computing
-// every node once. Its time limit is that of the published graphs' requirement.
+// Plans by Checkmate's rounding on training graphs of hundreds of nodes: seconds, and cost over
+// computing every node once. Its time limit is the one that the published graphs require.
 void add_checkmate(std::vector<Figure>& figures) {
   for (const Published& published : kRounded) {
     const auto path = graph_instances() / "published" / (std::string(published.graph) + ".json");
@@ -134,7 +135,7 @@ void add_checkmate(std::vector<Figure>& figures) {
   }
 }
 
-// Four policies under five budgets on ResNet-50, planned and simulated on one thread.
+// Plans and simulates four policies under five budgets on ResNet-50, on one thread.
 void add_comparison(std::vector<Figure>& figures) {
   const Value document = parse_document(
       "model: resnet50\nhardware: a100-sxm-80gb\n"
@@ -142,14 +143,14 @@ void add_comparison(std::vector<Figure>& figures) {
       "compare: {policies: [[], [checkpoint_every: {period: 1}], [chen_greedy], [optimal]], "
       "budgets: [40%, 55%, 70%, 85%, 100%], iterations: 200}\n",
       "bench");
-  // Each time in an environment of its own: plans of the time before are not taken.
+  // Each run gets an environment of its own, so that it finds no plans of the run before.
   const double seconds =
       median_seconds(3, [&] { static_cast<void>(compare(document, default_environment(), 1)); });
   figures.push_back({.name = "compare.resnet50.20_points.seconds", .value = seconds, .unit = "s"});
 }
 
-// Points that differ in nothing that a plan depends on, one after the other: with one cache of
-// plans, and each with a cache of its own. Models are built for each in both.
+// Simulates points one after the other that differ in nothing that a plan depends on: with one
+// cache of plans, and each with a cache of its own. Models are built for each in both.
 void add_plan_cache(std::vector<Figure>& figures) {
   constexpr const char* kAllocators[] = {"torch", "bfc", "ideal", "packed"};
   constexpr int kSteps[] = {2, 4};

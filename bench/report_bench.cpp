@@ -1,4 +1,4 @@
-// What a report costs: time to write it, its size, and time until a browser has painted it.
+// The cost of a report: time to write it, its size, and time until a browser has painted it.
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -28,7 +28,7 @@ hardware: h100-sxm-80gb
 training: {micro_batch: 1, sequence: 4096, steps: 2}
 )";
 
-// gpt2 with as many micro-batches as it takes: 1,500 changes of memory in each.
+// A run of gpt2 with as many micro-batches as it takes: 1,500 changes of memory in each.
 struct LongRun {
   const char* figure;
   int micro_batches;
@@ -37,7 +37,7 @@ struct LongRun {
 constexpr LongRun kLongRuns[] = {{"report.paint_100k_points", 67, "< 2000"},
                                  {"report.paint_1m_points", 667, "< 5000"}};
 
-// None without node, playwright-core and a browser.
+// Returns the times to paint; none without node, playwright-core and a browser.
 std::vector<Figure> paint_figures() {
   const std::string node = test::program_on_path("node", "nodejs");
   const std::string chromium = test::browser_on_path();
@@ -85,7 +85,7 @@ std::vector<Figure> report_figures() {
   const PointResult result =
       simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
   std::string page;
-  // As `run` writes it: the addresses of blocks included, and of this step, which does not fit.
+  // Writes as `run` does: with the addresses of blocks, also for this step, which does not fit.
   const double seconds = median_seconds(5, [&] {
     const AddressLayout layout = address_layout(scenario, detail.compiled, detail.timeline,
                                                 result.status == PointStatus::kFits);
