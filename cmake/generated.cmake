@@ -1,4 +1,4 @@
-# Headers that only CMake can write: the version and where the data lies.
+# Generates the headers that only CMake can write: the version and the folders of the data.
 
 function(tidemark_generate_headers folder)
   # Appended at run time to the folder of the executable, so that an installation can be moved.

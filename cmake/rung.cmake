@@ -1,4 +1,4 @@
-# How a rung of the ladder is built, and what all our own code is compiled with.
+# Builds a layer of the source tree, and sets what all our own code is compiled with.
 
 # Warnings and code generation for code of this repository (never for third-party code).
 function(tidemark_own_code target)
@@ -36,9 +36,9 @@ function(tidemark_joins_sources target)
 endfunction()
 
 # Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
-#   PUBLIC   what its headers need: the rung before it, packages seen in headers
+#   PUBLIC   what its headers need: the layer below it, packages seen in headers
 #   PRIVATE  what only its .cpp files need
-# A folder without a .cpp yet becomes an INTERFACE library, so that the ladder above it configures.
+# A folder without a .cpp yet becomes an INTERFACE library, so that the layers above it configure.
 function(tidemark_rung name)
   cmake_parse_arguments(PARSE_ARGV 1 rung "" "" "PUBLIC;PRIVATE")
   set(target tidemark_${name})
@@ -75,7 +75,7 @@ function(tidemark_hosts_plugins target)
     endif()
   endforeach()
   if(hosted)
-    # An override of how the rungs above pull them in: naming them once more would link them twice.
+    # An override of how the layers above pull them in: naming them once more would link them twice.
     list(JOIN hosted "," override)
     set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${override}")
   endif()
