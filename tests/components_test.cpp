@@ -25,7 +25,7 @@ using Faults = std::vector<std::string>;
 // The names that each name includes.
 using Graph = std::map<std::string, std::set<std::string>>;
 
-// Files that part one thing between them may name each other; more than these are a tangle.
+// Files that together implement one thing may name each other; more than these are a tangle.
 constexpr std::size_t kFilesOfOneThing = 3;
 constexpr std::ptrdiff_t kMostLines = 400;
 constexpr std::size_t kMostSources = 25;
@@ -35,7 +35,7 @@ std::string folder_of(std::string_view path) {
   return std::string(path.substr(0, slash == std::string_view::npos ? 0 : slash));
 }
 
-// "sim/engine/run" of sim/engine/run.hpp and sim/engine/run.cpp.
+// Returns "sim/engine/run" of sim/engine/run.hpp and sim/engine/run.cpp.
 std::string component_of(std::string_view path) {
   return std::string(path.substr(0, path.rfind('.')));
 }
@@ -73,7 +73,7 @@ std::set<std::string> reachable(const Graph& graph, const std::string& from) {
   return reached;
 }
 
-// The sets of names that all reach each other, two or more of them.
+// Returns the sets of names that all reach each other, two or more of them.
 std::vector<std::vector<std::string>> circles(const Graph& graph) {
   std::map<std::string, std::set<std::string>> reaches;
   for (const auto& [name, includes] : graph)
@@ -92,7 +92,7 @@ std::vector<std::vector<std::string>> circles(const Graph& graph) {
   return found;
 }
 
-// Whether a circle is of a few files that part one thing: they lie in one folder.
+// Whether a circle is of a few files that together implement one thing: they lie in one folder.
 bool parts_one_thing(const std::vector<std::string>& circle) {
   return circle.size() <= kFilesOfOneThing &&
          std::all_of(circle.begin(), circle.end(), [&](const std::string& component) {
@@ -112,8 +112,8 @@ Faults component_faults(const SourceTree& tree) {
   return faults;
 }
 
-// Folders of one folder that include each other, directly or round about. What lies directly in the
-// folder above them belongs to none of them.
+// Returns folders of one folder that include each other, directly or indirectly. A file directly in
+// the folder above them belongs to none of them.
 Faults folder_faults(const SourceTree& tree) {
   std::map<std::string, Graph> siblings;  // by the folder that they lie in
   for_each_include(tree, [&](const std::string& path, const std::string& included) {
@@ -139,7 +139,7 @@ Faults folder_faults(const SourceTree& tree) {
   return faults;
 }
 
-// Files and folders that are too large to be read in one go.
+// Returns files and folders that are too large to be read in one go.
 Faults size_faults(const SourceTree& tree) {
   Faults faults;
   std::map<std::string, std::size_t> sources;
@@ -175,7 +175,7 @@ Faults step_faults(const SourceTree& tree) {
   return faults;
 }
 
-// The namespace that a source's helpers are in: graph/core/ids.cpp has ids_detail, or
+// Returns the namespace of a source's helpers: graph/core/ids.cpp has ids_detail, or
 // core_ids_detail where another folder of graph has an ids.cpp as well.
 std::set<std::string> helper_namespaces(std::string_view path) {
   const std::string stem = component_of(path).substr(folder_of(path).size() + 1);
@@ -184,7 +184,8 @@ std::set<std::string> helper_namespaces(std::string_view path) {
   return {stem + "_detail", folder + "_" + stem + "_detail"};
 }
 
-// Helpers whose names would depend on which sources are compiled together (CMAKE_UNITY_BUILD).
+// Returns helpers whose names would depend on which sources are compiled together
+// (CMAKE_UNITY_BUILD).
 Faults namespace_faults(const SourceTree& tree) {
   Faults faults;
   std::map<std::string, std::string> owners;  // by top-level folder and namespace
@@ -299,7 +300,7 @@ TEST_SUITE("unit") {
             {"sim/x/q/c.hpp", include("sim/x/r/d.hpp")}, {"sim/x/r/d.hpp", ""},
             {"sim/x/r/e.hpp", include("sim/x/p/f.hpp")}, {"sim/x/p/f.hpp", ""}};
     CHECK(folder_faults(tree) == Faults{"sim/x/p, sim/x/q, sim/x/r: folders include each other"});
-    // What lies above its folders may use them and be used.
+    // A file above its folders may use them and be used.
     tree = {{"sim/x/a.hpp", include("sim/x/p/b.hpp")},
             {"sim/x/p/b.hpp", include("sim/x/c.hpp")},
             {"sim/x/c.hpp", ""}};

@@ -19,20 +19,20 @@ namespace {
 
 using test::kLadder;
 
-// The place in kLadder of the folder that a path from the repository root begins with.
-std::optional<std::size_t> rung_of(std::string_view path) {
-  const auto* rung = std::find(kLadder.begin(), kLadder.end(), path.substr(0, path.find('/')));
-  if (rung == kLadder.end() || path.find('/') == std::string_view::npos) return std::nullopt;
-  return static_cast<std::size_t>(rung - kLadder.begin());
+// Returns the index in kLadder of the folder that a path from the repository root begins with.
+std::optional<std::size_t> layer_of(std::string_view path) {
+  const auto* layer = std::find(kLadder.begin(), kLadder.end(), path.substr(0, path.find('/')));
+  if (layer == kLadder.end() || path.find('/') == std::string_view::npos) return std::nullopt;
+  return static_cast<std::size_t>(layer - kLadder.begin());
 }
 
-// Says what is wrong with `included` in `file`, both from the repository root; empty when nothing
-// is.
+// Returns the fault of `included` in `file`, both from the repository root; empty when there is
+// none.
 std::string include_fault(std::string_view file, std::string_view included, bool quoted) {
   if (included.starts_with("tidemark/")) return {};  // generated: version.hpp, paths.hpp
-  const std::optional<std::size_t> target = rung_of(included);
+  const std::optional<std::size_t> target = layer_of(included);
   if (!target) return quoted ? "is not written from the repository root" : "";
-  if (*target > rung_of(file)) return "goes up the ladder";
+  if (*target > layer_of(file)) return "goes up the ladder";
   if (file.starts_with("scenarios/") && included.starts_with("plots/")) {
     return "couples scenarios/ to plots/, which do not know each other";
   }
@@ -45,7 +45,7 @@ std::string include_fault(std::string_view file, std::string_view included, bool
 
 // Returns all faults of one source file as `path:line: text`.
 std::vector<std::string> check_source(const std::string& path, const std::string& text) {
-  // Printing and ending the program. A member such as queue.exit() and snprintf are neither.
+  // Finds printing and ending the program. A member such as queue.exit() and snprintf are neither.
   static const std::regex kPrints(
       R"re(\bstd::(cout|cerr|clog)\b|(^|[^\w.>])(printf|puts|putchar)\s*\(|fmt::print\s*\(\s*")re");
   static const std::regex kExits(

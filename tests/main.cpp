@@ -16,8 +16,9 @@ struct Tally {
   unsigned failed = 0;
 };
 
-// Of the run that is over; nothing when doctest only answered a query such as --list-test-cases.
-// doctest constructs its listeners itself, so their figures can leave only through here.
+// The tally of the finished run; empty when doctest only answered a query such as
+// --list-test-cases. doctest constructs its listeners itself, so their figures can leave only
+// through here.
 std::optional<Tally>& tally() {
   static std::optional<Tally> last_run;
   return last_run;
@@ -32,7 +33,8 @@ class TallyListener final : public doctest::IReporter {
   }
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
-  // Of those that pass the filters, --first and --last run some only.
+  // Counts the started test cases: of those that pass the filters, --first and --last run only
+  // some.
   void test_case_start(const doctest::TestCaseData&) override { ++started_; }
   void test_case_reenter(const doctest::TestCaseData&) override {}
   void test_case_end(const doctest::CurrentTestCaseStats&) override {}

@@ -1,4 +1,4 @@
-// The pages of the repository: links lead somewhere, and the commands in them are commands.
+// Checks the pages of the repository: links lead somewhere, and the commands in them are commands.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -70,7 +70,7 @@ std::vector<std::string> matches(const std::string& text, const std::regex& patt
   return found;
 }
 
-// The word after # in a link to a heading: lower case, spaces as hyphens, punctuation dropped.
+// Returns the anchors of the headings: lower case, spaces as hyphens, punctuation dropped.
 std::vector<std::string> anchors(const Page& page) {
   std::vector<std::string> found;
   std::istringstream lines(page.prose);
@@ -87,7 +87,7 @@ std::vector<std::string> anchors(const Page& page) {
   return found;
 }
 
-// What is wrong with a relative link of a page; empty when nothing is.
+// Returns the fault of a relative link of a page; empty when there is none.
 std::string link_fault(const Page& page, const std::string& link) {
   if (contains(link, "://")) return {};
   const std::size_t hash = link.find('#');
@@ -101,8 +101,8 @@ std::string link_fault(const Page& page, const std::string& link) {
   return found ? "" : "names no heading";
 }
 
-// The command at the beginning of a line: it ends at what explains it, at a pipe or the next
-// command.
+// Returns the command at the beginning of a line: it ends at its explanation, at a pipe or at the
+// next command.
 std::string command_of(const std::string& line) {
   std::size_t end = line.size();
   for (const std::string_view mark : {"  ", " | ", " > ", " && ", " #"}) {
@@ -111,7 +111,8 @@ std::string command_of(const std::string& line) {
   return line.substr(0, end);
 }
 
-// "tidemark ..." and "./bootstrap ..." in code spans, which may go over lines, and in blocks.
+// Returns "tidemark ..." and "./bootstrap ..." in code spans, which may go over lines, and in
+// blocks.
 std::vector<std::string> commands(const Page& page) {
   static const std::regex kSpan("`([^`]+)`");
   std::vector<std::string> found;
@@ -131,8 +132,8 @@ std::vector<std::string> commands(const Page& page) {
   return found;
 }
 
-// `tidemark` refuses what it cannot parse with a pointer to its help. That a file which the page
-// speaks of is not there comes later, and a command may be named without what it requires.
+// Returns the error with which `tidemark` refuses a command that it cannot parse. A missing file of
+// the page is an error of a later stage, and a command may be named without its required arguments.
 std::string parse_fault(const tidemark::testing::Workspace& work, const std::string& arguments) {
   const tidemark::testing::Outcome outcome = work.run(arguments);
   const bool refused = contains(outcome.err, "see: ") && !contains(outcome.err, "is required");

@@ -24,7 +24,7 @@ struct Outcome {
   std::string err;
 };
 
-// What a person sees: stdout and stderr of a terminal.
+// The output that a person sees: stdout and stderr of a terminal.
 struct Screen {
   int code = -1;
   std::string text;
@@ -55,7 +55,7 @@ class Workspace {
   [[nodiscard]] bool exists(const std::string& name) const {
     return std::filesystem::exists(folder_ / name);
   }
-  // The names in a folder of the workspace, unsorted.
+  // Returns the names in a folder of the workspace, unsorted.
   [[nodiscard]] std::vector<std::string> names(const std::string& of = ".") const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / of)) {
@@ -64,7 +64,7 @@ class Workspace {
     return names;
   }
 
-  // `arguments` as a shell reads them; `before` may set variables.
+  // Runs `arguments` as a shell reads them; `before` may set variables.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
     const std::string capture = folder_.string() + ".err";
     const std::string command = "cd '" + folder_.string() + "' && " + before + " '" +
@@ -83,7 +83,7 @@ class Workspace {
     return outcome;
   }
 
-  // The same on a terminal of its own; NO_COLOR is not set unless `before` does.
+  // Runs the same on a terminal of its own; NO_COLOR is not set unless `before` does.
   [[nodiscard]] Screen run_on_terminal(const std::string& arguments, const std::string& before = "",
                                        unsigned short columns = 100) const {
     winsize size{.ws_row = 40, .ws_col = columns};

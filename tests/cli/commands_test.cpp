@@ -48,7 +48,7 @@ TEST_SUITE("golden") {
     fails("sweep x.yaml", "--output is required");
   }
 
-  TEST_CASE("a scenario's mistake is told with line and column, and nothing is written") {
+  TEST_CASE("a scenario's mistake is reported with line and column, and nothing is written") {
     const Workspace w;
     w.write("s.yaml",
             "version: 1\nmodel: mlp\nhardware: v100-sxm-16gb\ntraining: {micro_bacth: 2}\n");

@@ -1,4 +1,4 @@
-// tidemark diff, as it is called.
+// tidemark diff on the command line.
 #include <string>
 
 #include <doctest/doctest.h>

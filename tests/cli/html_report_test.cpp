@@ -104,7 +104,7 @@ TEST_SUITE("unit") {
     if (!has_html_report()) return;
     const Workspace files;
     files.write("sweep.yaml", kSweep);
-    CHECK(files.run("run sweep.yaml -o out --json").code == 1);  // 6 GiB do not do
+    CHECK(files.run("run sweep.yaml -o out --json").code == 1);  // 6 GiB do not suffice
     CHECK(files.names("out") == std::vector<std::string>{"report.html"});
     CHECK(contains(files.read("out/report.html"), "id=\"run-8\""));
   }

@@ -22,8 +22,8 @@ Outcome replay(const std::string& arguments) {
 
 TEST_SUITE("unit") {
   TEST_CASE("replay eviction prints one document") {
-    // x 10, a 30, b 20, c 30, d 10 with times 5, 7, 2, 3. In 80 bytes a leaves for c, comes back
-    // for d, and then b leaves; sha1("a,b") starts with what is below.
+    // The tensors are x 10, a 30, b 20, c 30, d 10 with times 5, 7, 2, 3. In 80 bytes a is evicted
+    // for c, recomputed for d, and then b is evicted; sha1("a,b") starts with the digits below.
     const Outcome outcome = replay("--heuristic lru --mode eager --budget 80 --json");
     REQUIRE(outcome.code == 0);
     CHECK(outcome.err.empty());

@@ -43,7 +43,7 @@ void check_keys(const Json& object, const std::vector<std::string>& keys) {
   }
 }
 
-// Every field that the interface promises, with its kind of number.
+// Checks every field that the interface promises, with its kind of number.
 void check_point(const Json& point) {
   check_keys(point, {"name", "overrides", "status", "model", "memory", "time", "throughput",
                      "policies", "failure"});
@@ -133,12 +133,12 @@ TEST_SUITE("golden") {
                {"step", "phase", "operator", "layer", "requested", "retries", "message", "reason",
                 "rounded", "segment", "device_free", "largest_free_block", "free_in_segments",
                 "partly_free_segments", "suggestions", "tried"});
-    // Reported also where it does not fit: 2 bytes of each parameter.
+    // It is reported also where it does not fit: 2 bytes of each parameter.
     CHECK(point["memory"]["parameters"].get<std::int64_t>() ==
           2 * point["model"]["parameters"].get<std::int64_t>());
   }
 
-  TEST_CASE("of a sweep's points that do not fit the mildest change that fits is told") {
+  TEST_CASE("the mildest change that fits is reported for a sweep's points that do not fit") {
     const Workspace w;
     w.write("s.yaml", R"(version: 1
 model: {preset: gpt2, layers: 2}

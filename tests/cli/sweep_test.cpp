@@ -101,12 +101,12 @@ TEST_SUITE("unit") {
     CHECK(taken_over == 1);  // the marked one: taken as it stands
     CHECK(lines_of(workspace.read("killed/points.jsonl")).size() == 11);
 
-    // Without --resume all is new, and that is said.
+    // Without --resume all points are new, and the output says so.
     const Outcome anew = workspace.run("sweep s.yaml -o killed --json");
     CHECK(anew.out == whole);
     CHECK(contains(anew.err, "10 of these points"));
 
-    // Another model file, another value: only what follows from neither is taken over.
+    // Another model file and another value: only results that follow from neither are taken over.
     workspace.write(
         "m.json",
         R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 99, "n_positions": 64})");
@@ -161,7 +161,7 @@ TEST_SUITE("unit") {
       fails(fmt::format("s.yaml -o out --shard={}", shard), "--shard: expected I/N");
     fails("s.yaml merge out", "merge takes DIR and nothing before it");
     CHECK_FALSE(workspace.exists("out"));
-    // Headers that no sweep has written.
+    // No sweep has written these headers.
     std::filesystem::create_directory(workspace.folder() / "damaged");
     const std::string header =
         R"({"tidemark":"0","sweep":"x","name":"","published":[],"points":1,"shard":0,"shards":1})";

@@ -1,4 +1,4 @@
-// What a person at a terminal sees, and a script does not.
+// Output that a person at a terminal sees, and a script does not.
 #include <algorithm>
 #include <initializer_list>
 #include <sstream>
@@ -72,7 +72,7 @@ TEST_SUITE("unit") {
         std::size_t checked = 0;
         for (std::string line; std::getline(lines, line);) {
           if (line.ends_with('\r')) line.pop_back();
-          // What stands there once progress is wiped away.
+          // The text behind the last wipe is what stays on the line after progress.
           constexpr std::string_view kWipe = "\r\x1b[K";
           const std::size_t wiped = line.rfind(kWipe);
           if (wiped != std::string::npos) line.erase(0, wiped + kWipe.size());
@@ -111,7 +111,7 @@ TEST_SUITE("unit") {
     const std::size_t lines = count_of(screen.text, "\r\x1b[K");
     CHECK(static_cast<double>(lines) <= 10 * screen.seconds + 3);
     if (screen.seconds > 2) CHECK(contains(screen.text, "points, about "));
-    // The line is gone before the table comes.
+    // The line is wiped before the table comes.
     CHECK(screen.text.rfind("\r\x1b[K") > screen.text.rfind(" of 24 points"));
     CHECK_FALSE(
         contains(work.run("sweep s.yaml -o out2 -j 2 -s sweep.matrix='{training.micro_batch: "

@@ -35,7 +35,7 @@ struct Interval {
   const Json* event = nullptr;
 };
 
-// Outer before inner.
+// Returns the intervals, outer before inner.
 std::map<Track, std::vector<Interval>> intervals_of(const Json& events, const std::string& cat) {
   std::map<Track, std::vector<Interval>> tracks;
   for (const Json& event : events) {
@@ -68,7 +68,7 @@ void check_nesting(const Json& events) {
   }
 }
 
-// In-order streams: one kernel or copy at a time.
+// Streams run in order: one kernel or copy at a time.
 void check_streams(const Json& events) {
   for (const char* cat : {"kernel", "gpu_memcpy", "cpu_op", "cuda_runtime"}) {
     for (const auto& [track, list] : intervals_of(events, cat)) {
@@ -83,8 +83,9 @@ void check_streams(const Json& events) {
   }
 }
 
-// As Kineto's readers go: an operator of the host and its call of the runtime share an external id,
-// the call and what it started a correlation. Launches are known by the names of the calls.
+// Checks what Kineto's readers follow: an operator of the host and its call of the runtime share an
+// external id, the call and the work that it started a correlation. Launches are known by the names
+// of the calls.
 void check_correlations(const Json& events) {
   std::map<std::int64_t, const Json*> operators;
   std::map<std::int64_t, const Json*> dispatched;
@@ -240,7 +241,7 @@ TEST_SUITE("golden") {
     }
   }
 
-  TEST_CASE("what eviction runs again is in the trace, and slices still nest") {
+  TEST_CASE("operators that eviction recomputes are in the trace, and slices still nest") {
     const TracedRun whole(", training: {micro_batch: 8, sequence: 256}, allocator: ideal");
     const std::int64_t capacity = whole.result.run.live.bytes.count * 8 / 10;
     const TracedRun run(

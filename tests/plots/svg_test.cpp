@@ -1,4 +1,4 @@
-// Pictures: what they leave out, that nothing in them overlaps, and that they say what was run.
+// Pictures leave out invisible points, overlap nowhere, and name the run that they show.
 #include "plots/svg.hpp"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct TextBox {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// As wide as Helvetica's wider letters: 0.6 of the font's size each.
+// Returns the texts with a width as of Helvetica's wider letters: 0.6 of the font's size each.
 std::vector<TextBox> texts_of(const std::string& svg) {
   static const std::regex kText(
       R"re(<text x="([\d.-]+)" y="([\d.-]+)" font-size="([\d.]+)"([^>]*)>([^<]*)</text>)re");
@@ -259,7 +259,7 @@ TEST_SUITE("unit") {
           "run,begin_ns,time_ns,live,in_use,device\nno policy,0,0,50,150,170\n"
           "eviction,0,0,50,150,170\n");
     CHECK(chart.marks.empty());
-    // Of many, each has a letter at its peak: styles of lines repeat, and grey is grey.
+    // Of many runs, each has a letter at its peak: styles of lines repeat, and grey is grey.
     for (int i = 0; i < 4; ++i)
       runs.push_back({fmt::format("run {}", i), runs.front().figure});
     const SvgChart many = overlaid_memory_chart("six", runs);

@@ -165,7 +165,7 @@ TEST_SUITE("unit") {
               "time_ns,step,phase,operator,layer,tensor,event,bytes,live,active,reserved,parameter,"
               "gradient,optimizer_state,buffer,input,saved_activation,activation_gradient,"
               "temporary,gradient_bucket,workspace",
-              // The parameter is there from the start: no operator makes it.
+              // The parameter exists from the start: no operator makes it.
               "0,0,forward,,,w,allocate,1073741824,1073741824,1073741824,4294967296,1073741824,"
               "0,0,0,0,0,0,0,0,0",
               "400,0,forward,loss,,\"x, \"\"first\"\"\",allocate,3221225472,4294967296,4294967296,"

@@ -23,7 +23,7 @@ namespace tidemark::torch_snapshot_test {
 
 namespace {
 
-// The options in `kind` or `{kind: torch, ...}`.
+// Returns the options in `kind` or `{kind: torch, ...}`.
 TorchAllocatorOptions options_in(std::string_view allocator) {
   const Value value = parse_document(allocator, "allocator");
   return value.is_mapping() ? decode_torch_options(Decoder(value)) : TorchAllocatorOptions();
@@ -85,7 +85,7 @@ struct Reader {
   }
 };
 
-// segsum of torch/cuda/_memory_viz.py: what it asserts, and that blocks fill their segments.
+// Checks what segsum of torch/cuda/_memory_viz.py asserts, and that blocks fill their segments.
 void check_segments(const Reader& read, std::int64_t reserved) {
   std::int64_t total_reserved = 0;
   std::int64_t total_allocated = 0;
@@ -118,7 +118,8 @@ void check_segments(const Reader& read, std::int64_t reserved) {
   CHECK(total_reserved == reserved);
 }
 
-// The trace from nothing to the end makes the final blocks, in the way the viewer replays it.
+// The trace from an empty device to the end makes the final blocks, in the way the viewer replays
+// it.
 void check_trace(const Reader& read) {
   std::map<std::int64_t, std::int64_t> live;  // address to size
   std::set<std::int64_t> waiting;

@@ -18,7 +18,7 @@ struct TracedRun {
   TraceModel trace;
   TraceTitle title;
 
-  // `more`: keys of the scenario, each after a comma.
+  // `more` adds keys of the scenario, each after a comma.
   explicit TracedRun(const std::string& more, const std::string& hardware = "h100-sxm-80gb")
       : scenario(
             decode("{version: 1, name: 'a \"run\"', model: {preset: gpt, layers: 3, width: 256, "

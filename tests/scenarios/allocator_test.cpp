@@ -40,7 +40,7 @@ TEST_SUITE("unit") {
     CHECK(torch.traits().name == "torch");
     CHECK(torch.memory_fraction() == 0.9);
     CHECK(!torch.needs_what_it_reserves());
-    // What is set already is not suggested.
+    // A setting that is made already is not suggested.
     CHECK(changes_of(torch) ==
           std::vector<std::string>{"max_split_size 32 MiB", "garbage_collection_threshold 0.8"});
     const Scenario bfc = decode(scenario_text("allocator: {kind: bfc, allow_growth: true}\n"));

@@ -35,7 +35,8 @@ std::string compare_refusal(const std::string& text) {
       [&] { static_cast<void>(decode_compare(parse_document(text, "s.yaml"), environment())); });
 }
 
-// What must hold of every comparison: budgets are kept, bounds are below, more memory never hurts.
+// Checks invariants of every comparison: budgets are kept, bounds are below, more memory never
+// hurts.
 void check_invariants(const Comparison& comparison) {
   std::map<std::size_t, std::vector<const ComparePoint*>> lists;
   for (const ComparePoint& point : comparison.points) {
@@ -100,7 +101,7 @@ TEST_SUITE("unit") {
         peak = std::max(peak, at.live.count);
       CHECK(peak == point.result.run.live.bytes.count);
     }
-    // Without anyone who asks, the same comparison.
+    // Without listeners the comparison is the same.
     const Comparison alone = compare(document, environment(), 1);
     REQUIRE(alone.points.size() == comparison.points.size());
     for (std::size_t i = 0; i < alone.points.size(); ++i)
@@ -119,19 +120,19 @@ TEST_SUITE("unit") {
     CHECK(comparison.points[0].overhead == 0);
     CHECK(comparison.points[2].result.status == PointStatus::kInfeasible);
     // With room to spare optimal repeats nothing (at exactly the peak it may: a plan counts a
-    // little more than the step takes); with a MiB nothing fits, and it says by how much.
+    // little more than the step takes); with a MiB nothing fits, and the reason says by how much.
     const ComparePoint& all = comparison.points[16];
     CHECK(all.overhead == 0);
     CHECK(all.gap == 0);
     const ComparePoint& none = comparison.points[19];
     CHECK(none.result.status == PointStatus::kInfeasible);
     CHECK(reason_of(none).find("alone takes") != std::string::npos);
-    // What one list does without a budget is one evaluation for all of them.
+    // A list that does not use a budget is evaluated once for all of them.
     CHECK(comparison.points[0].evaluation == comparison.points[4].evaluation);
     CHECK(comparison.points[15].evaluation != comparison.points[16].evaluation);
   }
 
-  TEST_CASE("what is proven of one model is not said of another that costs the same") {
+  TEST_CASE("bounds proven for one model are not shared with another that costs the same") {
     const Comparison comparison = compared(
         "model: {preset: gpt, layers: 4, width: 256, heads: 4, vocab: 256}\n"
         "hardware: a100-sxm-80gb\n"
@@ -146,7 +147,7 @@ TEST_SUITE("unit") {
       if (point.gap) CHECK(*point.gap >= 0);
     }
     check_invariants(comparison);
-    // With the optimizer's state elsewhere there is room for more, so less has to run again.
+    // With the optimizer's state off device there is room for more, so less has to be recomputed.
     CHECK(comparison.points[5].plan->cost.count() < comparison.points[1].plan->cost.count());
   }
 
@@ -239,8 +240,8 @@ TEST_SUITE("unit") {
       CHECK(few.run.step == given("[parameters_within: {budget: 200MiB}]").run.step);
       CHECK(few.run.step > all.run.step);
     }
-    // Beside a plan both get it. Each budget has a model of its own, so that nothing proven of one
-    // is said of the other.
+    // Next to a plan both get the budget. Each budget has a model of its own, so a bound proven for
+    // one is not shared with the other.
     const Comparison both =
         run("[parameters_within, optimal], [{parameters_within: {budget: 4GiB}}, {optimal: null}], "
             "[{parameters_within: }, {min_cut: {budget: 0.5}}]",
@@ -267,7 +268,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(one.points[3].plan);
   }
 
-  TEST_CASE("mistakes of a comparison are told where they stand") {
+  TEST_CASE("mistakes of a comparison are reported where they are") {
     const std::string model = kSmallModel;  // three lines
     CHECK(compare_refusal(model).find("compare: the scenario says nothing to compare; add") !=
           std::string::npos);

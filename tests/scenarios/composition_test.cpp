@@ -1,4 +1,4 @@
-// Policies in any order: the same program.
+// Policies in any order give the same program.
 #include <algorithm>
 #include <array>
 #include <random>

@@ -29,7 +29,8 @@ TEST_SUITE("golden") {
     CHECK(eight.communication[0].count == 13);
     CHECK(eight.communication[0].bytes.count == 497'759'232);
     CHECK(eight.mesh.size(MeshDimension::kData) == 8);
-    // Of 64 tokens the host is still issuing the copies back when NVLink has done the last bucket.
+    // With 64 tokens the host is still issuing the copies back when NVLink has done the last
+    // bucket.
     CHECK(eight.communication[0].busy > Duration(0));
     CHECK(eight.run.exposed_communication < eight.communication[0].busy);
     const auto document = result_document(std::span(&eight, 1));
@@ -74,7 +75,7 @@ TEST_SUITE("unit") {
     CHECK(together.run.exposed_communication < fast.run.exposed_communication);
   }
 
-  TEST_CASE("an unknown network and a wrong figure are told where they stand") {
+  TEST_CASE("an unknown network and a wrong figure are reported where they are") {
     CHECK(refusal("model: gpt2\nhardware: {gpu: h100-sxm-80gb, network: infiniband-40}\n")
               .find("hardware.network: unknown network 'infiniband-40'; did you mean "
                     "'infiniband-400'?") != std::string::npos);

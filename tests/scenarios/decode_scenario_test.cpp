@@ -12,7 +12,7 @@
 namespace tidemark::decode_scenario_test {
 namespace {
 
-// As an error lists them.
+// Returns the policies as an error lists them.
 std::string available_policies() {
   std::string names;
   for (const std::string& name : PolicyRegistry().names())
@@ -29,7 +29,7 @@ std::string parse_refusal(const std::string& text) {
 TEST_SUITE("unit") {
   TEST_CASE("a scenario of a model and a GPU takes every default") {
     const Scenario s = decode("model: gpt2\nhardware: h100-sxm-80gb\n");
-    CHECK(s.name == "s");  // of the file
+    CHECK(s.name == "s");  // from the file's name
     CHECK(s.model.kind == ModelKind::kPreset);
     CHECK(s.model.name == "gpt2");
     CHECK(s.device.name == "h100-sxm-80gb");
@@ -162,7 +162,7 @@ report: {dir: out, formats: [json]}
           std::string::npos);
   }
 
-  TEST_CASE("a model's file that is missing or something else is told at its name") {
+  TEST_CASE("a model's file that is missing or something else is reported at its name") {
     const std::string gpu = "hardware: h100-sxm-80gb\n";
     CHECK(refusal(gpu + "model: {hf: /nowhere/config.json}\n") ==
           "s.yaml:2:13: model.hf: /nowhere/config.json: no such file");

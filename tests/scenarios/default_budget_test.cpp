@@ -31,7 +31,7 @@ TEST_SUITE("unit") {
         const FrameworkProfile& framework = scenario.device.framework;
         REQUIRE(framework.context.count > 0);
         REQUIRE(framework.communication_buffers.count > 0);
-        std::int64_t beside = 0;  // the ideal allocator has nothing beside it
+        std::int64_t beside = 0;  // the ideal allocator has no overhead
         if (allocator == "torch") {
           beside = framework.context.count;
           if (ranks > 1) beside += framework.communication_buffers.count;

@@ -46,7 +46,7 @@ TEST_SUITE("property") {
       CHECK(fits(scenario, "training.micro_batch", largest));
       for (std::int64_t above = 1; above <= 8; ++above)
         CHECK_FALSE(fits(scenario, "training.micro_batch", largest + above));
-      // What is excluded follows from live bytes, which grow with the batch.
+      // The excluded value follows from live bytes, which grow with the batch.
       REQUIRE(found.excluded_from);
       CHECK(*found.excluded_from > largest);
       CHECK(found.untried == 0);
@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
             static_cast<void>(fit(document(", sweep: {matrix: {training.micro_batch: [1, 2]}}"),
                                   environment(), {.key = "training.micro_batch"}));
           }).find("fit looks for one value") != std::string::npos);
-    // Of a sweep of one point the key may be the one that it sets.
+    // In a sweep of one point the key may be the one that it sets.
     const Fit swept = fit(document(", sweep: {matrix: {training.micro_batch: [4]}}"), environment(),
                           {.key = "training.micro_batch", .limit = 2});
     REQUIRE(swept.largest);

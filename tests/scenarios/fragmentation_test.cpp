@@ -1,4 +1,5 @@
-// What is reserved beyond the live bytes, when it settles, and what failure and retry cost.
+// Memory reserved beyond the live bytes, the step from which on it repeats, and the cost of failure
+// and retry.
 #include <algorithm>
 #include <numeric>
 
@@ -54,7 +55,7 @@ struct Failed {
   [[nodiscard]] std::vector<Suggestion> suggestions() const {
     return suggest_changes(document, scenario, model, environment(), point);
   }
-  // What comes out when the suggestion is followed.
+  // Returns the point when the suggestion is followed.
   [[nodiscard]] PointResult follow(const Suggestion& suggestion) const {
     Value changed = document;
     for (const Override& change : suggestion.overrides)
@@ -131,7 +132,7 @@ TEST_SUITE("property") {
         REQUIRE(free == allocator.reserved() - allocator.active());
         REQUIRE(allocator.inactive_split() == free - releasable);
       }
-      // What is releasable is what goes.
+      // A release frees exactly the releasable memory.
       const std::int64_t kept = allocator.active() + allocator.inactive_split();
       allocator.release_cached();
       CHECK(allocator.reserved() == kept);
@@ -257,7 +258,7 @@ TEST_SUITE("unit") {
     CHECK(cheapest_that_fits({}) == nullptr);
   }
 
-  TEST_CASE("figures of a point that does not fit are those of a run with memory without end") {
+  TEST_CASE("figures of a point that does not fit are those of a run with unlimited memory") {
     const PointResult roomy = simulate_text(scenario_with("torch"), 8);
     const std::int64_t capacity = roomy.context.count + roomy.run.most_live.count - kMiB.count;
     const PointResult failed = simulate_text(scenario_with("torch", std::to_string(capacity)), 8);
@@ -289,9 +290,9 @@ TEST_SUITE("unit") {
     text.insert(text.find("gpu: h100"), "count: 2, ");
     const PointResult two = simulate_text(text);
     CHECK(two.context.count == one.context.count + 1480 * kMiB.count);
-    // And the buckets of their gradients.
+    // The buckets of their gradients count, too.
     CHECK(two.run.live.bytes.count == one.run.live.bytes.count + two.gradients.count);
-    // What fragments leave free takes up some of the buckets.
+    // Free memory between fragments takes up some of the buckets.
     CHECK(two.smallest_capacity.count > one.smallest_capacity.count + 1480 * kMiB.count);
     CHECK(two.smallest_capacity.count <=
           one.smallest_capacity.count + 1480 * kMiB.count + two.gradients.count + 2 * kMiB.count);
@@ -332,7 +333,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a later step that runs out of memory is told where the configured ones fit") {
+  TEST_CASE("a later step that runs out of memory is reported where the configured ones fit") {
     const std::string file = test::source_path("scenarios/basics/fragmentation.yaml");
     Value document = load_scenario(file);
     std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
@@ -346,7 +347,7 @@ TEST_SUITE("unit") {
     CHECK(point.status == PointStatus::kFits);
     CHECK(point.convergence.step == std::nullopt);
     CHECK(point.convergence.fails_in == 1);
-    // Expandable segments are what is suggested.
+    // Expandable segments are the suggestion.
     const std::vector<Suggestion> tried =
         suggest_changes(document, two, build_training(two), environment(), failing);
     REQUIRE_FALSE(tried.empty());
@@ -357,7 +358,7 @@ TEST_SUITE("unit") {
     const PointResult eager = simulate_text(scenario_with("torch"), 8);
     const PointResult graph = simulate_text(scenario_with("{kind: torch, cuda_graph: true}"), 8);
     CHECK(graph.run.live.bytes == eager.run.live.bytes);
-    // Whole free segments are gone; what is left of others a private pool cannot use.
+    // Whole free segments are released; a private pool cannot use the free rest of others.
     CHECK(graph.run.reserved.bytes.count < 2 * eager.run.reserved.bytes.count);
     CHECK(graph.run.reserved.bytes >= graph.run.active.bytes);
     CHECK(graph.convergence.step == 1);  // which is replayed from then on
@@ -422,7 +423,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a device smaller than the context is told so, without negative figures") {
+  TEST_CASE("a device smaller than the context is reported, without negative figures") {
     for (const std::string_view allocator : {"torch", "bfc", "packed"}) {
       CAPTURE(allocator);
       const Failed failed(scenario_with(allocator, "32MiB"));

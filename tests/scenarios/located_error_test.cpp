@@ -5,7 +5,7 @@
 namespace tidemark::located_error_test {
 
 TEST_SUITE("unit") {
-  TEST_CASE("a mistake that only the model or a policy sees is told at its key") {
+  TEST_CASE("a mistake that only the model or a policy sees is reported at its key") {
     const Value document = parse_document(
         "model: gpt2\ntraining:\n  sequence: 4096\npolicies:\n  - revolve\n"
         "  - checkpoint: {layers: [99]}\n",
@@ -18,7 +18,7 @@ TEST_SUITE("unit") {
           "s.yaml:6:18: policies.checkpoint.layers: none");
     CHECK(text({{}, "policies.revolve.checkpoints", "none"}) ==
           "s.yaml:5:5: policies.revolve.checkpoints: none");
-    // The nearest key that is there.
+    // The error is at the nearest key that is there.
     CHECK(text({{}, "training.image.side", "odd"}) == "s.yaml:2:1: training.image.side: odd");
     CHECK(text({{}, "allocator", "odd"}) == "allocator: odd");
     CHECK(text(UserError("no path")) == "no path");

@@ -1,4 +1,4 @@
-// scenarios/offload: published claims of offload systems beside what comes out here.
+// Published claims of offload systems in scenarios/offload, against the simulation.
 #include <doctest/doctest.h>
 
 #include "scenarios/studies/simulate_points.hpp"

@@ -142,14 +142,14 @@ TEST_SUITE("unit") {
     CHECK(parameters(late) <= parameters(early));
     CHECK(early.point.run.exposed_transfer < late.point.run.exposed_transfer);
     CHECK(early.point.run.step < late.point.run.step);
-    // What the host has updated need not come back at the end of the step: it is fetched for
-    // forward and again for backward, unless it was kept in between.
+    // Parameters that the host has updated need not come back at the end of the step: they are
+    // fetched for forward and again for backward, unless they were kept in between.
     constexpr std::int64_t kTied = 1024 * 256 * 2;  // wte has a third use, as the head
     CHECK(late.moved().bytes_in.count <= 2 * late.bytes_of(Role::kParameter) + kTied);
     CHECK(late.moved().bytes_in.count > late.bytes_of(Role::kParameter));
   }
 
-  TEST_CASE("a delayed update runs beside the next step's forward and backward") {
+  TEST_CASE("a delayed update runs during the next step's forward and backward") {
     const std::string more = ", steps: 3";
     for (const char* rest : {"", ", ratio: 0.5", ", gradients: backward", ", tier: nvme"}) {
       CAPTURE(rest);
@@ -194,8 +194,8 @@ TEST_SUITE("unit") {
     CHECK(none.point.run.exposed_transfer <= late.point.run.exposed_transfer);
     CHECK(bucket.point.run.exposed_transfer < none.point.run.exposed_transfer / 2);
     CHECK(live(none) < live(bucket));
-    // What is live stays below the limit, or is what one module needs: the embedding and the tied
-    // head, 1024 x 256 elements, are the largest.
+    // Live parameters stay below the limit, or are what one module needs: the embedding and the
+    // tied head, 1024 x 256 elements, are the largest.
     const Simulated limited = with(
         "prefetch_bucket_size: 5000000, max_live_parameters: 600000, "
         "max_reuse_distance: 0");
@@ -231,7 +231,7 @@ TEST_SUITE("unit") {
     CHECK(failure.reason.find("optimizer_state") != std::string::npos);
     CHECK(failure.reason.find(": at most " + format_bytes(failure.short_of) + " are missing") !=
           std::string::npos);
-    // With exactly what it says it runs.
+    // With exactly the host memory that the run reports, it fits.
     const std::string enough =
         fmt::format(", host: {{memory: {}}}", host.point.run.most_host.count);
     CHECK(simulate_with("offload_optimizer: {}", enough).point.status == PointStatus::kFits);
@@ -284,7 +284,7 @@ TEST_SUITE("unit") {
     CHECK(refusal_with("host_allocator: huge\n").find("host_allocator") != std::string::npos);
   }
 
-  TEST_CASE("what is away is told by role to the byte, copies under way included") {
+  TEST_CASE("off-device bytes are reported by role to the byte, copies under way included") {
     for (const char* policies :
          {"offload_optimizer: {}", "offload_optimizer: {tier: nvme, sub_group: 100000}",
           "offload_parameters: {tier: nvme}", "offload_activations: {min_bytes: 1KiB}"}) {
@@ -372,8 +372,8 @@ TEST_SUITE("unit") {
     const TrainedModel model = build_training(scenario);
     const PointResult point = simulate(scenario, model, {.smallest_capacity = false});
     REQUIRE(point.status == PointStatus::kFits);
-    // Of eight blocks: three maps of 64 x 56^2 values, two of 128 x 28^2, two of 256 x 14^2, one of
-    // 512 x 7^2; of 2 samples in 4 bytes, in both micro-batches.
+    // The eight blocks have three maps of 64 x 56^2 values, two of 128 x 28^2, two of 256 x 14^2,
+    // one of 512 x 7^2; of 2 samples in 4 bytes, in both micro-batches.
     constexpr std::int64_t kValues =
         3 * 64 * 56 * 56 + 2 * 128 * 28 * 28 + 2 * 256 * 14 * 14 + 512 * 7 * 7;
     CHECK(point.policies[1].offloaded.count == kValues * 2 * 4 * 2);

@@ -1,5 +1,5 @@
-// scenarios/offload: published figures beside ours. The comments of the files carry both; ours are
-// simulated again here.
+// Published figures and Tidemark's in scenarios/offload. The comments of the files have both;
+// Tidemark's are simulated again here.
 #include <cmath>
 #include <fstream>
 #include <regex>
@@ -82,8 +82,8 @@ TEST_SUITE("paper") {
     CHECK(points[0].status == PointStatus::kFits);
     CHECK(points[1].status == PointStatus::kOutOfMemory);  // 17 B: its parameters alone fill it
     CHECK(points[2].status == PointStatus::kOutOfMemory);  // without offload
-    // On the host: 12 bytes of state and 2 of gradient, and the 2 of the new parameter until they
-    // have been copied. DeepSpeed's own estimate is 16 bytes too (docs, memory.rst).
+    // On the host there are 12 bytes of state and 2 of gradient, and the 2 of the new parameter
+    // until they have been copied. DeepSpeed's own estimate is 16 bytes too (docs, memory.rst).
     const auto parameters = static_cast<double>(points[0].parameter_count);
     CHECK(static_cast<double>(points[0].run.host.bytes.count) / parameters ==
           doctest::Approx(16).epsilon(0.001));

@@ -1,4 +1,4 @@
-// The scenarios that follow a table or a figure: what their comments say holds.
+// Scenarios that follow a table or a figure: the statements of their comments hold.
 #include <cmath>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Plans of checkpoint placement on a device: what they promise beside what the simulation takes.
+// Plans of checkpoint placement on a device: their predictions against the simulation.
 #include <algorithm>
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ std::string searched(std::string_view policy, const std::string& keys) {
   return find_plan_policy(policy)->search.iterations ? keys : std::string();
 }
 
-// The most that is live in forward and backward.
+// Returns the most bytes that are live in forward and backward.
 std::int64_t peak_in_micro_batches(const PointResult& point) {
   return std::max(point.run.phase_live[static_cast<std::size_t>(Phase::kForward)].bytes.count,
                   point.run.phase_live[static_cast<std::size_t>(Phase::kBackward)].bytes.count);
@@ -94,11 +94,11 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("property") {
-  // What remains: results of one operator that end at nearly the same time, of which the first are
-  // less than a 64th of the rest, count together; and a schedule that runs a reader of them again
-  // may end them in another order than the program.
+  // Two causes of differences remain: results of one operator that end at nearly the same time, of
+  // which the first are less than a 64th of the rest, count together; and a schedule that
+  // recomputes a reader of them may end them in another order than the program.
   TEST_CASE("a plan's peak is the simulated one on the ideal allocator") {
-    // That a plan counts beyond, as a share of the peak.
+    // Most bytes that a plan counts beyond the simulated ones, as a share of the peak.
     constexpr double kMost = 0.001;
     constexpr double kMostOfChen = 0.004;
     const char* const models[] = {
@@ -205,7 +205,7 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("a scenario that is compiled again asks for no plan again, and converges") {
+  TEST_CASE("a scenario that is compiled again needs no plan again, and converges") {
     const Environment own = default_environment();
     const Value document = parse_document(
         "{model: {preset: gpt2, layers: 2}, training: {micro_batch: 2, sequence: 128, steps: 2}, "
@@ -286,7 +286,8 @@ TEST_SUITE("unit") {
       CAPTURE(policy);
       const PointResult point = point_of(model, policy);
       CHECK(all.run.live.bytes.count - point.run.live.bytes.count > saved / 10 * 8);
-      // No more than one forward again, which is less than half of a backward and a forward.
+      // It costs no more than one recomputed forward, which is less than half of a backward and a
+      // forward.
       CHECK(point.run.step.count() * 10 < all.run.step.count() * 15);
     }
   }
@@ -306,12 +307,12 @@ TEST_SUITE("unit") {
         "model: {preset: gpt2, layers: 8, vocab: 1000}, allocator: ideal, training: {micro_batch: "
         "2, sequence: 128, precision: fp32, optimizer: sgd}";
     const PointResult here = point_of(model, "keep_all");
-    // Ahead of the optimizer all of them would be there at the end of backward.
-    const PointResult away = point_of(model, "keep_all, offload_parameters: {prefetch: 0}");
+    // With prefetching all of them would be live at the end of backward, ahead of the optimizer.
+    const PointResult offloaded = point_of(model, "keep_all, offload_parameters: {prefetch: 0}");
     const std::int64_t planned =
-        here.policies.front().plan->peak.count - away.policies.front().plan->peak.count;
+        here.policies.front().plan->peak.count - offloaded.policies.front().plan->peak.count;
     CHECK(planned > here.parameters.count / 2);
-    CHECK(planned == peak_in_micro_batches(here) - peak_in_micro_batches(away));
+    CHECK(planned == peak_in_micro_batches(here) - peak_in_micro_batches(offloaded));
   }
 
   // Repeats split the runs of operators of one block, so that other parameters are fetched ahead.

@@ -62,7 +62,7 @@ struct Composed {
   std::int64_t refused = 0;
   std::int64_t peak_live = 0;
   std::int64_t peak_active = 0;
-  std::int64_t run_again = 0;  // most that one stretch of recomputation makes
+  std::int64_t run_again = 0;  // most bytes that one stretch of recomputation makes
   std::int64_t moved = 0;
   std::set<std::string> acted;  // policies that decided something
 };
@@ -104,8 +104,8 @@ Composed compose(const std::string& model, const std::string& training,
   return result;
 }
 
-// Of the registry's policies those that may stand beside each other: one decides the order, one
-// whom to evict; attention is computed again only where there is some.
+// Whether a policy of the registry can be combined with those chosen: one decides the order, one
+// the evictions; attention is recomputed only where there is some.
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
               std::string_view model) {
   if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
@@ -122,13 +122,13 @@ TEST_SUITE("property") {
     const PolicyRegistry& registry = environment().policies;
     std::set<std::string> listed_once;
     int same_programs = 0;
-    for (int round = 0; round < 60; ++round) {
-      const char* model = kModels[round % 6 == 5 ? 2 : 0];
-      const char* training = round % 2 == 0 ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
+    for (int trial = 0; trial < 60; ++trial) {
+      const char* model = kModels[trial % 6 == 5 ? 2 : 0];
+      const char* training = trial % 2 == 0 ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
                                             : "micro_batch: 1, precision: fp32";
       std::vector<const PolicyEntry*> chosen;
-      // Each policy is first once; what stands beside it is drawn.
-      const std::size_t first = static_cast<std::size_t>(round) % registry.entries().size();
+      // Each policy is first once; the others are drawn.
+      const std::size_t first = static_cast<std::size_t>(trial) % registry.entries().size();
       if (!may_join(registry.entries()[first], chosen, model)) continue;
       chosen.push_back(&registry.entries()[first]);
       const std::size_t count = 2 + rng() % 2;
@@ -151,7 +151,7 @@ TEST_SUITE("property") {
       CHECK(first_order.fingerprint == kept);
       CHECK(other_order.fingerprint == kept);
       // Order decides only who comes first where two want the same value. Policies with a budget
-      // look at what is left of it, and solvers stop when their time is over.
+      // look at the rest of it, and solvers stop when their time is over.
       const bool looks = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* entry) {
         const std::string text = listed(std::string(entry->name));
         return text.find("budget") != std::string::npos ||
@@ -180,25 +180,25 @@ TEST_SUITE("property") {
            {"micro_batch: 2, precision: fp32", "micro_batch: 2, precision: bf16_autocast",
             "micro_batch: 2, precision: bf16_mixed, accumulate: 2"}) {
         const Composed kept = compose(model, training, {});
-        for (int round = 0; round < 12; ++round) {
+        for (int trial = 0; trial < 12; ++trial) {
           std::shuffle(residency.begin(), residency.end(), rng);
           std::vector<std::string> chosen;
           const auto count = std::min<std::size_t>(1 + rng() % 6, residency.size());
           for (std::size_t i = 0; i < count; ++i) {
-            // It computes attention again, which the convolutional models do not have.
+            // It recomputes attention, which the convolutional models do not have.
             if (residency[i] == "megatron_selective" && !is_gpt(model)) continue;
             chosen.push_back(listed(residency[i]));
           }
-          // An explicit order repeats operators before any of them is asked.
-          if (round % 4 == 3) chosen.insert(chosen.begin(), "revolve: {checkpoints: 2}");
+          // An explicit order repeats operators before any of the policies decides.
+          if (trial % 4 == 3) chosen.insert(chosen.begin(), "revolve: {checkpoints: 2}");
           CAPTURE(model);
           CAPTURE(training);
           CAPTURE(fmt::format("{}", fmt::join(chosen, ", ")));
           const Composed composed = compose(model, training, chosen);
           acted.insert(composed.acted.begin(), composed.acted.end());
           CHECK(composed.fingerprint == kept.fingerprint);
-          // Beyond what keeping everything needs there is what is computed again, and copies that
-          // have not ended when their memory is given back.
+          // More than keeping everything needs are only recomputed values, and copies that have not
+          // ended when their memory is given back.
           CHECK(composed.peak_live <= kept.peak_live + composed.run_again);
           CHECK(composed.peak_active <= kept.peak_active + composed.run_again + composed.moved);
         }
@@ -244,7 +244,7 @@ TEST_SUITE("unit") {
     const PointResult result = simulate(scenario, model, {.smallest_capacity = false});
     REQUIRE(result.policies.size() == 2);
     CHECK(result.policies[0].contested == 0);
-    // What the first three blocks save, in each of two steps.
+    // The first three blocks save these, in each of two steps.
     CHECK(result.policies[1].contested == result.policies[0].decided);
   }
 }

@@ -46,7 +46,7 @@ TEST_SUITE("property") {
           simulate_points(parse_document(text, "test.yaml"), environment(), 2,
                           {.convergence_limit = kConvergenceLimit, .suggestions = true});
       const nlohmann::ordered_json document = result_document(points);
-      // Through text, as on disk.
+      // The entry goes through text, as on disk.
       const auto again = nlohmann::ordered_json::parse(document.dump());
       std::vector<PointResult> read;
       for (const nlohmann::ordered_json& entry : again.at("points"))

@@ -1,4 +1,4 @@
-// Scenario files that exist for one test, and what reading them says.
+// Scenario files that exist for one test, and the errors of reading them.
 #pragma once
 
 #include <filesystem>
@@ -40,7 +40,7 @@ inline const Environment& environment() {
   return kEnvironment;
 }
 
-// What a call that should throw says.
+// Returns the message of a call that should throw.
 template <class Call>
 std::string error_of(const Call& call) {
   try {
@@ -60,7 +60,7 @@ inline Scenario decode(const std::string& text) {
   return decode_scenario(parse_document(text, "s.yaml"), environment());
 }
 
-// What decoding this text says; from line 3 on for `refusal_with`.
+// Returns the error of decoding this text; from line 3 on for `refusal_with`.
 inline std::string refusal(const std::string& text) {
   return error_of([&] { static_cast<void>(decode(text)); });
 }

@@ -60,7 +60,7 @@ TEST_SUITE("unit") {
     CHECK(holds("2 > 1"));
     CHECK_FALSE(holds("1 < 1"));
     CHECK_FALSE(holds("1 >= 1 + 1"));
-    // Of a figure that is not there nothing holds.
+    // No comparison holds for a missing figure.
     CHECK_FALSE(holds("a <= 1"));
     CHECK_FALSE(holds("a >= 1"));
 
@@ -73,7 +73,7 @@ TEST_SUITE("unit") {
     CHECK(fault_of(std::string(500, '('), false).find("parentheses") != std::string::npos);
   }
 
-  TEST_CASE("mistakes in a goal are told where they stand") {
+  TEST_CASE("mistakes in a goal are reported where they are") {
     const auto refused = [&](const std::string& goal, const std::string& part) {
       const std::string error =
           error_of([&] { static_cast<void>(decode(scenario_text("goal: " + goal + "\n"))); });

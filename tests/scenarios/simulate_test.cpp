@@ -31,7 +31,7 @@ Simulated simulate_text(const std::string& text, const Environment& where = envi
   return s;
 }
 
-// A pure 16-bit GPT with dropout, written out as nanoGPT.
+// Returns a pure 16-bit GPT with dropout, written out as nanoGPT.
 std::string gpt(int layers, const std::string& policies) {
   return fmt::format(
       "{{version: 1, model: {{preset: gpt, layers: {}, width: 64, heads: 4, vocab: 512, "
@@ -55,8 +55,8 @@ TEST_SUITE("paper") {
     constexpr std::int64_t h = 64;
     constexpr std::int64_t a = 4;
     const std::int64_t published = s * b * h * 34 + 5 * a * s * s * b;
-    // What PyTorch keeps beyond the paper's count: mean and rstd of two layer norms in fp32, and
-    // the causal mask that masked_fill compares.
+    // PyTorch keeps more than the paper counts: mean and rstd of two layer norms in fp32, and the
+    // causal mask that masked_fill compares.
     const std::int64_t statistics = 2 * 2 * 4 * s * b;
     const std::int64_t mask = s * s;
     CHECK(saved_per_layer("[]") == published + statistics + mask);
@@ -101,7 +101,7 @@ TEST_SUITE("golden") {
     }
   }
 
-  TEST_CASE("the roles at the peak add up when blocks are evicted and made again") {
+  TEST_CASE("the roles at the peak add up when allocations are evicted and recomputed") {
     std::string tight = gpt(6, "[eviction]");
     const std::int64_t peak = simulate_text(tight).result.run.live.bytes.count;
     constexpr std::int64_t kCublas = 8'519'680;  // stays
@@ -258,7 +258,7 @@ TEST_SUITE("unit") {
     };
     const std::int64_t none = saved("[]");
     const std::int64_t all = saved("[checkpoint_every: {period: 1}]");
-    const std::int64_t one = (none - all) / 6;  // what checkpointing one layer saves
+    const std::int64_t one = (none - all) / 6;  // bytes that checkpointing one layer saves
     CHECK(none - all == 6 * one);
     CHECK(saved("[checkpoint: {layers: [1, 4]}]") == none - 2 * one);
     CHECK(saved("[checkpoint: {first: 5}]") == none - 5 * one);

@@ -8,12 +8,12 @@
 namespace tidemark::sweep_points_test {
 namespace {
 
-// A scenario that stands on line 1 and 2, with a sweep from line 3 on.
+// Returns the points of a scenario on line 1 and 2, with a sweep from line 3 on.
 std::vector<std::vector<Override>> points_of(const std::string& sweep) {
   return sweep_points(parse_document(scenario_text(sweep), "s.yaml"));
 }
 
-// "training.steps=1 training.accumulate=2; ...": each point with its scalars.
+// Returns "training.steps=1 training.accumulate=2; ...": each point with its scalars.
 std::string written(const std::string& sweep) {
   std::string text;
   for (const std::vector<Override>& point : points_of(sweep)) {

@@ -1,5 +1,5 @@
-// Online eviction on a device: what comes back is what was there, memory stays below the capacity,
-// and the choices are those of a replay of the same program as a log.
+// Online eviction on a device: recomputation restores the content that was there, memory stays
+// below the capacity, and the choices are those of a replay of the same program as a log.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -39,7 +39,7 @@ std::unique_ptr<EvictionPolicy> policy_of(const std::string& text) {
 }
 
 std::unique_ptr<EvictionPolicy> policy_of(const std::string& heuristic, const std::string& mode) {
-  // MegEngine leaves small blocks alone: here all are.
+  // MegEngine ignores small blocks: here it considers all.
   const std::string more = heuristic == "megengine" ? ", min_bytes: 0" : "";
   return policy_of("heuristic: " + heuristic + ", mode: " + mode + more);
 }
@@ -124,7 +124,7 @@ Lowered chain_values(int layers) {
   return lower_values(std::move(g.graph));
 }
 
-// The same program as an online log: what the program frees is released there.
+// Returns the same program as an online log: allocations that the program frees are released there.
 EvictionLog log_of(const StepProgram& program, const CostTable& costs) {
   EvictionLog log;
   std::map<std::uint32_t, std::uint32_t> tensor_of;
@@ -164,7 +164,7 @@ EvictionLog log_of(const StepProgram& program, const CostTable& costs) {
 }  // namespace
 
 TEST_SUITE("property") {
-  TEST_CASE("what eviction brings back is what was there, below the capacity, or memory is out") {
+  TEST_CASE("eviction restores the content that was there, below the capacity, or memory is out") {
     Rng rng(2007);
     std::map<std::string, std::int64_t> restores;
     std::map<RunStatus, int> ended;
@@ -205,7 +205,7 @@ TEST_SUITE("property") {
     for (int round = 0; round < 80; ++round) {
       CAPTURE(round);
       Lowered l = round % 2 == 0 ? random_program(rng) : random_values(rng);
-      // Of a size that has segments: 2 MiB for small, 20 MiB for larger ones.
+      // Uses sizes that have segments: 2 MiB for small, 20 MiB for larger ones.
       for (Allocation& block : l.program.allocations)
         block.bytes = Bytes(block.bytes.count * 4096);
       const std::int64_t reserved =
@@ -300,19 +300,20 @@ TEST_SUITE("unit") {
     check.execute(launches[0]);
     check.execute(launches[1]);
     check.lose(block_a);
-    CHECK_THROWS_AS(check.execute(launches[2]), InternalError);  // reads what is gone
+    CHECK_THROWS_AS(check.execute(launches[2]), InternalError);  // reads a dropped allocation
     check.repeat(launches[0]);
     check.execute(launches[2]);
     check.lose(block_a);
-    CHECK_THROWS_AS(check.repeat(launches[1]), InternalError);  // b from nothing
+    CHECK_THROWS_AS(check.repeat(launches[1]), InternalError);  // would compute b from nothing
     check.execute(launches[3]);
-    CHECK_THROWS_AS(check.repeat(launches[0]), InternalError);  // a from what x is now
+    // would compute a from the present content of x
+    CHECK_THROWS_AS(check.repeat(launches[0]), InternalError);
     check.lose(input);
     CHECK_THROWS_AS(check.repeat(launches[0]), InternalError);
   }
 
   TEST_CASE("Coop takes the cheapest stretch of neighbours that holds the request") {
-    // Costs 8, 1, 1 and 4 at staleness 1; b and c lie side by side, a and d alone.
+    // The costs are 8, 1, 1 and 4 at staleness 1; b and c are neighbours, a and d are alone.
     const std::vector<Duration> cost{Duration(8), Duration(1), Duration(1), Duration(4)};
     const auto coop = make_coop({});
     coop->begin({.allocations = 4, .cost = cost, .recipes = {}});
@@ -337,7 +338,7 @@ TEST_SUITE("unit") {
     CHECK(chosen(30) == std::vector<std::size_t>{1, 2});     // free + b + c: 2
     CHECK(chosen(40) == std::vector<std::size_t>{0, 1, 2});  // a too: 10
     CHECK(chosen(50) == std::vector<std::size_t>{
-                            3});  // nowhere: all of the second, 4 for 20 bytes, not 10 for 40
+                            3});  // no neighbours: all of the second, 4 for 20 bytes, not 10 for 40
   }
 
   TEST_CASE("MegEngine counts the free memory beside a block, and leaves small ones alone") {
@@ -362,7 +363,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("with sqrt_sampling MegEngine scores the square root of the candidates") {
-    // Ten blocks, the free memory beside the last one makes it the best; four are looked at.
+    // Of ten blocks, the free memory next to the last one makes it the best; four are looked at.
     const std::vector<Duration> cost(10, Duration(1'000'000));
     std::vector<EvictableAllocation> blocks;
     for (std::uint32_t b = 0; b < 10; ++b)

@@ -75,7 +75,7 @@ Lowered random_in_flight(Rng& rng) {
   return l;
 }
 
-// The most copies of each storage that are allocated at a time.
+// Returns the most copies of each storage that are allocated at a time.
 int most_copies(const StepProgram& program, StorageId storage) {
   int now = 0;
   int most = 0;
@@ -127,7 +127,8 @@ TEST_SUITE("property") {
         const int copies = most_copies(l.program, s);
         REQUIRE(copies <= (storage.persistent ? 1 : l.order.in_flight));
       }
-      // Saved by the first operator for its backward: there while its micro-batch is in flight.
+      // The first operator saves it for its backward: it is live while its micro-batch is in
+      // flight.
       const StorageId first =
           l.graph.touches_of(l.graph.part(PartKind::kForward)[0]).back().storage;
       CHECK(most_copies(l.program, first) >= 1);

@@ -99,7 +99,7 @@ std::uint32_t second_gather(const ProgramOrder& order) {
 
 TEST_SUITE("unit") {
   TEST_CASE("without a place of its own a recomputed gather is issued before its reader") {
-    // The gather waits for what compute was given before its memory was taken: 150 + 4 * 100. Then
+    // The gather waits for the compute work issued before its memory was taken: 150 + 4 * 100. Then
     // compute waits 150 for it.
     const Outcome late = outcome_with({});
     CHECK(late.problems.empty());

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Duration kForwardTime{1000};
 constexpr Duration kBackwardTime{2300};
-constexpr Bytes kStash{1 << 20};  // what a micro-batch keeps on a stage; all else is one byte
+constexpr Bytes kStash{1 << 20};  // bytes that a micro-batch keeps on a stage; all else is one byte
 
 class Stage {
  public:

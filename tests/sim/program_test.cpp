@@ -57,8 +57,8 @@ TEST_SUITE("property") {
     Rng rng(20260101);
     std::int64_t offloads = 0;
     std::int64_t repeats = 0;
-    for (int round = 0; round < 1500; ++round) {
-      CAPTURE(round);
+    for (int trial = 0; trial < 1500; ++trial) {
+      CAPTURE(trial);
       const Lowered l = random_program(rng);
       const std::vector<std::string> problems = verify(l.graph, l.plain, l.order, l.program);
       REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? std::string() : problems.front()));
@@ -76,7 +76,7 @@ TEST_SUITE("property") {
       offloads += l.offloads;
       repeats += static_cast<std::int64_t>(l.order.at.size() - l.plain.at.size());
     }
-    CHECK(offloads > 1000);  // the rounds really have exercised the policies
+    CHECK(offloads > 1000);  // the trials really have exercised the policies
     CHECK(repeats > 1000);
   }
 
@@ -84,8 +84,8 @@ TEST_SUITE("property") {
     Rng rng(7);
     std::int64_t evictions = 0;
     std::int64_t completed = 0;
-    for (int round = 0; round < 400; ++round) {
-      CAPTURE(round);
+    for (int trial = 0; trial < 400; ++trial) {
+      CAPTURE(trial);
       const Lowered l = random_program(rng);
       const std::int64_t peak = run_ideal(l, kGiB.count).live.bytes.count;
       const AnyPolicy lru = [] {
@@ -107,9 +107,9 @@ TEST_SUITE("property") {
 
   TEST_CASE("the peak with unlimited memory is the least capacity that completes") {
     Rng rng(99);
-    for (int round = 0; round < 200; ++round) {
+    for (int trial = 0; trial < 200; ++trial) {
       const Lowered l = random_program(rng);
-      std::int64_t most = 0;  // of all steps
+      std::int64_t most = 0;  // maximum over all steps
       std::int64_t live = 0;
       for (std::size_t i = 0; i < l.program.size(); ++i) {
         const Allocation& block = l.program.allocations[AllocationId(l.program.subject[i])];
@@ -132,7 +132,7 @@ TEST_SUITE("unit") {
     int masks_missed = 0;
     int leaks_missed = 0;
     int tried = 0;
-    for (int round = 0; round < 200; ++round) {
+    for (int trial = 0; trial < 200; ++trial) {
       const Lowered l = random_program(rng);
       if (l.offloads == 0) continue;
       ++tried;
@@ -166,7 +166,7 @@ TEST_SUITE("unit") {
   TEST_CASE("verify finds every single edge that is left out, unless a path implies it") {
     Rng rng(11);
     int tried = 0;
-    for (int round = 0; round < 60; ++round) {
+    for (int trial = 0; trial < 60; ++trial) {
       const Lowered l = random_program(rng);
       for (std::size_t e = 0; e < l.program.edges.size(); ++e) {
         StepProgram broken = l.program;
@@ -190,8 +190,8 @@ TEST_SUITE("unit") {
     l.graph = test::random_training_graph(
         rng, {.blocks = 2, .operators_per_block = 3, .in_place = false});
     l.plain = program_order(l.graph, 2);
-    // The first forward operator of step 0 again in step 1, labelled as of step 0: its weights have
-    // been updated since.
+    // The first forward operator of step 0 repeated in step 1, labelled as of step 0: its weights
+    // have been updated since.
     std::size_t with_weight = 0;
     for (std::size_t i = 0; i < l.graph.part(PartKind::kForward).size(); ++i) {
       for (const Touch& t : l.graph.touches_of(l.graph.part(PartKind::kForward)[i])) {

@@ -99,7 +99,8 @@ Played play(const std::vector<Written>& ranks, std::int64_t capacity = 1 << 20) 
   return played;
 }
 
-// When each instruction has been issued and has ended. No host queue fills in these programs.
+// Computes when each instruction has been issued and has ended. No host queue fills in these
+// programs.
 class Oracle {
  public:
   explicit Oracle(const std::vector<Written>& ranks) : ranks_(ranks) {
@@ -176,7 +177,7 @@ std::vector<Written> random_ranks(std::mt19937& rng) {
   for (int n = 0; n < 60 * ranks; ++n) {
     const int r = below(ranks);
     Written& rank = written[static_cast<std::size_t>(r)];
-    std::vector<std::uint32_t> work;  // what may be waited for
+    std::vector<std::uint32_t> work;  // instructions that may be waited for
     for (std::uint32_t i = 0; i < rank.program.size(); ++i) {
       if (rank.program.opcode[i] != Opcode::kHostWait) work.push_back(i);
     }

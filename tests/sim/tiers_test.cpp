@@ -20,8 +20,8 @@ struct Placed {
   ProgramOrder order;
   Liveness live;
   StepProgram program;
-  int away = 0;     // storages whose home is not the device
-  int on_host = 0;  // operators
+  int off_device = 0;  // storages whose home is not the device
+  int on_host = 0;     // operators
 };
 
 Tier random_home(Rng& rng) {
@@ -39,7 +39,7 @@ Placed random_placement(Rng& rng) {
     const bool persistent = storage.role == Role::kParameter || storage.role == Role::kGradient;
     if (!persistent || pick(rng, 0, 2) == 0) continue;
     storage.home = random_home(rng);
-    l.away += storage.home == Tier::kDevice ? 0 : 1;
+    l.off_device += storage.home == Tier::kDevice ? 0 : 1;
   }
   for (OperatorId id : l.graph.part(PartKind::kOptimizer)) {
     if (pick(rng, 0, 1) == 0) continue;
@@ -127,7 +127,7 @@ bool is_home(const Placed& l, AllocationId block) {
 TEST_SUITE("property") {
   TEST_CASE("programs with random homes, executors, tiers and throttles verify and run") {
     Rng rng(20261121);
-    int away = 0;
+    int off_device = 0;
     int on_host = 0;
     std::array<int, 9> opcodes{};
     for (int round = 0; round < 1500; ++round) {
@@ -147,12 +147,12 @@ TEST_SUITE("property") {
       for (Duration stream : result.exposed)
         lost += stream;
       REQUIRE(lost + result.busy[0] == result.step);
-      away += l.away;
+      off_device += l.off_device;
       on_host += l.on_host;
       for (Opcode opcode : l.program.opcode)
         ++opcodes.at(static_cast<std::size_t>(opcode));
     }
-    CHECK(away > 1000);
+    CHECK(off_device > 1000);
     CHECK(on_host > 1000);
     CHECK(opcodes[static_cast<std::size_t>(Opcode::kNvmeRead)] > 1000);
     CHECK(opcodes[static_cast<std::size_t>(Opcode::kNvmeWrite)] > 1000);
@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
       if (!copies.empty()) {
         const std::size_t i =
             copies[static_cast<std::size_t>(pick(rng, 0, static_cast<int>(copies.size()) - 1))];
-        // A copy that is left out: someone reads what is not there, or it does not get home.
+        // A copy is left out: someone reads missing content, or a value does not get home.
         StepProgram skipped = l.program;
         skipped.opcode[i] = Opcode::kWait;
         const bool at_home = is_home(l, l.program.uses_of(i)[1].allocation());
@@ -191,21 +191,21 @@ TEST_SUITE("unit") {
           REQUIRE(found(skipped));
           ++tried[0];
         }
-        // A copy in the wrong direction.
+        // A copy goes in the wrong direction.
         StepProgram reversed = l.program;
         std::swap(reversed.uses[reversed.first_use[i]], reversed.uses[reversed.first_use[i] + 1]);
         REQUIRE(found(reversed));
         ++tried[1];
       }
       for (std::size_t i : host_launches) {
-        // The update on the device although its values are on the host.
+        // The update runs on the device although its values are on the host.
         StepProgram moved = l.program;
         moved.stream[i] = static_cast<std::uint8_t>(Stream::kCompute);
         REQUIRE(found(moved));
         ++tried[2];
         break;
       }
-      // A block on another tier than the operators that use it.
+      // An allocation is on another tier than the operators that use it.
       StepProgram misplaced = l.program;
       for (AllocationId block : ids_of(misplaced.allocations)) {
         if (misplaced.allocations[block].tier != Tier::kHost) continue;

@@ -15,7 +15,7 @@ namespace tidemark::timeline_test {
 
 TEST_SUITE_BEGIN("property");
 
-TEST_CASE("evicted blocks come back one repetition after another, not all at once") {
+TEST_CASE("evicted allocations are recomputed one after another, not all at once") {
   const TracedRun run(
       ", training: {micro_batch: 8, sequence: 256, attention: math}, policies: [eviction: "
       "{heuristic: lru}]",
@@ -27,7 +27,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
   const std::vector<std::uint32_t> producer = producers(program);
   std::map<std::uint32_t, std::vector<TimelinePoint>> by_launch;
   for (const TimelinePoint& point : run.detail.timeline.points) {
-    // What comes back before a launch, and not what the launch makes.
+    // Only points of allocations restored before a launch count, not those of the launch itself.
     std::uint32_t i = point.instruction;
     while (i < program.size() && program.opcode[i] != Opcode::kLaunch)
       ++i;
@@ -50,7 +50,7 @@ TEST_CASE("evicted blocks come back one repetition after another, not all at onc
     }
     REQUIRE(last_back != nullptr);
     most_times = std::max(most_times, times.size());
-    // What comes back last is computed until the launch itself begins.
+    // The last recomputed value is computed until the launch itself begins.
     const OperatorId op(program.subject[producer[last_back->allocation.index()]]);
     const std::int64_t computed = run.detail.compiled.costs.device[op].count();
     CHECK(std::abs(last_back->time.count() + computed - end) <= 1);

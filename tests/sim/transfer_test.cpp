@@ -1,4 +1,5 @@
-// Copies against closed forms: what hides behind compute, what stalls, what they cost each other.
+// Copies against closed forms: how much hides behind compute, what stalls, what copies cost each
+// other.
 #include <numeric>
 
 #include <doctest/doctest.h>
@@ -135,8 +136,8 @@ TEST_SUITE("paper") {
 
 TEST_SUITE("unit") {
   TEST_CASE("NVMe is reached through a pinned buffer: write behind the copy, read before it") {
-    // Writes and reads of 1000 and 500 ns beside layers of 1200: nothing waits. At most two of each
-    // are in flight, so that few buffers are pinned at once.
+    // Writes and reads of 1000 and 500 ns during layers of 1200: nothing waits. At most two of each
+    // are in flight, so that few buffers are page-locked at once.
     Chain chain{Duration(1200), Duration(1200)};
     chain.costs.nvme_read.ns_per_byte_alone = 0.5;
     ResidencyPlan plan = chain.offload(Tier::kNvme);
@@ -207,7 +208,7 @@ TEST_SUITE("unit") {
     CHECK(compute.active.bytes <= free.active.bytes);
   }
 
-  TEST_CASE("copies tax memory-bound kernels while they run beside them, and no others") {
+  TEST_CASE("copies tax memory-bound kernels that run at the same time, and no others") {
     // Kernels of 2000 ns, copies of 1000 ns that take a tenth of HBM: while one runs, a kernel does
     // 1000 / 1.1 ns of its work, so it takes 90.9 ns longer, 91 in whole nanoseconds.
     Chain chain{Duration(2000), Duration(2000)};
@@ -228,7 +229,7 @@ TEST_SUITE("unit") {
     CHECK(chain.simulate(plan, kRoomy).exposed_transfer.count() == 0);
   }
 
-  TEST_CASE("pinned buffers are rounded to powers of two, kept, and reused by size") {
+  TEST_CASE("page-locked buffers are rounded to powers of two, kept, and reused by size") {
     const Chain chain{Duration(1000), Duration(1000)};
     const ResidencyPlan plan = chain.offload(Tier::kHost);
     RunOptions options = kRoomy;

@@ -12,7 +12,7 @@ namespace tidemark::test {
 
 struct LiveBytes {
   std::vector<std::int64_t> during;  // by position, while the operator runs, workspace included
-  std::vector<std::int64_t> after;   // by position, behind it
+  std::vector<std::int64_t> after;   // by position, after the operator
   std::int64_t peak = 0;
   Position peak_at;
 };
@@ -47,8 +47,8 @@ inline LiveBytes live_bytes(const TrainingGraph& graph, const ProgramOrder& orde
   return result;
 }
 
-// The peak over operators of one phase in one step, less what is live before the first of them;
-// nothing is live before the first operator of all.
+// Returns the peak over operators of one phase in one step, less what is live before the first of
+// them; nothing is live before the first operator of all.
 inline std::int64_t peak_above_start(const TrainingGraph& graph, const ProgramOrder& order,
                                      Phase phase, int step) {
   const LiveBytes live = live_bytes(graph, order);

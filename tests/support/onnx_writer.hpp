@@ -64,7 +64,8 @@ class OnnxWriter {
     entry->set_value(value);
   }
 
-  // A node with one output; the name of it. `name` is the node's, with the path of its module.
+  // Adds a node with one output and returns its name. `name` is the node's, with the path of its
+  // module.
   std::string node(const std::string& op, const std::vector<std::string>& inputs,
                    const OnnxAttributes& attributes = {}, const std::string& name = {}) {
     return nodes(op, inputs, 1, attributes, name).front();
@@ -167,7 +168,7 @@ class OnnxWriter {
   int count_ = 0;
 };
 
-// A file that is removed with this.
+// A file that is removed with this object.
 class OnnxFile {
  public:
   explicit OnnxFile(const std::string& bytes, const std::string& name = "model.onnx")

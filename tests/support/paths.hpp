@@ -1,5 +1,5 @@
-// Where the tests find the checkout and what was built from it. Known to one source file only:
-// compiled tests are the same in every checkout.
+// Paths of the checkout and of what was built from it. Known to one source file only: compiled
+// tests are the same in every checkout.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace tidemark::test {
 
-// The path of `below`, a path relative to the root of the repository; without it the root.
+// Returns the path of `below`, a path relative to the root of the repository; without it the root.
 [[nodiscard]] std::string source_path(std::string_view below = {});
-// The same relative to tests/data.
+// Returns the same relative to tests/data.
 [[nodiscard]] std::string data_path(std::string_view below = {});
 // The program `tidemark`.
 [[nodiscard]] std::string program_path();
 // The policy that is compiled out of tree (tests/plugin).
 [[nodiscard]] std::string example_plugin_path();
-// The rewrite that is (tests/plugin/rewrite).
+// The rewrite that is compiled out of tree (tests/plugin/rewrite).
 [[nodiscard]] std::string example_rewrite_path();
 // The node_modules that the report is built with; absent without npm.
 [[nodiscard]] std::string npm_packages_path();
-// Where the browser test leaves its pictures.
+// The folder in which the browser test leaves its pictures.
 [[nodiscard]] std::string screenshots_path();
 
 }  // namespace tidemark::test

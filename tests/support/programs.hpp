@@ -10,7 +10,7 @@ struct ProgramOutput {
   int status = -1;  // as pclose() gives it; 0 when all went well
   std::string text;
 };
-// What a command line of the shell prints.
+// Runs a command line of the shell and returns its output.
 [[nodiscard]] inline ProgramOutput output_of(const std::string& command) {
   ProgramOutput output;
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -22,7 +22,7 @@ struct ProgramOutput {
   return output;
 }
 
-// The first of these that is on the PATH; empty where none is.
+// Returns the first of these that is on the PATH; empty where none is.
 template <class... Names>
 [[nodiscard]] std::string program_on_path(const Names&... names) {
   for (const auto& name : {std::string(names)...}) {

@@ -62,13 +62,13 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       Forward f{.layer = layer};
       const StorageId last = activations.back();
       std::vector<Touch> touches;
-      // An operator in place changes what its own block has made, as relu_ does.
+      // An operator in place changes the output of its own block, as relu_ does.
       const bool in_place = options.in_place && k > 0 && pick(rng, 0, 4) == 0;
       f.inputs.push_back(last);
       if (in_place) {
         touches.push_back({last, Access::kMutate});
         f.output = last;
-        forwards.back().saved.clear();  // its backward must not want what was there before
+        forwards.back().saved.clear();  // its backward must not need the content before
         forwards.back().saved.push_back(last);
       } else {
         touches.push_back({last, Access::kRead});

@@ -1,5 +1,5 @@
 // Recordings and benchmarks that are not part of the repository: $TIDEMARK_SHARED, by default the
-// folder `shared` beside the checkout. Tests that need them say so and are skipped without.
+// folder `shared` next to the checkout. Tests that need them say so and are skipped without.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The sources of the repository as texts, and what is code in them.
+// The sources of the repository as texts, and the code in them.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ inline constexpr std::array<std::string_view, 7> kLadder = {
 // Texts of files by their path from the repository's root.
 using SourceTree = std::map<std::string, std::string>;
 
-// The position just past the token that begins at `start`: a comment, a literal or one character.
+// Returns the position just past the token that begins at `start`: a comment, a literal or one
+// character.
 inline std::size_t token_end(std::string_view text, std::size_t start) {
   const auto past = [&](std::string_view end, std::size_t from) {
     const std::size_t found = text.find(end, from);
@@ -49,7 +50,7 @@ inline std::size_t token_end(std::string_view text, std::size_t start) {
   return text.size();
 }
 
-// The text with comments and the inside of literals blanked; lines keep their places.
+// Returns the text with comments and the inside of literals blanked; lines keep their places.
 inline std::string code_only(std::string_view text) {
   std::string code(text);
   for (std::size_t start = 0; start < text.size();) {
@@ -70,7 +71,7 @@ struct Include {
   bool quoted = false;
 };
 
-// The includes of one text; those in comments are none.
+// Returns the includes of one text, except those in comments.
 inline std::vector<Include> includes_of(const std::string& text) {
   std::vector<Include> includes;
   std::istringstream raw_lines(text);
@@ -92,11 +93,11 @@ inline std::vector<Include> includes_of(const std::string& text) {
   return includes;
 }
 
-// Every .hpp and .cpp of the ladder's folders under `root`.
+// Reads every .hpp and .cpp of the ladder's folders under `root`.
 inline SourceTree read_sources(const std::filesystem::path& root) {
   SourceTree tree;
-  for (const std::string_view rung : kLadder) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / rung)) {
+  for (const std::string_view layer : kLadder) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / layer)) {
       const std::filesystem::path extension = entry.path().extension();
       if (extension != ".hpp" && extension != ".cpp") continue;
       std::ifstream file(entry.path(), std::ios::binary);

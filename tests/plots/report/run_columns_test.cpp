@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The reader of web/src/columns.js, once more.
+// A second implementation of the reader in web/src/columns.js.
 struct Columns {
   Json description;
   std::map<std::string, std::vector<std::int64_t>> values;
@@ -87,7 +87,7 @@ struct Simulated {
   }
 };
 
-// Where a block lies, while the memory is its own.
+// The place of a block, while the memory is its own.
 struct Placed {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -104,8 +104,8 @@ void check_addresses(const Columns& c) {
   std::size_t outside = 0;
   for (std::size_t i = 0; i < c["point.time"].size(); ++i) {
     const std::int64_t block = c["point.block"][i];
-    // Freed while a stream may use it, a block keeps its address until the point of sign 0; with
-    // the next allocation at the latest it must be gone.
+    // A block that is freed while a stream may use it keeps its address until the point of sign 0;
+    // with the next allocation at the latest it must be returned.
     if (c["point.sign"][i] <= 0) {
       placed.erase(block);
       continue;
@@ -216,7 +216,8 @@ TEST_SUITE("unit") {
     }
     CHECK(peak == run.result.run.live.bytes.count);
 
-    // What is fetched back is still what its operator made, not what the fetch was for.
+    // A block that is fetched back still belongs to the operator that made it, not to the one that
+    // needs it.
     std::set<std::int64_t> phases;
     for (std::size_t b = 0; b < c["block.role"].size(); ++b) {
       if (static_cast<Role>(c["block.role"][b]) != Role::kSavedActivation) continue;
@@ -251,7 +252,7 @@ TEST_SUITE("unit") {
     CHECK(again > 0);
   }
 
-  TEST_CASE("blocks of the torch and packed allocators lie beside each other inside segments") {
+  TEST_CASE("blocks of the torch and packed allocators do not overlap inside segments") {
     for (const char* allocator : {"torch", "{kind: torch, expandable_segments: true}", "packed",
                                   "{kind: torch, garbage_collection_threshold: 0.5}"}) {
       CAPTURE(allocator);
@@ -260,7 +261,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("blocks of the BFC allocator lie beside each other inside its regions") {
+  TEST_CASE("blocks of the BFC allocator do not overlap inside its regions") {
     for (const char* allocator : {"bfc", "{kind: bfc, allow_growth: true}"}) {
       CAPTURE(allocator);
       const Simulated run(fmt::format("allocator: {}", allocator));
@@ -287,7 +288,7 @@ TEST_SUITE("unit") {
     CHECK(waited[static_cast<std::int64_t>(worker)] == run.result.run.exposed[worker].count());
   }
 
-  TEST_CASE("addresses of what does not fit are those of a run with memory without end") {
+  TEST_CASE("addresses of a point that does not fit are those of a run with unlimited memory") {
     const Simulated run("allocator: torch", "{gpu: h100-sxm-80gb, hbm: {capacity: 640MiB}}");
     REQUIRE(run.result.status == PointStatus::kOutOfMemory);
     check_addresses(run.columns());
@@ -310,7 +311,7 @@ TEST_SUITE("slow") {
     detail.model = std::make_shared<const TrainedModel>(build_training(scenario));
     const PointResult result =
         simulate(scenario, *detail.model, {.smallest_capacity = false}, &detail);
-    double least = 1e9;  // of three; processor time, since other tests run beside this one
+    double least = 1e9;  // of three; processor time, since other tests run at the same time
     for (int i = 0; i < 3; ++i) {
       const std::clock_t begin = std::clock();
       const AddressLayout layout = address_layout(scenario, detail.compiled, detail.timeline,

@@ -16,7 +16,7 @@ namespace tidemark {
 
 namespace allocator_registry_test {
 
-// Takes a whole number of times what it is asked for.
+// An allocator that takes a whole multiple of each request.
 class GreedyAllocator {
  public:
   GreedyAllocator(Bytes capacity, std::int64_t factor) : ideal_(capacity), factor_(factor) {}
@@ -121,7 +121,7 @@ TEST_SUITE("unit") {
           simulate_with("{kind: greedy, factor: " + std::to_string(factor) + "}");
       CHECK(greedy.status == PointStatus::kFits);
       CHECK(greedy.allocator.name == "greedy");
-      // The program is the same, and each block takes so many times its bytes.
+      // The program is the same, and each allocation takes that multiple of its bytes.
       CHECK(greedy.run.live.bytes == ideal.run.live.bytes);
       CHECK(greedy.run.reserved.bytes.count == factor * ideal.run.reserved.bytes.count);
       CHECK(greedy.context == Bytes(0));
@@ -134,7 +134,7 @@ TEST_SUITE("unit") {
     CHECK(one.run.step == ideal.run.step);
   }
 
-  TEST_CASE("its failure, its parameters and its mistakes are told like those of the others") {
+  TEST_CASE("its failure, its parameters and its mistakes are reported like those of the others") {
     const PointResult failed = simulate_with("{kind: greedy, factor: 4}", "32MiB");
     REQUIRE(failed.status == PointStatus::kOutOfMemory);
     CHECK(failed.failure->rounded.count == 4 * failed.failure->requested.count);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMebi = 1 << 20;
 
-// What must hold at any moment, whatever the options.
+// Checks invariants that hold at any moment, whatever the options.
 void check_layout(const TorchCachingAllocator& torch) {
   const TorchStatistics& s = torch.statistics();
   std::int64_t reserved = 0;
@@ -56,7 +56,7 @@ struct Options {
   std::optional<double> fraction;
 };
 
-// Random calls on three streams, tight enough to retry and to fail.
+// Makes random calls on three streams, tight enough to retry and to fail.
 void torture(const Options& given, unsigned seed, Bytes capacity) {
   std::mt19937 random(seed);
   TorchAllocatorOptions options = parse_alloc_conf(given.conf);

@@ -66,8 +66,8 @@ bool overlap(const Buffer& a, const Buffer& b) {
   return a.lower < b.upper && b.lower < a.upper;
 }
 
-// The least height of all packings: every order of the buffers, each dropped onto those before it.
-// Some order gives the best packing, since every packing can be pushed down.
+// Returns the least height of all packings: every order of the buffers, each dropped onto those
+// before it. Some order gives the best packing, since every packing can be pushed down.
 std::int64_t least_height(const PackingProblem& problem) {
   std::vector<std::size_t> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -112,7 +112,8 @@ std::string error_of(std::string_view text) {
 
 TEST_SUITE("unit") {
   TEST_CASE("buffers that are never live together share addresses") {
-    // a: [0, 2) 4 bytes; b: [2, 4) 3 bytes, in a's place; c: [1, 3) 5 bytes, beside both.
+    // The buffers are a: [0, 2) 4 bytes; b: [2, 4) 3 bytes, in a's place; c: [1, 3) 5 bytes, live
+    // with both.
     const PackingProblem problem{.buffers = {{0, 2, 4}, {2, 4, 3}, {1, 3, 5}}};
     const PackResult result = pack(problem);
     CHECK(most_live_bytes(problem) == 9);  // a + c
@@ -123,7 +124,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("the bound of live bytes may be out of reach, and the search proves it") {
     // Six bytes are live at each instant. In height 6 the buffers of 4 bytes lie at an edge, since
-    // those of 2 bytes lie beside them; so c and d share the two bytes of the other edge at 2, and
+    // those of 2 bytes lie next to them; so c and d share the two bytes of the other edge at 2, and
     // c and e those of an edge at 4. Both are the edge where c is, hence d and e share a byte at 3.
     const PackingProblem problem{.buffers = {{0, 3, 4},
                                              {0, 2, 2},

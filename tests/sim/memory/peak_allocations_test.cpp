@@ -1,4 +1,4 @@
-// Peaks of recordings, and which of their allocations are the same.
+// Peaks of recordings, and the matches between their allocations.
 #include "sim/memory/trace/peak_allocations.hpp"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST_SUITE("property") {
 
 namespace {
 
-// Random allocations with names of which some are alike; also without any.
+// Returns random allocations with names of which some are alike; also without any.
 RecordedPeak named_peak(std::mt19937& random) {
   RecordedPeak peak;
   const auto pick = [&](std::initializer_list<const char*> words) {
@@ -176,8 +176,8 @@ TEST_SUITE("unit") {
     const std::vector<SnapshotFrame> stack{{"empty", "/usr/lib/torch/functional.py", 7},
                                            {"forward", "/home/me/model.py", 42},
                                            {"main", "/home/me/train.py", 3}};
-    // 0x100 is live before the recording: its free is all that is known of it. 0x500 is too, and
-    // stays; 0x900 is freed before the peak.
+    // 0x100 is live before the recording: only its free is known. 0x500 is too, and stays; 0x900 is
+    // freed before the peak.
     const SnapshotFile file({{{"segment_alloc", 0x1000, 2048},
                               {"alloc", 0x900, 700, 0, stack},
                               {"free_requested", 0x900, 700},

@@ -1,4 +1,4 @@
-// Pickles as data: what plain containers need is read, everything else is refused at its byte.
+// Pickles as data: plain containers are read, everything else is refused at its byte.
 #include "sim/memory/trace/pickle_reader.hpp"
 
 #include <filesystem>
@@ -55,7 +55,7 @@ const std::string kProtocol2 = bytes(
     "\xff\xff\xff\xff\x7f\x88NG?\xf8\x00\x00\x00\x00\x00\x00"
     "eX\x01\x00\x00\x00"
     "bq\x03X\x01\x00\x00\x00xq\x04h\x04\x86q\x05u.");
-// The same with protocol 4.
+// The same object with protocol 4.
 const std::string kProtocol4 = bytes(
     "\x80\x04\x95\x3f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01"
     "a\x94]\x94(K\x01M,"
@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
     CHECK(problem_of(bytes("\x80\x02\xff.")) == "byte 2: 0xff is no opcode of a pickle");
   }
 
-  TEST_CASE("malformed pickles are told with the byte and the reason") {
+  TEST_CASE("malformed pickles are reported with the byte and the reason") {
     CHECK(problem_of("") ==
           "byte 0: is no pickle of protocol 2 or newer: it does not begin with "
           "the opcode PROTO");

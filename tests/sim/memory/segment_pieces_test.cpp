@@ -1,4 +1,4 @@
-// What eviction by addresses asks of allocators that cut segments into pieces.
+// The pieces of segments that allocators show to eviction by addresses.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -47,7 +47,7 @@ void check_neighbours(A& allocator, std::int64_t bytes) {
   CHECK(waiting == allocator.given(AllocationId(std::size_t{2})));
   CHECK(!waiting->is_free());
   allocator.free(AllocationId(std::size_t{2}));
-  // The hole has grown by what was beside it, to the end of the segment.
+  // The hole has grown by its free neighbour, to the end of the segment.
   CHECK(first->next->is_free());
   CHECK(first->next->next == nullptr);
 }

@@ -14,7 +14,7 @@
 
 namespace tidemark {
 
-// Of a stack, innermost first.
+// A frame of a stack, innermost first.
 struct SnapshotFrame {
   std::string name;
   std::string file;
@@ -35,7 +35,7 @@ struct BlockState {
 struct SegmentState {
   std::int64_t address = 0;
   std::vector<BlockState> blocks;
-  std::int64_t pool = 0;  // of segment_pool_id
+  std::int64_t pool = 0;  // second number of segment_pool_id
 };
 
 // A snapshot with a trace per device; the segments are device 0's.

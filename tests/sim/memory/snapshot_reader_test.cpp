@@ -20,7 +20,7 @@ namespace tidemark::snapshot_reader_test {
 
 namespace {
 
-// "a0:512 f0": op, id and, of an allocation, the bytes.
+// Returns "a0:512 f0": op, id and, for an allocation, the bytes.
 std::string rows_of(const std::vector<std::vector<Entry>>& traces,
                     const std::vector<SegmentState>& segments = {},
                     std::optional<int> device = std::nullopt) {
@@ -45,12 +45,12 @@ std::string problem_of(const std::vector<std::vector<Entry>>& traces,
   }
 }
 
-// What a snapshot is made of, to be damaged.
+// A part of a snapshot, to be damaged.
 struct Node {
   char kind = 'N';  // none, integer, text, list, dict
   std::int64_t integer = 0;
   std::string text;
-  std::vector<std::string> keys;  // of a dict
+  std::vector<std::string> keys;  // keys of a dict
   std::vector<Node> items;
 };
 Node whole(std::int64_t integer) {
@@ -98,7 +98,7 @@ std::string pickle_of(const Node& node) {
   return out + '.';
 }
 
-// "rows", or the problem.
+// Returns "rows", or the problem.
 std::string outcome_of(const std::string& pickle) {
   const std::string path = (std::filesystem::temp_directory_path() /
                             fmt::format("tidemark-snapshot-fuzz-{}.pickle", getpid()))
@@ -137,7 +137,7 @@ Node sound_snapshot() {
 }  // namespace
 
 TEST_SUITE("property") {
-  TEST_CASE("a snapshot with parts of other kinds, other numbers or without them is told") {
+  TEST_CASE("a snapshot with parts of other kinds, other numbers or without them is reported") {
     REQUIRE(outcome_of(pickle_of(sound_snapshot())) == "rows");
     const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
     const std::vector<Node> others{Node(),
@@ -151,7 +151,7 @@ TEST_SUITE("property") {
                                    whole(1),
                                    whole(0),
                                    dict({"size"}, {whole(1)})};
-    // Every part in turn: each of the others in its place, and left out.
+    // Every part in turn is replaced by each of the others, and left out.
     std::size_t told = 0;
     std::size_t tried = 0;
     const auto attempt = [&](const Node& top) {
@@ -236,8 +236,8 @@ TEST_SUITE("unit") {
                                                 {"segment_free", 100, 20},
                                                 {"segment_alloc", 200, 40},
                                                 {"alloc", 200, 40}}};
-    // The first may have been a retry (60 + 20 > 60), but nothing says that the device was so
-    // small; the second was none: 20 + 40 = 60.
+    // The first release may have been a retry (60 + 20 > 60), but nothing says that the device was
+    // so small; the second was none: 20 + 40 = 60.
     CHECK(rows_of(fits) == "a0:60 f0 e a1:20 f1 e a2:40");
     const SnapshotFile file(fits, {});
     const SnapshotReader reader(file.path(), std::nullopt);
@@ -340,7 +340,7 @@ TEST_SUITE("unit") {
     CHECK(problem_of({{}}).starts_with("device_traces: is empty: nothing was recorded"));
   }
 
-  TEST_CASE("what cannot be is told with the byte of the entry") {
+  TEST_CASE("an impossible entry is reported with its byte") {
     const auto fails = [](const std::vector<std::vector<Entry>>& traces, const std::string& text) {
       const std::string problem = problem_of(traces);
       CAPTURE(problem);
@@ -373,7 +373,7 @@ TEST_SUITE("unit") {
     CHECK(roomy.statistics.allocated_bytes.all.peak == 60 * mib);
     const ReplayResult tight =
         replay_snapshot(file.path(), std::nullopt, {.capacity = Bytes(40 * mib)});
-    // The second waits for the streams, the segment goes back and is taken again; the third fails.
+    // The second waits for the streams, then its segment is freed and taken again; the third fails.
     CHECK(tight.statistics.num_alloc_retries == 2);
     CHECK(tight.statistics.num_ooms == 1);
     CHECK(tight.final_state.active.count == 30 * mib);

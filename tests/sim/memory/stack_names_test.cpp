@@ -1,4 +1,4 @@
-// What stacks of PyTorch's snapshots say about an allocation.
+// Names of allocations from the stacks of PyTorch's snapshots.
 #include "sim/memory/trace/stack_names.hpp"
 
 #include <initializer_list>
@@ -88,7 +88,7 @@ TEST_SUITE("unit") {
     CHECK(names_of({torch("layer_norm", "nn/functional.py")}).op == "layer_norm");
   }
 
-  TEST_CASE("autograd's nodes mean backward, also where a checkpoint runs a forward again") {
+  TEST_CASE("autograd's nodes mean backward, also where a checkpoint recomputes a forward") {
     const Frame engine{"torch::autograd::Engine::evaluate_function(...)"};
     CHECK(names_of({{"at::_ops::empty_memory_format::call(...)"},
                     {"at::(anonymous namespace)::wrapper_CUDA_mm(at::Tensor const&)"},

@@ -147,7 +147,7 @@ TEST_SUITE("unit") {
     torch.timeline(side) = {.issued = 12, .ended = 9};
     CHECK(torch.get(20 * kMebi)->address == 20 * kMebi);  // still in use: another segment
     torch.timeline(side).ended = 10;
-    CHECK(torch.active() == 40 * kMebi);  // nobody has looked yet
+    CHECK(torch.active() == 40 * kMebi);  // no request has looked at the events yet
     CHECK(torch.get(20 * kMebi)->address == 0);
     CHECK(torch.reserved() == 40 * kMebi);
   }
@@ -186,7 +186,7 @@ TEST_SUITE("unit") {
     CHECK(torch.reserved() == 0);
   }
 
-  TEST_CASE("a failing request frees what is cached and tries again") {
+  TEST_CASE("a failing request frees the cache and retries") {
     Torch torch("", Bytes(64 * kMebi));
     torch.free(*torch.get(40 * kMebi));
     CHECK(torch.get(60 * kMebi) != nullptr);
@@ -230,7 +230,7 @@ TEST_SUITE("unit") {
     CHECK(torch.get(80 * kMebi + 512)->address == 0);
   }
 
-  TEST_CASE("before a retry, oversize blocks that would do are freed, no others") {
+  TEST_CASE("before a retry, oversize blocks that are large enough are freed, no others") {
     Torch torch("max_split_size_mb:32", Bytes(200 * kMebi));
     TorchBlock* a = torch.get(60 * kMebi);
     TorchBlock* b = torch.get(50 * kMebi);
@@ -296,8 +296,8 @@ TEST_SUITE("unit") {
     torch.empty_cache();  // the pages 20..60 are free
     CHECK(torch.reserved() == 40 * kMebi);
     CHECK(torch.segments().size() == 2);
-    // 5 MiB are free at 15 and at 60. What can grow counts with what it can grow to, and behind the
-    // first one 40 MiB are unmapped.
+    // 5 MiB are free at 15 and at 60. A block counts with the size that it can grow to, and behind
+    // the first one 40 MiB are unmapped.
     CHECK(torch.get(5 * kMebi)->address == 60 * kMebi);
     CHECK(torch.get(5 * kMebi)->address == 15 * kMebi);
     CHECK(a->address == 0);
@@ -354,7 +354,7 @@ TEST_SUITE("unit") {
     // The pool's own memory is used again.
     CHECK(allocator.allocate(30 * kMib, captured)->address == 30 * kMib);
     CHECK(allocator.statistics().reserved_bytes.all.current == 60 * kMib);
-    // 40 MiB are left of the device and 30 cached beside them: no retry during a capture.
+    // 40 MiB of the device are left and 30 more are cached: no retry during a capture.
     CHECK(allocator.allocate(50 * kMib, captured) == nullptr);
     CHECK(allocator.statistics().num_alloc_retries == 0);
     CHECK(allocator.statistics().num_ooms == 1);
@@ -363,7 +363,7 @@ TEST_SUITE("unit") {
     allocator.free(*second);
     allocator.release_cached();
     CHECK(allocator.statistics().reserved_bytes.all.current == 50 * kMib);
-    // What is free in private pools is named apart: 20 MiB.
+    // Free memory in private pools is named separately: 20 MiB.
     CHECK(allocator.allocate(60 * kMib, captured) == nullptr);
     CHECK(message_of(allocator.out_of_memory())
               .find("Of the allocated memory 30.00 MiB is allocated by PyTorch, with 20.00 MiB "

@@ -112,7 +112,7 @@ TEST_SUITE("unit") {
     CHECK(one.max_split_size == 64 * kMiB.count);
   }
 
-  TEST_CASE("mistakes in a scenario's allocator are told at their place") {
+  TEST_CASE("mistakes in a scenario's allocator are reported at their place") {
     CHECK(error_of("{conf: 'expandable_segment:True'}") ==
           "s.yaml:1:8: allocator.conf: unknown option 'expandable_segment'; did you mean "
           "'expandable_segments'?");

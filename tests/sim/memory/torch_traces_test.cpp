@@ -21,7 +21,7 @@ Json read_json(const std::string& path) {
   return Json::parse(file);
 }
 
-// A file of this test run that goes away with it.
+// A file of this test run that is removed with it.
 struct TemporaryFile {
   std::string path;
   explicit TemporaryFile(const std::string& name)

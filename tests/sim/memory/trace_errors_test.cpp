@@ -24,7 +24,8 @@ struct Folder {
 
 constexpr ReplayOptions kRoomy{.capacity = Bytes(std::int64_t{1} << 30)};
 
-// What replaying a trace says, without the folder; "ok" and the rows when it can be replayed.
+// Returns the error of replaying a trace, without the folder; "ok" and the rows when it can be
+// replayed.
 std::string outcome(std::string_view text, const ReplayOptions& options = kRoomy) {
   const Folder folder;
   const std::string trace = (folder.path / "t.csv").string();

@@ -1,4 +1,4 @@
-// What tables and spreadsheets have in common: fields of CSV and the names of roles.
+// Fields of CSV and names of roles, which tables and spreadsheets share.
 #include <algorithm>
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-// One step simulated once, whatever is wanted of it.
+// One step is simulated once, however many reports want it.
 #include "sim/step/point_runner.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tidemark::point_runner_test {
 
 namespace {
 
-// Keeps the order and counts how often it is asked: once for every program that is compiled.
+// Keeps the order and counts its calls: one for every program that is compiled.
 class CountingOrder final : public SequencePolicy {
  public:
   explicit CountingOrder(int& asked) : asked_(asked) {}
