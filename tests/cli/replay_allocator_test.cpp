@@ -97,7 +97,7 @@ TEST_SUITE("unit") {
         "with entries: 0\n");
     space.write("evil.pickle", std::string("\x80\x02"
                                            "cos\nsystem\nX\x0a\x00\x00\x00touch gone\x85R.",
-                                           33));
+                                           31));
     const Outcome evil = space.run("replay allocator evil.pickle --capacity 1GiB");
     CHECK(evil.code == 2);
     CHECK(contains(evil.err, "evil.pickle: byte 2: opcode GLOBAL imports or calls something"));
