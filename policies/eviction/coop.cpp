@@ -19,6 +19,9 @@ class Coop final : public TrackedEviction {
   explicit Coop(const EvictionSettings& settings)
       : TrackedEviction(settings, Neighbourhood::kClasses) {}
 
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> copy() const override {
+    return std::make_unique<Coop>(*this);
+  }
   [[nodiscard]] std::string_view name() const override { return "coop"; }
   [[nodiscard]] bool looks_at_addresses() const override { return true; }
   [[nodiscard]] std::vector<std::size_t> choose(const MemoryView& view) override {

@@ -19,6 +19,9 @@ class ScoredEviction final : public TrackedEviction {
         heuristic_(heuristic),
         seed_(seed) {}
 
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> copy() const override {
+    return std::make_unique<ScoredEviction>(*this);
+  }
   [[nodiscard]] std::string_view name() const override {
     return eviction_heuristic_names()[static_cast<std::size_t>(heuristic_)];
   }

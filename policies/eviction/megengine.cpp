@@ -22,6 +22,9 @@ class MegEngine final : public TrackedEviction {
   MegEngine(const EvictionSettings& settings, const MegEngineSettings& own)
       : TrackedEviction(settings, Neighbourhood::kClasses), own_(own) {}
 
+  [[nodiscard]] std::unique_ptr<EvictionPolicy> copy() const override {
+    return std::make_unique<MegEngine>(*this);
+  }
   [[nodiscard]] std::string_view name() const override { return "megengine"; }
   [[nodiscard]] bool looks_at_addresses() const override { return true; }
   void begin(const EvictionProgram& program) override {

@@ -15,7 +15,7 @@
 namespace tidemark {
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 9;
+inline constexpr std::uint32_t kPolicyAbi = 10;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,

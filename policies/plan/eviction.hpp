@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -70,9 +71,9 @@ struct EvictionProgram {
 
 class EvictionPolicy : public Policy {
  public:
-  EvictionPolicy() = default;
-  EvictionPolicy(const EvictionPolicy&) = delete;
-  EvictionPolicy& operator=(const EvictionPolicy&) = delete;
+  // Returns a policy with the same settings. Each run follows its allocations with a copy of its
+  // own, so that several runs may share the one of a scenario.
+  [[nodiscard]] virtual std::unique_ptr<EvictionPolicy> copy() const = 0;
   [[nodiscard]] virtual DeallocationMode mode() const { return DeallocationMode::kEager; }
   // The run is given up when recomputation takes more than this many times the program's own
   // compute time, less one.

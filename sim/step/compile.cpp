@@ -19,8 +19,8 @@ namespace {
 
 // Returns the policy that decides while the program runs, or null. Throws UserError when the
 // allocator leaves it nothing to decide with.
-EvictionPolicy* eviction_of(const StepSpec& spec) {
-  EvictionPolicy* eviction = nullptr;
+const EvictionPolicy* eviction_of(const StepSpec& spec) {
+  const EvictionPolicy* eviction = nullptr;
   for (const AnyPolicy& policy : spec.policies) {
     if (const auto* p = std::get_if<std::unique_ptr<EvictionPolicy>>(&policy)) eviction = p->get();
   }

@@ -20,7 +20,7 @@ struct Compiled {
   CostTable costs;
   std::vector<PolicyOutcome> policies;  // outcomes in the order in which the policies are listed
   std::vector<PolicyOutcome> smaller_budget;  // outcomes that they started from; empty: none
-  EvictionPolicy* eviction = nullptr;         // owned by the StepSpec
+  const EvictionPolicy* eviction = nullptr;   // owned by the StepSpec
   PackedPlacement placement;                  // filled for the allocator `packed` only
   std::vector<SavedTensor> saved;             // tensors of one micro-batch, after policies
   std::vector<PassTime> passes;

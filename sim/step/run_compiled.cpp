@@ -1,16 +1,18 @@
 #include "sim/step/run_compiled.hpp"
 
+#include <memory>
+
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
 namespace run_compiled_detail {
 namespace {
 
-RunOptions options_of(const StepSpec& spec, const Compiled& compiled, bool limited, bool record) {
+RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limited, bool record) {
   return {.host_capacity = limited ? spec.device.host.memory : kUnlimited,
           .nvme_capacity = limited ? spec.device.nvme.capacity : kUnlimited,
           .pinned = spec.pinned,
-          .eviction = limited ? compiled.eviction : nullptr,
+          .eviction = eviction,
 #ifndef NDEBUG
           .check_contents = true,
 #endif
@@ -22,7 +24,10 @@ template <class F>
 auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scratch, Bytes capacity,
                   bool record, F&& use) {
   scratch.prepare(compiled.program, record, spec.pinned);
-  const RunOptions options = options_of(spec, compiled, capacity < kUnlimited, record);
+  const bool limited = capacity < kUnlimited;
+  const std::unique_ptr<EvictionPolicy> eviction =
+      limited && compiled.eviction != nullptr ? compiled.eviction->copy() : nullptr;
+  const RunOptions options = options_of(spec, eviction.get(), limited, record);
   return use(AllocatorRun{.program = compiled.program,
                           .costs = compiled.costs,
                           .options = options,
