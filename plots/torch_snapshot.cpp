@@ -197,8 +197,9 @@ void SnapshotWriter::trace() {
                                                         : 0;
   };
   auto point = timeline_.points.begin();
-  AllocationId
-      freed;  // by the entry before: a free that nothing delays is one point and two entries
+  // The entry before asks for this free, if any: one that nothing delays is one point and two
+  // entries.
+  AllocationId freed;
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const TorchTraceEntry& entry = entries[e];
     times[e] = -1;

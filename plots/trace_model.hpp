@@ -77,8 +77,8 @@ struct TraceModel {
   std::vector<TraceSlice> slices;  // in issue order: begins ascend on each stream
   std::vector<TraceFlow> flows;
   std::vector<TraceSpan> spans;  // each step before its phases
-  std::vector<TraceCounter>
-      counters;  // times ascend; of one instant the highest and the last state
+  // Times ascend; of one instant the highest and the last state.
+  std::vector<TraceCounter> counters;
   std::vector<TraceLifetime> lifetimes;  // lifetimes of device allocations, by their beginning
 };
 

@@ -58,8 +58,8 @@ class GradientTape final : public BackwardTape {
   IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
   IdVector<NodeId, char> reached_;                     // whether backward reaches the node
-  IdVector<TensorId, ParameterId>
-      parameter_;  // the parameter of a leaf; a view of a parameter is no leaf
+  // The parameter of a leaf; a view of a parameter is no leaf.
+  IdVector<TensorId, ParameterId> parameter_;
   std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
   NodeId current_;
   std::vector<OperatorId>* part_ = nullptr;  // the part to which operators are appended

@@ -80,8 +80,8 @@ struct TrainingGraph {
   IdVector<LayerId, Layer> layers;
   std::vector<Hold> holds;
   IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
-  std::vector<ParameterId>
-      trained;     // parameters with a gradient, in the order in which it is complete
+  // Parameters with a gradient, in the order in which it is complete.
+  std::vector<ParameterId> trained;
   StorageId loss;  // invalid in a cost graph
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.

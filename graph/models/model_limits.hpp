@@ -15,8 +15,8 @@ namespace tidemark {
 // Limits far above what has been trained: 126 layers of width 16384 (Llama 3.1 405B), 256k
 // vocabularies.
 inline constexpr std::int64_t kMaxLayers = 4096;
-inline constexpr std::int64_t kMaxWidth = 1
-                                          << 20;  // width of hidden states and feed-forward layers
+// Width of hidden states and feed-forward layers.
+inline constexpr std::int64_t kMaxWidth = 1 << 20;
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxExperts = 1 << 10;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 24;

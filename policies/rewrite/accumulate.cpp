@@ -68,7 +68,7 @@ void AccumulatingBackward::find_completions() {
       throw InternalError(fmt::format("nothing in backward makes '{}.grad'", trained.name));
     }
     const Operator& last = graph_.operators[completion.by];
-    // Where .grad exists, the tensor that is otherwise copied into it is added to it directly.
+    // The tensor that is otherwise copied into .grad is added to it directly where it exists.
     if (last.part == OperatorPart::kCopyGradient) continue;
     while (last.node.valid() && completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {

@@ -223,8 +223,8 @@ class CoordinatedStep {
   const std::vector<Module>& modules_;
   bool traced_;
   std::deque<std::pair<StorageId, std::size_t>> queue_;
-  std::map<StorageId, Position>
-      there_;  // position since which it is there; invalid once a module has used it
+  // Position since which a parameter is on the device; invalid once a module has used it.
+  std::map<StorageId, Position> there_;
   std::map<StorageId, std::size_t> wanted_by_;  // the last module that the prefetch has seen
   std::int64_t live_ = 0;                       // elements
 };

@@ -70,8 +70,8 @@ class Builder {
   bool any_order_;
   const FrameworkProfile& libraries_;
   StepGroups groups_;
-  std::vector<std::int64_t>
-      visitors_;  // by operator: bytes whose home is off device and that are on it
+  // By operator: bytes whose home is off device and that are on it.
+  std::vector<std::int64_t> visitors_;
   std::vector<CostNodeId> node_of_;                        // by operator
   std::vector<CostNodeId> kept_of_;                        // by group: its results that stay
   std::vector<std::size_t> rank_;                          // by group: its place in groups_.order

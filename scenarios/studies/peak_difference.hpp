@@ -37,8 +37,8 @@ struct PeakDifference {
   std::vector<TermPair> roles;      // in the order in which they are stacked
   std::vector<TermPair> layers;     // by pattern; largest difference first
   std::vector<TensorPair> tensors;  // largest difference first
-  std::vector<TermPair>
-      phase_peaks;  // live bytes; each is a peak of its own, so they do not add up
+  // Live bytes; each is a peak of its own, so they do not add up.
+  std::vector<TermPair> phase_peaks;
   std::vector<TermPair> device;
   std::vector<TermPair> phase_times;
   std::vector<TermPair> waits;    // parts of the step: recomputation, copies, collectives, host

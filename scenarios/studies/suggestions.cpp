@@ -233,8 +233,8 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
   }
 }
 
-// Returns the largest micro-batch that fits, by bisection; those that were tried, largest first.
-// Where even the smallest does not fit, only that one.
+// Returns the micro-batches that a bisection for the largest that fits has tried, largest first;
+// only the smallest if even that one does not fit.
 std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const Original& original,
                                              bool recomputes) {
   const std::vector<std::int64_t> sizes = candidates.smaller_micro_batches();
@@ -283,7 +283,7 @@ std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_
   return least;
 }
 
-// Where recomputing every block or offloading everything fits, less of it may suffice.
+// Tries less of what fits: recomputing every block or offloading everything may be too much.
 void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candidates,
                         const Original& original) {
   constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it

@@ -122,8 +122,8 @@ struct Evictor {
   std::vector<EvictableAllocation> view;
   std::vector<MemoryPiece> pieces;
   std::optional<ContentCheck> check;
-  std::vector<std::uint32_t>
-      first_child;  // by allocation, with one entry at the end: offset in `children`
+  // By allocation, with one entry at the end: offset in `children`.
+  std::vector<std::uint32_t> first_child;
   std::vector<std::uint32_t> children;  // allocations that were computed from this one
 };
 

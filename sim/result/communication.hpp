@@ -20,8 +20,8 @@ struct Communication {
   std::int64_t count = 0;
   Bytes bytes;      // bytes of the whole tensors
   Duration busy{};  // time on the group's queue
-  Duration
-      exposed{};  // compute waited for it; of several kinds in one group by their share of busy
+  // Compute waited for it; of several kinds in one group by their share of busy.
+  Duration exposed{};
 };
 
 // Returns the communication by group, then by kind; only groups and kinds that were used.

@@ -131,8 +131,8 @@ MemoryTimeline memory_timeline(const StepProgram& program, const Scratch& scratc
   std::int64_t now = 0;
   bool in_last_step = false;
   const timeline_detail::RestoreTimes restore_times(program, scratch);
-  std::vector<std::int64_t>
-      restored;  // times of the events of an instruction, the first at `first`
+  // Times of the events of an instruction, the first at `first`.
+  std::vector<std::int64_t> restored;
   std::size_t first = 0;
   for (std::size_t e = 0; e < scratch.events.size(); ++e) {
     const MemoryEvent& event = scratch.events[e];

@@ -15,8 +15,8 @@ namespace tidemark {
 // Memory that the steps reserve, one by one.
 struct Convergence {
   std::vector<StepReserved> steps;  // all steps that were run
-  std::optional<int>
-      step;  // the first step from which on nothing changes; none: not within `steps`
+  // The first step from which on nothing changes; none: not within `steps`.
+  std::optional<int> step;
   std::optional<int> fails_in;  // a later step that runs out of memory where earlier ones fit
 };
 // Looks at the configured steps and, where they do not show it, at runs of more and more steps, up

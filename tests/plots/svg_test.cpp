@@ -259,7 +259,7 @@ TEST_SUITE("unit") {
           "run,begin_ns,time_ns,live,in_use,device\nno policy,0,0,50,150,170\n"
           "eviction,0,0,50,150,170\n");
     CHECK(chart.marks.empty());
-    // Of many runs, each has a letter at its peak: styles of lines repeat, and grey is grey.
+    // Each of many runs has a letter at its peak: styles of lines repeat, and grey is grey.
     for (int i = 0; i < 4; ++i)
       runs.push_back({fmt::format("run {}", i), runs.front().figure});
     const SvgChart many = overlaid_memory_chart("six", runs);

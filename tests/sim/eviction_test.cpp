@@ -363,7 +363,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("with sqrt_sampling MegEngine scores the square root of the candidates") {
-    // Of ten blocks, the free memory next to the last one makes it the best; four are looked at.
+    // Free memory next to the last of ten allocations makes it the best; four are looked at.
     const std::vector<Duration> cost(10, Duration(1'000'000));
     std::vector<EvictableAllocation> blocks;
     for (std::uint32_t b = 0; b < 10; ++b)

@@ -114,8 +114,8 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
   const OnnxUses uses(file);
   const OnnxModules modules(file);
   const OnnxRoles roles = onnx_roles(file, uses, onnx.roles);
-  // Where the batch changes, the shapes at the file's own batch show which constants an exporter
-  // has frozen.
+  // Shapes at the file's own batch show which constants an exporter has frozen, if the batch
+  // changes.
   OnnxShapes exported;
   if (onnx.batch_axis && !file.inputs.empty()) {
     const auto axis = static_cast<std::size_t>(*onnx.batch_axis);

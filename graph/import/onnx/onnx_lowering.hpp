@@ -115,8 +115,8 @@ class OnnxLowering {
   std::int64_t batch_ = 1;
   IdVector<OnnxValueId, TensorId> tensors_;
   IdVector<OnnxValueId, std::unique_ptr<OnnxConstant>> constants_;
-  IdVector<OnnxValueId, int>
-      initializer_;  // index into the file's initializers, -1 for other values
+  // Index into the file's initializers, -1 for other values.
+  IdVector<OnnxValueId, int> initializer_;
   IdVector<OnnxValueId, char> never_constant_;
   IdVector<OnnxValueId, char> is_chunk_;
   IdVector<OnnxNodeId, char> done_;

@@ -88,8 +88,8 @@ TEST_SUITE("paper") {
     // 10 checkpoints, a segment of 9 between two, a gradient, the node's own gradient, and the
     // input of the segment.
     CHECK(result.peak <= 10 + 9 + 3);
-    // Of n = k^2 layers, when the last segment is recomputed: the k - 1 checkpoints before it, its
-    // k - 1 other values and two gradients, for n - k forwards.
+    // The peak with n = k^2 layers is when the last segment is recomputed: the k - 1 checkpoints
+    // before it, its k - 1 other values and two gradients, for n - k forwards.
     for (const NodeIndex k : {3U, 4U, 5U, 7U, 12U, 20U}) {
       const RematProblem chain = unit_chain(k * k + 1);
       const std::vector<NodeIndex> every_kth = chen_sqrt_checkpoints(forward_nodes(chain));
