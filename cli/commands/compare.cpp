@@ -45,7 +45,7 @@ void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& com
   const LeastOverheads least = least_overheads(comparison);
   for (const auto& [budget, overhead] : least.by_budget) {
     points.push_back({.policy = fmt::format("proven least, class {}", least.schedule_class),
-                      .budget = budget,
+                      .budget = budget.count,
                       .overhead = overhead});
   }
 }
@@ -57,7 +57,7 @@ void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
     const bool kept = point.result.status == PointStatus::kFits ||
                       point.result.status == PointStatus::kOutOfMemory;
     points.push_back({.policy = policies_label(point),
-                      .budget = *point.budget,
+                      .budget = point.budget->count,
                       .overhead = kept ? point.overhead : std::nullopt});
   }
   add_least_overheads(points, comparison);

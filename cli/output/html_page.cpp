@@ -139,7 +139,7 @@ Json least_of(const Comparison& comparison) {
   if (least.by_budget.empty()) return nullptr;
   Json points = Json::array();
   for (const auto& [budget, overhead] : least.by_budget)
-    points.push_back({budget, overhead});
+    points.push_back({budget.count, overhead});
   return {{"class", least.schedule_class}, {"points", std::move(points)}};
 }
 
@@ -194,8 +194,7 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
     compared["same_run_as"] = first.try_emplace(point.evaluation, i).first->second;
     entry["label"] = policies_label(point);
     if (point.budget && point.plan) {
-      entry["label"] =
-          fmt::format("{}, {}", policies_label(point), format_bytes(Bytes(*point.budget)));
+      entry["label"] = fmt::format("{}, {}", policies_label(point), format_bytes(*point.budget));
     }
   }
   std::size_t charted = 0;

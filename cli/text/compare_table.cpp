@@ -41,10 +41,10 @@ class CompareTable {
 
  private:
   static std::int64_t largest(const Comparison& comparison) {
-    std::int64_t most = comparison.base.run.live.bytes.count;
+    Bytes most = comparison.base.run.live.bytes;
     for (const ComparePoint& point : comparison.points)
-      most = std::max({most, point.budget.value_or(0), point.result.run.live.bytes.count});
-    return most;
+      most = std::max({most, point.budget.value_or(Bytes(0)), point.result.run.live.bytes});
+    return most.count;
   }
   [[nodiscard]] std::vector<Column> columns() const;
   [[nodiscard]] std::vector<Cell> row(const ComparePoint& point, bool first) const;
@@ -79,7 +79,7 @@ std::vector<Column> CompareTable::columns() const {
 std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const {
   const PointResult& result = point.result;
   std::vector<Cell> cells{{first ? policies_label(point) : ""}};
-  cells.push_back({point.budget ? unit_.text(*point.budget) : "-"});
+  cells.push_back({point.budget ? unit_.text(point.budget->count) : "-"});
   if (result.status == PointStatus::kError) {
     cells.push_back({"error", kBad});
     cells.resize(columns().size() - 1);
@@ -118,13 +118,13 @@ std::string CompareTable::heading() const {
 
 // Says which list keeps each budget at the least cost, and what the columns mean.
 std::string CompareTable::verdict() const {
-  std::vector<std::int64_t> budgets;
+  std::vector<Bytes> budgets;
   for (const ComparePoint& point : comparison_.points) {
     if (point.budget && std::find(budgets.begin(), budgets.end(), *point.budget) == budgets.end())
       budgets.push_back(*point.budget);
   }
   std::string text = "\n";
-  for (const std::int64_t budget : budgets) {
+  for (const Bytes budget : budgets) {
     const ComparePoint* cheapest = nullptr;
     for (const ComparePoint& point : comparison_.points) {
       if (point.budget != budget || point.result.status != PointStatus::kFits) continue;
@@ -132,7 +132,7 @@ std::string CompareTable::verdict() const {
         cheapest = &point;
       }
     }
-    text += fmt::format("cheapest in {}: ", unit_.text(budget));
+    text += fmt::format("cheapest in {}: ", unit_.text(budget.count));
     text += cheapest == nullptr ? "none keeps this budget\n"
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));

@@ -15,7 +15,7 @@
 namespace tidemark {
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 10;
+inline constexpr std::uint32_t kPolicyAbi = 11;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
@@ -27,6 +27,12 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
 }
 [[nodiscard]] inline Policy& policy_of(AnyPolicy& any) {
   return *std::visit([](auto& policy) -> Policy* { return policy.get(); }, any);
+}
+
+// Whether the policy makes another model of the one that it is given.
+[[nodiscard]] inline bool rewrites_model(const AnyPolicy& policy) {
+  return std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
+         std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy);
 }
 
 // Describes a policy. Adding one takes a file that defines its entry, its line in the folder's

@@ -1,12 +1,19 @@
 // The interface that policies of every kind share.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "graph/core/units.hpp"
 
 namespace tidemark {
+
+// Limits that a comparison gives to the searches of all its policies.
+struct SearchLimits {
+  std::int64_t iterations = 0;
+  Duration time = {};  // wall-clock time of one plan
+};
 
 class Policy {
  public:
@@ -18,6 +25,9 @@ class Policy {
   [[nodiscard]] virtual std::optional<Bytes> budget() const { return std::nullopt; }
   // Gives the policy another budget, before it plans. False if it takes none.
   [[nodiscard]] virtual bool set_budget(Bytes /*budget*/) { return false; }
+  // Limits the policy's search, before it plans, unless its parameters do. Policies that do not
+  // search ignore it.
+  virtual void limit_search(const SearchLimits& /*limits*/) {}
 };
 
 }  // namespace tidemark

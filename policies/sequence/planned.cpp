@@ -56,6 +56,9 @@ class Planned final : public SequencePolicy {
     budget_given_ = true;
     return true;
   }
+  void limit_search(const SearchLimits& limits) override {
+    tidemark::limit_search(request_, limits);
+  }
 
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {

@@ -28,6 +28,7 @@ struct PlanRequest {
   // Iterations of the neighbourhood search; 0: until the time is over. With iterations and a time
   // limit that is not reached, plans are the same everywhere.
   std::int64_t iterations = 0;
+  bool limited = false;  // the scenario gives iterations or time_limit
   std::uint64_t seed = 1;
   // The part of the bytes from forward to backward to save, for policies that take a share.
   std::optional<double> saved_share;

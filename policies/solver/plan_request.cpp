@@ -64,7 +64,14 @@ PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanReque
     request.seed = static_cast<std::uint64_t>(
         d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
   }
+  request.limited = d.has("iterations") || d.has("time_limit");
   return request;
+}
+
+void limit_search(PlanRequest& request, const SearchLimits& limits) {
+  if (request.limited) return;
+  request.iterations = limits.iterations;
+  request.time_limit = std::min(limits.time, plan_request_detail::kLongestPlan);
 }
 
 }  // namespace tidemark

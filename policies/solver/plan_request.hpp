@@ -1,6 +1,7 @@
 // The keys that every policy of checkpoint placement takes beside its own.
 #pragma once
 
+#include "policies/plan/policy_base.hpp"
 #include "policies/solver/plan_policy.hpp"
 
 namespace tidemark {
@@ -10,5 +11,8 @@ namespace tidemark {
 // no time limit there is none.
 [[nodiscard]] PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
                                          PlanRequest request);
+
+// Limits the search of a request whose scenario gives no limit.
+void limit_search(PlanRequest& request, const SearchLimits& limits);
 
 }  // namespace tidemark

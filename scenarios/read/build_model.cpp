@@ -55,9 +55,7 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   key += scenario.mesh.text() + '\n';
   bool rewrites = false;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-    const AnyPolicy& policy = scenario.policies[i];
-    if (std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
-        std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy)) {
+    if (rewrites_model(scenario.policies[i])) {
       key += as_json(document.find("policies")->items[i]) + '\n';
       rewrites = true;
     }

@@ -34,11 +34,11 @@ void judge(ComparePoint& compared, const PointResult& base) {
   if (point.status == PointStatus::kError) return;
   const bool planned_over = compared.plan && !compared.plan->infeasible.empty();
   if (compared.budget && !planned_over && !within(point, *compared.budget)) {
-    const std::int64_t peak = point.run.live.bytes.count;
+    const Bytes peak = point.run.live.bytes;
     point.failure = failure_because(fmt::format(
-        "{} live at the peak{}{}, {} more than the budget", format_bytes(Bytes(peak)),
+        "{} live at the peak{}{}, {} more than the budget", format_bytes(peak),
         point.peak.op.empty() ? "" : " in ", point.peak.op.empty() ? "" : name_of(point.peak.phase),
-        format_bytes(Bytes(peak - *compared.budget))));
+        format_bytes(peak - *compared.budget)));
     point.status = PointStatus::kInfeasible;
   }
   if (planned_over) return;
@@ -95,11 +95,11 @@ void mark_front(std::vector<ComparePoint>& points) {
     points[i].best = true;
 }
 
-std::vector<std::int64_t> budgets_of(const CompareSpec& spec, const PointResult& base) {
-  std::vector<std::int64_t> budgets;
+std::vector<Bytes> budgets_of(const CompareSpec& spec, const PointResult& base) {
+  std::vector<Bytes> budgets;
   for (const CompareSpec::Budget& budget : spec.budgets) {
     const auto peak = static_cast<double>(base.run.live.bytes.count);
-    budgets.push_back(budget.share ? std::llround(*budget.share * peak) : budget.bytes.count);
+    budgets.push_back(budget.share ? Bytes(std::llround(*budget.share * peak)) : budget.bytes);
   }
   return budgets;
 }
@@ -123,8 +123,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
   }
   result.base = evaluator->keep_all();
 
-  const std::vector<std::int64_t> budgets = compare_detail::budgets_of(spec, result.base);
-  std::vector<std::int64_t> ascending = budgets;
+  const std::vector<Bytes> budgets = compare_detail::budgets_of(spec, result.base);
+  std::vector<Bytes> ascending = budgets;
   std::sort(ascending.begin(), ascending.end());
   ascending.erase(std::unique(ascending.begin(), ascending.end()), ascending.end());
   const auto evaluations = [&](std::size_t list) {
@@ -141,7 +141,7 @@ Comparison compare(const Value& document, const Environment& environment, int th
   std::vector<std::vector<PointResult>> rows(spec.lists.size());
   for_each_parallel(spec.lists.size(), threads, [&](std::size_t list) {
     const std::vector<SimulatedPoint> row =
-        evaluator->evaluate(list, spec.solves[list] ? ascending : std::vector<std::int64_t>(), [&] {
+        evaluator->evaluate(list, spec.solves[list] ? ascending : std::vector<Bytes>(), [&] {
           const std::lock_guard lock(mutex);
           ++done;
           if (listener.progress) listener.progress(done, total);
@@ -167,7 +167,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
       point.result = row[at];
       point.result.overrides.push_back({"policies", spec.lists[list]});
       if (point.budget)
-        point.result.overrides.push_back({"budget", text_value(std::to_string(*point.budget), {})});
+        point.result.overrides.push_back(
+            {"budget", text_value(std::to_string(point.budget->count), {})});
       compare_detail::judge(point, result.base);
     }
   }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/plan/policy_base.hpp"
 #include "scenarios/results/peak_terms.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
@@ -30,8 +31,7 @@ struct CompareSpec {
   std::vector<Budget> budgets;  // as listed; empty: each list once, on the device's memory
   // Limits of a search and of a plan: unless the time limit is reached, plans do not depend on the
   // machine.
-  std::int64_t iterations = 5'000;
-  Duration time_limit = std::chrono::seconds(60);
+  SearchLimits limits{.iterations = 5'000, .time = std::chrono::seconds(60)};
 };
 
 // Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need
@@ -41,9 +41,9 @@ struct CompareSpec {
 
 // One list of policies under one budget.
 struct ComparePoint {
-  std::size_t list = 0;                // index of CompareSpec::lists
-  std::size_t evaluation = 0;          // points that share one have the same figures
-  std::optional<std::int64_t> budget;  // in bytes
+  std::size_t list = 0;        // index of CompareSpec::lists
+  std::size_t evaluation = 0;  // points that share one have the same figures
+  std::optional<Bytes> budget;
   // The figures; the status also says whether the budget is kept. For a cost graph these are those
   // of the evaluated schedule, with a nanosecond for each unit of cost.
   PointResult result;

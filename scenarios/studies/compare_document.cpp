@@ -54,7 +54,7 @@ LeastOverheads least_overheads(const Comparison& comparison) {
   std::set<std::string_view> classes;
   for (const ComparePoint& point : comparison.points) {
     const std::optional<double> overhead = least_overhead(point);
-    if (!point.budget || !overhead || point.plan->budget.count != *point.budget) continue;
+    if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
     least.by_budget.emplace(*point.budget, *overhead);
     classes.insert(point.plan->schedule_class);
   }
@@ -77,7 +77,7 @@ compare_document_detail::Json compare_document(const Comparison& comparison) {
   for (std::size_t i = 0; i < comparison.points.size(); ++i) {
     const ComparePoint& point = comparison.points[i];
     document["points"][i]["compare"] = {
-        {"budget", point.budget ? compare_document_detail::Json(*point.budget)
+        {"budget", point.budget ? compare_document_detail::Json(point.budget->count)
                                 : compare_document_detail::Json(nullptr)},
         {"overhead", compare_document_detail::or_null(point.overhead)},
         {"planned_overhead", compare_document_detail::or_null(planned_overhead(point))},
@@ -97,8 +97,8 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
   for (const ComparePoint& point : comparison.points) {
     const PointResult& result = point.result;
     out << csv_field(compare_document_detail::override_of(point, "policies")) << ','
-        << (point.budget ? fmt::to_string(*point.budget) : "") << ',' << name_of(result.status)
-        << ',';
+        << (point.budget ? fmt::to_string(point.budget->count) : "") << ','
+        << name_of(result.status) << ',';
     if (point.plan) out << point.plan->peak.count;
     if (result.status == PointStatus::kError) {
       out << ",,,,,";

@@ -31,7 +31,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison);
 // The least overhead of each budget in bytes by proven bounds, where all plans are of one class.
 struct LeastOverheads {
   std::string schedule_class;  // empty: no bounds to show
-  std::map<std::int64_t, double> by_budget;
+  std::map<Bytes, double> by_budget;
 };
 [[nodiscard]] LeastOverheads least_overheads(const Comparison& comparison);
 // Returns why the point is not as asked for; empty if it is.

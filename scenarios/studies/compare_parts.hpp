@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "policies/registry.hpp"
@@ -19,17 +18,11 @@ struct ListedPolicy {
 };
 [[nodiscard]] std::vector<ListedPolicy> listed_policies(const Value& list);
 
-// The keys that a policy reads, whatever its kind and wherever it was compiled.
-class PolicyKeys {
- public:
-  explicit PolicyKeys(const PolicyEntry& entry);
-  [[nodiscard]] bool has(std::string_view key) const;
-  // Whether it takes the budgets of a comparison: it has a key `budget` of bytes.
-  [[nodiscard]] bool has_budget() const;
-
- private:
-  std::vector<ParameterNote> notes_;
-};
+// Gives `budget` to the policies of a scenario that take one and whose parameters, in the list that
+// it was decoded from, have none; those that plan get `reserve` bytes less. Returns whether any
+// takes it. A rewrite makes another model for each budget, and so training_key changes.
+bool set_budgets(Scenario& scenario, const std::vector<ListedPolicy>& listed, Bytes budget,
+                 Bytes reserve);
 
 // The planner for a cost graph, with its request except for the budget. Throws UserError.
 struct CostGraphPlanner {

@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/plan_grid.hpp"
+#include "policies/solver/plan_request.hpp"
 #include "scenarios/studies/compare_parts.hpp"
 #include "scenarios/studies/evaluator.hpp"
 #include "sim/step/failure_report.hpp"
@@ -36,12 +37,12 @@ class CostGraphEvaluator final : public Evaluator {
   }
 
   [[nodiscard]] std::string problem(std::size_t /*list*/,
-                                    std::optional<std::int64_t> /*budget*/) const override {
+                                    std::optional<Bytes> /*budget*/) const override {
     return {};
   }
 
   [[nodiscard]] std::vector<SimulatedPoint> evaluate(
-      std::size_t list, const std::vector<std::int64_t>& ascending,
+      std::size_t list, const std::vector<Bytes>& ascending,
       const std::function<void()>& done) const override {
     const std::vector<ListedPolicy> listed = listed_policies(spec_.lists[list]);
     if (listed.empty()) {
@@ -51,12 +52,11 @@ class CostGraphEvaluator final : public Evaluator {
     const CostGraphPlanner planner =
         cost_graph_planner(listed.front(), fmt::format("compare.policies[{}]", list));
     PlanRequest request = planner.request;
-    const Value& parameters = listed.front().parameters;
-    if (parameters.find("iterations") == nullptr && parameters.find("time_limit") == nullptr) {
-      request.iterations = spec_.iterations;
-      request.time_limit = spec_.time_limit;
-    }
-    std::vector<std::int64_t> budgets = ascending;
+    limit_search(request, spec_.limits);
+    std::vector<std::int64_t> budgets;
+    budgets.reserve(ascending.size());
+    for (const Bytes budget : ascending)
+      budgets.push_back(budget.count);
     if (budgets.empty()) budgets.push_back(request.budget > 0 ? request.budget : kUnlimited.count);
     std::vector<SimulatedPoint> row;
     try {

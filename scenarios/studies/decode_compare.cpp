@@ -83,33 +83,15 @@ bool check_list(const Value& document, const Value& list, std::size_t index, boo
   Value changed = document;
   set_entry(changed, "policies", list.location, list);
   try {
-    static_cast<void>(decode_scenario(changed, environment));
+    Scenario scenario = decode_scenario(changed, environment);
+    return set_budgets(scenario, policies, Bytes(1), Bytes(0));
   } catch (const UserError& error) {
     rethrow_for_list(error, index);
   }
-  return std::any_of(policies.begin(), policies.end(), [&](const ListedPolicy& listed) {
-    return listed.parameters.find("budget") == nullptr &&
-           PolicyKeys(*environment.policies.find(listed.name)).has_budget();
-  });
 }
 
 }  // namespace
 }  // namespace decode_compare_detail
-
-PolicyKeys::PolicyKeys(const PolicyEntry& entry) {
-  static_cast<void>(entry.decode(Decoder::describing(notes_), {}));
-}
-
-bool PolicyKeys::has(std::string_view key) const {
-  return std::any_of(notes_.begin(), notes_.end(),
-                     [&](const ParameterNote& note) { return note.name == key; });
-}
-
-bool PolicyKeys::has_budget() const {
-  return std::any_of(notes_.begin(), notes_.end(), [](const ParameterNote& note) {
-    return note.name == "budget" && note.type == ScalarRules<Bytes>::type_name();
-  });
-}
 
 std::vector<ListedPolicy> listed_policies(const Value& list) {
   std::vector<ListedPolicy> policies;
@@ -122,6 +104,23 @@ std::vector<ListedPolicy> listed_policies(const Value& list) {
     }
   }
   return policies;
+}
+
+bool set_budgets(Scenario& scenario, const std::vector<ListedPolicy>& listed, Bytes budget,
+                 Bytes reserve) {
+  bool taken = false;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if (listed[i].parameters.find("budget") != nullptr) continue;
+    const bool plans = find_plan_policy(listed[i].name) != nullptr;
+    const Bytes given = plans ? budget - reserve : budget;
+    AnyPolicy& policy = scenario.policies[i];
+    if (!policy_of(policy).set_budget(given)) continue;
+    taken = true;
+    if (rewrites_model(policy)) {
+      scenario.training_key += fmt::format("{} within {} bytes\n", listed[i].name, given.count);
+    }
+  }
+  return taken;
 }
 
 CostGraphPlanner cost_graph_planner(const ListedPolicy& listed, const std::string& path) {
@@ -185,8 +184,9 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
     for (const Decoder& item : compare.required_child("budgets").items())
       spec.budgets.push_back(decode_compare_detail::decode_budget(item));
   }
-  spec.iterations = compare.optional<std::int64_t>("iterations", spec.iterations, at_least(1));
-  spec.time_limit = compare.optional<Duration>("time_limit", spec.time_limit);
+  spec.limits.iterations =
+      compare.optional<std::int64_t>("iterations", spec.limits.iterations, at_least(1));
+  spec.limits.time = compare.optional<Duration>("time_limit", spec.limits.time);
   compare.finish();
   if (cost_graph && spec.budgets.empty()) {
     compare.fail("required key 'budgets' is missing; expected a list such as [50%, 40GiB]");

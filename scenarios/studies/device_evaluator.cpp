@@ -3,9 +3,7 @@
 #include <utility>
 
 #include "graph/core/errors.hpp"
-#include "policies/plan_policies.hpp"
 #include "scenarios/read/located_error.hpp"
-#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_parts.hpp"
 #include "scenarios/studies/evaluator.hpp"
 #include "scenarios/studies/simulate_point.hpp"
@@ -35,34 +33,32 @@ class DeviceEvaluator final : public Evaluator {
   [[nodiscard]] PointResult keep_all() const override {
     Value none = mapping_value(base_.location);
     none.kind = Value::Kind::kSequence;
-    return simulated(none, nullptr).result;
+    return simulated(none, std::nullopt, Bytes(0), nullptr).result;
   }
 
   // Returns a text with the budget where a rewrite takes it, since the rewrite makes another model
   // for each.
-  [[nodiscard]] std::string problem(std::size_t list,
-                                    std::optional<std::int64_t> budget) const override {
-    const Value document = changed(with_budget(spec_.lists[list], budget, 0));
+  [[nodiscard]] std::string problem(std::size_t list, std::optional<Bytes> budget) const override {
     try {
-      return decode_scenario(document, environment_).training_key;
+      return decoded(changed(spec_.lists[list]), spec_.lists[list], budget, Bytes(0)).training_key;
     } catch (const UserError& error) {  // error of this budget; its row says so
       return error.what();
     }
   }
 
   [[nodiscard]] std::vector<SimulatedPoint> evaluate(
-      std::size_t list, const std::vector<std::int64_t>& ascending,
+      std::size_t list, const std::vector<Bytes>& ascending,
       const std::function<void()>& done) const override {
     std::vector<SimulatedPoint> row;
     if (ascending.empty()) {
-      row.push_back(simulated(with_budget(spec_.lists[list], std::nullopt, 0), nullptr));
+      row.push_back(simulated(spec_.lists[list], std::nullopt, Bytes(0), nullptr));
       done();
       return row;
     }
     const SimulatedPoint* best = nullptr;  // best result of the smaller budgets
     std::string best_problem;
     row.reserve(ascending.size());
-    for (const std::int64_t budget : ascending) {
+    for (const Bytes budget : ascending) {
       const std::string planned_on = problem(list, budget);
       const bool same = best != nullptr && planned_on == best_problem;
       SimulatedPoint found = planned(list, budget, same ? &best->result : nullptr);
@@ -103,12 +99,24 @@ class DeviceEvaluator final : public Evaluator {
     }
   }
 
-  [[nodiscard]] SimulatedPoint simulated(const Value& list,
+  // Returns the scenario of `document`, which has `list` as its policies, with the budget and the
+  // limits that the list does not give itself.
+  [[nodiscard]] Scenario decoded(const Value& document, const Value& list,
+                                 std::optional<Bytes> budget, Bytes reserve) const {
+    Scenario scenario = decode_scenario(document, environment_);
+    for (AnyPolicy& policy : scenario.policies)
+      policy_of(policy).limit_search(spec_.limits);
+    if (budget) set_budgets(scenario, listed_policies(list), *budget, reserve);
+    return scenario;
+  }
+
+  [[nodiscard]] SimulatedPoint simulated(const Value& list, std::optional<Bytes> budget,
+                                         Bytes reserve,
                                          const std::vector<PolicyOutcome>* smaller_budget) const {
     const Value document = changed(list);
     std::string name;
     try {
-      Scenario scenario = decode_scenario(document, environment_);
+      Scenario scenario = decoded(document, list, budget, reserve);
       name = scenario.name;
       // No other list shares the model of a rewrite with a budget.
       const auto known = models_.find(scenario.training_key);
@@ -129,56 +137,26 @@ class DeviceEvaluator final : public Evaluator {
   }
 
   // Plans for the budget and, where the step then takes more than the plan, for less.
-  [[nodiscard]] SimulatedPoint planned(std::size_t list, std::int64_t budget,
+  [[nodiscard]] SimulatedPoint planned(std::size_t list, Bytes budget,
                                        const PointResult* smaller) const {
-    std::int64_t beside = 0;  // live bytes that the plan does not count
+    Bytes reserve;  // live bytes that the plan does not count
     SimulatedPoint found;
     // figures for the whole budget: its bound is the one that counts
     std::optional<PlanFigures> asked;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      found = simulated(with_budget(spec_.lists[list], budget, beside),
+      found = simulated(spec_.lists[list], budget, reserve,
                         smaller == nullptr ? nullptr : &smaller->policies);
       const PointResult& point = found.result;
       const std::optional<PlanFigures> plan = plan_of(point);
       if (!asked) asked = plan;
       if (within(point, budget) || !plan || !plan->infeasible.empty()) break;
       if (point.peak.phase == Phase::kOptimizer) break;
-      const std::int64_t more = point.run.live.bytes.count - plan->peak.count;
-      if (more <= beside || more >= budget) break;
-      beside = more;
+      const Bytes more = point.run.live.bytes - plan->peak;
+      if (more <= reserve || more >= budget) break;
+      reserve = more;
     }
     keep_bound(found.result, asked);
     return found;
-  }
-
-  // Returns the list with what its solvers lack: a budget, for plans `beside` bytes less, and their
-  // limits.
-  [[nodiscard]] Value with_budget(const Value& list, std::optional<std::int64_t> budget,
-                                  std::int64_t beside) const {
-    Value result = list;
-    for (Value& item : result.items) {
-      const std::string name = item.is_mapping() ? item.entries.front().key : item.scalar;
-      const PolicyKeys keys(*environment_.policies.find(name));
-      if (!keys.has_budget()) continue;
-      Value parameters = mapping_value(item.location);
-      if (item.is_mapping() && item.entries.front().value.is_mapping()) {
-        parameters = item.entries.front().value;
-      }
-      const auto add = [&](const std::string& key, const std::string& text) {
-        set_entry(parameters, key, item.location, text_value(text, item.location));
-      };
-      if (budget && parameters.find("budget") == nullptr) {
-        add("budget", std::to_string(*budget - (find_plan_policy(name) == nullptr ? 0 : beside)));
-      }
-      const bool limited =
-          parameters.find("iterations") != nullptr || parameters.find("time_limit") != nullptr;
-      if (keys.has("iterations") && !limited) add("iterations", std::to_string(spec_.iterations));
-      if (keys.has("time_limit") && !limited) add("time_limit", write_duration(spec_.time_limit));
-      Value mapping = mapping_value(item.location);
-      set_entry(mapping, name, item.location, std::move(parameters));
-      item = std::move(mapping);
-    }
-    return result;
   }
 
   Value base_;

@@ -1,7 +1,6 @@
 // Evaluators of a comparison: they compute the figures of its lists.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,12 +19,12 @@ class Evaluator {
   [[nodiscard]] virtual PointResult keep_all() const = 0;
   // Evaluates a list once per budget, ascending; without budgets once. Calls `done` after each.
   [[nodiscard]] virtual std::vector<SimulatedPoint> evaluate(
-      std::size_t list, const std::vector<std::int64_t>& ascending,
+      std::size_t list, const std::vector<Bytes>& ascending,
       const std::function<void()>& done) const = 0;
   // Returns a text for the problem that the list's policies solve under this budget: the same where
   // they share a cost graph.
   [[nodiscard]] virtual std::string problem(std::size_t list,
-                                            std::optional<std::int64_t> budget) const = 0;
+                                            std::optional<Bytes> budget) const = 0;
 };
 
 // Simulates on the scenario's device; `base` is the document without policies. `detailed` keeps the
@@ -38,8 +37,8 @@ class Evaluator {
                                                                     const CompareSpec& spec);
 
 // Whether a point that could be built stays within so many live bytes.
-[[nodiscard]] inline bool within(const PointResult& point, std::int64_t budget) {
-  return point.status != PointStatus::kError && point.run.live.bytes.count <= budget;
+[[nodiscard]] inline bool within(const PointResult& point, Bytes budget) {
+  return point.status != PointStatus::kError && point.run.live.bytes <= budget;
 }
 
 }  // namespace tidemark

@@ -19,7 +19,7 @@ Value paper(const std::string& name) {
 const ComparePoint& point_at(const Comparison& comparison, std::size_t list, double share) {
   const auto peak = static_cast<double>(comparison.base.run.live.bytes.count);
   for (const ComparePoint& point : comparison.points) {
-    if (point.list == list && point.budget == std::llround(share * peak)) return point;
+    if (point.list == list && point.budget == Bytes(std::llround(share * peak))) return point;
   }
   FAIL("no such point");
   return comparison.points.front();
