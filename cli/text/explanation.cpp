@@ -275,7 +275,7 @@ std::string Explanation::reserved_terms() const {
     peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak.count));
   text += fmt::format("  Step by step: {}", peaks);
   if (convergence.fails_in) {
-    text += fmt::format("; step {} runs out of memory\n", *convergence.fails_in);
+    text += fmt::format("; step {} runs out of memory on the device\n", *convergence.fails_in);
   } else if (convergence.step) {
     text += fmt::format("; the same from step {} on\n", *convergence.step);
   } else {

@@ -59,10 +59,6 @@ std::string remark(const PointResult& point) {
                        place(failure.phase, failure.layer, failure.op));
   }
   if (const std::string over = over_budget(point); !over.empty()) return over;
-  if (point.convergence.fails_in) {
-    return fmt::format("runs out of memory in step {} of a longer run",
-                       *point.convergence.fails_in);
-  }
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
   std::string text;

@@ -123,10 +123,11 @@ class DeviceEvaluator final : public Evaluator {
       std::shared_ptr<const TrainedModel> model =
           known != models_.end() ? known->second
                                  : std::make_shared<const TrainedModel>(build_training(scenario));
-      return simulate_point(document, std::move(scenario), std::move(model), environment_,
-                            {.options = {.smallest_capacity = false},
-                             .smaller_budget = smaller_budget,
-                             .detailed = detailed_});
+      return simulate_point(
+          document, std::move(scenario), std::move(model), environment_,
+          {.options = {.smallest_capacity = false, .convergence_limit = kConvergenceLimit},
+           .smaller_budget = smaller_budget,
+           .detailed = detailed_});
     } catch (const UserError& error) {
       SimulatedPoint found;
       found.result.name = name;

@@ -201,6 +201,7 @@ struct Original {
 PointResult simulate_changed(const Scenario& changed, const Original& original,
                              const Compiled* compiled) {
   const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
+                                .convergence_limit = kConvergenceLimit,
                                 .largest_tensors = 0};
   if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
   const bool same_model = changed.training_key == original.scenario.training_key;

@@ -1,6 +1,7 @@
 #include "sim/step/convergence.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/step/compile.hpp"
 #include "sim/step/run_compiled.hpp"
@@ -23,10 +24,11 @@ int failing_step(const Compiled& compiled, const RunResult& run) {
 }  // namespace
 }  // namespace convergence_detail
 
-Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
-                             const Compiled& compiled, const Scratch& scratch, Bytes capacity,
-                             int limit) {
-  Convergence found;
+ConvergenceSearch find_convergence(const StepSpec& spec, const TrainedModel& model,
+                                   const Compiled& compiled, const Scratch& scratch, Bytes capacity,
+                                   int limit) {
+  ConvergenceSearch search;
+  Convergence& found = search.found;
   found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
   found.step = converged_step(found.steps);
   if (spec.allocator->captures_last_step()) {
@@ -41,7 +43,7 @@ Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
        !found.step && steps <= limit && size(steps) <= convergence_detail::kMaxInstructions;
        steps *= 2) {
     const bool smaller = !compiled.smaller_budget.empty();
-    const Compiled longer =
+    Compiled longer =
         compile(spec, model,
                 {.steps = steps, .smaller_budget = smaller ? &compiled.smaller_budget : nullptr});
     Scratch other;
@@ -49,11 +51,12 @@ Convergence find_convergence(const StepSpec& spec, const TrainedModel& model,
     found.steps = reserved_by_step(longer.program, longer.order, other);
     if (run.status != RunStatus::kCompleted) {
       found.fails_in = convergence_detail::failing_step(longer, run);
-      return found;
+      search.failing = std::move(longer);
+      return search;
     }
     found.step = converged_step(found.steps);
   }
-  return found;
+  return search;
 }
 
 }  // namespace tidemark

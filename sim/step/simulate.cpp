@@ -79,6 +79,7 @@ class PointSimulation {
     run_on_device();
     judge_plans();
     judge_budgets();
+    follow_steps();
     examine_run();
     if (options_.smallest_capacity) find_smallest_capacity();
     if (detail != nullptr) {
@@ -98,6 +99,7 @@ class PointSimulation {
   void add_shortage();
   void judge_plans();
   void judge_budgets();
+  void follow_steps();
   void examine_run();
   void find_smallest_capacity();
 
@@ -230,15 +232,24 @@ void PointSimulation::judge_budgets() {
   }
 }
 
-// Fills in what the reported run shows: its peak, its host memory, how soon its steps repeat.
+// Looks how soon the steps repeat. Where a later one runs out of memory, the point does not fit,
+// and the run of as many steps as show it is the one that is reported.
+void PointSimulation::follow_steps() {
+  const bool fits = point_.status == PointStatus::kFits;
+  ConvergenceSearch search =
+      find_convergence(spec_, model_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
+                       options_.convergence_limit);
+  point_.convergence = std::move(search.found);
+  if (!fits || !search.failing) return;
+  compiled_ = *std::move(search.failing);
+  run_on_device();
+}
+
+// Fills in what the reported run shows: its peak, its host memory.
 void PointSimulation::examine_run() {
   const StepProgram& program = compiled_.program;
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
-  const bool fits = point_.status == PointStatus::kFits;
-  point_.convergence =
-      find_convergence(spec_, model_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
-                       options_.convergence_limit);
   timeline_ = memory_timeline(program, scratch_);
   point_.peak = report_peak(model_.training, compiled_, scratch_, point_.run.live,
                             options_.largest_tensors, timeline_.last_step_begin);

@@ -333,7 +333,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a later step that runs out of memory is reported where the configured ones fit") {
+  TEST_CASE("a point fits only if later steps fit, too") {
     const std::string file = test::source_path("scenarios/basics/fragmentation.yaml");
     Value document = load_scenario(file);
     std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
@@ -344,9 +344,16 @@ TEST_SUITE("unit") {
     apply_override(document, parse_override("training.steps=1"));
     const Scenario one = decode_scenario(document, environment());
     const PointResult point = simulate(one, build_training(one), {.convergence_limit = 8});
-    CHECK(point.status == PointStatus::kFits);
+    CHECK(point.status == PointStatus::kOutOfMemory);
     CHECK(point.convergence.step == std::nullopt);
     CHECK(point.convergence.fails_in == 1);
+    REQUIRE(point.failure);
+    CHECK(point.failure->step == 1);
+    CHECK(point.failure->requested == failing.failure->requested);
+    CHECK(point.failure->op == failing.failure->op);
+    CHECK(point.run.reserved.bytes == failing.run.reserved.bytes);
+    // The configured step alone fits, which says nothing about training.
+    CHECK(simulate(one, build_training(one), {}).status == PointStatus::kFits);
     // Expandable segments are the suggestion.
     const std::vector<Suggestion> tried =
         suggest_changes(document, two, build_training(two), environment(), failing);
