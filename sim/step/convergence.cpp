@@ -24,9 +24,20 @@ int failing_step(const Compiled& compiled, const RunResult& run) {
 }  // namespace
 }  // namespace convergence_detail
 
-ConvergenceSearch find_convergence(const StepSpec& spec, const TrainedModel& model,
-                                   const Compiled& compiled, const Scratch& scratch, Bytes capacity,
-                                   int limit) {
+const Compiled* LongerPrograms::of(int steps) {
+  const auto known = known_.find(steps);
+  if (known != known_.end()) return &known->second;
+  const std::size_t size =
+      size_ * static_cast<std::size_t>(steps) / static_cast<std::size_t>(spec_.training.steps);
+  if (size > convergence_detail::kMaxInstructions) return nullptr;
+  const auto* smaller = smaller_budget_.empty() ? nullptr : &smaller_budget_;
+  Compiled compiled = compile(spec_, model_, {.steps = steps, .smaller_budget = smaller});
+  return &known_.emplace(steps, std::move(compiled)).first->second;
+}
+
+ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
+                                   const Scratch& scratch, Bytes capacity, int limit) {
+  const StepSpec& spec = longer.spec();
   ConvergenceSearch search;
   Convergence& found = search.found;
   found.steps = reserved_by_step(compiled.program, compiled.order, scratch);
@@ -35,23 +46,15 @@ ConvergenceSearch find_convergence(const StepSpec& spec, const TrainedModel& mod
     // Replays of the graph that the last step captures allocate nothing.
     found.step = spec.training.steps - 1;
   }
-  const auto size = [&](int steps) {
-    return compiled.program.size() * static_cast<std::size_t>(steps) /
-           static_cast<std::size_t>(spec.training.steps);
-  };
-  for (int steps = 2 * spec.training.steps;
-       !found.step && steps <= limit && size(steps) <= convergence_detail::kMaxInstructions;
-       steps *= 2) {
-    const bool smaller = !compiled.smaller_budget.empty();
-    Compiled longer =
-        compile(spec, model,
-                {.steps = steps, .smaller_budget = smaller ? &compiled.smaller_budget : nullptr});
+  for (int steps = 2 * spec.training.steps; !found.step && steps <= limit; steps *= 2) {
+    const Compiled* program = longer.of(steps);
+    if (program == nullptr) break;
     Scratch other;
-    const RunResult run = run_compiled(spec, longer, other, capacity, true);
-    found.steps = reserved_by_step(longer.program, longer.order, other);
+    const RunResult run = run_compiled(spec, *program, other, capacity, true);
+    found.steps = reserved_by_step(program->program, program->order, other);
     if (run.status != RunStatus::kCompleted) {
-      found.fails_in = convergence_detail::failing_step(longer, run);
-      search.failing = std::move(longer);
+      found.fails_in = convergence_detail::failing_step(*program, run);
+      search.failing = program;
       return search;
     }
     found.step = converged_step(found.steps);

@@ -1,6 +1,8 @@
 // Finds the step from which on every step reserves what the one before it did.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -21,17 +23,36 @@ struct Convergence {
   std::optional<int> fails_in;
 };
 
-// A search for convergence, with the program of the run that fails, where one does.
-struct ConvergenceSearch {
-  Convergence found;
-  std::optional<Compiled> failing;
+// Programs of the same step that run it more often than configured, each compiled once.
+class LongerPrograms {
+ public:
+  // `compiled` is the configured program; all three outlive this.
+  LongerPrograms(const StepSpec& spec, const TrainedModel& model, const Compiled& compiled)
+      : spec_(spec),
+        model_(model),
+        size_(compiled.program.size()),
+        smaller_budget_(compiled.smaller_budget) {}
+  [[nodiscard]] const StepSpec& spec() const { return spec_; }
+  // Null where the program would be too long to be compiled only to look for convergence.
+  [[nodiscard]] const Compiled* of(int steps);
+
+ private:
+  const StepSpec& spec_;
+  const TrainedModel& model_;
+  std::size_t size_;  // instructions of the configured steps
+  std::vector<PolicyOutcome> smaller_budget_;
+  std::map<int, Compiled> known_;
 };
 
-// Looks at the configured steps and, where they do not show it, at runs of more and more steps, up
-// to `limit`, of the same model. `scratch` is that of the configured run, with events. Long
-// programs, and orders that a policy has computed, are not repeated.
-[[nodiscard]] ConvergenceSearch find_convergence(const StepSpec& spec, const TrainedModel& model,
-                                                 const Compiled& compiled, const Scratch& scratch,
-                                                 Bytes capacity, int limit);
+// A search for convergence, with the program of the run that fails; null where none does.
+struct ConvergenceSearch {
+  Convergence found;
+  const Compiled* failing = nullptr;
+};
+
+// Looks at the steps of `compiled` and, where they do not show it, at runs of more and more steps,
+// up to `limit`, of the same model. `scratch` is that of the run of `compiled`, with events.
+[[nodiscard]] ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
+                                                 const Scratch& scratch, Bytes capacity, int limit);
 
 }  // namespace tidemark

@@ -71,7 +71,11 @@ class PointSimulation {
  public:
   PointSimulation(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
                   const SimulateOptions& options)
-      : spec_(spec), model_(model), compiled_(std::move(compiled)), options_(options) {}
+      : spec_(spec),
+        model_(model),
+        compiled_(std::move(compiled)),
+        longer_(spec_, model_, compiled_),
+        options_(options) {}
 
   PointResult run(PointDetail* detail) {
     fill_model();
@@ -102,10 +106,12 @@ class PointSimulation {
   void follow_steps();
   void examine_run();
   void find_smallest_capacity();
+  [[nodiscard]] const Compiled* failing_later(const Compiled& program, Bytes usable);
 
   const StepSpec& spec_;
   const TrainedModel& model_;
   Compiled compiled_;
+  LongerPrograms longer_;
   const SimulateOptions& options_;
   Scratch scratch_;  // scratch of the run whose figures are reported
   MemoryTimeline timeline_;
@@ -237,11 +243,11 @@ void PointSimulation::judge_budgets() {
 void PointSimulation::follow_steps() {
   const bool fits = point_.status == PointStatus::kFits;
   ConvergenceSearch search =
-      find_convergence(spec_, model_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
+      find_convergence(longer_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
                        options_.convergence_limit);
   point_.convergence = std::move(search.found);
-  if (!fits || !search.failing) return;
-  compiled_ = *std::move(search.failing);
+  if (!fits || search.failing == nullptr) return;
+  compiled_ = *search.failing;
   run_on_device();
 }
 
@@ -272,12 +278,28 @@ void PointSimulation::find_smallest_capacity() {
     Scratch other;
     unlimited = run_compiled(spec_, compiled_, other, kUnlimited, false);
   }
-  point_.smallest_capacity.count = smallest_capacity(spec_, compiled_, point_.context, unlimited,
-                                                     ran ? Bytes(0) : point_.usable())
-                                       .count;
-  if (ran)
-    point_.smallest_capacity.count =
-        std::min(point_.smallest_capacity.count, point_.capacity.count);
+  // With less memory a later step may run out of it; then that step has to fit, too.
+  Bytes& smallest = point_.smallest_capacity;
+  for (const Compiled* program = &compiled_; program != nullptr;) {
+    smallest = smallest_capacity(spec_, *program, point_.context, unlimited,
+                                 ran ? Bytes(0) : point_.usable());
+    program = failing_later(*program, smallest - point_.context);
+    if (program != nullptr) {
+      Scratch other;
+      unlimited = run_compiled(spec_, *program, other, kUnlimited, false);
+    }
+  }
+  if (ran) smallest = std::min(smallest, point_.capacity);
+}
+
+// Returns the program of more steps that runs out of so much memory where `program` does not; null
+// if none does.
+const Compiled* PointSimulation::failing_later(const Compiled& program, Bytes usable) {
+  if (options_.convergence_limit == 0 || !spec_.allocator->traits().has_segments) return nullptr;
+  Scratch scratch;
+  const RunResult run = run_compiled(spec_, program, scratch, usable, true);
+  if (run.status != RunStatus::kCompleted) return nullptr;
+  return find_convergence(longer_, program, scratch, usable, options_.convergence_limit).failing;
 }
 
 }  // namespace

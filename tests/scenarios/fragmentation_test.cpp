@@ -354,6 +354,16 @@ TEST_SUITE("unit") {
     CHECK(point.run.reserved.bytes == failing.run.reserved.bytes);
     // The configured step alone fits, which says nothing about training.
     CHECK(simulate(one, build_training(one), {}).status == PointStatus::kFits);
+    // A device of the least capacity that the result names runs all steps.
+    const auto with_capacity = [&](Bytes capacity) {
+      Value changed = document;
+      apply_override(changed,
+                     parse_override(fmt::format("hardware.hbm.capacity={}B", capacity.count)));
+      const Scenario scenario = decode_scenario(changed, environment());
+      return simulate(scenario, build_training(scenario), {.convergence_limit = 8}).status;
+    };
+    CHECK(with_capacity(point.smallest_capacity) == PointStatus::kFits);
+    CHECK(with_capacity(point.smallest_capacity - Bytes(kMiB.count)) == PointStatus::kOutOfMemory);
     // Expandable segments are the suggestion.
     const std::vector<Suggestion> tried =
         suggest_changes(document, two, build_training(two), environment(), failing);
