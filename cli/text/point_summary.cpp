@@ -160,10 +160,12 @@ std::string Summary::time() const {
   const auto phase = [&](Phase p) {
     return format_duration(run.phase[static_cast<std::size_t>(p)]);
   };
-  std::string text =
-      line("step", fmt::format("{}: forward {}, backward {}, optimizer {}",
-                               bold(format_duration(run.step), colour_), phase(Phase::kForward),
-                               phase(Phase::kBackward), phase(Phase::kOptimizer)));
+  const bool trains = scenario_.training.mode == StepMode::kTrain;
+  std::string text = line(
+      "step", trains ? fmt::format("{}: forward {}, backward {}, optimizer {}",
+                                   bold(format_duration(run.step), colour_), phase(Phase::kForward),
+                                   phase(Phase::kBackward), phase(Phase::kOptimizer))
+                     : fmt::format("{}: forward only", bold(format_duration(run.step), colour_)));
   std::string parts;
   const auto add = [&](Duration d, std::string_view what) {
     // Less than a thousandth of the step is not worth a line.
@@ -177,6 +179,12 @@ std::string Summary::time() const {
   add(run.exposed_communication, "waiting for communication");
   add(run.host_bound, "waiting for the host to launch");
   if (!parts.empty()) text += line("", parts);
+  for (const Communication& c : point_.communication) {
+    text +=
+        line("", fmt::format("{} {} operations of {} over {} ranks: {} busy, {} of it exposed",
+                             grouped(c.count), name_of(c.kind), format_bytes(c.bytes), point_.ranks,
+                             format_duration(c.busy), format_duration(c.exposed)));
+  }
   if (point_.status == PointStatus::kFits) {
     const bool tokens = point_.tokens_per_second > 0;
     std::string rest = tokens ? fmt::format("{} tokens/s, ", rate(point_.tokens_per_second)) : "";

@@ -148,15 +148,18 @@ void GradientTape::emit_ends() {
     part.push_back(training_.add_operator(std::move(op), {}));
     return part.back();
   };
-  const OperatorId zero_grad = marker(training_.part(PartKind::kZeroGrad), OperatorPart::kZeroGrad,
-                                      "zero_grad", Phase::kForward);
-  const OperatorId end = marker(training_.part(PartKind::kEndOfStep), OperatorPart::kEndOfStep,
-                                "end_of_step", Phase::kOptimizer);
+  const OperatorId end =
+      marker(training_.part(PartKind::kEndOfStep), OperatorPart::kEndOfStep, "end_of_step",
+             options_.evaluates ? Phase::kForward : Phase::kOptimizer);
   // The training loop reads the loss, so the host does not run into the next step.
   training_.operators[end].blocks_host = true;
-  for (ParameterId p : training_.trained) {
-    training_.holds.push_back(
-        {training_.parameters[p].gradient, OperatorId(), zero_grad, HoldKind::kLocal});
+  if (!options_.evaluates) {
+    const OperatorId zero_grad = marker(training_.part(PartKind::kZeroGrad),
+                                        OperatorPart::kZeroGrad, "zero_grad", Phase::kForward);
+    for (ParameterId p : training_.trained) {
+      training_.holds.push_back(
+          {training_.parameters[p].gradient, OperatorId(), zero_grad, HoldKind::kLocal});
+    }
   }
   if (graph_.loss.valid()) training_.loss = graph_.tensors[graph_.loss].storage;
   if (!rules_.holds) return;

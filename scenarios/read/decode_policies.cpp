@@ -75,17 +75,27 @@ const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
                   fmt::format("there is no policy {}{}", tidemark::quoted(listed.name), hint));
 }
 
-// Throws for a second policy that decides the order, or a second one that decides evictions.
+// Returns what only one policy of a list can do, as this one does; empty where it does no such
+// thing.
+std::string_view single_task(const AnyPolicy& policy) {
+  if (std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy))
+    return "decides the order of the operators";
+  if (std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy))
+    return "chooses what to evict";
+  const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
+  const bool reduces = rewrite != nullptr && (*rewrite)->reduces_gradients();
+  return reduces ? "reduces the gradients" : "";
+}
+
+// Throws for a second policy that does what only one can.
 void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario& scenario) {
-  const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
-  const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
-  if (!orders && !evicts) return;
+  const std::string_view task = single_task(policy);
+  if (task.empty()) return;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
-    if (scenario.policies[i].index() != policy.index()) continue;
+    if (single_task(scenario.policies[i]) != task) continue;
     throw UserError(
         listed.location, "policies." + excerpt(listed.name),
-        fmt::format("'{}' {} already, and only one policy can", scenario.policy_names[i],
-                    orders ? "decides the order of the operators" : "chooses what to evict"));
+        fmt::format("'{}' {} already, and only one policy can", scenario.policy_names[i], task));
   }
 }
 

@@ -19,9 +19,10 @@ namespace tidemark {
 namespace simulate_detail {
 namespace {
 
-std::optional<Bytes> budget_of(const AnyPolicy& policy) {
-  const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
-  return residency != nullptr ? (*residency)->budget() : std::nullopt;
+// Returns the live bytes of a step that the policy is to stay within. A plan has its own budget and
+// is judged by it; a rewrite's is for what it rewrites.
+std::optional<Bytes> budget_of(const AnyPolicy& policy, const PolicyOutcome& outcome) {
+  return outcome.plan || rewrites_model(policy) ? std::nullopt : policy_of(policy).budget();
 }
 
 PointStatus point_status(RunStatus status) {
@@ -143,8 +144,8 @@ void PointSimulation::fill_model() {
 
 void PointSimulation::fill_policies() {
   point_.policies = compiled_.policies;
-  for (const AnyPolicy& policy : spec_.policies)
-    point_.budgets.push_back(budget_of(policy));
+  for (std::size_t i = 0; i < spec_.policies.size(); ++i)
+    point_.budgets.push_back(budget_of(spec_.policies[i], point_.policies[i]));
   point_.saved_activations = sum_of(model_.training, compiled_.saved);
   point_.passes = model_.passes;
   point_.passes.insert(point_.passes.end(), compiled_.passes.begin(), compiled_.passes.end());

@@ -196,6 +196,10 @@ report: {dir: out, formats: [json]}
           "s.yaml:2:11: hardware.gpu: required key is missing; expected a text");
     CHECK(refusal(model + "hardware: {gpu: h100-sxm-80gb, count: 0}\n") ==
           "s.yaml:2:39: hardware.count: expected an integer from 1 to 1048576, found 0");
+    CHECK(refusal(fmt::format("model: {{graph: {}}}\nhardware: {{gpu: h100-sxm-80gb, count: 2}}\n",
+                              test::source_path("scenarios/models/unet_d2_n10.json"))) ==
+          "s.yaml:2:39: hardware.count: a cost graph does not say which gradients several GPUs "
+          "would reduce; leave count out");
     CHECK(refusal(model + "hardware: {gpu: h100-sxm-80gb, hbm: {capacity: 80G}}\n")
               .starts_with("s.yaml:2:48: hardware.hbm.capacity: "));
     CHECK(refusal(model + "hardware: {gpu: h100-sxm-80gb, hbm: {capacity: 80ms}}\n")
@@ -365,6 +369,9 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:30: policies.checkpoint_every: expected a mapping, found '2'");
     CHECK(refusal_with("policies:\n  - revolve\n  - revolve: {checkpoints: 2}\n") ==
           "s.yaml:5:5: policies.revolve: 'revolve' decides the order of the operators already, and "
+          "only one policy can");
+    CHECK(refusal_with("policies: [data_parallel, {data_parallel: {bucket: 1MiB}}]\n") ==
+          "s.yaml:3:28: policies.data_parallel: 'data_parallel' reduces the gradients already, and "
           "only one policy can");
   }
 }

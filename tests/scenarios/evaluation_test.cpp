@@ -61,6 +61,9 @@ TEST_SUITE("unit") {
     CHECK(point.trainable_parameter_count == point.parameter_count);
     CHECK(point.step_flops == point.forward_flops);
     CHECK(point.run.phase[static_cast<std::size_t>(Phase::kBackward)].count() == 0);
+    const auto optimizer = static_cast<std::size_t>(Phase::kOptimizer);
+    CHECK(point.run.phase[optimizer].count() == 0);
+    CHECK(point.run.phase_live[optimizer].bytes == Bytes(0));
     CHECK(point.run.step > Duration(0));
     CHECK(point.samples_per_second > 0);
   }
@@ -90,6 +93,12 @@ TEST_SUITE("unit") {
       CHECK(with.run.live.bytes == without.run.live.bytes);
       CHECK(with.run.step == without.run.step);
       CHECK(with.policies[0].decided == 0);
+    }
+    for (const char* policy : {"optimal", "belady", "revolve"}) {
+      CAPTURE(policy);
+      const PointResult missed =
+          point_of(fmt::format("{}policies: [{{{}: {{budget: 1MiB}}}}]\n", plain, policy));
+      CHECK(missed.status == PointStatus::kInfeasible);
     }
   }
 
