@@ -120,7 +120,8 @@ void write_files(const std::string& folder, const Comparison& comparison,
   add_budget_svg(output, comparison);
   add_tradeoff_svg(output, comparison);
   if (html) HtmlPage(comparison, charts.all()).write(output.add("report.html"));
-  output.commit();
+  output.commit_replacing();
+  say_written(output);
 }
 
 // Returns -o, else the scenario's report.dir.

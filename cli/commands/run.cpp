@@ -74,14 +74,12 @@ void show_point(const DetailedPoint& point, const Environment& environment,
   print(text);
 }
 
-// Warns of a listed format without a folder: it is written only where it is listed, so it was
-// meant.
+// Warns of listed formats without a folder: they were meant to be written.
 void warn_of_no_folder(const ReportFiles& files, const Console& console) {
-  if (!files.folder.empty() || !files.torch_snapshots) return;
-  print_warning(
-      console,
-      "report.formats names torch_snapshot, but there is no folder to write it into: give "
-      "-o DIR, or report.dir in the scenario");
+  if (!files.folder.empty() || !files.listed) return;
+  print_warning(console, fmt::format("report.formats lists {}, but there is no folder to write "
+                                     "into: give -o DIR, or report.dir in the scenario",
+                                     fmt::join(files.formats, ", ")));
 }
 
 int run_one(const Value& document, const Environment& environment, const RunCommand& command,

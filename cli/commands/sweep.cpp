@@ -51,7 +51,7 @@ int merge_shards(const SweepCommand& command, const Console& console) {
                                 tidemark::quoted(names.empty() ? command.folder : names.front())));
   }
   const MergedSweep merged = merge_journals(command.merged_folder);
-  PointsReport({.folder = command.merged_folder, .html = has_html_report()}).write(merged.points);
+  PointsReport(default_report_files(command.merged_folder)).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
@@ -128,7 +128,7 @@ int SweepCommand::execute(const Console& console) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
   SweepJournal journal(folder, sweep, part, known);
-  PointsReport report({.folder = part.count == 1 ? folder : "", .html = has_html_report()});
+  PointsReport report(default_report_files(part.count == 1 ? folder : ""));
   PointsListener listener;
   listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
   if (report.wants_detail()) {

@@ -1,5 +1,6 @@
 #include "cli/output/output_folder.hpp"
 
+#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -12,6 +13,9 @@ namespace output_folder_detail {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Names of the files of the last report in the folder, one per line.
+constexpr const char* kList = ".tidemark-files";
 
 [[noreturn]] void fail(const fs::path& path, const std::string& problem) {
   throw UserError({.file = path.string()}, {}, problem);
@@ -78,6 +82,31 @@ void OutputFolder::commit() {
                                  fmt::format("cannot be written: {}", error.message()));
   }
   committed_ = true;
+}
+
+void OutputFolder::commit_replacing() {
+  const std::filesystem::path list = folder_ / output_folder_detail::kList;
+  std::set<std::string> stale;
+  {
+    std::ifstream known(list);
+    for (std::string name; std::getline(known, name);) {
+      // A name alone: a damaged list must not reach beyond the folder.
+      if (std::filesystem::path(name).filename() == name) stale.insert(name);
+    }
+  }
+  std::vector<std::string> names;
+  for (const File& file : files_)
+    names.push_back(file.final_path.filename().string());
+  std::ofstream& written = add(output_folder_detail::kList);
+  for (const std::string& name : names) {
+    written << name << '\n';
+    stale.erase(name);
+  }
+  commit();
+  files_.pop_back();  // the list itself is no result
+  std::error_code error;
+  for (const std::string& name : stale)
+    std::filesystem::remove(folder_ / name, error);
 }
 
 std::vector<std::string> OutputFolder::written() const {

@@ -22,6 +22,8 @@ class OutputFolder {
   // Returns a stream that stays valid as long as the folder and is closed by commit().
   [[nodiscard]] std::ofstream& add(const std::string& name);
   void commit();
+  // Commits, and removes what the last such commit left in the folder and this one has not written.
+  void commit_replacing();
   [[nodiscard]] std::vector<std::string> written() const;  // paths, for the user
 
  private:

@@ -7,19 +7,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/output/figures.hpp"
+#include "cli/output/formats.hpp"
 #include "cli/output/html_page.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/text/console.hpp"
-#include "plots/chrome_trace.hpp"
-#include "plots/perfetto_trace.hpp"
-#include "plots/timeline_csv.hpp"
-#include "plots/torch_snapshot.hpp"
-#include "scenarios/results/result_document.hpp"
-#include "scenarios/results/results_csv.hpp"
-#include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
 namespace reports_detail {
@@ -27,99 +20,64 @@ namespace {
 
 void add_results(OutputFolder& output, const ReportFiles& files,
                  std::span<const PointResult> points) {
-  if (files.json) output.add("results.json") << document_text(points, {});
-  if (files.csv) write_results_csv(output.add("results.csv"), points);
-}
-
-void add_timeline(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
-  write_timeline_csv(output.add(name), point.detail.model->training, point.detail.compiled.order,
-                     point.detail.compiled.program, point.detail.timeline);
-}
-
-void add_torch_snapshot(OutputFolder& output, const std::string& name, const DetailedPoint& point) {
-  const Compiled& compiled = point.detail.compiled;
-  Scratch scratch;
-  const auto recorder = run_recorded(point.scenario, compiled, scratch);
-  write_torch_snapshot(output.add(name), point.detail.model->training, compiled.order,
-                       compiled.program, memory_timeline(compiled.program, scratch), *recorder);
-}
-
-// Adds a run as events, in both formats of traces.
-void add_traces(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
-                const DetailedPoint& point) {
-  const TrainingGraph& graph = point.detail.model->training;
-  const Compiled& compiled = point.detail.compiled;
-  const TraceModel model = trace_model(graph, compiled.order, compiled.program, compiled.costs,
-                                       point.detail.scratch, point.detail.timeline);
-  const TraceTitle title{.name = point.result.name,
-                         .device = point.scenario.device.name,
-                         .capacity = point.result.capacity,
-                         .ranks = point.scenario.count};
-  if (files.chrome_traces) {
-    write_chrome_trace(output.add("trace" + suffix + ".json"), graph, compiled.program, model,
-                       title);
+  for (const ReportFormat& format : report_formats()) {
+    if (format.add_points != nullptr && files.wants(format.name)) format.add_points(output, points);
   }
-  if (files.perfetto_traces) {
-    write_perfetto_trace(output.add("trace" + suffix + ".perfetto-trace"), graph, compiled.program,
-                         model, title);
-  }
-}
-
-// Adds the files that belong to one point. `suffix` is "-2" for the second of several points.
-void add_detail(OutputFolder& output, const ReportFiles& files, const std::string& suffix,
-                const DetailedPoint& point) {
-  if (files.torch_snapshots)
-    add_torch_snapshot(output, "torch_snapshot" + suffix + ".pickle", point);
-  if (files.svg) add_timeline_svg(output, "timeline" + suffix, point);
-  if (files.chrome_traces || files.perfetto_traces) add_traces(output, files, suffix, point);
 }
 
 }  // namespace
 }  // namespace reports_detail
 
+bool ReportFiles::wants(std::string_view format) const {
+  return std::find(formats.begin(), formats.end(), format) != formats.end();
+}
+
+std::vector<const ReportFormat*> ReportFiles::of_runs(bool several) const {
+  std::vector<const ReportFormat*> found;
+  for (const ReportFormat& format : report_formats()) {
+    const bool left_out = several && format.runs_only_if_listed && !listed;
+    if (format.add_run != nullptr && !left_out && wants(format.name)) found.push_back(&format);
+  }
+  return found;
+}
+
+ReportFiles default_report_files(std::string folder) {
+  ReportFiles files{.folder = std::move(folder)};
+  if (has_html_report()) files.formats.emplace_back("html");
+  return files;
+}
+
 ReportFiles report_files(const Value& document, const std::string& output_option,
                          const Environment& environment) {
-  ReportFiles files;
-  files.html = has_html_report();
+  ReportFiles files = default_report_files(output_option);
   const Value* given = document.find("report");
-  if (given != nullptr && !given->is_null()) {
-    // The report is the same for all points, but only a point is a whole scenario.
-    Value point = document;
-    const std::vector<std::vector<Override>> points = sweep_points(document);
-    for (const Override& change : points.front())
-      apply_override(point, change);
-    const ReportOptions report = decode_scenario(point, environment).report;
-    const auto wants = [&](std::string_view format) {
-      return std::find(report.formats.begin(), report.formats.end(), format) !=
-             report.formats.end();
-    };
-    files.folder = report.directory;
-    files.json = wants("json");
-    files.csv = wants("csv");
-    files.torch_snapshots = wants("torch_snapshot");
-    files.svg = wants("svg");
-    files.chrome_traces = wants("chrome_trace");
-    files.perfetto_traces = wants("perfetto");
-    const bool formats = given->find("formats") != nullptr;
-    files.html = wants("html") || (!formats && has_html_report());
-    files.timelines = files.csv && given->find("formats") != nullptr;
-  }
-  if (!output_option.empty()) files.folder = output_option;
+  if (given == nullptr || given->is_null()) return files;
+  // The report is the same for all points, but only a point is a whole scenario.
+  Value point = document;
+  const std::vector<std::vector<Override>> points = sweep_points(document);
+  for (const Override& change : points.front())
+    apply_override(point, change);
+  const ReportOptions report = decode_scenario(point, environment).report;
+  if (files.folder.empty()) files.folder = report.directory;
+  files.listed = given->find("formats") != nullptr;
+  if (files.listed) files.formats = report.formats;
   return files;
 }
 
 void write_report(const ReportFiles& files, const DetailedPoint& point) {
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
-  reports_detail::add_results(output, files, std::span(&point.result, 1));
-  if (files.csv) reports_detail::add_timeline(output, "timeline.csv", point);
-  reports_detail::add_detail(output, files, "", point);
-  if (files.html) {
-    HtmlPage page(std::span(&point.result, 1));
+  const std::span<const PointResult> points(&point.result, 1);
+  reports_detail::add_results(output, files, points);
+  for (const ReportFormat* format : files.of_runs(false))
+    format->add_run(output, "", point);
+  if (files.wants("html")) {
+    HtmlPage page(points);
     page.add_charts(0, charts_of(point));
     page.write(output.add("report.html"));
   }
-  output.commit();
+  output.commit_replacing();
+  say_written(output);
 }
 
 struct PointsReport::Collected {
@@ -136,25 +94,23 @@ PointsReport::PointsReport(PointsReport&&) noexcept = default;
 PointsReport& PointsReport::operator=(PointsReport&&) noexcept = default;
 
 bool PointsReport::wants_detail() const {
-  return !files_.folder.empty() && (files_.any_detail() || files_.html);
+  return !files_.folder.empty() && (!files_.of_runs(true).empty() || files_.wants("html"));
 }
 
 void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
   if (!wants_detail() || point.detail == nullptr) return;
   Collected& all = *collected_;
   const std::lock_guard lock(all.mutex);
-  if (files_.any_detail()) {
-    if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
-    const std::string suffix = fmt::format("-{}", index + 1);
-    if (files_.timelines)
-      reports_detail::add_timeline(*all.output, "timeline" + suffix + ".csv", *point.detail);
-    reports_detail::add_detail(*all.output, files_, suffix, *point.detail);
-  }
-  if (files_.svg) {
+  const std::vector<const ReportFormat*> formats = files_.of_runs(true);
+  if (!formats.empty() && all.output == nullptr)
+    all.output = std::make_unique<OutputFolder>(files_.folder);
+  for (const ReportFormat* format : formats)
+    format->add_run(*all.output, fmt::format("-{}", index + 1), *point.detail);
+  if (files_.wants("svg")) {
     all.figures[index] = {point_label(point.result, index + 1), figure_of(*point.detail)};
   }
   const bool first = all.charts.size() < kChartedPoints || index < all.charts.rbegin()->first;
-  if (!files_.html || !first) return;
+  if (!files_.wants("html") || !first) return;
   all.charts[index] = charts_of(*point.detail);
   if (all.charts.size() > kChartedPoints) all.charts.erase(std::prev(all.charts.end()));
 }
@@ -162,7 +118,7 @@ void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
 std::vector<std::size_t> PointsReport::without_charts(std::span<const PointResult> points) const {
   std::vector<std::size_t> missing;
   std::size_t built = 0;
-  if (files_.folder.empty() || !files_.html) return missing;
+  if (files_.folder.empty() || !files_.wants("html")) return missing;
   for (std::size_t i = 0; i < points.size() && built < kChartedPoints; ++i) {
     if (points[i].status == PointStatus::kError) continue;
     ++built;
@@ -177,27 +133,31 @@ void PointsReport::write(std::span<const PointResult> points) {
   if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
   OutputFolder& output = *all.output;
   reports_detail::add_results(output, files_, points);
-  if (files_.svg) {
+  if (files_.wants("svg")) {
     std::vector<NamedFigure> overlaid;
     for (auto& [index, figure] : all.figures)
       overlaid.push_back(std::move(figure));
     add_overlaid_svg(output, overlaid);
     add_pareto_svg(output, points, common_setting(overlaid));
   }
-  if (files_.html) {
+  if (files_.wants("html")) {
     HtmlPage page(points);
     for (auto& [index, charts] : all.charts)
       page.add_charts(index, std::move(charts));
     page.write(output.add("report.html"));
   }
-  output.commit();
+  output.commit_replacing();
+  say_written(output);
 }
 
-std::string document_text(std::span<const PointResult> points,
-                          const std::vector<std::string>& published) {
-  nlohmann::ordered_json document = result_document(points);
-  if (!published.empty()) document["published"] = published;
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+void say_written(const OutputFolder& output) {
+  constexpr std::size_t kNamed = 6;
+  const std::vector<std::string> paths = output.written();
+  std::string names;
+  for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", paths[i]);
+  if (paths.size() > kNamed) names += fmt::format(" and {} more", paths.size() - kNamed);
+  print_note(fmt::format("wrote {}", names));
 }
 
 void check_writable(const std::string& folder) {

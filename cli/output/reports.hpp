@@ -5,8 +5,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/output/formats.hpp"
 #include "scenarios/results/peak_terms.hpp"
 #include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -16,32 +18,22 @@ namespace tidemark {
 // The files that a run writes, and their folder.
 struct ReportFiles {
   std::string folder;  // folder; empty: none
-  bool json = true;    // results.json
-  bool csv = true;     // results.csv
-  // timeline.csv for a single point; for several, timeline-1.csv ... only where the scenario lists
-  // csv among its formats.
-  bool timelines = false;
-  // torch_snapshot.pickle for a single point; for several, torch_snapshot-1.pickle ... Only where
-  // the scenario lists it.
-  bool torch_snapshots = false;
-  // timeline.svg for a single point; for several, timeline-1.svg ..., timelines.svg and pareto.svg.
-  bool svg = false;
-  // trace.json and trace.perfetto-trace; for several points trace-1.json ...
-  bool chrome_traces = false;
-  bool perfetto_traces = false;
-  // report.html: all points on one page. Written where the scenario lists it, and with a folder and
-  // no formats wherever it can be made.
-  bool html = false;
-  // Whether any file other than the page needs each point in detail.
-  [[nodiscard]] bool any_detail() const {
-    return timelines || torch_snapshots || svg || chrome_traces || perfetto_traces;
-  }
+  // Names of report_formats().
+  std::vector<std::string> formats{"json", "csv"};
+  bool listed = false;  // whether the scenario lists them
+
+  [[nodiscard]] bool wants(std::string_view format) const;
+  // Returns the wanted formats that have files about each run, the only one or one of several.
+  [[nodiscard]] std::vector<const ReportFormat*> of_runs(bool several) const;
 };
+// Returns json, csv and, where it can be made, the page.
+[[nodiscard]] ReportFiles default_report_files(std::string folder);
 // Chooses the folder, -o before the document's report.dir, and the formats. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,
                                        const Environment& environment);
 
-// Writes all files or none; nothing when there is no folder. Throws UserError.
+// Writes all files or none, and says which; nothing when there is no folder. Files that an earlier
+// report has left in the folder, and that this one does not write, are removed. Throws UserError.
 void write_report(const ReportFiles& files, const DetailedPoint& point);
 
 // Writes the files of several points. Files about one point are written while its run is in memory:
@@ -61,7 +53,7 @@ class PointsReport {
   // Returns points that the page would chart and that were not added, as they came from an earlier
   // run.
   [[nodiscard]] std::vector<std::size_t> without_charts(std::span<const PointResult> points) const;
-  // Writes all files or none; nothing when there is no folder. Throws UserError.
+  // Writes all files as write_report() does.
   void write(std::span<const PointResult> points);
 
  private:
@@ -71,9 +63,8 @@ class PointsReport {
   std::unique_ptr<Collected> collected_;
 };
 
-// Returns the result document as it is printed, with the figures that a paper reports.
-[[nodiscard]] std::string document_text(std::span<const PointResult> points,
-                                        const std::vector<std::string>& published);
+// Names the files that were written, on stderr.
+void say_written(const OutputFolder& output);
 
 // Throws UserError when `folder` is given and cannot be written; leaves no files behind.
 void check_writable(const std::string& folder);

@@ -77,6 +77,11 @@ void print_warning(const Console& console, std::string_view message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void print_note(std::string_view message) {
+  const std::string line = fmt::format("tidemark: {}\n", message);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 Progress::~Progress() {
   if (dirty_) std::fputs("\r\x1b[K", stderr);
 }

@@ -34,6 +34,7 @@ void print(std::string_view text);
 void print_error(const Console& console, std::string_view message);
 void print_usage(std::string_view text);  // prints help after a mistake, on stderr
 void print_warning(const Console& console, std::string_view message);
+void print_note(std::string_view message);  // "tidemark: wrote ..." on stderr
 
 // Shows "12 of 40 points, about 34 s left" on a terminal's last line, at most ten times a second;
 // silent elsewhere. The time left is shown once a second has passed, as if all points took equally

@@ -1,6 +1,7 @@
 // Runs the built program in a folder of its own, into pipes or on a terminal.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -61,6 +62,9 @@ class Workspace {
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / of)) {
       names.push_back(entry.path().filename().string());
     }
+    // The list of a report's files, by which the next report knows what is stale.
+    std::erase(names, ".tidemark-files");
+    std::sort(names.begin(), names.end());
     return names;
   }
 

@@ -18,7 +18,7 @@ TEST_SUITE("unit") {
                       "compare: {policies: [[], [optimal]], budgets: [100%, 1]}\n");
     const Outcome outcome = workspace.run("compare s.yaml --json -o out");
     CHECK(outcome.code == 0);
-    CHECK(outcome.err.empty());
+    CHECK(outcome.err.starts_with("tidemark: wrote out/results.json, out/compare.csv, "));
     const auto document = nlohmann::json::parse(outcome.out);
     REQUIRE(document.at("points").size() == 4);
     CHECK(document.at("points")[0].at("status") == "fits");

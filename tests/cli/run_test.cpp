@@ -192,6 +192,31 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     CHECK(w.read("out/deep/timeline.csv").starts_with("time_ns,step,phase,operator,layer,tensor"));
   }
 
+  TEST_CASE("a report replaces the files of the last one in its folder, and names its own") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome first = w.run("run s.yaml -o out --json -s 'report={formats: [json, csv, svg]}'");
+    w.write("out/mine.txt", "kept");
+    CHECK(first.err.starts_with("tidemark: wrote out/results.json, out/results.csv, "));
+    CHECK(w.exists("out/timeline.svg"));
+    const Outcome second = w.run("run s.yaml -o out --json -s 'report={formats: [json]}'");
+    CHECK(second.err == "tidemark: wrote out/results.json\n");
+    CHECK(w.names("out") == std::vector<std::string>{"mine.txt", "results.json"});
+    // A list that was changed by hand does not reach beyond the folder.
+    w.write("out/.tidemark-files", "../s.yaml\n..\nmine.txt/\n");
+    CHECK(w.run("run s.yaml -o out --json -s 'report={formats: [json]}'").code == 0);
+    CHECK(w.exists("s.yaml"));
+    CHECK(w.exists("out/mine.txt"));
+  }
+
+  TEST_CASE("formats without a folder are not left out without a word") {
+    const Workspace w;
+    w.write("s.yaml", std::string(kFits) + "report: {formats: [svg]}\n");
+    const Outcome o = w.run("run s.yaml --json");
+    CHECK(o.code == 0);
+    CHECK(o.err.find("report.formats lists svg, but there is no folder") != std::string::npos);
+  }
+
   TEST_CASE("sweep writes a row per point and exits 0 where some do not fit") {
     const Workspace w;
     w.write("s.yaml", std::string(kTooLarge) + "sweep: {matrix: {training.micro_batch: [1, 2]}}\n");

@@ -1,0 +1,96 @@
+#include "cli/output/formats.hpp"
+
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/output/figures.hpp"
+#include "plots/chrome_trace.hpp"
+#include "plots/perfetto_trace.hpp"
+#include "plots/timeline_csv.hpp"
+#include "plots/torch_snapshot.hpp"
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/results/results_csv.hpp"
+#include "sim/step/run_compiled.hpp"
+
+namespace tidemark {
+namespace formats_detail {
+namespace {
+
+void add_json(OutputFolder& output, std::span<const PointResult> points) {
+  output.add("results.json") << document_text(points, {});
+}
+
+void add_csv(OutputFolder& output, std::span<const PointResult> points) {
+  write_results_csv(output.add("results.csv"), points);
+}
+
+void add_timeline(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
+  write_timeline_csv(output.add("timeline" + suffix + ".csv"), point.detail.model->training,
+                     point.detail.compiled.order, point.detail.compiled.program,
+                     point.detail.timeline);
+}
+
+void add_torch_snapshot(OutputFolder& output, const std::string& suffix,
+                        const DetailedPoint& point) {
+  const Compiled& compiled = point.detail.compiled;
+  Scratch scratch;
+  const auto recorder = run_recorded(point.scenario, compiled, scratch);
+  write_torch_snapshot(output.add("torch_snapshot" + suffix + ".pickle"),
+                       point.detail.model->training, compiled.order, compiled.program,
+                       memory_timeline(compiled.program, scratch), *recorder);
+}
+
+void add_svg(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
+  add_timeline_svg(output, "timeline" + suffix, point);
+}
+
+TraceModel trace_of(const DetailedPoint& point) {
+  const Compiled& compiled = point.detail.compiled;
+  return trace_model(point.detail.model->training, compiled.order, compiled.program, compiled.costs,
+                     point.detail.scratch, point.detail.timeline);
+}
+
+TraceTitle title_of(const DetailedPoint& point) {
+  return {.name = point.result.name,
+          .device = point.scenario.device.name,
+          .capacity = point.result.capacity,
+          .ranks = point.scenario.count};
+}
+
+void add_chrome_trace(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
+  write_chrome_trace(output.add("trace" + suffix + ".json"), point.detail.model->training,
+                     point.detail.compiled.program, trace_of(point), title_of(point));
+}
+
+void add_perfetto(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
+  write_perfetto_trace(output.add("trace" + suffix + ".perfetto-trace"),
+                       point.detail.model->training, point.detail.compiled.program, trace_of(point),
+                       title_of(point));
+}
+
+constexpr std::array<ReportFormat, 7> kFormats{{
+    {.name = "json", .add_points = add_json},
+    {.name = "csv", .add_run = add_timeline, .runs_only_if_listed = true, .add_points = add_csv},
+    {.name = "torch_snapshot", .add_run = add_torch_snapshot},
+    {.name = "svg", .add_run = add_svg},
+    {.name = "chrome_trace", .add_run = add_chrome_trace},
+    {.name = "perfetto", .add_run = add_perfetto},
+    {.name = "html"},
+}};
+
+}  // namespace
+}  // namespace formats_detail
+
+std::span<const ReportFormat> report_formats() {
+  return formats_detail::kFormats;
+}
+
+std::string document_text(std::span<const PointResult> points,
+                          const std::vector<std::string>& published) {
+  nlohmann::ordered_json document = result_document(points);
+  if (!published.empty()) document["published"] = published;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace tidemark

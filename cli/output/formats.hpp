@@ -1,0 +1,32 @@
+// The formats of reports: what `report.formats` lists.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cli/output/output_folder.hpp"
+#include "scenarios/studies/detailed_point.hpp"
+
+namespace tidemark {
+
+struct ReportFormat {
+  std::string_view name;
+  // Adds the files about one run; `suffix` is "-2" for the second of several points. Null: none.
+  void (*add_run)(OutputFolder& output, const std::string& suffix,
+                  const DetailedPoint& point) = nullptr;
+  // Whether each of several runs has such files only where the scenario lists the format.
+  bool runs_only_if_listed = false;
+  // Adds the files for which the figures of all points suffice. Null: none.
+  void (*add_points)(OutputFolder& output, std::span<const PointResult> points) = nullptr;
+};
+
+// Returns all formats in the order in which their files are written. The page of html and the
+// pictures of several points in svg need what PointsReport collects.
+[[nodiscard]] std::span<const ReportFormat> report_formats();
+
+// Returns the result document as it is printed, with the figures that a paper reports.
+[[nodiscard]] std::string document_text(std::span<const PointResult> points,
+                                        const std::vector<std::string>& published);
+
+}  // namespace tidemark
