@@ -50,7 +50,7 @@ constexpr const char* kProgramExamples = R"(Examples:
   tidemark list models                               also: gpus, policies, allocators, optimizers
   tidemark describe checkpoint_every                 parameters, defaults, sources
 
-Exit codes: 0 it fits; 1 it does not fit; 2 bad input; 3 internal error.)";
+Exit codes: 0 a point fits; 1 none does; 2 bad input; 3 internal error.)";
 
 // Returns for example "tidemark replay allocator".
 std::string full_name(const CLI::App& command) {

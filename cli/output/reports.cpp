@@ -166,12 +166,12 @@ void check_writable(const std::string& folder) {
 }
 
 int exit_code(std::span<const PointResult> points) {
-  int code = kExitFits;
-  for (const PointResult& point : points) {
-    if (point.status == PointStatus::kError) return kExitBadInput;
-    if (point.status != PointStatus::kFits) code = kExitDoesNotFit;
-  }
-  return code;
+  const auto has = [&](PointStatus status) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const PointResult& point) { return point.status == status; });
+  };
+  if (has(PointStatus::kError)) return kExitBadInput;
+  return points.empty() || has(PointStatus::kFits) ? kExitFits : kExitDoesNotFit;
 }
 
 }  // namespace tidemark

@@ -69,6 +69,8 @@ void say_written(const OutputFolder& output);
 // Throws UserError when `folder` is given and cannot be written; leaves no files behind.
 void check_writable(const std::string& folder);
 
+// Returns the exit code of a command that has simulated `points`: 2 where one could not be built,
+// else 0 where one fits, else 1.
 [[nodiscard]] int exit_code(std::span<const PointResult> points);
 
 }  // namespace tidemark

@@ -104,7 +104,8 @@ TEST_SUITE("unit") {
     if (!has_html_report()) return;
     const Workspace files;
     files.write("sweep.yaml", kSweep);
-    CHECK(files.run("run sweep.yaml -o out --json").code == 1);  // 6 GiB do not suffice
+    // 6 GiB do not suffice for every point.
+    CHECK(files.run("run sweep.yaml -o out --json").code == 0);
     CHECK(files.names("out") == std::vector<std::string>{"report.html"});
     CHECK(contains(files.read("out/report.html"), "id=\"run-8\""));
   }
@@ -180,7 +181,7 @@ TEST_SUITE("slow") {
     files.write("one.yaml", kOne);
     files.write("sweep.yaml", kSweep);
     REQUIRE(files.run("run one.yaml -o one --json").code == 0);
-    REQUIRE(files.run("run sweep.yaml -o sweep --json").code == 1);
+    REQUIRE(files.run("run sweep.yaml -o sweep --json").code == 0);
     files.write("zero.yaml", kHostOptimizer);
     files.write("eviction.yaml", kEviction);
     files.write("budgets.yaml", kBudgets);
