@@ -297,6 +297,9 @@ void PointSimulation::find_smallest_capacity() {
 // if none does.
 const Compiled* PointSimulation::failing_later(const Compiled& program, Bytes usable) {
   if (options_.convergence_limit == 0 || !spec_.allocator->traits().has_segments) return nullptr;
+  // At the least memory that eviction runs in, a step is repeated many times over; the figure is
+  // that of the configured steps.
+  if (program.eviction != nullptr) return nullptr;
   Scratch scratch;
   const RunResult run = run_compiled(spec_, program, scratch, usable, true);
   if (run.status != RunStatus::kCompleted) return nullptr;
