@@ -24,7 +24,8 @@ struct Id {
 
   [[nodiscard]] constexpr bool valid() const { return value != kNone; }
   [[nodiscard]] constexpr std::size_t index() const { return value; }
-  friend constexpr auto operator<=>(Id, Id) = default;
+  friend constexpr bool operator==(Id, Id) = default;
+  friend constexpr auto operator<=>(Id a, Id b) { return a.value <=> b.value; }
 };
 
 using StorageId = Id<struct StorageTag>;  // memory that the model owns; views share it

@@ -18,7 +18,8 @@ struct Bytes {
 
   constexpr Bytes() = default;
   constexpr explicit Bytes(std::int64_t n) : count(n) {}
-  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+  friend constexpr bool operator==(Bytes, Bytes) = default;
+  friend constexpr auto operator<=>(Bytes a, Bytes b) { return a.count <=> b.count; }
   constexpr Bytes& operator+=(Bytes other) {
     count += other.count;
     return *this;
@@ -39,7 +40,8 @@ struct Elements {
 
   constexpr Elements() = default;
   constexpr explicit Elements(std::int64_t n) : count(n) {}
-  friend constexpr auto operator<=>(Elements, Elements) = default;
+  friend constexpr bool operator==(Elements, Elements) = default;
+  friend constexpr auto operator<=>(Elements a, Elements b) { return a.count <=> b.count; }
   constexpr Elements& operator+=(Elements other) {
     count += other.count;
     return *this;
@@ -55,7 +57,8 @@ struct Flops {
 
   constexpr Flops() = default;
   constexpr explicit Flops(double n) : count(n) {}
-  friend constexpr auto operator<=>(Flops, Flops) = default;
+  friend constexpr bool operator==(Flops, Flops) = default;
+  friend constexpr auto operator<=>(Flops a, Flops b) { return a.count <=> b.count; }
   constexpr Flops& operator+=(Flops other) {
     count += other.count;
     return *this;
@@ -68,11 +71,17 @@ using Duration = std::chrono::nanoseconds;
 
 struct BytesPerSecond {
   double value = 0;
-  friend constexpr auto operator<=>(BytesPerSecond, BytesPerSecond) = default;
+  friend constexpr bool operator==(BytesPerSecond, BytesPerSecond) = default;
+  friend constexpr auto operator<=>(BytesPerSecond a, BytesPerSecond b) {
+    return a.value <=> b.value;
+  }
 };
 struct FlopsPerSecond {
   double value = 0;
-  friend constexpr auto operator<=>(FlopsPerSecond, FlopsPerSecond) = default;
+  friend constexpr bool operator==(FlopsPerSecond, FlopsPerSecond) = default;
+  friend constexpr auto operator<=>(FlopsPerSecond a, FlopsPerSecond b) {
+    return a.value <=> b.value;
+  }
 };
 
 inline constexpr Bytes kKiB{std::int64_t{1} << 10};
