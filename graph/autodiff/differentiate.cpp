@@ -15,6 +15,27 @@ bool GradientTape::is_differentiable(const Node& node) const {
   return false;
 }
 
+// Keeps what the backward of a node reads; `kernel`, its forward, creates the extra tensors.
+void GradientTape::save_operands(NodeId id, const NodeView& view, BackwardKernel& kernel) {
+  SavedSet set(view);
+  graph_.nodes[id].family->save(set);
+  SavedBy& kept = saved_[id];
+  for (std::size_t i : set.inputs())
+    kept.storages.push_back(view.input(i).storage);
+  for (std::size_t i : set.outputs())
+    kept.storages.push_back(view.output(i).storage);
+  for (const SavedSet::Extra& extra : set.extras()) {
+    const Tensor tensor = create(extra.name, extra.shape, extra.dtype);
+    kept.storages.push_back(tensor.storage);
+    kept.extras.emplace_back(extra.name, tensor);
+    kernel.creates.push_back(tensor);
+  }
+  for (StorageId s : kept.storages) {
+    Storage& storage = training_.storages[s];
+    if (storage.role == Role::kTemporary) storage.role = Role::kSavedActivation;
+  }
+}
+
 // Emits the forward kernel of a node; a node that only makes views has none.
 void GradientTape::emit_forward(NodeId id) {
   const Node& node = graph_.nodes[id];
@@ -32,25 +53,7 @@ void GradientTape::emit_forward(NodeId id) {
     if (!shared) kernel.creates.push_back(tensor);
     if (shared && view.is_in_place()) kernel.mutates.push_back(tensor);
   }
-  if (is_differentiable(node)) {
-    SavedSet set(view);
-    node.family->save(set);
-    SavedBy& kept = saved_[id];
-    for (std::size_t i : set.inputs())
-      kept.storages.push_back(view.input(i).storage);
-    for (std::size_t i : set.outputs())
-      kept.storages.push_back(view.output(i).storage);
-    for (const SavedSet::Extra& extra : set.extras()) {
-      const Tensor tensor = create(extra.name, extra.shape, extra.dtype);
-      kept.storages.push_back(tensor.storage);
-      kept.extras.emplace_back(extra.name, tensor);
-      kernel.creates.push_back(tensor);
-    }
-    for (StorageId s : kept.storages) {
-      Storage& storage = training_.storages[s];
-      if (storage.role == Role::kTemporary) storage.role = Role::kSavedActivation;
-    }
-  }
+  if (is_differentiable(node)) save_operands(id, view, kernel);
   if (!kernel.creates.empty() || !kernel.mutates.empty()) {
     const ForwardKernel forward = node.family->forward(view);
     kernel.work = forward.work;
@@ -115,6 +118,19 @@ void GradientTape::emit_backward(NodeId id) {
   current_ = {};
 }
 
+// A local variable holds the content of a tensor from the kernel that creates it.
+void GradientTape::hold_content(TensorId tensor, OperatorId until) {
+  const StorageId storage = graph_.tensors[tensor].storage;
+  for (OperatorId since : training_.part(PartKind::kForward)) {
+    for (const Touch& touch : training_.touches_of(since)) {
+      if (touch.storage == storage && touch.access == Access::kCreate) {
+        training_.holds.push_back({storage, since, until, HoldKind::kLocal});
+        return;
+      }
+    }
+  }
+}
+
 // Outputs that the loss does not read keep their autograd graph: the tensors that its nodes saved
 // are freed at the end of the step, since backward never comes there.
 void GradientTape::hold_other_outputs(OperatorId end) {
@@ -140,6 +156,31 @@ void GradientTape::hold_other_outputs(OperatorId end) {
   }
 }
 
+// Holds what the engine, the training loop and the model's forward name in variables.
+void GradientTape::hold_variables(OperatorId end) {
+  if (!training_.part(PartKind::kBackward).empty()) {
+    // The caller of the engine holds the gradient that it starts from until backward returns.
+    const OperatorId root = training_.part(PartKind::kBackward).front();
+    const StorageId ones = training_.touches_of(root).front().storage;
+    training_.holds.push_back(
+        {ones, root, training_.part(PartKind::kBackward).back(), HoldKind::kLocal});
+  }
+  hold_other_outputs(end);
+  for (TensorId output : graph_.other_outputs)
+    hold_content(output, end);
+  if (graph_.loss.valid()) hold_content(graph_.loss, end);
+  if (graph_.logits.valid() && options_.hold_output) hold_content(graph_.logits, end);
+  if (options_.evaluates && graph_.logits.valid()) hold_content(graph_.logits, end);
+  if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
+    hold_content(graph_.logits, training_.part(PartKind::kForward).back());
+  }
+  for (const LocalVariable& local : graph_.locals) {
+    if (local.only_in_evaluation && !options_.evaluates) continue;
+    const OperatorId until = forward_operator_[local.until];
+    if (until.valid()) hold_content(local.tensor, until);
+  }
+}
+
 // Operators without a kernel that mark where variables die: zero_grad and the end of the step.
 void GradientTape::emit_ends() {
   const auto marker = [&](std::vector<OperatorId>& part, OperatorPart kind, std::string name,
@@ -162,38 +203,7 @@ void GradientTape::emit_ends() {
     }
   }
   if (graph_.loss.valid()) training_.loss = graph_.tensors[graph_.loss].storage;
-  if (!rules_.holds) return;
-  const auto keep = [&](TensorId tensor, OperatorId until) {
-    const StorageId storage = graph_.tensors[tensor].storage;
-    for (OperatorId since : training_.part(PartKind::kForward)) {
-      for (const Touch& touch : training_.touches_of(since)) {
-        if (touch.storage == storage && touch.access == Access::kCreate) {
-          training_.holds.push_back({storage, since, until, HoldKind::kLocal});
-          return;
-        }
-      }
-    }
-  };
-  if (!training_.part(PartKind::kBackward).empty()) {
-    // The caller of the engine holds the gradient that it starts from until backward returns.
-    const OperatorId root = training_.part(PartKind::kBackward).front();
-    const StorageId ones = training_.touches_of(root).front().storage;
-    training_.holds.push_back(
-        {ones, root, training_.part(PartKind::kBackward).back(), HoldKind::kLocal});
-  }
-  hold_other_outputs(end);
-  for (TensorId output : graph_.other_outputs)
-    keep(output, end);
-  if (graph_.loss.valid()) keep(graph_.loss, end);
-  if (graph_.logits.valid() && options_.hold_output) keep(graph_.logits, end);
-  if (options_.evaluates && graph_.logits.valid()) keep(graph_.logits, end);
-  if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
-    keep(graph_.logits, training_.part(PartKind::kForward).back());
-  }
-  for (const LocalVariable& local : graph_.locals) {
-    if (local.only_in_evaluation && !options_.evaluates) continue;
-    if (forward_operator_[local.until].valid()) keep(local.tensor, forward_operator_[local.until]);
-  }
+  if (rules_.holds) hold_variables(end);
 }
 
 TrainingGraph GradientTape::run() {

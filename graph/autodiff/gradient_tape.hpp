@@ -31,6 +31,7 @@ class GradientTape final : public BackwardTape {
 
  private:
   void emit_forward(NodeId id);
+  void save_operands(NodeId id, const NodeView& view, BackwardKernel& kernel);
   void emit_root_gradient();
   void emit_backward(NodeId id);
   void release_output_gradients(NodeId id);
@@ -39,7 +40,9 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] bool is_shared(TensorId leaf) const;
   void accumulate_leaf(ParameterId id);
   void hold_node(NodeId id, OperatorId last);
+  void hold_content(TensorId tensor, OperatorId until);
   void hold_other_outputs(OperatorId end);
+  void hold_variables(OperatorId end);
   void emit_ends();
   [[nodiscard]] bool is_differentiable(const Node& node) const;
 
