@@ -139,6 +139,39 @@ void check_parts(const CostGraph& graph, const std::vector<Decoder>& nodes) {
   }
 }
 
+// The node that is part of each node's output, if there is one.
+using PartOf = IdVector<CostNodeId, CostNodeId>;
+
+// Adds a storage per node, which holds its output without the bytes of the part.
+PartOf add_outputs(const CostGraph& graph, TrainingGraph& training) {
+  PartOf part_of(graph.nodes.size());
+  for (const CostNode& node : graph.nodes) {
+    training.storages.push_back(
+        {.bytes = node.bytes,
+         .role = node.kind == Phase::kForward ? Role::kTemporary : Role::kActivationGradient,
+         .name = node.name});
+    if (!node.part) continue;
+    const CostNodeId whole = node.deps.front();
+    part_of[whole] = CostNodeId(training.storages.size() - 1);
+    training.storages[StorageId(whole.index())].bytes -= node.bytes;
+  }
+  return part_of;
+}
+
+// Appends reads of the storages that hold a node's output, each once per operator. An output that
+// backward reads is a saved activation.
+void add_reads(CostNodeId output, const PartOf& part_of, bool in_backward, TrainingGraph& training,
+               std::vector<Touch>& touches) {
+  for (; output.valid(); output = part_of[output]) {
+    const StorageId storage(output.index());
+    Storage& read = training.storages[storage];
+    if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
+    const auto same = [&](const Touch& touch) { return touch.storage == storage; };
+    if (std::any_of(touches.begin(), touches.end(), same)) break;
+    touches.push_back({.storage = storage, .access = Access::kRead});
+  }
+}
+
 }  // namespace
 }  // namespace cost_graph_detail
 
@@ -195,18 +228,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
   training.samples = 1;
   training.tensors = graph.nodes.size();
   training.storages.reserve(graph.nodes.size() + 1);
-  // The node that is part of each node's output, if there is one.
-  IdVector<CostNodeId, CostNodeId> part_of(graph.nodes.size());
-  for (const CostNode& node : graph.nodes) {
-    training.storages.push_back(
-        {.bytes = node.bytes,
-         .role = node.kind == Phase::kForward ? Role::kTemporary : Role::kActivationGradient,
-         .name = node.name});
-    if (!node.part) continue;
-    const CostNodeId whole = node.deps.front();
-    part_of[whole] = CostNodeId(training.storages.size() - 1);
-    training.storages[StorageId(whole.index())].bytes -= node.bytes;
-  }
+  const cost_graph_detail::PartOf part_of = cost_graph_detail::add_outputs(graph, training);
   training.storages.push_back({.bytes = graph.fixed_bytes,
                                .role = Role::kParameter,
                                .initial = true,
@@ -220,13 +242,7 @@ TrainingGraph training_graph(const CostGraph& graph) {
     touches.clear();
     for (CostNodeId dep : node.deps) {
       if (node.part) dep = id;  // a part reads nothing else of its input
-      for (; dep.valid(); dep = part_of[dep]) {
-        Storage& read = training.storages[StorageId(dep.index())];
-        if (in_backward && read.role == Role::kTemporary) read.role = Role::kSavedActivation;
-        const auto same = [&](const Touch& touch) { return touch.storage.index() == dep.index(); };
-        if (std::any_of(touches.begin(), touches.end(), same)) break;
-        touches.push_back({.storage = StorageId(dep.index()), .access = Access::kRead});
-      }
+      cost_graph_detail::add_reads(dep, part_of, in_backward, training, touches);
     }
     for (CostNodeId made = node.part ? CostNodeId() : id; made.valid(); made = part_of[made])
       touches.push_back({.storage = StorageId(made.index()), .access = Access::kCreate});
