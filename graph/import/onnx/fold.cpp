@@ -269,14 +269,44 @@ Folded fold_literal(const OnnxNode& node) {
   return std::nullopt;
 }
 
+Folded fold_size(const OnnxConstant& x) {
+  OnnxConstant count = integers_constant({x.elements()});
+  count.dims.clear();
+  return count;
+}
+
+Folded fold_flatten(const OnnxNode& node, const OnnxConstant& x) {
+  const auto axis = node.integer("axis", 1);
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i < x.dims.size() && static_cast<std::int64_t>(i) < axis; ++i)
+    rows *= x.dims[i];
+  return relabelled(x, reshaped_dims(x.dims, {rows, -1}, true));
+}
+
+Folded fold_reshape(const OnnxNode& node, const OnnxConstant& x, const OnnxConstant& shape) {
+  if (!shape.known) return std::nullopt;
+  return relabelled(x, reshaped_dims(x.dims, shape.integers, node.integer("allowzero") != 0));
+}
+
+// Folds the operators whose first two operands are both required.
+Folded fold_two_operands(const OnnxNode& node, Operands inputs) {
+  const std::string& op = node.op;
+  const OnnxConstant& x = *inputs[0];
+  const OnnxConstant& second = *inputs[1];
+  if (op == "Gather") return fold_gather(node, x, second);
+  if (op == "Reshape") return fold_reshape(node, x, second);
+  if (op == "Expand") return fold_expand(x, second);
+  if (op == "Tile") return fold_tile(x, second);
+  if (op == "Where" && inputs.size() == 3 && inputs[2] != nullptr) return fold_where(inputs);
+  return std::nullopt;
+}
+
 }  // namespace
 }  // namespace fold_detail
 
 OnnxConstant integers_constant(std::vector<std::int64_t> values) {
-  return {.dtype = DType::kInt64,
-          .dims = {static_cast<std::int64_t>(values.size())},
-          .integers = std::move(values),
-          .known = true};
+  const auto count = static_cast<std::int64_t>(values.size());
+  return {.dtype = DType::kInt64, .dims = {count}, .integers = std::move(values), .known = true};
 }
 
 bool is_foldable(std::string_view op) {
@@ -294,7 +324,6 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, folding::Operands inputs)
   if (op == "Constant") return fold_detail::fold_literal(node);
   if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
   const OnnxConstant& x = *inputs[0];
-  const bool second = inputs.size() > 1 && inputs[1] != nullptr;
   if (contains(fold_detail::kArithmetic, op) || contains(fold_detail::kComparisons, op))
     return fold_detail::fold_chain(node, inputs);
   if (contains(fold_detail::kUnary, op)) return fold_detail::fold_unary(node, x);
@@ -302,11 +331,7 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, folding::Operands inputs)
   if (op == "Cast") return fold_detail::fold_cast(node, x);
   if (op == "Identity") return x;
   if (op == "Shape") return fold_shape(node, x);
-  if (op == "Size") {
-    OnnxConstant count = integers_constant({x.elements()});
-    count.dims.clear();
-    return count;
-  }
+  if (op == "Size") return fold_detail::fold_size(x);
   if (op == "Concat") return fold_concat(node, inputs);
   if (op == "Slice") return fold_slice(inputs);
   if (op == "Squeeze") return fold_squeeze(node, inputs);
@@ -315,25 +340,9 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, folding::Operands inputs)
   if (op == "Range") return fold_detail::fold_range(inputs);
   if (op == "ConstantOfShape") return fold_detail::fold_constant_of_shape(node, x);
   if (op == "Trilu" || op == "ScatterND" || op == "Clip") return shaped(x.dtype, x.dims);
-  if (op == "Flatten") {
-    const auto axis = node.integer("axis", 1);
-    std::int64_t rows = 1;
-    for (std::size_t i = 0; i < x.dims.size() && static_cast<std::int64_t>(i) < axis; ++i)
-      rows *= x.dims[i];
-    return relabelled(x, reshaped_dims(x.dims, {rows, -1}, true));
-  }
-  if (!second) return std::nullopt;
-  if (op == "Gather") return fold_gather(node, x, *inputs[1]);
-  if (op == "Reshape") {
-    if (!inputs[1]->known) return std::nullopt;
-    return relabelled(x,
-                      reshaped_dims(x.dims, inputs[1]->integers, node.integer("allowzero") != 0));
-  }
-  if (op == "Expand") return fold_expand(x, *inputs[1]);
-  if (op == "Tile") return fold_tile(x, *inputs[1]);
-  if (op == "Where" && inputs.size() == 3 && inputs[2] != nullptr)
-    return fold_detail::fold_where(inputs);
-  return std::nullopt;
+  if (op == "Flatten") return fold_detail::fold_flatten(node, x);
+  if (inputs.size() < 2 || inputs[1] == nullptr) return std::nullopt;
+  return fold_detail::fold_two_operands(node, inputs);
 }
 
 }  // namespace tidemark
