@@ -264,9 +264,22 @@ class Reader {
     }
   }
 
-  // Files of IR version 3 list initializers as inputs too.
+  using Defined = IdVector<OnnxValueId, char>;  // values that something before makes
+
   void finish() {
-    IdVector<OnnxValueId, char> defined(model_.names.size(), 0);
+    Defined defined(model_.names.size(), 0);
+    define_initializers(defined);
+    keep_real_inputs(defined);
+    define_node_outputs(defined);
+    for (OnnxValueId output : model_.outputs) {
+      if (output.valid() && defined[output] != 0) continue;
+      fail(fmt::format("its output {} is not computed",
+                       tidemark::quoted(output.valid() ? model_.names[output] : "")));
+    }
+    if (model_.outputs.empty()) fail("the graph has no output");
+  }
+
+  void define_initializers(Defined& defined) const {
     for (const OnnxInitializer& initializer : model_.initializers) {
       if (!initializer.value.valid()) fail("an initializer has no name");
       if (defined[initializer.value]++ != 0) {
@@ -274,6 +287,10 @@ class Reader {
                          tidemark::quoted(model_.names[initializer.value])));
       }
     }
+  }
+
+  // Files of IR version 3 list initializers as inputs too.
+  void keep_real_inputs(Defined& defined) {
     std::vector<OnnxInput> real;
     for (std::size_t i = 0; i < model_.inputs.size(); ++i) {
       OnnxInput& input = model_.inputs[i];
@@ -289,6 +306,10 @@ class Reader {
       real.push_back(std::move(input));
     }
     model_.inputs = std::move(real);
+  }
+
+  // A node may read only what is defined before it, and a value is defined once.
+  void define_node_outputs(Defined& defined) const {
     for (OnnxNodeId id : ids_of(model_.nodes)) {
       for (OnnxValueId input : model_.nodes[id].inputs) {
         if (!input.valid() || defined[input] != 0) continue;
@@ -303,12 +324,6 @@ class Reader {
         }
       }
     }
-    for (OnnxValueId output : model_.outputs) {
-      if (output.valid() && defined[output] != 0) continue;
-      fail(fmt::format("its output {} is not computed",
-                       tidemark::quoted(output.valid() ? model_.names[output] : "")));
-    }
-    if (model_.outputs.empty()) fail("the graph has no output");
   }
 
   OnnxModel model_;
