@@ -132,6 +132,7 @@ StepSchedule training_schedule(const TrainingGraph& graph) {
 
 StepSchedule forward_schedule(const TrainingGraph& graph) {
   std::vector<ScheduledPart> parts;
+  parts.reserve(static_cast<std::size_t>(graph.micro_batches) + 1);
   for (int m = 0; m < graph.micro_batches; ++m)
     parts.push_back(schedule_detail::scheduled(PartKind::kForward, m));
   parts.push_back(schedule_detail::scheduled(PartKind::kEndOfStep, graph.micro_batches - 1));

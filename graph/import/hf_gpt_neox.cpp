@@ -162,13 +162,13 @@ Graph build_hf_gpt_neox(const Decoder& config, const std::string& name,
   require_divides(config, "num_attention_heads", neox.heads, "heads", neox.width,
                   fmt::format("a width of {}", neox.width));
   const double share = config.optional<double>("rotary_pct", kDefaultRotaryShare, between(0, 1));
-  neox.rotary_width =
-      static_cast<std::int64_t>(static_cast<double>(neox.width / neox.heads) * share);
+  const std::int64_t head_width = neox.width / neox.heads;
+  neox.rotary_width = static_cast<std::int64_t>(static_cast<double>(head_width) * share);
   if (neox.rotary_width < 2 || neox.rotary_width % 2 != 0) {
     config.fail_at("rotary_pct",
                    fmt::format("rotary positions would turn {} of the {} elements of a head; they "
                                "turn pairs, so that must be even and at least 2",
-                               neox.rotary_width, neox.width / neox.heads));
+                               neox.rotary_width, head_width));
   }
   check_options(options);
   return hf_gpt_neox_detail::NeoxBuilder(std::move(neox), name, options).build();

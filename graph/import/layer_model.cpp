@@ -36,7 +36,7 @@ void require_name(const Decoder& at, const std::string& name, std::string_view w
 
 Decoder LayerModel::list_at(const Decoder& parent, std::string_view key) {
   if (!parent.has(key)) parent.fail_at(key, "required key is missing; expected a list of layers");
-  const Decoder list = parent.optional_child(key);
+  Decoder list = parent.optional_child(key);
   if (!list.value().is_sequence()) {
     list.fail(fmt::format("expected a list of layers, found {}", found(list.value())));
   }

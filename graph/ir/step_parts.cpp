@@ -24,9 +24,9 @@ std::vector<OperatorId>& StepParts::of(PartKind kind, std::uint16_t chunk) {
 }
 
 const std::vector<OperatorId>& StepParts::of(PartKind kind, std::uint16_t chunk) const {
-  static const std::vector<OperatorId> kEmpty;
+  static const std::vector<OperatorId> empty;
   const PartId id = find(kind, chunk);
-  return id.valid() ? parts_[id].operators : kEmpty;
+  return id.valid() ? parts_[id].operators : empty;
 }
 
 }  // namespace tidemark

@@ -122,10 +122,9 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
     const std::vector<OnnxExtent>& extents = file.inputs.front().extents;
     const std::int64_t batch = axis < extents.size() ? extents[axis].extent : -1;
     if (batch > 0 && batch != options.micro_batch) {
-      OnnxOptions same = onnx;
       ModelOptions own = options;
       own.micro_batch = batch;
-      OnnxLowering lowering(file, uses, modules, roles, same, own, exported);
+      OnnxLowering lowering(file, uses, modules, roles, onnx, own, exported);
       lowering.run();
       exported = lowering.shapes();
     }

@@ -21,7 +21,6 @@ OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const On
       exported_(exported),
       builder_("", options.dtype),
       tensors_(file.names.size()),
-      constants_(),
       initializer_(file.names.size(), -1),
       never_constant_(file.names.size(), 0),
       is_chunk_(file.names.size(), 0),

@@ -9,9 +9,10 @@ namespace tidemark {
 OnnxOptions decode_onnx_options(const Decoder& model) {
   OnnxOptions options;
   options.batch_axis = model.maybe<std::int64_t>("batch_axis", between(0, kMaxRank - 1));
-  for (const auto& [name, extent] : model.optional_child("axes").entries())
+  for (const auto& [name, extent] : model.optional_child("axes").entries()) {
     options.axes.emplace_back(
         name, extent.as<std::int64_t>(between(1, static_cast<double>(kLongestAxis))));
+  }
   constexpr std::string_view kRoleNames[] = {"parameter", "buffer"};
   const Decoder roles = model.optional_child("roles");
   for (const auto& [name, value] : roles.entries()) {

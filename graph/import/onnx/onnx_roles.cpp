@@ -127,7 +127,7 @@ OnnxAbsent absent_tensor(const OnnxModel& model, std::string_view key, std::stri
 }  // namespace onnx_roles_detail
 
 std::string known_names(std::string_view name, const std::vector<std::string>& known) {
-  const std::string nearest = did_you_mean(name, known);
+  std::string nearest = did_you_mean(name, known);
   if (!nearest.empty() || known.empty()) return nearest;
   constexpr std::size_t kShown = 5;
   std::string text;

@@ -12,14 +12,14 @@
 
 namespace tidemark {
 
-DType onnx_dtype(int onnx, const std::string& where) {
-  if (const auto known = onnx_element_type(onnx)) return *known;
+DType onnx_dtype(int type, const std::string& where) {
+  if (const auto known = onnx_element_type(type)) return *known;
   constexpr std::string_view kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
                                          "int16",      "int32",   "int64",  "string", "bool",
                                          "float16",    "double",  "uint32", "uint64", "complex64",
                                          "complex128", "bfloat16"};
   const std::string name =
-      onnx >= 0 && onnx < 17 ? std::string(kNames[onnx]) : fmt::to_string(onnx);
+      type >= 0 && type < 17 ? std::string(kNames[type]) : fmt::to_string(type);
   throw UserError(fmt::format("{} has the element type {}, which is not simulated", where, name));
 }
 

@@ -20,8 +20,8 @@ std::vector<LayerKind> joined_layer_kinds() {
 }  // namespace layers_detail
 
 std::span<const LayerKind> layer_kinds() {
-  static const std::vector<LayerKind> kAll = layers_detail::joined_layer_kinds();
-  return kAll;
+  static const std::vector<LayerKind> all = layers_detail::joined_layer_kinds();
+  return all;
 }
 
 const LayerKind* find_layer_kind(std::string_view name) {

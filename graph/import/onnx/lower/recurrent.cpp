@@ -39,6 +39,7 @@ std::vector<TensorId> parameters_behind(OnnxLowering& l, std::size_t operand) {
   std::vector<OnnxValueId> roots;
   if (l.has(operand)) roots = roots_of(l, l.node().inputs[operand]);
   std::vector<TensorId> tensors;
+  tensors.reserve(roots.size());
   for (OnnxValueId root : roots)
     tensors.push_back(l.tensor(root));
   return tensors;
