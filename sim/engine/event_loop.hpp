@@ -241,6 +241,7 @@ class Engine {
   void open_launch(std::uint32_t launch);
   void close_launch(std::uint32_t launch);
   bool repeat(std::uint32_t launch);
+  void banish_inputs(std::uint32_t launch);
   void release(AllocationId allocation);
   bool banish(AllocationId allocation);
   void drop(AllocationId allocation);

@@ -161,7 +161,27 @@ void Engine<A>::list_evictable() {
   }
 }
 
-// Returns the allocations that can be dropped and their direct neighbours in memory.
+// Lists pieces of memory by address. A neighbour that can be dropped itself is found twice: the
+// first entry is the one that counts.
+template <class Piece>
+void list_by_address(std::vector<std::pair<const Piece*, std::uint32_t>>& found,
+                     std::vector<MemoryPiece>& pieces) {
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.first->address != b.first->address ? a.first->address < b.first->address
+                                                : a.second < b.second;
+  });
+  const Piece* before = nullptr;
+  for (const auto& [piece, content] : found) {
+    if (piece == before) continue;
+    pieces.push_back({.address = piece->address,
+                      .bytes = Bytes(piece->size),
+                      .content = content,
+                      .adjoins = before != nullptr && before->next == piece});
+    before = piece;
+  }
+}
+
+// Lists the allocations that can be dropped and their direct neighbours in memory.
 template <class A>
 void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
   evictor_.pieces.clear();
@@ -177,21 +197,7 @@ void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
         found.emplace_back(other, other->is_free() ? MemoryPiece::kFree : MemoryPiece::kHeld);
       }
     }
-    // A neighbour that can be dropped itself is listed twice: the first entry is the one that
-    // counts.
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return a.first->address != b.first->address ? a.first->address < b.first->address
-                                                  : a.second < b.second;
-    });
-    const Piece* before = nullptr;
-    for (const auto& [piece, content] : found) {
-      if (piece == before) continue;
-      evictor_.pieces.push_back({.address = piece->address,
-                                 .bytes = Bytes(piece->size),
-                                 .content = content,
-                                 .adjoins = before != nullptr && before->next == piece});
-      before = piece;
-    }
+    list_by_address(found, evictor_.pieces);
   }
 }
 
@@ -297,6 +303,17 @@ void Engine<A>::finish_launch(std::uint32_t launch) {
   e.prepared = kNone;
 }
 
+// Banishes inputs that the program has freed and that came back only for this launch.
+template <class A>
+void Engine<A>::banish_inputs(std::uint32_t launch) {
+  Evictor& e = evictor_;
+  for (AllocationUse use : program_.uses_of(launch)) {
+    const AllocationId input = use.allocation();
+    if (use.access() != Access::kRead || !restorable(input)) continue;
+    if (e.owned[input.index()] == 0 && e.use_count[input.index()] == 0) banish(input);
+  }
+}
+
 // Recomputes a launch whose inputs are all resident. Outputs that are still resident are written
 // again with the same content; outputs that the program has freed come back as well and stay until
 // they are chosen.
@@ -332,13 +349,7 @@ bool Engine<A>::repeat(std::uint32_t launch) {
   for (AllocationId allocation : scratch)
     drop(allocation);
   close_launch(launch);
-  if (e.policy->mode() == DeallocationMode::kBanish) {
-    for (AllocationUse use : program_.uses_of(launch)) {
-      const AllocationId input = use.allocation();
-      if (use.access() != Access::kRead || !restorable(input)) continue;
-      if (e.owned[input.index()] == 0 && e.use_count[input.index()] == 0) banish(input);
-    }
-  }
+  if (e.policy->mode() == DeallocationMode::kBanish) banish_inputs(launch);
   if (static_cast<double>(e.repeated) > e.limit) {
     fail(RunStatus::kThrash);
     return false;

@@ -154,6 +154,7 @@ std::vector<RunResult> run(std::span<const Rank<A>> ranks) {
   }
   run_together(engines);
   std::vector<RunResult> results;
+  results.reserve(engines.size());
   for (Engine<A>& engine : engines)
     results.push_back(engine.finish());
   tell_deadlock_from_failure(results);
