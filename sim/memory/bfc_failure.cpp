@@ -5,7 +5,7 @@
 
 namespace tidemark {
 
-OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested, std::size_t blocks) {
+OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested, std::size_t allocations) {
   const Bytes rounded(BfcAllocator::rounded(requested.count));
   OutOfMemory report{.requested = requested,
                      .rounded = rounded,
@@ -13,7 +13,7 @@ OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested, std::s
                      .device_free = Bytes(allocator.device_free()),
                      .largest_free = Bytes(allocator.largest_free())};
   if (allocator.allowed()) report.allowed = Bytes(*allocator.allowed());
-  const auto owners = owners_of(allocator, blocks);
+  const auto owners = owners_of(allocator, allocations);
   std::vector<const BfcChunk*> regions;
   allocator.for_each_chunk([&](const BfcChunk& chunk) {
     if (chunk.previous == nullptr) regions.push_back(&chunk);

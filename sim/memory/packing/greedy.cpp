@@ -36,7 +36,7 @@ std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
   for (const SectionSpan& span : sections.spans) {
     const auto length = static_cast<unsigned>(span.last - span.first);
     const auto level = static_cast<std::size_t>(std::bit_width(length) - 1);
-    const auto last = static_cast<std::size_t>(span.last) - (std::size_t{1} << level);
+    const auto last = static_cast<std::size_t>(span.last) - std::bit_floor(length);
     result.push_back(
         std::max(most[level][static_cast<std::size_t>(span.first)], most[level][last]));
   }

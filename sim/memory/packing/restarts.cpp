@@ -30,17 +30,6 @@ std::int64_t luby(std::size_t i) {
 }  // namespace
 }  // namespace restarts_detail
 
-const Restarts::Order Restarts::kFixed[] = {{Key::kWidth, Key::kArea, Key::kTotal},
-                                            {Key::kTotal, Key::kArea, Key::kWidth},
-                                            {Key::kTotal, Key::kWidth, Key::kArea},
-                                            {Key::kArea, Key::kTotal, Key::kWidth},
-                                            {Key::kSize, Key::kArea, Key::kWidth}};
-
-const Restarts::Order Restarts::kWeighted[] = {
-    {Key::kWorst, Key::kWidth, Key::kArea},  {Key::kWeight, Key::kWidth, Key::kArea},
-    {Key::kWorst, Key::kArea, Key::kWidth},  {Key::kWeight, Key::kArea, Key::kWidth},
-    {Key::kWorst, Key::kTotal, Key::kWidth}, {Key::kWeight, Key::kTotal, Key::kArea}};
-
 Restarts::Restarts(const PackingProblem& problem, const TimeSections& sections)
     : spans_(sections.spans), weights_(static_cast<std::size_t>(sections.count)) {
   std::vector<double> live(weights_.size());
@@ -64,6 +53,15 @@ Restarts::Restarts(const PackingProblem& problem, const TimeSections& sections)
 }
 
 std::vector<int> Restarts::next_rank() {
+  static constexpr Order kFixed[] = {{Key::kWidth, Key::kArea, Key::kTotal},
+                                     {Key::kTotal, Key::kArea, Key::kWidth},
+                                     {Key::kTotal, Key::kWidth, Key::kArea},
+                                     {Key::kArea, Key::kTotal, Key::kWidth},
+                                     {Key::kSize, Key::kArea, Key::kWidth}};
+  static constexpr Order kWeighted[] = {
+      {Key::kWorst, Key::kWidth, Key::kArea},  {Key::kWeight, Key::kWidth, Key::kArea},
+      {Key::kWorst, Key::kArea, Key::kWidth},  {Key::kWeight, Key::kArea, Key::kWidth},
+      {Key::kWorst, Key::kTotal, Key::kWidth}, {Key::kWeight, Key::kTotal, Key::kArea}};
   const std::size_t i = restarts_++;
   if (i < std::size(kFixed)) {
     node_limit_ = restarts_detail::kFirstNodes;

@@ -32,8 +32,6 @@ class Restarts {
   };
   static constexpr std::size_t kKeys = 6;
   using Order = Key[3];
-  static const Order kFixed[];
-  static const Order kWeighted[];
 
   void weigh();
   [[nodiscard]] std::vector<int> rank_by(const Order& order, double noise);

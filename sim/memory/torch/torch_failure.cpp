@@ -3,7 +3,8 @@
 
 namespace tidemark {
 
-OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested, std::size_t blocks) {
+OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested,
+                          std::size_t allocations) {
   const TorchCachingAllocator& core = allocator.core();
   const std::int64_t rounded = core.rounded(requested.count);
   const std::int64_t largest_free = core.largest_free(requested.count, allocator.stream());
@@ -13,7 +14,7 @@ OutOfMemory out_of_memory(const TorchAllocator& allocator, Bytes requested, std:
                      .device_free = Bytes(core.out_of_memory().device_free),
                      .largest_free = Bytes(largest_free)};
   if (core.out_of_memory().allowed) report.allowed = Bytes(*core.out_of_memory().allowed);
-  const auto owners = owners_of(allocator, blocks);
+  const auto owners = owners_of(allocator, allocations);
   for (const TorchSegment& segment : core.segments()) {
     SegmentSum sum(segment.address);
     for (const TorchBlock* block : segment.blocks) {
