@@ -58,6 +58,9 @@ class SnapshotRows {
                                               std::int64_t before) const;
   void end_segment_frees(const PickleValue& entry, std::string_view action);
   void read_segments(const PickleValue& segments, int device);
+  void count_block(const PickleValue& block);
+  void read_block(const PickleValue& block, std::int64_t address, std::int64_t bytes,
+                  std::int64_t stream);
   Initial& add_initial(std::int64_t address, std::int64_t bytes, std::int64_t stream,
                        std::size_t offset);
   void add(TraceOp op, std::int64_t id, std::int64_t bytes, std::int64_t stream,
@@ -267,6 +270,33 @@ SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int6
   return initial_.back();
 }
 
+void SnapshotRows::count_block(const PickleValue& block) {
+  if (++blocks_ <= kFreeBlocks + pickle_.bytes() / kBlockBytes) return;
+  pickle_.fail(block.offset(),
+               fmt::format("the segments have more than {} blocks; a file of {} bytes has so many "
+                           "only if they are the same again and again",
+                           blocks_ - 1, pickle_.bytes()));
+}
+
+// A final block in use at an address that the trace never names was there from the beginning.
+void SnapshotRows::read_block(const PickleValue& block, std::int64_t address, std::int64_t bytes,
+                              std::int64_t stream) {
+  const std::string_view state = pickle_.text(field_of(pickle_, block, "state", PickleKind::kText));
+  const bool waits = state == "active_pending_free" || state == "active_awaiting_free";
+  if (state != "active_allocated" && !waits) return;
+  const Place* place = places_.find(address);
+  if (place == nullptr) {
+    const bool knows = pickle_.find(block, "requested_size") != nullptr;
+    Initial& initial =
+        add_initial(address, knows ? number_of(pickle_, block, "requested_size") : bytes, stream,
+                    block.offset());
+    initial.waits = waits;
+    initial.label = stacks_.label_of(block);
+  } else if (!place->live && !place->waits) {
+    ++reader_.summary_.contradicting_blocks;
+  }
+}
+
 void SnapshotRows::read_segments(const PickleValue& segments, int device) {
   std::int64_t final_reserved = 0;
   for (const PickleValue& segment : pickle_.items(segments)) {
@@ -276,29 +306,9 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
     const std::int64_t stream = number_of(pickle_, segment, "stream");
     for (const PickleValue& block :
          pickle_.items(field_of(pickle_, segment, "blocks", PickleKind::kList))) {
-      if (++blocks_ > kFreeBlocks + pickle_.bytes() / kBlockBytes) {
-        pickle_.fail(block.offset(),
-                     fmt::format("the segments have more than {} blocks; a file of {} bytes has so "
-                                 "many only if they are the same again and again",
-                                 blocks_ - 1, pickle_.bytes()));
-      }
+      count_block(block);
       const std::int64_t size = number_of(pickle_, block, "size");
-      const std::string_view state =
-          pickle_.text(field_of(pickle_, block, "state", PickleKind::kText));
-      const bool waits = state == "active_pending_free" || state == "active_awaiting_free";
-      if (state == "active_allocated" || waits) {
-        const Place* place = places_.find(address);
-        if (place == nullptr) {
-          const bool knows = pickle_.find(block, "requested_size") != nullptr;
-          Initial& initial =
-              add_initial(address, knows ? number_of(pickle_, block, "requested_size") : size,
-                          stream, block.offset());
-          initial.waits = waits;
-          initial.label = stacks_.label_of(block);
-        } else if (!place->live && !place->waits) {
-          ++reader_.summary_.contradicting_blocks;
-        }
-      }
+      read_block(block, address, size, stream);
       if (!checked_add(final_reserved, size, final_reserved)) {
         pickle_.fail(block.offset(), "the segments are more than 2^63 bytes together");
       }

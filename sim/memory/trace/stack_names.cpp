@@ -185,9 +185,10 @@ const StackNames::Meaning& StackNames::meaning_of(const StackFrame& frame) {
   const auto [at, fresh] = known_.try_emplace(key_);
   Meaning& meaning = at->second;
   if (!fresh) return meaning;
-  if (const std::string_view op = stack_names_detail::aten_operator(frame.name); !op.empty())
+  if (const std::string_view op = stack_names_detail::aten_operator(frame.name); !op.empty()) {
     meaning.op = stack_names_detail::known_family(
         stack_names_detail::bare(stack_names_detail::without_overload(op)));
+  }
   const bool of_autograd = stack_names_detail::contains(frame.name, "torch::autograd::");
   if (of_autograd && (stack_names_detail::contains(frame.name, "Backward") ||
                       stack_names_detail::contains(frame.name, "::Engine::") ||
