@@ -94,22 +94,45 @@ Position issue_position(const Gap& gap, const Recompute& recompute) {
   return std::clamp(recompute.issue_at, Position(gap.release.value + 1), gap.to);
 }
 
+// Returns the gaps that each group closes and the position before which it is issued.
+IdVector<GroupId, PlannedGroup> planned_groups(const Liveness& live, const ResidencyPlan& plan) {
+  IdVector<GroupId, PlannedGroup> planned(plan.groups().size());
+  for (GapId gap : ids_of(plan.decisions())) {
+    const auto* recompute = std::get_if<Recompute>(&plan.decision(gap));
+    if (recompute == nullptr) continue;
+    PlannedGroup& group = planned[recompute->group];
+    const Position issued = issue_position(live.gaps[gap], *recompute);
+    group.before = group.gaps.empty() ? issued : std::min(group.before, issued);
+    group.gaps.push_back(gap);
+  }
+  return planned;
+}
+
+// Sets the mark of each storage that a recipe changes in place.
+void mark_changed(const TrainingGraph& graph, const ProgramOrder& order,
+                  const RecomputeGroup& group, IdVector<StorageId, char>& marks) {
+  for (Position p : group.recipe) {
+    for (const Touch& t : graph.touches_of(order.at[p].op)) {
+      if (t.access == Access::kMutate || t.access == Access::kOverwrite) marks[t.storage] = 1;
+    }
+  }
+}
+
+void clear_marks(const TrainingGraph& graph, const ProgramOrder& order, const RecomputeGroup& group,
+                 IdVector<StorageId, char>& marks) {
+  for (Position p : group.recipe) {
+    for (const Touch& t : graph.touches_of(order.at[p].op))
+      marks[t.storage] = 0;
+  }
+}
+
 }  // namespace
 }  // namespace recomputation_detail
 
 ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
                                   const Liveness& live, ResidencyPlan& plan) {
-  IdVector<GroupId, recomputation_detail::PlannedGroup> planned(plan.groups().size());
-  for (GapId gap : ids_of(plan.decisions())) {
-    const auto* recompute = std::get_if<Recompute>(&plan.decision(gap));
-    if (recompute == nullptr) continue;
-    recomputation_detail::PlannedGroup& group = planned[recompute->group];
-    const Position issued = recomputation_detail::issue_position(live.gaps[gap], *recompute);
-    group.before = group.gaps.empty() ? issued : std::min(group.before, issued);
-    group.gaps.push_back(gap);
-  }
   if (plan.groups().empty()) return order;
-
+  const auto planned = recomputation_detail::planned_groups(live, plan);
   const recomputation_detail::WriteHistory history(graph, order);
   ProgramOrder kept = order;
   std::vector<Repeat> repeats;
@@ -125,11 +148,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
       continue;
     }
     // A storage that the recipe changes in place after creating it must be the recomputed copy.
-    for (Position p : recipe.recipe) {
-      for (const Touch& t : graph.touches_of(order.at[p].op)) {
-        if (t.access == Access::kMutate || t.access == Access::kOverwrite) in_recipe[t.storage] = 1;
-      }
-    }
+    recomputation_detail::mark_changed(graph, order, recipe, in_recipe);
     Repeat repeat{.before = group.before, .occurrences = {}};
     repeat.occurrences.reserve(recipe.recipe.size());
     for (Position p : recipe.recipe) {
@@ -140,10 +159,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
                                                          group.before, in_recipe);
       repeat.occurrences.push_back(again);
     }
-    for (Position p : recipe.recipe) {
-      for (const Touch& t : graph.touches_of(order.at[p].op))
-        in_recipe[t.storage] = 0;
-    }
+    recomputation_detail::clear_marks(graph, order, recipe, in_recipe);
     if (order.at[group.before].step + 1 == order.steps) {
       outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
     }
