@@ -44,9 +44,8 @@ void Lowering::index_gaps() {
   const auto each = [&](auto&& visit) {
     for (GapId id : ids_of(live_.gaps)) {
       const Gap& gap = live_.gaps[id];
-      if (gap.dead) {
-        visit(releases_, gap.release, id);
-      } else if (const auto* offload = std::get_if<Offload>(&decisions_[id])) {
+      const auto* offload = gap.dead ? nullptr : std::get_if<Offload>(&decisions_[id]);
+      if (offload != nullptr) {
         if (offload->copy_at.valid()) {
           visit(departures_, offload->copy_at, id);
         } else {
@@ -54,8 +53,8 @@ void Lowering::index_gaps() {
         }
         visit(fetches_, offload->fetch_at, id);
         if (offload->release_at.valid()) visit(waits_, offload->release_at, id);
-      } else if (graph_.storages[gap.storage].home != Tier::kDevice && !gap.pinned &&
-                 !std::holds_alternative<Pin>(decisions_[id])) {
+      } else if (gap.dead || (graph_.storages[gap.storage].home != Tier::kDevice && !gap.pinned &&
+                              !std::holds_alternative<Pin>(decisions_[id]))) {
         visit(releases_, gap.release, id);
       }
     }
@@ -145,7 +144,7 @@ void Lowering::use(AllocationId allocation, Access access, Stream stream,
   // Memory taken from the compute stream's pool may still be read by compute work issued before.
   if (stream != Stream::kCompute) depend(stream, Stream::kCompute, last.pool_edge);
   if (access != Access::kRead) {
-    for (std::uint8_t s = 0; s < last.by_stream.size(); ++s) {
+    for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
       depend(stream, static_cast<Stream>(s), last.by_stream[s]);
     }
     last.writer = instruction;
@@ -172,7 +171,7 @@ void Lowering::free_block(AllocationId allocation, Position p) {
   const LastUse& last = last_[allocation];
   const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
   std::uint16_t mask = 0;
-  for (std::uint8_t s = 0; s < last.by_stream.size(); ++s) {
+  for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];
     if (use_by == kNever) continue;
     const bool ordered =
@@ -199,6 +198,21 @@ void Lowering::emit_creates(Position p, Tier tier) {
   }
 }
 
+// Returns the memory that a kernel needs while it runs, if any. The first matmul also allocates its
+// library's workspace, which stays.
+AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Position p) {
+  if (op.work.op_class == OperatorClass::kMatmul && libraries_.matmul > Bytes(0) &&
+      !program_.matmul_workspace.valid()) {
+    program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
+  }
+  const Bytes needed =
+      is_convolution(op.work.op_class)
+          ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
+          : op.workspace;
+  if (needed <= Bytes(0)) return {};
+  return allocate(needed, {}, Role::kWorkspace, tier, p);
+}
+
 void Lowering::emit_operator(Position p) {
   const Occurrence& occurrence = order_.at[p];
   const Operator& op = graph_.operators[occurrence.op];
@@ -216,16 +230,7 @@ void Lowering::emit_operator(Position p) {
     if (touch.access != Access::kCreate) require(touch, tier, p);
   }
   emit_creates(p, tier);
-  if (op.work.op_class == OperatorClass::kMatmul && libraries_.matmul > Bytes(0) &&
-      !program_.matmul_workspace.valid()) {
-    program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
-  }
-  AllocationId workspace;
-  const Bytes needed =
-      is_convolution(op.work.op_class)
-          ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
-          : op.workspace;
-  if (needed > Bytes(0)) workspace = allocate(needed, {}, Role::kWorkspace, tier, p);
+  const AllocationId workspace = allocate_workspace(op, tier, p);
   throttle(stream, p);
   const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
   const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);

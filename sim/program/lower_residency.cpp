@@ -127,9 +127,11 @@ void Lowering::release(Position p, GapId gap) {
     return;
   }
   const auto* offload = std::get_if<Offload>(&decisions_[gap]);
-  const Tier home = graph_.storages[v.storage].home;
-  const Tier target = home != Tier::kDevice ? home : offload->tier;
-  if (offload != nullptr && home == Tier::kDevice) compressed_[v.instance] = offload->compressed;
+  Tier target = graph_.storages[v.storage].home;
+  if (offload != nullptr && target == Tier::kDevice) {
+    target = offload->tier;
+    compressed_[v.instance] = offload->compressed;
+  }
   bring(v, target, p);
   if (offload == nullptr || !offload->release_at.valid()) drop(v, Tier::kDevice, p);
   if (target == Tier::kNvme) drop(v, Tier::kHost, p);

@@ -98,6 +98,7 @@ class Lowering {
   void emit_position(Position p);
   void emit_operator(Position p);
   void emit_creates(Position p, Tier tier);
+  AllocationId allocate_workspace(const Operator& op, Tier tier, Position p);
   void join_host(Position p);
 
   // Residency of values.
