@@ -112,6 +112,23 @@ IdVector<StorageId, char> on_device(const TrainingGraph& graph, const StepProgra
   return present;
 }
 
+// Marks storages that have an allocation on another tier after the first `events` events, with one
+// bit per tier.
+IdVector<StorageId, char> off_device(const TrainingGraph& graph, const StepProgram& program,
+                                     const Scratch& scratch, std::size_t events) {
+  IdVector<StorageId, char> tiers(graph.storages.size(), 0);
+  for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
+    const MemoryEvent& event = scratch.events[e];
+    const Allocation& allocation = program.allocations[event.allocation];
+    if (event.sign == 0 || allocation.tier == Tier::kDevice || !allocation.storage.valid())
+      continue;
+    const auto bit = static_cast<char>(1 << static_cast<int>(allocation.tier));
+    char& held = tiers[allocation.storage];
+    held = static_cast<char>(event.sign > 0 ? held | bit : held & ~bit);
+  }
+  return tiers;
+}
+
 }  // namespace
 }  // namespace transfers_detail
 
@@ -153,17 +170,8 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
   const std::size_t events = run.live.events;
   const IdVector<StorageId, char> present =
       transfers_detail::on_device(graph, program, scratch, events);
-  IdVector<StorageId, char> elsewhere(graph.storages.size(), 0);
-  for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
-    const MemoryEvent& event = scratch.events[e];
-    const Allocation& allocation = program.allocations[event.allocation];
-    if (event.sign == 0 || allocation.tier == Tier::kDevice || !allocation.storage.valid())
-      continue;
-    const auto bit = static_cast<char>(1 << static_cast<int>(allocation.tier));
-    elsewhere[allocation.storage] =
-        static_cast<char>(event.sign > 0 ? elsewhere[allocation.storage] | bit
-                                         : elsewhere[allocation.storage] & ~bit);
-  }
+  const IdVector<StorageId, char> elsewhere =
+      transfers_detail::off_device(graph, program, scratch, events);
   for (StorageId s : ids_of(graph.storages)) {
     if (elsewhere[s] != 0 && present[s] == 0)
       report.saved_at_peak.count += graph.storages[s].bytes.count;
