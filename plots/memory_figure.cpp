@@ -158,6 +158,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
     std::vector<double> heights;
+    heights.reserve(samples.size());
     for (const MemorySample& sample : samples)
       heights.push_back(static_cast<double>(sample.by_role[r]));
     add(style_of(role).label, peak->by_role[r], memory_figure_detail::kRoleInks[r],

@@ -55,7 +55,8 @@ std::optional<SvgLabels::Place> SvgLabels::find(double x, double y, double width
   constexpr std::array<std::pair<int, int>, 8> kDirections{
       {{1, -1}, {0, -1}, {-1, -1}, {1, 0}, {-1, 0}, {1, 1}, {0, 1}, {-1, 1}}};
   const double half = width / 2 + 1;
-  for (double away = least; away < kFarthest; away += kRing) {
+  for (int ring = 0; least + ring * kRing < kFarthest; ++ring) {
+    const double away = least + ring * kRing;
     for (const auto& [dx, dy] : kDirections) {
       double cx = x + dx * (away + width / 2);
       const double cy = y + dy * (away + height / 2);

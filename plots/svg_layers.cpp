@@ -46,24 +46,6 @@ void SvgWriter::areas() {
   const std::size_t columns = edges.size() - 1;
   std::vector<double> lower(columns, 0);
   std::vector<double> upper(columns, 0);
-  // The outline goes along the upper edge to the right and along the lower one back; equal columns
-  // are one step.
-  const auto walk = [&](const std::vector<double>& heights, bool forwards) {
-    std::optional<double> at;
-    for (std::size_t k = 0; k < columns; ++k) {
-      const std::size_t c = forwards ? k : columns - 1 - k;
-      const double y = std::round(y_of(heights[c]) * 10) / 10;
-      if (at && *at == y) continue;
-      const double x = x_of(edges[forwards ? c : c + 1]);
-      if (!at) {
-        put("{}{:.1f} {:.1f}", forwards ? "M" : "L", x, y);
-      } else {
-        put("H{:.1f}V{:.1f}", x, y);
-      }
-      at = y;
-    }
-    put("H{:.1f}", x_of(forwards ? edges.back() : edges.front()));
-  };
   for (std::size_t a = 0; a < chart_.areas.size(); ++a) {
     const SvgArea& area = chart_.areas[a];
     for (std::size_t c = 0; c < columns; ++c)
@@ -72,14 +54,41 @@ void SvgWriter::areas() {
     if (hatched) pattern(a, area);
     put("<path fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.4\" d=\"",
         hatched ? fmt::format("url(#a{})", a) : fmt::format("#{:06x}", area.rgb));
-    walk(upper, true);
-    walk(lower, false);
+    // The outline goes along the upper edge to the right and along the lower one back.
+    area_edge(upper, true);
+    area_edge(lower, false);
     put("Z\"/>\n");
     lower = upper;
   }
+  keep_labels_off_areas(upper);
+}
+
+// Continues a path along the edge of an area, whose heights are those of the columns; equal columns
+// are one step.
+void SvgWriter::area_edge(const std::vector<double>& heights, bool forwards) {
+  const std::vector<double>& edges = chart_.column_edges;
+  std::optional<double> at;
+  for (std::size_t k = 0; k < heights.size(); ++k) {
+    const std::size_t c = forwards ? k : heights.size() - 1 - k;
+    const double y = std::round(y_of(heights[c]) * 10) / 10;
+    if (at && *at == y) continue;
+    const double x = x_of(edges[forwards ? c : c + 1]);
+    if (!at) {
+      put("{}{:.1f} {:.1f}", forwards ? "M" : "L", x, y);
+    } else {
+      put("H{:.1f}V{:.1f}", x, y);
+    }
+    at = y;
+  }
+  put("H{:.1f}", x_of(forwards ? edges.back() : edges.front()));
+}
+
+// Labels keep off everything below the uppermost edge of the areas.
+void SvgWriter::keep_labels_off_areas(const std::vector<double>& upper) {
+  const std::vector<double>& edges = chart_.column_edges;
   constexpr std::size_t kPiece = 6;  // columns
-  for (std::size_t c = 0; c < columns; c += kPiece) {
-    const std::size_t end = std::min(c + kPiece, columns);
+  for (std::size_t c = 0; c < upper.size(); c += kPiece) {
+    const std::size_t end = std::min(c + kPiece, upper.size());
     const double highest = *std::max_element(upper.begin() + static_cast<std::ptrdiff_t>(c),
                                              upper.begin() + static_cast<std::ptrdiff_t>(end));
     labels_.keep_off({x_of(edges[c]), y_of(highest), x_of(edges[end]), bottom()});

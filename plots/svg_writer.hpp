@@ -64,6 +64,8 @@ class SvgWriter {
   void bands();
   void axes();
   void areas();
+  void area_edge(const std::vector<double>& heights, bool forwards);
+  void keep_labels_off_areas(const std::vector<double>& upper);
   void lines();
   void guides();
   void marks();

@@ -27,6 +27,36 @@ void drop_trailing_blanks(std::string& line) {
   line.erase(line.find_last_not_of(' ') + 1);
 }
 
+// Returns the lines of each shown cell of a row, which is wrapped to the width of its column.
+std::vector<std::vector<std::string>> wrapped_cells(const std::vector<Cell>& row,
+                                                    const std::vector<std::size_t>& shown,
+                                                    const std::vector<std::size_t>& widths) {
+  std::vector<std::vector<std::string>> lines(row.size());
+  for (const std::size_t c : shown) {
+    lines[c] = display_width(row[c].text) > widths[c] ? wrap(row[c].text, widths[c])
+                                                      : std::vector<std::string>{row[c].text};
+  }
+  return lines;
+}
+
+// Returns the height of a row, which is that of its highest cell, in lines.
+std::size_t height_of(const std::vector<std::vector<std::string>>& cells) {
+  std::size_t height = 1;
+  for (const std::vector<std::string>& lines : cells)
+    height = std::max(height, lines.size());
+  return height;
+}
+
+// Returns the lines of a cell that is placed below its row; `indent` blanks stand before each.
+std::string lines_below(const Cell& cell, std::size_t indent, std::size_t width, bool colour) {
+  const std::string blanks(indent, ' ');
+  std::string lines;
+  for (const std::string& line :
+       wrap(cell.text, std::max(width, blanks.size() + 1) - blanks.size()))
+    lines += blanks + styled(line, cell, colour) + '\n';
+  return lines;
+}
+
 }  // namespace
 }  // namespace table_detail
 
@@ -212,14 +242,9 @@ std::string Table::text(bool colour, std::size_t width) const {
     add_line([&](std::size_t c) { return dim(aligned(c, columns_[c].title), colour); });
   }
   for (const auto& row : rows_) {
-    std::vector<std::vector<std::string>> lines(columns_.size());
-    std::size_t height = 1;
-    for (const std::size_t c : shown) {
-      lines[c] = display_width(row[c].text) > widths[c] ? wrap(row[c].text, widths[c])
-                                                        : std::vector<std::string>{row[c].text};
-      height = std::max(height, lines[c].size());
-    }
-    for (std::size_t i = 0; i < height; ++i) {
+    const std::vector<std::vector<std::string>> lines =
+        table_detail::wrapped_cells(row, shown, widths);
+    for (std::size_t i = 0; i < table_detail::height_of(lines); ++i) {
       add_line([&](std::size_t c) {
         const std::string text = i < lines[c].size() ? lines[c][i] : "";
         return text.empty() ? aligned(c, text)
@@ -227,10 +252,8 @@ std::string Table::text(bool colour, std::size_t width) const {
       });
     }
     if (!below || row[*below].text.empty()) continue;
-    const std::string blanks(indent_ + table_detail::kBelowIndent, ' ');
-    for (const std::string& line :
-         wrap(row[*below].text, std::max(width, blanks.size() + 1) - blanks.size()))
-      out += blanks + table_detail::styled(line, row[*below], colour) + '\n';
+    out +=
+        table_detail::lines_below(row[*below], indent_ + table_detail::kBelowIndent, width, colour);
   }
   return out;
 }

@@ -234,8 +234,8 @@ std::string Chart::cell(std::size_t column, std::size_t from_bottom) const {
 std::string Chart::row(std::size_t from_bottom) const {
   // A value is written next to the row whose upper edge it is; zero next to the axis.
   const bool ticked = (from_bottom + 1) % scale_.rows_per_interval == 0;
-  const double value =
-      scale_.step * static_cast<double>((from_bottom + 1) / scale_.rows_per_interval);
+  const std::size_t intervals = (from_bottom + 1) / scale_.rows_per_interval;  // whole ones
+  const double value = scale_.step * static_cast<double>(intervals);
   std::string line = ticked ? fmt::format("{:>6} ┤", tick(value)) : std::string("       │");
   for (std::size_t c = 0; c < columns_; ++c)
     line += cell(c, from_bottom);
