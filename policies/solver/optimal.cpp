@@ -56,31 +56,38 @@ class Planner {
 
  private:
   void search(const Schedule& once) {
-    const bool small = problem_.size() <= kExactNodes;
-    if (!small) {
-      improve(once, 1, 0.1, false);  // eviction with look-ahead
-      start_from_less(once);
-      start_from_cuts();
-      if (best_ && !done()) improve(once, iterations(), 0.15, false);
-      if (!done()) start_from_blocks();
-      if (!done()) combine_cuts();
-      if (done()) return;
+    if (problem_.size() <= kExactNodes) {
+      search_small(once);
+    } else {
+      search_large(once);
     }
+  }
+
+  void search_large(const Schedule& once) {
+    improve(once, 1, 0.1, false);  // eviction with look-ahead
+    start_from_less(once);
+    start_from_cuts();
+    if (best_ && !done()) improve(once, iterations(), 0.15, false);
+    if (!done()) start_from_blocks();
+    if (!done()) combine_cuts();
+    if (!done()) reach_budget(once, iterations(), 0.97);
+  }
+
+  void search_small(const Schedule& once) {
     // Small graphs are solved in the time that a first neighbourhood search takes.
-    const std::int64_t first = problem_.size() <= kAlwaysSolved ? 2'000
-                               : small                          ? 20'000
-                                                                : iterations();
-    improve(once, first, small ? 0.3 : 0.97, false);
-    if (!best_) {
-      if (!construct()) return;
-      improve(once, first, small ? 0.3 : 0.97, true);
-    }
-    if (!small || done()) return;
+    reach_budget(once, problem_.size() <= kAlwaysSolved ? 2'000 : 20'000, 0.3);
+    if (impossible_ || done()) return;
     start_from_less(once);
     if (!done() && request_.schedule_class != ScheduleClass::kUnrestricted) combine_cuts();
     if (done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
+  }
+
+  // Improves the best plan; where no plan fits yet, also from a constructed one.
+  void reach_budget(const Schedule& once, std::int64_t iterations, double share) {
+    improve(once, iterations, share, false);
+    if (!best_ && construct()) improve(once, iterations, share, true);
   }
 
   // Starts from plans for less memory, as a schedule that fits in less fits here. The ladder of
@@ -118,6 +125,7 @@ class Planner {
   // Starts from the relaxations' roundings than which none is both cheaper and of a lower peak.
   void start_from_roundings(const std::vector<CutChoice>& roundings) {
     std::vector<Solution> starts;
+    starts.reserve(roundings.size());
     for (const CutChoice& choice : roundings)
       starts.push_back(replayed(problem_, schedule_of(problem_, choice)));
     std::stable_sort(starts.begin(), starts.end(), [](const Solution& a, const Solution& b) {

@@ -123,13 +123,12 @@ std::uint32_t EvictionPool::choose_by_ratio() {
   }
 }
 
-std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
-  search_.begin(clock);
-  const auto threshold = [this] { return search_.threshold(); };
-  std::uint32_t x = RisingLines::kNobody;
+// Walks the storages of the highest lines and files them again, until the cost of the one on top is
+// known or none can win any more; returns the one on top, or kNobody if no line is above 0.
+std::uint32_t EvictionPool::weigh_highest(std::int64_t clock) {
   for (std::size_t most = eviction_pool_detail::kFirstWalk;;) {
-    x = lines_.top(clock);
-    if (x == RisingLines::kNobody) break;
+    const std::uint32_t x = lines_.top(clock);
+    if (x == RisingLines::kNobody) return x;
     for (const std::uint32_t each : lines_.arrived())
       bring_near(each);
     lines_.arrived().clear();
@@ -141,17 +140,23 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
     const RisingLines::Line now = line(x);
     bool known = true;
     if (now == lines_.line(x)) {
-      if (now.at(clock) < threshold()) break;
+      if (now.at(clock) < search_.threshold()) return x;
       known = search_.weigh(candidate(x), most);
       if (!known) most *= eviction_pool_detail::kLongerWalk;
       const bool filed = costs_.lower_bound(x) == bound && costs_.latest_access(x) == now.since;
-      if (filed && known) break;
+      if (filed && known) return x;
       if (filed) continue;
     }
     lines_.set(x, line(x));
   }
+}
+
+std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
+  search_.begin(clock);
+  const std::uint32_t x = weigh_highest(clock);
   if (x != RisingLines::kNobody) {
     // The first one's cost is known: storages as close as rounding may still win.
+    const auto threshold = [this] { return search_.threshold(); };
     lines_.each_beside(x, clock, threshold, [&](std::uint32_t other) {
       if (contains(other)) search_.weigh(candidate(other), VictimSearch::kWhole);
     });

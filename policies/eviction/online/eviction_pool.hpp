@@ -76,6 +76,7 @@ class EvictionPool {
     costs_.bring_near(x);
   }
   std::uint32_t choose_by_ratio();
+  std::uint32_t weigh_highest(std::int64_t clock);
   std::uint32_t choose_by_line(std::int64_t clock);
   [[nodiscard]] std::uint32_t last() const;
 
