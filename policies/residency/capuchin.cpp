@@ -25,6 +25,38 @@ double saving_per_second(Bytes bytes, Duration cost) {
   return static_cast<double>(bytes.count) / std::max(1.0, static_cast<double>(cost.count()));
 }
 
+bool live_at(const Candidate& candidate, Position peak) {
+  return !candidate.taken && candidate.gap.release < peak && candidate.gap.to > peak;
+}
+
+// Returns the value with the largest free time of those live at the peak; nullptr if none can
+// leave.
+Candidate* most_free(std::vector<Candidate>& candidates, Position peak) {
+  Candidate* most = nullptr;
+  for (Candidate& c : candidates) {
+    if (live_at(c, peak) && (most == nullptr || c.free > most->free)) most = &c;
+  }
+  return most;
+}
+
+// Returns the value live at the peak whose recomputation saves most memory per second; nullptr if
+// none saves more than the swap, which makes compute wait.
+Candidate* better_recomputed(const PolicyContext& context, const ResidencyPlan& plan,
+                             const Candidate& swap, Position peak,
+                             std::vector<Candidate>& candidates) {
+  Candidate* again = nullptr;
+  double best = saving_per_second(swap.gap.bytes, -swap.free);
+  for (Candidate& c : candidates) {
+    if (!live_at(c, peak)) continue;
+    if (!c.searched) c.recipe = recipe_of(context, plan, c.gap);
+    c.searched = true;
+    if (!c.recipe || saving_per_second(c.gap.bytes, c.recipe->cost) <= best) continue;
+    best = saving_per_second(c.gap.bytes, c.recipe->cost);
+    again = &c;
+  }
+  return again;
+}
+
 // While the predicted peak passes the budget, of the values that are live at it:
 //   - the one with the largest free time is swapped if that is not negative;
 //   - else the better of swapping it and recomputing the value with the largest memory saving per
@@ -73,26 +105,11 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
   std::vector<Departure> departures;
   while (curve.peak() > budget) {
     const Position peak = curve.peak_at();
-    Candidate* swap = nullptr;
-    Candidate* again = nullptr;
-    const auto live = [&](const Candidate& c) {
-      return !c.taken && c.gap.release < peak && c.gap.to > peak;
-    };
-    for (Candidate& c : candidates) {
-      if (live(c) && (swap == nullptr || c.free > swap->free)) swap = &c;
-    }
+    Candidate* const swap = most_free(candidates, peak);
     if (swap == nullptr) break;  // nothing at the peak can leave
-    if (recompute && swap->free < Duration(0)) {
-      double best = saving_per_second(swap->gap.bytes, -swap->free);
-      for (Candidate& c : candidates) {
-        if (!live(c)) continue;
-        if (!c.searched) c.recipe = recipe_of(context, plan, c.gap);
-        c.searched = true;
-        if (!c.recipe || saving_per_second(c.gap.bytes, c.recipe->cost) <= best) continue;
-        best = saving_per_second(c.gap.bytes, c.recipe->cost);
-        again = &c;
-      }
-    }
+    Candidate* const again = recompute && swap->free < Duration(0)
+                                 ? better_recomputed(context, plan, *swap, peak, candidates)
+                                 : nullptr;
     Candidate& chosen = again != nullptr ? *again : *swap;
     chosen.taken = true;
     if (again != nullptr) {
