@@ -26,8 +26,8 @@ std::vector<PlanPolicy> make_plan_policies() {
 }  // namespace plan_policies_detail
 
 std::span<const PlanPolicy> plan_policies() {
-  static const std::vector<PlanPolicy> kAll = plan_policies_detail::make_plan_policies();
-  return kAll;
+  static const std::vector<PlanPolicy> all = plan_policies_detail::make_plan_policies();
+  return all;
 }
 
 const PlanPolicy* find_plan_policy(std::string_view name) {

@@ -12,25 +12,25 @@ namespace {
 
 // Lists the optimizers in the order in which `tidemark list optimizers` shows them.
 std::span<const OptimizerKind> all_optimizers() {
-  static const std::array kAll = {
+  static const std::array all = {
       &sgd_optimizer(),   &momentum_optimizer(),   &nesterov_optimizer(),  &adam_optimizer(),
       &adamw_optimizer(), &adamw_8bit_optimizer(), &adafactor_optimizer(), &lion_optimizer(),
       &muon_optimizer(),  &adagrad_optimizer(),    &rmsprop_optimizer(),
   };
-  return kAll;
+  return all;
 }
 
 }  // namespace
 }  // namespace catalogue_detail
 
 std::span<const std::string_view> optimizer_names() {
-  static const std::vector<std::string_view> kNames = [] {
+  static const std::vector<std::string_view> all_names = [] {
     std::vector<std::string_view> names;
     for (const OptimizerKind kind : catalogue_detail::all_optimizers())
       names.push_back(kind->name);
     return names;
   }();
-  return kNames;
+  return all_names;
 }
 
 OptimizerKind find_optimizer(std::string_view name) {

@@ -53,8 +53,7 @@ Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
                           ScheduleClass schedule_class) {
   const std::vector<NodeIndex> parts = parts_detail::parts_of(problem);
   // A recomputed part may have a part itself.
-  for (bool changed = true; changed;) {
-    changed = false;
+  for (;;) {
     std::vector<std::vector<NodeIndex>> wanted =
         parts_detail::wanted_again(problem, parts, schedule);
     Schedule next;
@@ -64,13 +63,11 @@ Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
       next.insert(next.end(), wanted[p].begin(), wanted[p].end());
       next.push_back(schedule[p]);
     }
-    if (next.size() == schedule.size()) break;
+    if (next.size() == schedule.size()) return schedule;
     // In class checkmate a part may come too late to be made.
-    if (class_fault(problem, next, schedule_class)) break;
+    if (class_fault(problem, next, schedule_class)) return schedule;
     schedule = std::move(next);
-    changed = true;
   }
-  return schedule;
 }
 
 }  // namespace tidemark
