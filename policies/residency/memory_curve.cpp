@@ -10,72 +10,112 @@ Position after(Position p) {
   return Position(p.value + 1);
 }
 
-}  // namespace
-}  // namespace memory_curve_detail
+// Differences of live bytes from one position to the next: +bytes where memory is allocated, -bytes
+// after it is freed.
+using Differences = std::vector<std::int64_t>;
 
-MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
-    : bytes_(context.order.at.size() + 1, 0) {
-  const Position end(context.order.at.size());
-  // Differences first: +bytes where memory is allocated, -bytes after it is freed.
-  const auto differ = [&](Position first, Position last, std::int64_t bytes) {
-    if (first >= last) return;
-    bytes_[first.index()] += bytes;
-    bytes_[last.index()] -= bytes;
-  };
+// Counts bytes as live at the positions [first, last).
+void count_live(Position first, Position last, std::int64_t bytes, Differences& differences) {
+  if (first >= last) return;
+  differences[first.index()] += bytes;
+  differences[last.index()] -= bytes;
+}
+
+// Whether a storage is freed after its last use before a gap and nothing is copied for its next
+// use.
+bool freed_in(const Gap& gap, const Decision& decision, bool visits) {
+  if (gap.dead || std::holds_alternative<Recompute>(decision)) return true;
+  return visits && !gap.pinned && !std::holds_alternative<Offload>(decision) &&
+         !std::holds_alternative<Pin>(decision);
+}
+
+// Counts a storage from the use that begins a gap until the use that ends it.
+void count_gap(const PolicyContext& context, const Gap& gap, const Decision& decision,
+               Differences& differences) {
+  const Storage& storage = context.graph.storages[gap.storage];
+  const std::int64_t bytes = storage.bytes.count;
   const auto on_device = [&](Position p) { return context.op_at(p).executor == Executor::kDevice; };
+  // A storage whose home is off device is on the device while the device touches it.
+  const bool visits = storage.home != Tier::kDevice;
+  const bool comes = !visits || on_device(gap.from);
+  const Position to = gap.to.valid() ? gap.to : Position(context.order.at.size());
+  if (freed_in(gap, decision, visits)) {
+    if (comes) count_live(gap.from, after(gap.release), bytes, differences);
+  } else if (const auto* offload = std::get_if<Offload>(&decision)) {
+    const Position issued = offload->copy_at.valid() ? offload->copy_at : after(gap.release);
+    const Position gone = offload->release_at.valid() ? offload->release_at : issued;
+    if (comes) count_live(gap.from, gone, bytes, differences);
+    if (!visits || on_device(gap.to)) count_live(offload->fetch_at, to, bytes, differences);
+  } else if (comes) {
+    count_live(gap.from, to, bytes, differences);
+  }
+}
+
+// Counts the storages that operators touch. Returns which these are.
+IdVector<StorageId, char> count_touched(const PolicyContext& context, const ResidencyPlan& plan,
+                                        MemoryCurve::Counts counts, Differences& differences) {
   IdVector<StorageId, char> touched(context.graph.storages.size(), 0);
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
     if (!gap.from.valid()) continue;
     const Storage& storage = context.graph.storages[gap.storage];
-    const std::int64_t bytes = storage.bytes.count;
-    // A storage whose home is off device is on the device while the device touches it.
     const bool visits = storage.home != Tier::kDevice;
-    if (!visits && counts == Counts::kVisitors) continue;
-    const bool comes = !visits || on_device(gap.from);
+    if (!visits && counts == MemoryCurve::Counts::kVisitors) continue;
     if (touched[gap.storage] == 0 && storage.initial && !visits) {
-      differ(Position(0U), gap.from, bytes);
+      count_live(Position(0U), gap.from, storage.bytes.count, differences);
     }
     touched[gap.storage] = 1;
-    const Decision& decision = plan.decision(id);
-    const Position to = gap.to.valid() ? gap.to : end;
-    if (gap.dead || std::holds_alternative<Recompute>(decision)) {
-      if (comes) differ(gap.from, memory_curve_detail::after(gap.release), bytes);
-    } else if (const auto* offload = std::get_if<Offload>(&decision)) {
-      const Position issued =
-          offload->copy_at.valid() ? offload->copy_at : memory_curve_detail::after(gap.release);
-      const Position gone = offload->release_at.valid() ? offload->release_at : issued;
-      if (comes) differ(gap.from, gone, bytes);
-      if (!visits || on_device(gap.to)) differ(offload->fetch_at, to, bytes);
-    } else if (visits && !gap.pinned && !std::holds_alternative<Pin>(decision)) {
-      if (comes) differ(gap.from, memory_curve_detail::after(gap.release), bytes);
-    } else if (comes) {
-      differ(gap.from, to, bytes);
+    count_gap(context, gap, plan.decision(id), differences);
+  }
+  return touched;
+}
+
+// Counts the storages that are there from the beginning and that no operator touches.
+void count_untouched(const PolicyContext& context, const IdVector<StorageId, char>& touched,
+                     Differences& differences) {
+  const Position end(context.order.at.size());
+  for (StorageId s : ids_of(context.graph.storages)) {
+    const Storage& storage = context.graph.storages[s];
+    if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
+      count_live(Position(0U), end, storage.bytes.count, differences);
+  }
+}
+
+// Counts the memory of frames, which belongs to no storage.
+void count_frames(const PolicyContext& context, Differences& differences) {
+  for (const Kept& kept : context.order.kept) {
+    if (!kept.storage.valid())
+      count_live(kept.since, after(kept.until), kept.bytes.count, differences);
+  }
+}
+
+// Counts what lives only while an operator runs: its workspace and its scratch storages.
+void count_workspaces(const PolicyContext& context, Differences& differences) {
+  for (Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    count_live(p, after(p), context.graph.operators[occurrence.op].workspace.count, differences);
+    if (occurrence.scratch == 0) continue;
+    const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (!is_scratch(occurrence, i)) continue;
+      count_live(p, after(p), context.graph.storages[touches[i].storage].bytes.count, differences);
     }
   }
+}
+
+}  // namespace
+}  // namespace memory_curve_detail
+
+MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
+    : bytes_(context.order.at.size() + 1, 0) {
+  const IdVector<StorageId, char> touched =
+      memory_curve_detail::count_touched(context, plan, counts, bytes_);
   if (counts == Counts::kAll) {
-    for (StorageId s : ids_of(context.graph.storages)) {
-      const Storage& storage = context.graph.storages[s];
-      if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
-        differ(Position(0U), end, storage.bytes.count);
-    }
-    for (const Kept& kept : context.order.kept) {
-      if (!kept.storage.valid())
-        differ(kept.since, memory_curve_detail::after(kept.until), kept.bytes.count);
-    }
-    for (Position p : ids_of(context.order.at)) {
-      const Occurrence& occurrence = context.order.at[p];
-      differ(p, memory_curve_detail::after(p),
-             context.graph.operators[occurrence.op].workspace.count);
-      if (occurrence.scratch == 0) continue;
-      const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
-      for (std::size_t i = 0; i < touches.size(); ++i) {
-        if (!is_scratch(occurrence, i)) continue;
-        differ(p, memory_curve_detail::after(p),
-               context.graph.storages[touches[i].storage].bytes.count);
-      }
-    }
+    memory_curve_detail::count_untouched(context, touched, bytes_);
+    memory_curve_detail::count_frames(context, bytes_);
+    memory_curve_detail::count_workspaces(context, bytes_);
   }
+  // The differences become the bytes themselves.
   for (std::size_t i = 1; i < bytes_.size(); ++i)
     bytes_[i] += bytes_[i - 1];
   bytes_.pop_back();

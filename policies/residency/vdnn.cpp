@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "graph/ir/convolutions.hpp"
 #include "policies/residency/entries.hpp"
@@ -19,6 +20,90 @@ struct Layer {
   bool convolution = false;
   std::vector<SavedGap> inputs;  // inputs that move
   bool prefetched = false;
+};
+
+// The layers of a step. Operators of one autograd node are one layer; cost graphs have no nodes.
+class StepLayers {
+ public:
+  explicit StepLayers(const PolicyContext& context)
+      : context_(context),
+        micro_batches_(static_cast<std::size_t>(context.order.steps) *
+                       static_cast<std::size_t>(context.order.micro_batches)),
+        of_node_(micro_batches_.size()),
+        layer_at_(context.order.at.size(), kNone),
+        convolution_input_(context.graph.storages.size(), kNone) {
+    for (Position p : ids_of(context.order.at)) {
+      const Occurrence& occurrence = context.order.at[p];
+      const Operator& op = context.op_at(p);
+      if (occurrence.recompute || op.phase == Phase::kOptimizer) continue;
+      const std::size_t micro_batch = micro_batch_index(context, occurrence);
+      if (op.phase == Phase::kBackward) {
+        add_backward(p, op, micro_batch);
+      } else {
+        add_forward(p, op, micro_batch);
+      }
+    }
+  }
+
+  // Adds a saved value to the layer that reads it as its input, if there is one.
+  void add_input(const SavedGap& gap, bool convolutions_only) {
+    bool is_input = false;  // read by the layer, not made by it
+    for (const Touch& touch : context_.graph.touches_of(context_.order.at[gap.from].op)) {
+      is_input |= touch.storage == gap.storage && touch.access != Access::kCreate;
+    }
+    const bool convolution = convolution_input_[gap.storage] != kNone;
+    if (!is_input || (convolutions_only && !convolution)) return;
+    const std::size_t layer =
+        convolutions_only ? convolution_input_[gap.storage] : layer_at_[gap.from];
+    if (layer == kNone) return;
+    Layer& owner = micro_batches_[gap.micro_batch][layer];
+    owner.inputs.push_back(gap);
+    // A layer whose own backward does not need X still has its turn when X is needed.
+    if (!owner.backward_begin.valid()) owner.backward_begin = gap.to;
+  }
+
+  [[nodiscard]] std::vector<std::vector<Layer>> by_micro_batch() && {
+    return std::move(micro_batches_);
+  }
+
+ private:
+  static constexpr auto kNone = std::numeric_limits<std::size_t>::max();
+
+  void add_forward(Position p, const Operator& op, std::size_t micro_batch) {
+    std::size_t layer = op.node.valid() ? slot(micro_batch, op.node) : kNone;
+    if (layer == kNone) {
+      layer = micro_batches_[micro_batch].size();
+      micro_batches_[micro_batch].emplace_back();
+      if (op.node.valid()) slot(micro_batch, op.node) = layer;
+    }
+    layer_at_[p] = layer;
+    if (!is_convolution(op.work.op_class)) return;
+    micro_batches_[micro_batch][layer].convolution = true;
+    for (const Touch& touch : context_.graph.touches_of(context_.order.at[p].op)) {
+      if (touch.access == Access::kRead) convolution_input_[touch.storage] = layer;
+    }
+  }
+
+  void add_backward(Position p, const Operator& op, std::size_t micro_batch) {
+    if (!op.node.valid()) return;
+    const std::size_t layer = slot(micro_batch, op.node);
+    if (layer != kNone && !micro_batches_[micro_batch][layer].backward_begin.valid()) {
+      micro_batches_[micro_batch][layer].backward_begin = p;
+    }
+  }
+
+  // Returns the place of a node's layer in the list of layers; kNone: the node has none yet.
+  std::size_t& slot(std::size_t micro_batch, NodeId node) {
+    if (node.index() >= of_node_[micro_batch].size())
+      of_node_[micro_batch].resize(node.index() + 1, kNone);
+    return of_node_[micro_batch][node.index()];
+  }
+
+  const PolicyContext& context_;
+  std::vector<std::vector<Layer>> micro_batches_;
+  std::vector<std::vector<std::size_t>> of_node_;
+  IdVector<Position, std::size_t> layer_at_;
+  IdVector<StorageId, std::size_t> convolution_input_;  // the layer that convolves a storage
 };
 
 // The input X of a layer leaves while the layer runs; compute waits for the copy at the layer's end
@@ -116,61 +201,10 @@ class Vdnn final : public PrefetchingPolicy {
 
 std::vector<std::vector<Layer>> Vdnn::layers_of(const PolicyContext& context,
                                                 bool convolutions_only) const {
-  std::vector<std::vector<Layer>> micro_batches(
-      static_cast<std::size_t>(context.order.steps) *
-      static_cast<std::size_t>(context.order.micro_batches));
-  constexpr auto kNone = std::numeric_limits<std::size_t>::max();
-  // Operators of one autograd node are one layer; cost graphs have no nodes.
-  IdVector<Position, std::size_t> layer_at(context.order.at.size(), kNone);
-  std::vector<std::vector<std::size_t>> of_node(micro_batches.size());
-  IdVector<StorageId, std::size_t> convolution_input(context.graph.storages.size(), kNone);
-  const auto slot = [&](std::size_t micro_batch, NodeId node) -> std::size_t& {
-    if (node.index() >= of_node[micro_batch].size())
-      of_node[micro_batch].resize(node.index() + 1, kNone);
-    return of_node[micro_batch][node.index()];
-  };
-  for (Position p : ids_of(context.order.at)) {
-    const Occurrence& occurrence = context.order.at[p];
-    const Operator& op = context.op_at(p);
-    if (occurrence.recompute || op.phase == Phase::kOptimizer) continue;
-    const std::size_t micro_batch = micro_batch_index(context, occurrence);
-    if (op.phase == Phase::kBackward) {
-      if (!op.node.valid()) continue;
-      const std::size_t layer = slot(micro_batch, op.node);
-      if (layer != kNone && !micro_batches[micro_batch][layer].backward_begin.valid()) {
-        micro_batches[micro_batch][layer].backward_begin = p;
-      }
-      continue;
-    }
-    std::size_t layer = op.node.valid() ? slot(micro_batch, op.node) : kNone;
-    if (layer == kNone) {
-      layer = micro_batches[micro_batch].size();
-      micro_batches[micro_batch].emplace_back();
-      if (op.node.valid()) slot(micro_batch, op.node) = layer;
-    }
-    layer_at[p] = layer;
-    if (!is_convolution(op.work.op_class)) continue;
-    micro_batches[micro_batch][layer].convolution = true;
-    for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
-      if (touch.access == Access::kRead) convolution_input[touch.storage] = layer;
-    }
-  }
-  for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
-    bool is_input = false;  // read by the layer, not made by it
-    for (const Touch& touch : context.graph.touches_of(context.order.at[gap.from].op)) {
-      is_input |= touch.storage == gap.storage && touch.access != Access::kCreate;
-    }
-    const bool convolution = convolution_input[gap.storage] != kNone;
-    if (!is_input || (convolutions_only && !convolution)) continue;
-    const std::size_t layer =
-        convolutions_only ? convolution_input[gap.storage] : layer_at[gap.from];
-    if (layer == kNone) continue;
-    Layer& owner = micro_batches[gap.micro_batch][layer];
-    owner.inputs.push_back(gap);
-    // A layer whose own backward does not need X still has its turn when X is needed.
-    if (!owner.backward_begin.valid()) owner.backward_begin = gap.to;
-  }
-  return micro_batches;
+  StepLayers layers(context);
+  for (const SavedGap& gap : saved_gaps(context, min_bytes_))
+    layers.add_input(gap, convolutions_only);
+  return std::move(layers).by_micro_batch();
 }
 
 constexpr std::array<std::string_view, 3> kLayers{"all", "conv", "dyn"};
