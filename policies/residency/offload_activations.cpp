@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "policies/residency/entries.hpp"
 #include "policies/residency/prefetch.hpp"
@@ -33,7 +34,7 @@ void OffloadActivations::plan_movement(const PolicyContext& context, ResidencyPl
   const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
   const int last = context.graph.blocks - 1;
   // The first blocks have the longest gaps, so a fraction offloads these.
-  const int offloaded_blocks = static_cast<int>(fraction_ * static_cast<double>(last) + 0.5);
+  const int offloaded_blocks = static_cast<int>(std::lround(fraction_ * static_cast<double>(last)));
   std::vector<Departure> departures;
   for (const SavedGap& gap : saved_gaps(context, min_bytes_)) {
     if (gap.block == kNoBlock || gap.block >= offloaded_blocks) continue;

@@ -36,9 +36,10 @@ class Stronghold final : public PrefetchingPolicy {
                              ? std::min(window_, blocks)
                              : smallest_window(context, spans[micro_batch], saved, micro_batch);
       for (const SavedGap& gap : saved) {
-        if (gap.micro_batch != micro_batch || gap.block == kNoBlock || gap.block + window >= blocks)
-          continue;
-        const BlockSpan& edge = spans[micro_batch][static_cast<std::size_t>(gap.block + window)];
+        if (gap.micro_batch != micro_batch || gap.block == kNoBlock) continue;
+        const int next = gap.block + window;  // the block whose turn moves this one
+        if (next >= blocks) continue;
+        const BlockSpan& edge = spans[micro_batch][static_cast<std::size_t>(next)];
         departures.push_back(
             {.gap = gap, .release_at = edge.forward_begin, .fetch_at = edge.backward_begin});
       }

@@ -48,6 +48,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
               std::vector<Departure>& departures) const {
     if (saved.empty()) return;
     std::vector<Position> uses;  // operators of backward, at which a node brings tensors back
+    uses.reserve(saved.size());
     for (const SavedGap& gap : saved)
       uses.push_back(gap.to);
     std::sort(uses.begin(), uses.end());

@@ -46,7 +46,7 @@ class BucketedBackward {
   [[nodiscard]] std::vector<std::size_t> completions(const std::vector<OperatorId>& part) const;
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
   [[nodiscard]] OperatorId add_copy_in(std::size_t member);
-  [[nodiscard]] OperatorId add_all_reduce(std::size_t bucket);
+  [[nodiscard]] OperatorId add_all_reduce(std::size_t index);
   [[nodiscard]] OperatorId add_copy_out(std::size_t member);
   [[nodiscard]] Operator elementwise(std::string_view name, std::size_t member) const;
 
