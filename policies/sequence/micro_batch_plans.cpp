@@ -62,13 +62,14 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
       return plan.operators == operators;
     });
     micro_batch.plan = static_cast<std::size_t>(known - plans.begin());
-    if (known == plans.end())
+    if (known == plans.end()) {
       plans.push_back({.operators = operators,
                        .costs = {},
                        .problem = {},
                        .schedule = {},
                        .budget = 0,
                        .reason = {}});
+    }
   }
   return found;
 }

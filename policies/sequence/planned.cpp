@@ -317,20 +317,20 @@ std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all
 }  // namespace
 }  // namespace planned_detail
 
-AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& d) {
-  PlanFunction plan = policy.decode(d);
-  const PlanRequest request = decode_request(d, policy, {});
-  const bool budget_given = d.has("budget") && !request.saved_share;
-  d.finish();
+AnyPolicy planned_policy(const PlanPolicy& policy, const Decoder& parameters) {
+  PlanFunction plan = policy.decode(parameters);
+  const PlanRequest request = decode_request(parameters, policy, {});
+  const bool budget_given = parameters.has("budget") && !request.saved_share;
+  parameters.finish();
   return std::make_unique<planned_detail::Planned>(
-      policy, fmt::format("{}: {}", policy.name, planned_detail::text_of(d.value())),
+      policy, fmt::format("{}: {}", policy.name, planned_detail::text_of(parameters.value())),
       std::move(plan), request, budget_given);
 }
 
 std::span<const PolicyEntry> planned_entries() {
-  static const std::array<PolicyEntry, kSolverPolicyCount> kAll =
+  static const std::array<PolicyEntry, kSolverPolicyCount> all =
       planned_detail::entries_of(std::make_index_sequence<kSolverPolicyCount>());
-  return kAll;
+  return all;
 }
 
 }  // namespace tidemark

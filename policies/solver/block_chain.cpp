@@ -51,7 +51,8 @@ class BlockChain {
       const auto [at, fresh] = known.try_emplace(signature(s), plans_.size());
       if (fresh) plans_.push_back(make_plans(s));
       plans_of_.push_back(at->second);
-      describe_boundary(s);
+      describe_passage(s);
+      describe_gradients(s);
     }
   }
   [[nodiscard]] std::size_t stages() const { return stages_.size(); }
@@ -194,7 +195,7 @@ class BlockChain {
     return plans;
   }
 
-  void describe_boundary(std::size_t s) {
+  void describe_passage(std::size_t s) {
     const NodeIndex output = stages_[s].forward.back();
     output_.push_back(problem_.bytes[output]);
     std::int64_t live = 0;
@@ -216,14 +217,15 @@ class BlockChain {
     }
     through_peak_.push_back(peak);
     through_cost_.push_back(cost);
-    // Gradients are split: those that the next stage downwards takes, and those that stay.
+  }
+  // Gradients are split: those that the next stage downwards takes, and those that stay.
+  void describe_gradients(std::size_t s) {
     std::int64_t stays = 0;
     for (const NodeIndex node : stages_[s].backward) {
       const std::vector<NodeIndex>& readers = problem_.readers[node];
       if (readers.empty()) continue;
-      const std::size_t lowest = stage_[readers.back()];
-      const bool end = readers.back() + 1 == problem_.size();
-      if (end || lowest + 1 < s) stays += problem_.bytes[node];
+      const NodeIndex last = readers.back();
+      if (last + 1 == problem_.size() || stage_[last] + 1 < s) stays += problem_.bytes[node];
     }
     stays_.push_back(stays);
     std::int64_t given = 0;
@@ -232,8 +234,7 @@ class BlockChain {
       for (const NodeIndex dep : problem_.deps[node]) {
         if (!problem_.backward[dep] || stage_[dep] != s + 1 || seen[dep]) continue;
         seen[dep] = true;
-        const bool end = problem_.readers[dep].back() + 1 == problem_.size();
-        if (!end) given += problem_.bytes[dep];
+        if (problem_.readers[dep].back() + 1 != problem_.size()) given += problem_.bytes[dep];
       }
     }
     gradient_.push_back(given);
@@ -319,8 +320,7 @@ class BlockChain {
   std::vector<std::size_t> plans_of_;          // by stage
   // Bytes by stage: its output; gradients that its backward takes; gradients that it leaves.
   std::vector<std::int64_t> output_, gradient_, stays_;
-  std::vector<std::int64_t> through_peak_,
-      through_cost_;  // cost of its forward, keeping the output only
+  std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward that keeps its output
   std::int64_t slot_ = 1;
   std::size_t levels_ = 0;  // levels of memory
   std::vector<Choice> states_;

@@ -82,7 +82,7 @@ class CheckmateRounding {
     LinearOptions options{.tolerance = 1e-5, .deadline = at(0.6)};
     const CheckmateRelaxation full = relax_checkmate(problem_, request_.budget, options);
     bound_ = full.lower_bound;
-    const auto complete = [&](Kept kept) { return complete_stages(problem_, kept); };
+    const auto complete = [&](const Kept& kept) { return complete_stages(problem_, kept); };
     round(full.resident, single_nodes(), 40, 20, complete);
     // Rounding up takes memory: the paper leaves it some. The bound is that of the whole budget.
     for (const double allowance : {0.95, 0.9, 0.8, 0.7}) {
@@ -99,7 +99,7 @@ class CheckmateRounding {
   void round_stages() {
     const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kMatrixEntries);
     stages_ = ends.size();
-    const auto complete = [&](Kept kept) {
+    const auto complete = [&](const Kept& kept) {
       return complete_stages(problem_, spread_over_nodes(problem_, ends, kept));
     };
     LinearOptions options{.tolerance = 1e-4, .iterations = kFirstIterations, .deadline = at(0.4)};

@@ -106,10 +106,7 @@ class CutRelaxation {
       } else {
         continue;
       }
-      if (!needed_[i]) network.add_edge(i, n + i, all);
-      for (const NodeIndex dep : problem_.deps[i]) {
-        if (!input_[dep] && !needed_[dep]) network.add_edge(i, n + dep, all);
-      }
+      take_along(i, all, network);
     }
     const double flow = network.run(source, sink);
     Line result{.price = price};
@@ -118,15 +115,28 @@ class CutRelaxation {
     result.value = forced - fixed - (gains - flow) - price * room -
                    1e-9 * (forced + std::abs(fixed) + gains + price * room);
     result.slope = -room;
+    add_choice(network, result);
+    return result;
+  }
+  // Makes the choice of r_i take a_i and the a's of its inputs along.
+  void take_along(NodeIndex i, double all, FlowNetwork& network) const {
+    const NodeIndex n = cut_.node;
+    if (!needed_[i]) network.add_edge(i, n + i, all);
+    for (const NodeIndex dep : problem_.deps[i]) {
+      if (!input_[dep] && !needed_[dep]) network.add_edge(i, n + dep, all);
+    }
+  }
+  // Adds to a line the nodes that the cut chooses to recompute, and the bytes that it keeps.
+  void add_choice(const FlowNetwork& network, Line& line) const {
+    const NodeIndex n = cut_.node;
     for (NodeIndex i = 0; i < n; ++i) {
       const bool there = needed_[i] || network.reaches(n + i);
       if (network.reaches(i)) {
-        result.again.push_back(i);
+        line.again.push_back(i);
       } else if (!input_[i] && there) {
-        result.slope += bytes(i);
+        line.slope += bytes(i);
       }
     }
-    return result;
   }
 
   enum { kOpen, kAgain, kNever };
@@ -140,6 +150,17 @@ class CutRelaxation {
   double most_ = 0;
   bool trivial_ = false;
 };
+
+// Returns the price where a rising and a falling line meet; nothing if the bound there is at most
+// `enough`, or hardly above the best one that is known.
+std::optional<double> price_between(const Line& low, const Line& high, double best, double enough) {
+  const double meet = (high.value - high.slope * high.price - low.value + low.slope * low.price) /
+                      (low.slope - high.slope);
+  const double ceiling = low.value + low.slope * (meet - low.price);
+  if (ceiling <= enough || ceiling <= best * (1 + 1e-7)) return std::nullopt;
+  if (meet <= low.price || meet >= high.price) return std::nullopt;
+  return meet;
+}
 
 Relaxed CutRelaxation::relax(const Decisions& decisions, double enough, double price) const {
   Relaxed best;
@@ -158,13 +179,9 @@ Relaxed CutRelaxation::relax(const Decisions& decisions, double enough, double p
     }
     (line.slope > 0 ? low : high) = std::move(line);
     if (low && high) {
-      const double next =
-          (high->value - high->slope * high->price - low->value + low->slope * low->price) /
-          (low->slope - high->slope);
-      const double ceiling = low->value + low->slope * (next - low->price);
-      if (ceiling <= enough || ceiling <= best.cost * (1 + 1e-7)) break;
-      if (next <= low->price || next >= high->price) break;
-      price = next;
+      const std::optional<double> next = price_between(*low, *high, best.cost, enough);
+      if (!next) break;
+      price = *next;
     } else {
       const double next = std::clamp(low ? price * step : price / step, least_, most_);
       if (next == price) break;

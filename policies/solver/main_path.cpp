@@ -3,9 +3,24 @@
 #include <cstddef>
 
 namespace tidemark {
+namespace main_path_detail {
+namespace {
 
-void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
-                std::span<const CostNodeId> node_of, StepCosts& costs) {
+// Tells what a value of forward depends on.
+struct Origin {
+  bool sampled = false;  // the samples
+  bool trained = false;  // something with a gradient
+};
+
+// Forward nodes on the way from the samples to the loss.
+struct ForwardPath {
+  IdVector<CostNodeId, char> on_the_way;
+  CostNodeId last;  // the node that makes or changes the loss
+};
+
+// Returns the autograd nodes with an operator of backward.
+IdVector<NodeId, char> differentiated_nodes(const TrainingGraph& graph,
+                                            std::span<const OperatorId> ops) {
   IdVector<NodeId, char> differentiated;
   for (const OperatorId id : ops) {
     const Operator& op = graph.operators[id];
@@ -13,42 +28,67 @@ void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
     if (op.node.index() >= differentiated.size()) differentiated.resize(op.node.index() + 1, 0);
     differentiated[op.node] = 1;
   }
-  IdVector<StorageId, char> of_samples(graph.storages.size(), 0);
-  IdVector<StorageId, char> has_gradient(graph.storages.size(), 0);
+  return differentiated;
+}
+
+// Returns what the values that an operator reads or changes depend on.
+Origin origin_of_inputs(const TrainingGraph& graph, OperatorId id,
+                        const IdVector<StorageId, Origin>& origins) {
+  Origin origin;
+  for (const Touch& touch : graph.touches_of(id)) {
+    if (touch.access != Access::kRead && touch.access != Access::kMutate) continue;
+    origin.sampled = origin.sampled || origins[touch.storage].sampled;
+    origin.trained = origin.trained || origins[touch.storage].trained;
+  }
+  return origin;
+}
+
+ForwardPath find_forward_path(const TrainingGraph& graph, std::span<const OperatorId> ops,
+                              std::span<const CostNodeId> node_of, std::size_t nodes) {
+  const IdVector<NodeId, char> differentiated = differentiated_nodes(graph, ops);
+  IdVector<StorageId, Origin> origins(graph.storages.size());
   for (const StorageId s : ids_of(graph.storages))
-    of_samples[s] = graph.storages[s].role == Role::kInput ? 1 : 0;
-  IdVector<CostNodeId, char> on_the_way(costs.graph.nodes.size(), 0);
-  CostNodeId last;  // forward node that makes or changes the loss
+    origins[s].sampled = graph.storages[s].role == Role::kInput;
+  ForwardPath path{.on_the_way = IdVector<CostNodeId, char>(nodes, 0), .last = {}};
   for (std::size_t at = 0; at < ops.size(); ++at) {
     const Operator& op = graph.operators[ops[at]];
     if (op.phase != Phase::kForward) continue;
-    bool sampled = false;
-    bool trained =
-        op.node.valid() && op.node.index() < differentiated.size() && differentiated[op.node] != 0;
-    for (const Touch& touch : graph.touches_of(ops[at])) {
-      const bool needs = touch.access == Access::kRead || touch.access == Access::kMutate;
-      sampled = sampled || (needs && of_samples[touch.storage] != 0);
-      trained = trained || (needs && has_gradient[touch.storage] != 0);
-    }
+    Origin origin = origin_of_inputs(graph, ops[at], origins);
+    if (op.node.valid() && op.node.index() < differentiated.size() && differentiated[op.node] != 0)
+      origin.trained = true;
     for (const Touch& touch : graph.touches_of(ops[at])) {
       if (touch.access == Access::kRead) continue;
-      of_samples[touch.storage] = sampled ? 1 : 0;
-      has_gradient[touch.storage] = trained ? 1 : 0;
-      if (touch.storage == graph.loss) last = node_of[at];
+      origins[touch.storage] = origin;
+      if (touch.storage == graph.loss) path.last = node_of[at];
     }
-    if (sampled && trained) on_the_way[node_of[at]] = 1;
+    if (origin.sampled && origin.trained) path.on_the_way[node_of[at]] = 1;
   }
-  if (!last.valid()) return;
-  // Nodes that are parts of a node's results are on the main path if the node is.
-  IdVector<CostNodeId, char> leads_on(costs.graph.nodes.size(), 0);
+  return path;
+}
+
+// Returns the nodes on which `last` depends, itself included.
+IdVector<CostNodeId, char> nodes_leading_to(CostNodeId last, const CostGraph& graph) {
+  IdVector<CostNodeId, char> leads_on(graph.nodes.size(), 0);
   leads_on[last] = 1;
   for (std::size_t i = last.index() + 1; i-- > 0;) {
     const CostNodeId id(i);
-    CostNode& node = costs.graph.nodes[id];
     if (leads_on[id] == 0) continue;
-    for (const CostNodeId dep : node.deps)
+    for (const CostNodeId dep : graph.nodes[id].deps)
       leads_on[dep] = 1;
   }
+  return leads_on;
+}
+
+}  // namespace
+}  // namespace main_path_detail
+
+void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
+                std::span<const CostNodeId> node_of, StepCosts& costs) {
+  auto [on_the_way, last] =
+      main_path_detail::find_forward_path(graph, ops, node_of, costs.graph.nodes.size());
+  if (!last.valid()) return;
+  const IdVector<CostNodeId, char> leads_on = main_path_detail::nodes_leading_to(last, costs.graph);
+  // Nodes that are parts of a node's results are on the main path if the node is.
   for (const CostNodeId id : ids_of(costs.graph.nodes)) {
     CostNode& node = costs.graph.nodes[id];
     if (node.kind != Phase::kForward) continue;

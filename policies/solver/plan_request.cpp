@@ -31,40 +31,43 @@ bool has_effect(const Decoder& d, const PlanPolicy& policy, std::string_view key
 }  // namespace
 }  // namespace plan_request_detail
 
-PlanRequest decode_request(const Decoder& d, const PlanPolicy& policy, PlanRequest request) {
-  const Value* budget = d.value().find("budget");
+PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
+                           PlanRequest request) {
+  const Value* budget = parameters.value().find("budget");
   // A bare number is bytes, of which no budget has one or less.
   const bool share = policy.shares && budget != nullptr && budget->is_scalar() &&
                      budget->scalar.find_first_not_of("0123456789.") == std::string::npos &&
                      (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
   if (share) {
-    request.saved_share = d.maybe<double>("budget", between(0, 1));
-  } else if (const auto bytes = d.maybe<Bytes>("budget")) {
+    request.saved_share = parameters.maybe<double>("budget", between(0, 1));
+  } else if (const auto bytes = parameters.maybe<Bytes>("budget")) {
     request.budget = bytes->count;
   }
   std::vector<std::string_view> names;
   for (const ScheduleClass schedule_class : kScheduleClasses)
     names.push_back(name_of(schedule_class));
-  const std::string word = d.optional_word("class", names, name_of(request.schedule_class));
+  const std::string word =
+      parameters.optional_word("class", names, name_of(request.schedule_class));
   for (const ScheduleClass schedule_class : kScheduleClasses) {
     if (word == name_of(schedule_class)) request.schedule_class = schedule_class;
   }
   const SearchKeys& takes = policy.search;
-  if (plan_request_detail::has_effect(d, policy, "iterations", takes.iterations)) {
-    request.iterations = d.optional<std::int64_t>("iterations", request.iterations, at_least(0));
+  if (plan_request_detail::has_effect(parameters, policy, "iterations", takes.iterations)) {
+    request.iterations =
+        parameters.optional<std::int64_t>("iterations", request.iterations, at_least(0));
   }
-  if (plan_request_detail::has_effect(d, policy, "time_limit", takes.time_limit)) {
-    const Duration limit = d.optional<Duration>("time_limit", request.time_limit);
+  if (plan_request_detail::has_effect(parameters, policy, "time_limit", takes.time_limit)) {
+    const Duration limit = parameters.optional<Duration>("time_limit", request.time_limit);
     // Iterations alone end the search at the same point on every machine.
-    const bool endless = request.iterations > 0 && !d.has("time_limit");
+    const bool endless = request.iterations > 0 && !parameters.has("time_limit");
     request.time_limit = endless ? plan_request_detail::kLongestPlan
                                  : std::min(limit, plan_request_detail::kLongestPlan);
   }
-  if (plan_request_detail::has_effect(d, policy, "seed", takes.seed)) {
-    request.seed = static_cast<std::uint64_t>(
-        d.optional<std::int64_t>("seed", static_cast<std::int64_t>(request.seed), at_least(0)));
+  if (plan_request_detail::has_effect(parameters, policy, "seed", takes.seed)) {
+    request.seed = static_cast<std::uint64_t>(parameters.optional<std::int64_t>(
+        "seed", static_cast<std::int64_t>(request.seed), at_least(0)));
   }
-  request.limited = d.has("iterations") || d.has("time_limit");
+  request.limited = parameters.has("iterations") || parameters.has("time_limit");
   return request;
 }
 

@@ -154,6 +154,26 @@ class Program {
   std::vector<Window> windows_;
 };
 
+// A run of nodes, both included.
+struct NodeRange {
+  NodeIndex first = 0;
+  NodeIndex last = 0;
+};
+
+// Returns the nodes of a stage after whose computation a node is resident. It is there from the
+// stage's beginning, or since the first of the stage's nodes that reads it.
+NodeRange residence(NodeIndex node, const std::vector<NodeIndex>& readers, const NodeRange& stage,
+                    bool was_kept, bool stays) {
+  const auto from = std::lower_bound(readers.begin(), readers.end(), stage.first);
+  const auto until = std::upper_bound(from, readers.end(), stage.last);
+  const bool is_read = from != until;
+  const NodeIndex since = node >= stage.first ? node
+                          : was_kept          ? stage.first
+                          : is_read           ? *from
+                                              : stage.last;
+  return {.first = since, .last = stays ? stage.last : is_read ? *(until - 1) : since};
+}
+
 }  // namespace
 }  // namespace stage_relaxation_detail
 
@@ -299,21 +319,15 @@ std::vector<std::vector<bool>> spread_over_nodes(const RematProblem& problem,
   NodeIndex first = 0;
   for (std::size_t stage = 0; stage < ends.size(); ++stage) {
     const NodeIndex end = ends[stage];
-    const auto stays = [&](NodeIndex i) { return stage + 1 < ends.size() && kept[stage + 1][i]; };
     for (NodeIndex i = 0; i <= end; ++i) {
-      const std::vector<NodeIndex>& readers = problem.readers[i];
-      const auto from = std::lower_bound(readers.begin(), readers.end(), first);
-      const auto until = std::upper_bound(from, readers.end(), end);
-      // There from the stage's beginning, or since the first of the stage's nodes that reads it.
-      const NodeIndex since = i >= first          ? i
-                              : kept[stage].at(i) ? first
-                              : from != until     ? *from
-                                                  : end;
-      const NodeIndex last = stays(i) ? end : from != until ? *(until - 1) : since;
+      const bool was_kept = i < first && kept[stage].at(i);
+      const bool stays = stage + 1 < ends.size() && kept[stage + 1][i];
+      const auto [since, last] = stage_relaxation_detail::residence(
+          i, problem.readers[i], {.first = first, .last = end}, was_kept, stays);
       for (NodeIndex t = since; t < last; ++t)
         resident[t + 1][i] = true;
-      if (stays(i) && end + 1 < n) resident[end + 1][i] = true;
-      if (i < first && kept[stage].at(i) && first > 0) resident[first][i] = true;
+      if (stays && end + 1 < n) resident[end + 1][i] = true;
+      if (was_kept) resident[first][i] = true;
     }
     first = end + 1;
   }

@@ -48,7 +48,7 @@ class Builder {
   [[nodiscard]] bool visits(StorageId s) const { return graph_.storages[s].home != Tier::kDevice; }
   void find_visitors();
   void make_nodes();
-  void measure(CostNodeId node, const std::vector<StepIndex>& members);
+  void measure(CostNodeId id, const std::vector<StepIndex>& members);
   [[nodiscard]] bool keeps_a_part(const std::vector<StepIndex>& members) const;
   // Whether a result of a node that runs once stays in a node of its own.
   [[nodiscard]] bool is_kept_apart(StorageId s, StepIndex maker) {
@@ -58,10 +58,15 @@ class Builder {
   [[nodiscard]] CostNodeId value_of(StorageId s, StepIndex maker, std::size_t rank);
   // Returns the rank of the last group that touches `s`; past all of them if it is read later.
   [[nodiscard]] std::size_t last_rank(StorageId s);
+  [[nodiscard]] std::int64_t bytes_of(const std::vector<StorageId>& storages) const;
+  // Results of a group that are freed after it, by the rank of their last reader.
+  using Ends = std::map<std::size_t, std::vector<StorageId>>;
+  [[nodiscard]] Ends ends_of(StepIndex group, const std::vector<StepIndex>& members);
   void find_remainders(const std::vector<std::vector<StepIndex>>& members);
   void add_remainders(std::size_t rank, CostNodeId reader,
                       std::vector<std::vector<StepIndex>>& by_node);
   void add_dependencies();
+  void add_end(std::vector<CostNodeId> wanted);
   void add_dependency(CostNodeId reader, CostNodeId made);
 
   const TrainingGraph& graph_;
@@ -70,11 +75,10 @@ class Builder {
   bool any_order_;
   const FrameworkProfile& libraries_;
   StepGroups groups_;
-  // By operator: bytes whose home is off device and that are on it.
-  std::vector<std::int64_t> visitors_;
-  std::vector<CostNodeId> node_of_;                        // by operator
-  std::vector<CostNodeId> kept_of_;                        // by group: its results that stay
-  std::vector<std::size_t> rank_;                          // by group: its place in groups_.order
+  std::vector<std::int64_t> visitors_;  // by operator: bytes on the device whose home is not
+  std::vector<CostNodeId> node_of_;     // by operator
+  std::vector<CostNodeId> kept_of_;     // by group: its results that stay
+  std::vector<std::size_t> rank_;       // by group: its place in groups_.order
   std::vector<std::vector<Remainder>> remainders_;         // by group, in order
   std::vector<std::vector<StepIndex>> remainders_behind_;  // by rank: groups
   std::vector<CostNodeId> token_of_;  // by group: a reader of it comes after the group
@@ -131,9 +135,8 @@ bool Builder::keeps_a_part(const std::vector<StepIndex>& members) const {
 // Finds visitors: storages whose home is off device are fetched when operators of another block or
 // phase begin, for the next such run too, and freed when the next one begins.
 void Builder::find_visitors() {
-  std::vector<std::vector<StorageId>>
-      touched;                      // by run: the off-device storages that it touches, each once
-  std::vector<std::size_t> run_of;  // by operator
+  std::vector<std::vector<StorageId>> touched;  // by run: off-device storages, each once
+  std::vector<std::size_t> run_of;              // by operator
   LayerId layer;
   for (const OperatorId id : ops_) {
     const Operator& op = graph_.operators[id];
@@ -152,10 +155,8 @@ void Builder::find_visitors() {
   }
   touched.emplace_back();
   for (const std::size_t run : run_of) {
-    std::int64_t& bytes = visitors_.emplace_back(0);
     const std::vector<StorageId>& here = touched[run];
-    for (const StorageId s : here)
-      bytes += graph_.storages[s].bytes.count;
+    std::int64_t& bytes = visitors_.emplace_back(bytes_of(here));
     for (const StorageId s : touched[run + 1]) {
       const bool known = std::find(here.begin(), here.end(), s) != here.end();
       bytes += known || groups_.is_made_here(s) ? 0 : graph_.storages[s].bytes.count;
@@ -169,6 +170,28 @@ std::size_t Builder::last_rank(StorageId s) {
   for (const TouchAt& touch : groups_.touches[s])
     last = std::max(last, rank_[root(touch.at)]);
   return last;
+}
+
+std::int64_t Builder::bytes_of(const std::vector<StorageId>& storages) const {
+  std::int64_t bytes = 0;
+  for (const StorageId s : storages)
+    bytes += graph_.storages[s].bytes.count;
+  return bytes;
+}
+
+Builder::Ends Builder::ends_of(StepIndex group, const std::vector<StepIndex>& members) {
+  Ends ends;
+  const bool apart = groups_.once[group] && keeps_a_part(members);
+  for (const StepIndex at : members) {
+    for (const Touch& touch : graph_.touches_of(ops_[at])) {
+      const StorageId s = touch.storage;
+      if (touch.access != Access::kCreate || visits(s)) continue;
+      if (apart && groups_.read_later[s] != 0) continue;
+      const std::size_t last = last_rank(s);
+      if (last != rank_[group]) ends[last].push_back(s);  // else read inside only
+    }
+  }
+  return ends;
 }
 
 // A node's results are one, though their readers end at different times:
@@ -187,26 +210,15 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
   remainders_.resize(ops_.size());
   remainders_behind_.resize(groups_.order.size());
   for (const StepIndex group : groups_.order) {
-    std::map<std::size_t, std::vector<StorageId>> ends;  // by rank of the last reader
+    const Ends ends = ends_of(group, members[group]);
     std::int64_t left = 0;
-    const bool apart = groups_.once[group] && keeps_a_part(members[group]);
-    for (const StepIndex at : members[group]) {
-      for (const Touch& touch : graph_.touches_of(ops_[at])) {
-        const StorageId s = touch.storage;
-        if (touch.access != Access::kCreate || visits(s)) continue;
-        if (apart && groups_.read_later[s] != 0) continue;
-        const std::size_t last = last_rank(s);
-        if (last == rank_[group]) continue;  // read inside only
-        ends[last].push_back(s);
-        left += graph_.storages[s].bytes.count;
-      }
-    }
+    for (const auto& [rank, results] : ends)
+      left += bytes_of(results);
     std::int64_t gone = 0;
     for (auto end = ends.begin(); end != ends.end() && std::next(end) != ends.end(); ++end) {
-      for (const StorageId s : end->second) {
-        gone += graph_.storages[s].bytes.count;
-        left -= graph_.storages[s].bytes.count;
-      }
+      const std::int64_t freed = bytes_of(end->second);
+      gone += freed;
+      left -= freed;
       if (left > kWorthIt * gone) continue;
       remainders_[group].push_back({.behind = end->first, .bytes = left, .node = {}});
       remainders_behind_[end->first].push_back(group);
@@ -339,8 +351,12 @@ void Builder::add_dependencies() {
       if (writer.valid()) wanted.push_back(writer);
     }
   }
-  if (wanted.empty()) return;
-  // Values that nobody reads come before the end, too.
+  if (!wanted.empty()) add_end(std::move(wanted));
+}
+
+// Adds the end of the micro-batch, which reads the values that are wanted later. Values that nobody
+// reads come before it, too.
+void Builder::add_end(std::vector<CostNodeId> wanted) {
   IdVector<CostNodeId, char> read(result_.graph.nodes.size(), 0);
   for (const CostNode& node : result_.graph.nodes) {
     for (const CostNodeId dep : node.deps)
