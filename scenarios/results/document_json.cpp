@@ -22,19 +22,20 @@ bool is_json_number(std::string_view s) {
   return digits(whole) && digits(fraction) && (whole.size() == 1 || whole.front() != '0');
 }
 
-void append_json(const Value& value, std::string& text) {
-  const auto quote = [&](std::string_view word) {
-    text += '"';
-    for (char c : word) {
-      if (c == '"' || c == '\\') text += '\\';
-      if (static_cast<unsigned char>(c) < 0x20) {
-        text += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-      } else {
-        text += c;
-      }
+void append_quoted(std::string_view word, std::string& text) {
+  text += '"';
+  for (char c : word) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      text += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    } else {
+      text += c;
     }
-    text += '"';
-  };
+  }
+  text += '"';
+}
+
+void append_json(const Value& value, std::string& text) {
   switch (value.kind) {
     case Value::Kind::kNull:
       text += "null";
@@ -44,7 +45,7 @@ void append_json(const Value& value, std::string& text) {
       if (!value.quoted && (s == "true" || s == "false" || is_json_number(s))) {
         text += s;
       } else {
-        quote(s);
+        append_quoted(s, text);
       }
       return;
     }
@@ -60,7 +61,7 @@ void append_json(const Value& value, std::string& text) {
       text += '{';
       for (const Value::Entry& entry : value.entries) {
         if (&entry != &value.entries.front()) text += ", ";
-        quote(entry.key);
+        append_quoted(entry.key, text);
         text += ": ";
         append_json(entry.value, text);
       }

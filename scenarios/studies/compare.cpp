@@ -48,6 +48,19 @@ void judge(ComparePoint& compared, const PointResult& base) {
   }
 }
 
+// Gives a bound to a policy's plan, and the plan's gap to it.
+void take_bound(ComparePoint& point, Duration proven) {
+  PlanFigures& plan = *point.plan;
+  plan.lower_bound = proven;
+  if (!has_schedule(plan)) return;
+  if (proven.count() > 0) {
+    point.gap =
+        static_cast<double>((plan.cost - proven).count()) / static_cast<double>(proven.count());
+  }
+  if (plan.cost <= proven) plan.status = name_of(PlanStatus::kOptimal);
+  set_plan(point.result, plan);
+}
+
 // Shares proven bounds: a bound that one policy has proven holds for the others of its class on the
 // same problem, and one for more memory holds for less.
 void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points) {
@@ -68,23 +81,15 @@ void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points)
       for (end = begin; end < same.size() && same[end]->plan->budget == same[begin]->plan->budget;
            ++end)
         proven = std::max(proven, *same[end]->plan->lower_bound);
-      for (std::size_t i = begin; i < end; ++i) {
-        PlanFigures& plan = *same[i]->plan;
-        plan.lower_bound = proven;
-        if (!has_schedule(plan)) continue;
-        if (proven.count() > 0) {
-          same[i]->gap = static_cast<double>((plan.cost - proven).count()) /
-                         static_cast<double>(proven.count());
-        }
-        if (plan.cost <= proven) plan.status = name_of(PlanStatus::kOptimal);
-        set_plan(same[i]->result, plan);
-      }
+      for (std::size_t i = begin; i < end; ++i)
+        take_bound(*same[i], proven);
     }
   }
 }
 
 void mark_front(std::vector<ComparePoint>& points) {
   std::vector<TradeOff> runs;
+  runs.reserve(points.size());
   for (const ComparePoint& point : points) {
     runs.push_back({.name = {},
                     .memory = point.result.run.live.bytes,
@@ -102,6 +107,18 @@ std::vector<Bytes> budgets_of(const CompareSpec& spec, const PointResult& base) 
     budgets.push_back(budget.share ? Bytes(std::llround(*budget.share * peak)) : budget.bytes);
   }
   return budgets;
+}
+
+std::size_t place_of(Bytes budget, const std::vector<Bytes>& ascending) {
+  const auto at = std::lower_bound(ascending.begin(), ascending.end(), budget);
+  return static_cast<std::size_t>(at - ascending.begin());
+}
+
+// Names the settings in which a point differs from the base scenario.
+void add_overrides(ComparePoint& point, const Value& list) {
+  point.result.overrides.push_back({"policies", list});
+  if (!point.budget) return;
+  point.result.overrides.push_back({"budget", text_value(std::to_string(point.budget->count), {})});
 }
 
 }  // namespace
@@ -158,17 +175,12 @@ Comparison compare(const Value& document, const Environment& environment, int th
       ComparePoint& point = result.points.emplace_back();
       point.list = list;
       if (!budgets.empty()) point.budget = budgets[k];
-      std::size_t at = 0;
-      if (row.size() > 1) {
-        at = static_cast<std::size_t>(
-            std::lower_bound(ascending.begin(), ascending.end(), budgets[k]) - ascending.begin());
-      }
+      // A list that takes no budget has been evaluated once for all of them.
+      const std::size_t at =
+          row.size() > 1 ? compare_detail::place_of(budgets[k], ascending) : std::size_t{0};
       point.evaluation = first[list] + at;
       point.result = row[at];
-      point.result.overrides.push_back({"policies", spec.lists[list]});
-      if (point.budget)
-        point.result.overrides.push_back(
-            {"budget", text_value(std::to_string(point.budget->count), {})});
+      compare_detail::add_overrides(point, spec.lists[list]);
       compare_detail::judge(point, result.base);
     }
   }

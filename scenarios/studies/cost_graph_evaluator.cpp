@@ -66,9 +66,10 @@ class CostGraphEvaluator final : public Evaluator {
         return result;
       };
       const auto grid = plan_grid(problem_, std::span(&counted, 1), budgets, request);
-      for (std::size_t k = 0; k < budgets.size(); ++k)
+      for (std::size_t k = 0; k < budgets.size(); ++k) {
         row.push_back(
             {.result = point_of(listed.front().name, grid.front()[k], request, budgets[k])});
+      }
     } catch (const UserError& error) {
       row.assign(budgets.size(), {.result = empty()});
       for (SimulatedPoint& found : row) {

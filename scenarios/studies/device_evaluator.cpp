@@ -4,6 +4,7 @@
 
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_parts.hpp"
 #include "scenarios/studies/evaluator.hpp"
 #include "scenarios/studies/simulate_point.hpp"

@@ -37,6 +37,7 @@ std::vector<TermPair> layer_terms(const PointResult& a, const PointResult& b) {
   for (const auto& [layer, bytes] : b.peak.by_layer)
     layers[pattern_of(layer)].b += bytes;
   std::vector<TermPair> terms;
+  terms.reserve(layers.size());
   for (auto& [name, term] : layers)
     terms.push_back({name.empty() ? "(no layer)" : name, term.a, term.b});
   sort_by_difference(terms);
@@ -64,6 +65,7 @@ std::vector<TensorPair> tensor_terms(const PointResult& a, const PointResult& b)
     group.b += tensor.bytes.count;
   }
   std::vector<TensorPair> terms;
+  terms.reserve(groups.size());
   for (auto& [key, group] : groups)
     terms.push_back(std::move(group));
   sort_by_difference(terms);
