@@ -91,6 +91,7 @@ std::vector<Point> points_of(const Value& document) {
 std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& points,
                                                   const std::vector<bool>& wanted) {
   std::vector<Value> documents;
+  documents.reserve(points.size());
   for (const Point& point : points)
     documents.push_back(point.document);
   std::vector<std::vector<std::size_t>> runs = budget_runs(documents);

@@ -70,11 +70,7 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
 }
 
 std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documents) {
-  struct Member {
-    std::int64_t budget;
-    std::size_t index;
-    auto operator<=>(const Member&) const = default;
-  };
+  using Member = std::pair<std::int64_t, std::size_t>;  // a document's budget and index
   std::vector<std::vector<Member>> runs;
   std::map<std::string, std::size_t> known;  // run by the key on which its documents agree
   for (std::size_t i = 0; i < documents.size(); ++i) {
@@ -84,14 +80,14 @@ std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documen
         budget ? known.emplace(as_json(document), runs.size()) : std::pair(known.end(), true);
     if (is_new) runs.emplace_back();
     std::vector<Member>& run = budget ? runs[at->second] : runs.back();
-    run.push_back({budget.value_or(0), i});
+    run.emplace_back(budget.value_or(0), i);
   }
   std::vector<std::vector<std::size_t>> indices;
   for (std::vector<Member>& run : runs) {
     std::sort(run.begin(), run.end());
     std::vector<std::size_t>& list = indices.emplace_back();
-    for (const Member& member : run)
-      list.push_back(member.index);
+    for (const auto& [budget, index] : run)
+      list.push_back(index);
   }
   return indices;
 }

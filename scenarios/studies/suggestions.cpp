@@ -317,6 +317,37 @@ bool model_fits(const Scenario& scenario, const PointResult& point) {
   return point.model_bytes() + point.context <= point.capacity;
 }
 
+// Returns the groups of candidates that may help, those that change least first.
+std::vector<Group> groups_to_try(const Candidates& candidates, const Scenario& scenario,
+                                 const PointResult& point) {
+  std::vector<Group> groups;
+  const std::int64_t live = point.run.most_live.count;
+  if (live + point.context.count <= point.capacity.count)
+    groups.push_back(candidates.memory_fraction());
+  if (live <= allowed_bytes(scenario, point)) groups.push_back(candidates.allocator_options());
+  groups.push_back(candidates.details());
+  groups.push_back(candidates.policies());
+  return groups;
+}
+
+// Adds the results of a group's candidates, up to the first that fits unless all are shown. Returns
+// whether one fits.
+bool try_group(const Group& group, const Original& original, std::vector<Suggestion>& tried) {
+  std::optional<Compiled> compiled;
+  if (group.same_program && !group.candidates.empty())
+    compiled = compile(original.scenario, original.model);
+  bool found = false;
+  for (const Candidate& candidate : group.candidates) {
+    std::optional<Suggestion> suggestion =
+        try_change(candidate, original, compiled ? &*compiled : nullptr);
+    if (!suggestion) continue;
+    found = found || suggestion->fits;
+    tried.push_back(std::move(*suggestion));
+    if (found && !group.shows_all) return true;
+  }
+  return found;
+}
+
 }  // namespace
 }  // namespace suggestions_detail
 
@@ -328,28 +359,10 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
   if (point.context > point.capacity || !suggestions_detail::model_fits(scenario, point))
     return tried;
   const suggestions_detail::Candidates candidates(document, scenario, model);
-  std::vector<suggestions_detail::Group> groups;
   const suggestions_detail::Original original{document, scenario, model, environment};
-  const std::int64_t live = point.run.most_live.count;
-  if (live + point.context.count <= point.capacity.count)
-    groups.push_back(candidates.memory_fraction());
-  if (live <= suggestions_detail::allowed_bytes(scenario, point))
-    groups.push_back(candidates.allocator_options());
-  groups.push_back(candidates.details());
-  groups.push_back(candidates.policies());
-  for (const suggestions_detail::Group& group : groups) {
-    std::optional<Compiled> compiled;
-    if (group.same_program && !group.candidates.empty()) compiled = compile(scenario, model);
-    bool found = false;
-    for (const suggestions_detail::Candidate& candidate : group.candidates) {
-      std::optional<Suggestion> suggestion =
-          suggestions_detail::try_change(candidate, original, compiled ? &*compiled : nullptr);
-      if (!suggestion) continue;
-      found = found || suggestion->fits;
-      tried.push_back(std::move(*suggestion));
-      if (found && !group.shows_all) return tried;
-    }
-    if (!found) continue;
+  for (const suggestions_detail::Group& group :
+       suggestions_detail::groups_to_try(candidates, scenario, point)) {
+    if (!suggestions_detail::try_group(group, original, tried)) continue;
     if (group.shows_all) suggestions_detail::add_least_policies(tried, candidates, original);
     return tried;
   }

@@ -100,7 +100,7 @@ class Keys {
   // Returns the profile's digest; empty if there is no profile of that name.
   std::string profile_of(const std::string& name) {
     for (const std::string& folder : environment_.profile_folders) {
-      const std::string& content = content_of(folder + '/' + name + ".yaml");
+      const std::string& content = content_of(fmt::format("{}/{}.yaml", folder, name));
       if (!content.empty()) return content;
     }
     return {};
