@@ -254,9 +254,7 @@ PointCharts charts_of(const DetailedPoint& point) {
       html_page_detail::shorten_paths(key.value);
     }
   }
-  const html_page_detail::Json as_read =
-      html_page_detail::Json::parse(as_json(document), nullptr, false);
-  entry["document"] = as_read.is_discarded() ? html_page_detail::Json(nullptr) : as_read;
+  entry["document"] = to_json(document);
   const std::uint32_t failed = point.result.run.failed_instruction;
   entry["failed_position"] = failed < compiled.program.size()
                                  ? html_page_detail::Json(static_cast<std::int64_t>(

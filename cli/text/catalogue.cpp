@@ -11,6 +11,7 @@
 #include "plots/table.hpp"
 #include "policies/optimizers/catalogue.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
 namespace catalogue_detail {
@@ -173,10 +174,15 @@ Catalogue allocators(const Environment& environment) {
   return catalogue;
 }
 
-// Describes an optimizer with the defaults as the decoder reads them.
+// Returns an optimizer with the defaults as the decoder reads them.
+OptimizerSpec default_optimizer(const std::string& name) {
+  Value training = mapping_value({});
+  set_entry(training, "optimizer", {}, text_value(name, {}));
+  return decode_optimizer(Decoder(training));
+}
+
 std::string describe_optimizer(const std::string& name) {
-  const Value training = parse_document("optimizer: " + name, name);
-  const OptimizerSpec spec = decode_optimizer(Decoder(training));
+  const OptimizerSpec spec = default_optimizer(name);
   std::string options = fmt::format("name: {}, weight_decay: {}", name, spec.weight_decay);
   if (spec.momentum != 0) options += fmt::format(", momentum: {}", spec.momentum);
   std::vector<std::string_view> forms;
@@ -196,9 +202,8 @@ std::string describe_optimizer(const std::string& name) {
 Catalogue optimizers() {
   Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
   for (const std::string_view name : optimizer_names()) {
-    const Value training = parse_document("optimizer: " + std::string(name), "optimizer");
-    const std::string summary(summary_of(decode_optimizer(Decoder(training)).kind));
     const std::string text(name);
+    const std::string summary(summary_of(default_optimizer(text).kind));
     catalogue.entries.push_back({.name = text,
                                  .group = {},
                                  .summary = summary,

@@ -103,9 +103,7 @@ std::string in_seconds(Duration duration, Duration largest) {
 }
 
 std::string short_setting(const Value& setting) {
-  const std::string json = as_json(setting);
-  const wording_detail::Json value = wording_detail::Json::parse(json, nullptr, false);
-  if (value.is_discarded()) return json;
+  const wording_detail::Json value = to_json(setting);
   if (value.is_object()) return wording_detail::mapping_text(value);
   if (!value.is_array()) return wording_detail::scalar_text(value);
   if (value.empty()) return "no policy";

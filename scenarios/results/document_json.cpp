@@ -1,9 +1,13 @@
 #include "scenarios/results/document_json.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace tidemark {
 namespace document_json_detail {
@@ -20,6 +24,19 @@ bool is_json_number(std::string_view s) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
   };
   return digits(whole) && digits(fraction) && (whole.size() == 1 || whole.front() != '0');
+}
+
+using Json = nlohmann::ordered_json;
+
+// Returns the number that a text of digits spells.
+Json number_of(const std::string& s) {
+  const auto parsed = [&](auto number) -> Json {
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), number);
+    return error == std::errc() && end == s.data() + s.size() ? Json(number) : Json();
+  };
+  Json number = parsed(std::int64_t{0});
+  if (number.is_null()) number = parsed(std::uint64_t{0});
+  return number.is_null() ? parsed(0.0) : number;
 }
 
 void append_quoted(std::string_view word, std::string& text) {
@@ -72,6 +89,52 @@ void append_json(const Value& value, std::string& text) {
 
 }  // namespace
 }  // namespace document_json_detail
+
+nlohmann::ordered_json to_json(const Value& value) {
+  using document_json_detail::Json;
+  switch (value.kind) {
+    case Value::Kind::kNull:
+      return nullptr;
+    case Value::Kind::kScalar: {
+      const std::string& s = value.scalar;
+      if (!value.quoted && (s == "true" || s == "false")) return s == "true";
+      return !value.quoted && document_json_detail::is_json_number(s)
+                 ? document_json_detail::number_of(s)
+                 : Json(s);
+    }
+    case Value::Kind::kSequence: {
+      Json list = Json::array();
+      for (const Value& item : value.items)
+        list.push_back(to_json(item));
+      return list;
+    }
+    case Value::Kind::kMapping: {
+      Json mapping = Json::object();
+      for (const Value::Entry& entry : value.entries)
+        mapping[entry.key] = to_json(entry.value);
+      return mapping;
+    }
+  }
+  return nullptr;
+}
+
+Value from_json(const nlohmann::ordered_json& json) {
+  Value value;
+  if (json.is_object()) {
+    value.kind = Value::Kind::kMapping;
+    for (const auto& [key, item] : json.items())
+      value.entries.push_back({.key = key, .location = {}, .value = from_json(item)});
+  } else if (json.is_array()) {
+    value.kind = Value::Kind::kSequence;
+    for (const auto& item : json)
+      value.items.push_back(from_json(item));
+  } else if (!json.is_null()) {
+    value.kind = Value::Kind::kScalar;
+    value.quoted = json.is_string();
+    value.scalar = value.quoted ? json.get<std::string>() : json.dump();
+  }
+  return value;
+}
 
 std::string as_json(const Value& value) {
   std::string text;

@@ -40,7 +40,7 @@ std::vector<Override> overrides_of(const Json& json) {
   if (!json.is_object()) throw UserError("overrides are no object");
   std::vector<Override> overrides;
   for (const auto& [key, value] : json.items())
-    overrides.push_back({key, parse_document(value.dump(), "results.json")});
+    overrides.push_back({key, from_json(value)});
   return overrides;
 }
 

@@ -32,11 +32,8 @@ std::string_view name_of(RunStatus status) {
 
 Json json_of(const std::vector<Override>& overrides) {
   Json json = Json::object();
-  for (const auto& [key, value] : overrides) {
-    const std::string text = as_json(value);
-    Json parsed = Json::parse(text, nullptr, false);
-    json[key] = parsed.is_discarded() ? Json(text) : std::move(parsed);
-  }
+  for (const auto& [key, value] : overrides)
+    json[key] = to_json(value);
   return json;
 }
 

@@ -72,9 +72,8 @@ std::vector<std::string> overridden_keys(std::span<const PointResult> points) {
 std::string override_text(const PointResult& point, const std::string& key) {
   for (const auto& [name, value] : point.overrides) {
     if (name != key) continue;
-    const std::string text = as_json(value);
-    const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
-    return parsed.is_string() ? parsed.get<std::string>() : text;
+    const bool word = value.is_scalar() && to_json(value).is_string();
+    return word ? value.scalar : as_json(value);
   }
   return {};
 }
