@@ -52,8 +52,9 @@ void infer(Inference& inference) {
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
              const Tensor& result) {
   const Tensor& weight = node.input(kWeight);
-  const auto per_input = static_cast<double>(weight.elements().count / weight.shape[0]);
-  return work_on(op_class, flops_per(2 * per_input, node.input(kX)), {a, b}, {result});
+  const std::int64_t per_input = weight.elements().count / weight.shape[0];
+  const double flops = 2 * static_cast<double>(per_input);
+  return work_on(op_class, flops_per(flops, node.input(kX)), {a, b}, {result});
 }
 
 // slow_conv_transpose unfolds one sample into columns [out / groups * kernel, spatial of the input]
