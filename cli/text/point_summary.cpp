@@ -202,8 +202,7 @@ std::string Summary::time() const {
 std::string Summary::plan(const PlanFigures& plan) const {
   std::string text = line("", fmt::format("plans a peak of {} at {} of compute per micro-batch",
                                           format_bytes(plan.peak), format_duration(plan.cost)));
-  const bool found = plan.status == "optimal" || plan.status == "feasible";
-  if (plan.lower_bound && found) {
+  if (plan.lower_bound && has_schedule(plan.status)) {
     const double over = plan.cost > *plan.lower_bound
                             ? static_cast<double>((plan.cost - *plan.lower_bound).count()) /
                                   static_cast<double>(plan.lower_bound->count())

@@ -14,6 +14,8 @@
 
 namespace tidemark {
 
+struct PlanPolicy;  // policies/solver/plan_policy.hpp
+
 // The number of the interface of policies/plan; a plugin built for another is refused.
 inline constexpr std::uint32_t kPolicyAbi = 11;
 
@@ -44,6 +46,8 @@ struct PolicyEntry {
   std::string_view source;   // paper or program that defines it
   // Reads the policy's parameters. The policy may not refer to the context.
   AnyPolicy (*decode)(const Decoder& parameters, const RewriteContext& context);
+  // Returns the policy of the same name for cost graphs; null where there is none.
+  const PlanPolicy& (*plan)() = nullptr;
 };
 
 }  // namespace tidemark

@@ -21,6 +21,7 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/collective.hpp"
 #include "graph/ir/tensor.hpp"
+#include "policies/plan/plan_status.hpp"
 
 namespace tidemark {
 
@@ -123,7 +124,7 @@ struct RecomputeGroup {
 // A solver's figures of its plan for checkpoint placement, in the abstract accounting of cost
 // graphs.
 struct PlanFigures {
-  std::string_view status;          // "optimal", "feasible", "infeasible", "unknown"
+  PlanStatus status = PlanStatus::kUnknown;
   std::string_view schedule_class;  // class of schedules that the bound is for
   Bytes budget;
   Bytes peak;

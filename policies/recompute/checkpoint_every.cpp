@@ -68,7 +68,8 @@ const PolicyEntry& checkpoint_every_entry() {
         policy.decode_code(d);
         d.finish();
         return std::make_unique<checkpoint_every_detail::CheckpointEvery>(std::move(policy));
-      }};
+      },
+      .plan = checkpoint_every_plan};
   return kEntry;
 }
 

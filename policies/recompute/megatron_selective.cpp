@@ -72,7 +72,8 @@ const PolicyEntry& megatron_selective_entry() {
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         d.finish();
         return std::make_unique<megatron_selective_detail::MegatronSelective>();
-      }};
+      },
+      .plan = megatron_selective_plan};
   return kEntry;
 }
 

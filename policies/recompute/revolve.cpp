@@ -115,7 +115,7 @@ class Revolve final : public SequencePolicy {
       best = std::move(next);
     }
     const bool fits = peak <= budget_->count;
-    outcome.plan = {.status = fits ? "feasible" : "unknown",
+    outcome.plan = {.status = fits ? PlanStatus::kFeasible : PlanStatus::kUnknown,
                     .schedule_class = "fixed",
                     .budget = Bytes(budget_->count),
                     .peak = Bytes(peak),
@@ -183,7 +183,8 @@ const PolicyEntry& revolve_entry() {
         revolve_detail::Revolve policy = revolve_detail::Revolve::decode(d);
         policy.decode_budget(d);
         return std::make_unique<revolve_detail::Revolve>(std::move(policy));
-      }};
+      },
+      .plan = revolve_plan};
   return kEntry;
 }
 

@@ -115,7 +115,8 @@ const PolicyEntry& selective_entry() {
         selective_detail::Selective policy = selective_detail::Selective::decode(d);
         d.finish();
         return std::make_unique<selective_detail::Selective>(std::move(policy));
-      }};
+      },
+      .plan = selective_plan};
   return kEntry;
 }
 

@@ -191,7 +191,7 @@ class Planned final : public SequencePolicy {
     if (result.solution) plan.schedule = std::move(result.solution->schedule);
     plan.reason = std::move(result.reason);
     const Replay replayed = replay(plan.problem, plan.schedule);
-    return {.status = name_of(result.status),
+    return {.status = result.status,
             .schedule_class = name_of(request.schedule_class),
             .peak = Bytes(replayed.peak),
             .cost = Duration(replayed.cost),
@@ -206,11 +206,9 @@ class Planned final : public SequencePolicy {
     if (stays_as_it_is(plan)) figures.peak.count = laid_out_peak;
     const bool fits = figures.peak <= figures.budget ||
                       (figures.peak.count <= plan.budget && laid_out_peak <= figures.budget.count);
-    const bool solved = figures.status == name_of(PlanStatus::kOptimal) ||
-                        figures.status == name_of(PlanStatus::kFeasible);
-    if (fits && !solved) {
+    if (fits && !has_schedule(figures.status)) {
       const bool least = figures.lower_bound && figures.cost <= *figures.lower_bound;
-      figures.status = name_of(least ? PlanStatus::kOptimal : PlanStatus::kFeasible);
+      figures.status = least ? PlanStatus::kOptimal : PlanStatus::kFeasible;
     }
     if (fits || !budget_given_) return;
     figures.infeasible = !plan.reason.empty()
@@ -224,7 +222,7 @@ class Planned final : public SequencePolicy {
     const NodeIndex largest = problem.largest_footprint();
     const Bytes footprint(problem.footprint(largest));
     if (footprint <= figures.budget) return;
-    figures.status = name_of(PlanStatus::kInfeasible);
+    figures.status = PlanStatus::kInfeasible;
     figures.infeasible = fmt::format(
         "{} alone takes {}, {} bytes (what is there all the time, its inputs, output and "
         "workspace)",
@@ -237,7 +235,7 @@ class Planned final : public SequencePolicy {
                              PlanFigures& figures) {
     figures.peak.count = laid_out_peak;
     figures.lower_bound.reset();
-    figures.status = name_of(PlanStatus::kUnknown);
+    figures.status = PlanStatus::kUnknown;
     if (least.footprint(least.largest_footprint()) > figures.budget.count) return;
     for (const ScheduleClass c : kScheduleClasses) {
       if (figures.schedule_class != name_of(c)) continue;
@@ -245,7 +243,7 @@ class Planned final : public SequencePolicy {
       if (bound != kNoSchedule) {
         figures.lower_bound = Duration(bound);
       } else {
-        figures.status = name_of(PlanStatus::kInfeasible);
+        figures.status = PlanStatus::kInfeasible;
       }
     }
   }
@@ -311,7 +309,8 @@ std::array<PolicyEntry, sizeof...(I)> entries_of(std::index_sequence<I...> /*all
                   .source = solver_policies()[I].source,
                   .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
                     return planned_policy(solver_policies()[I], d);
-                  }}...};
+                  },
+                  .plan = []() -> const PlanPolicy& { return solver_policies()[I]; }}...};
 }
 
 }  // namespace

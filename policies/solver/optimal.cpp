@@ -279,20 +279,6 @@ class Planner {
 }  // namespace
 }  // namespace optimal_detail
 
-std::string_view name_of(PlanStatus status) {
-  switch (status) {
-    case PlanStatus::kOptimal:
-      return "optimal";
-    case PlanStatus::kFeasible:
-      return "feasible";
-    case PlanStatus::kInfeasible:
-      return "infeasible";
-    case PlanStatus::kUnknown:
-      return "unknown";
-  }
-  throw InternalError("a plan status without a name");
-}
-
 PlanResult plan_optimal(const RematProblem& problem, const PlanRequest& request) {
   return optimal_detail::Planner(problem, request).run();
 }

@@ -8,17 +8,10 @@
 #include <string>
 
 #include "graph/core/units.hpp"
+#include "policies/plan/plan_status.hpp"
 #include "policies/remat/problem.hpp"
 
 namespace tidemark {
-
-enum class PlanStatus : std::uint8_t {
-  kOptimal,     // no schedule of the class is cheaper: proven
-  kFeasible,    // fits; a cheaper one may exist
-  kInfeasible,  // no schedule of the class fits: proven
-  kUnknown,     // no schedule that fits was found
-};
-[[nodiscard]] std::string_view name_of(PlanStatus status);
 
 struct PlanRequest {
   std::int64_t budget = 0;  // bytes, fixed bytes included

@@ -182,10 +182,9 @@ void read_communication(const Json& mesh, const Json& list, PointResult& point) 
 }
 
 PlanFigures read_plan(const Json& json) {
-  static constexpr std::string_view kStatuses[] = {"optimal", "feasible", "infeasible", "unknown"};
   static constexpr std::string_view kClasses[] = {"checkmate", "fixed", "unrestricted"};
   PlanFigures plan;
-  plan.status = kStatuses[index_in(kStatuses, json.at("status").get<std::string>())];
+  plan.status = member<PlanStatus>(json.at("status").get<std::string>(), kPlanStatusCount);
   plan.schedule_class = kClasses[index_in(kClasses, json.at("class").get<std::string>())];
   plan.budget = Bytes(json.at("budget"));
   plan.peak = Bytes(json.at("peak"));

@@ -184,7 +184,7 @@ Json communication_of(const PointResult& point) {
 
 // Returns a plan in the accounting of cost graphs, next to the simulated figures of the point.
 Json plan_of(const PlanFigures& plan, const RunResult& run) {
-  Json json = {{"status", plan.status},
+  Json json = {{"status", name_of(plan.status)},
                {"class", plan.schedule_class},
                {"budget", plan.budget.count},
                {"peak", plan.peak.count},
@@ -195,8 +195,7 @@ Json plan_of(const PlanFigures& plan, const RunResult& run) {
                {"gap", nullptr}};
   if (plan.lower_bound) {
     json["lower_bound"] = plan.lower_bound->count();
-    const bool found = plan.status == "optimal" || plan.status == "feasible";
-    if (found && plan.lower_bound->count() > 0) {
+    if (has_schedule(plan.status) && plan.lower_bound->count() > 0) {
       json["gap"] = static_cast<double>((plan.cost - *plan.lower_bound).count()) /
                     static_cast<double>(plan.lower_bound->count());
     }

@@ -23,8 +23,7 @@ namespace compare_detail {
 namespace {
 
 bool has_schedule(const PlanFigures& plan) {
-  return plan.infeasible.empty() && plan.status != name_of(PlanStatus::kInfeasible) &&
-         plan.status != name_of(PlanStatus::kUnknown);
+  return plan.infeasible.empty() && has_schedule(plan.status);
 }
 
 // Judges whether a point keeps its budget.
@@ -57,7 +56,7 @@ void take_bound(ComparePoint& point, Duration proven) {
     point.gap =
         static_cast<double>((plan.cost - proven).count()) / static_cast<double>(proven.count());
   }
-  if (plan.cost <= proven) plan.status = name_of(PlanStatus::kOptimal);
+  if (plan.cost <= proven) plan.status = PlanStatus::kOptimal;
   set_plan(point.result, plan);
 }
 

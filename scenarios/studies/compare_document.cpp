@@ -109,7 +109,7 @@ void write_compare_csv(std::ostream& out, const Comparison& comparison) {
     }
     out << ',' << compare_document_detail::or_empty(point.overhead) << ',';
     if (point.plan) {
-      out << fmt::format("{},{},{},{},{}", point.plan->status, point.plan->schedule_class,
+      out << fmt::format("{},{},{},{},{}", name_of(point.plan->status), point.plan->schedule_class,
                          point.plan->cost.count(), point.plan->base_cost.count(),
                          point.plan->lower_bound ? fmt::to_string(point.plan->lower_bound->count())
                                                  : std::string());

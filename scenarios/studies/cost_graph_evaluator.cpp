@@ -92,7 +92,7 @@ class CostGraphEvaluator final : public Evaluator {
   [[nodiscard]] PointResult point_of(const std::string& policy, const PlanResult& result,
                                      const PlanRequest& request, std::int64_t budget) const {
     PointResult point = empty();
-    PlanFigures plan{.status = name_of(result.status),
+    PlanFigures plan{.status = result.status,
                      .schedule_class = name_of(request.schedule_class),
                      .budget = Bytes(budget),
                      .base_cost = Duration(problem_.base_cost),

@@ -63,8 +63,8 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
   plan->budget = asked->budget;
   // A plan at the minimum for less memory need not be at the minimum for more.
   const bool least = plan->lower_bound && plan->cost <= *plan->lower_bound;
-  if (plan->status == name_of(PlanStatus::kOptimal) && !least) {
-    plan->status = name_of(PlanStatus::kFeasible);
+  if (plan->status == PlanStatus::kOptimal && !least) {
+    plan->status = PlanStatus::kFeasible;
   }
   set_plan(point, *plan);
 }

@@ -213,7 +213,7 @@ void PointSimulation::add_shortage() {
 void PointSimulation::judge_plans() {
   for (const PolicyOutcome& outcome : point_.policies) {
     if (!outcome.plan || outcome.plan->infeasible.empty()) continue;
-    const bool proven = outcome.plan->status == "infeasible";
+    const bool proven = outcome.plan->status == PlanStatus::kInfeasible;
     point_.status = PointStatus::kInfeasible;
     point_.failure =
         failure_because(fmt::format("{}: {} within the budget of {}: {}", outcome.name,

@@ -50,7 +50,7 @@ void check_invariants(const Comparison& comparison) {
       if (point.plan->lower_bound) CHECK(*point.plan->lower_bound <= point.plan->cost);
       CHECK(point.plan->base_cost.count() <= point.plan->cost.count());
       const bool least = point.plan->lower_bound && point.plan->cost <= *point.plan->lower_bound;
-      CHECK((point.plan->status == "optimal") == least);
+      CHECK((point.plan->status == PlanStatus::kOptimal) == least);
     }
     if (point.best) CHECK(fits);
     lists[point.list].push_back(&point);
@@ -190,7 +190,7 @@ TEST_SUITE("unit") {
       CHECK((alone.status == PlanStatus::kOptimal) == (point.result.status == PointStatus::kFits));
       if (alone.status != PlanStatus::kOptimal) continue;
       CHECK(point.plan->cost.count() == alone.solution->replay.cost);
-      CHECK(point.plan->status == "optimal");
+      CHECK(point.plan->status == PlanStatus::kOptimal);
       CHECK(point.gap == 0);
     }
     CHECK(comparison.base.run.live.bytes == *comparison.points[2].budget);

@@ -145,7 +145,7 @@ TEST_SUITE("property") {
       }
       // Where everything fits, everything is kept.
       const PointResult kept = run(fmt::format("optimal: {{budget: {}, iterations: 20}}", all));
-      CHECK(kept.policies.front().plan->status == "optimal");
+      CHECK(kept.policies.front().plan->status == PlanStatus::kOptimal);
       CHECK(kept.policies.front().recomputed_operators == 0);
     }
     CHECK(compared > 45);
@@ -401,7 +401,7 @@ TEST_SUITE("unit") {
     const PointResult point = point_of(kModels[0], "optimal: {budget: 1MiB, iterations: 10}");
     REQUIRE(point.status == PointStatus::kInfeasible);
     const PlanFigures& plan = *point.policies.front().plan;
-    CHECK(plan.status == "infeasible");
+    CHECK(plan.status == PlanStatus::kInfeasible);
     CHECK(plan.infeasible.find(" alone takes ") != std::string::npos);
     CHECK(plan.infeasible.find(" bytes ") != std::string::npos);
     CHECK(plan.infeasible.find("node ") == std::string::npos);
@@ -415,7 +415,7 @@ TEST_SUITE("unit") {
         kModels[2],
         fmt::format("keep_all: {{budget: {}}}", all.policies.front().plan->peak.count - 1));
     REQUIRE(point.status == PointStatus::kInfeasible);
-    CHECK(point.policies.front().plan->status == "unknown");
+    CHECK(point.policies.front().plan->status == PlanStatus::kUnknown);
     CHECK(point.failure->reason.find("found no plan that fits") != std::string::npos);
   }
 
