@@ -20,6 +20,10 @@ std::string_view Inference::family_name() const {
   return graph_.nodes[node_].family->name;
 }
 
+int Inference::family_variant() const {
+  return graph_.nodes[node_].family->variant;
+}
+
 bool Inference::any_input_requires_grad() const {
   for (TensorId id : graph_.nodes[node_].inputs) {
     if (id.valid() && graph_.tensors[id].requires_grad) return true;

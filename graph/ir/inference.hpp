@@ -17,6 +17,7 @@ class Inference {
 
   [[nodiscard]] const Attributes& attributes() const { return graph_.nodes[node_].attributes; }
   [[nodiscard]] std::string_view family_name() const;
+  [[nodiscard]] int family_variant() const;
   [[nodiscard]] std::size_t input_count() const { return graph_.nodes[node_].inputs.size(); }
   [[nodiscard]] bool has_input(std::size_t index) const;
   [[nodiscard]] const Tensor& input(std::size_t index) const;  // fails when absent

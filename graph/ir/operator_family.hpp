@@ -29,6 +29,9 @@ struct OperatorFamily {
   void (*save)(SavedSet&);
   void (*backward)(BackwardBuilder&);
   InEvaluation in_evaluation = InEvaluation::kSame;
+  // Which of several families that share their rules this is: the spatial axes of a convolution,
+  // the cell of a recurrent layer.
+  int variant = 0;
 };
 
 enum class OperatorPart : std::uint8_t {

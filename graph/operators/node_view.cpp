@@ -6,6 +6,10 @@ std::string_view NodeView::family_name() const {
   return graph_.nodes[node_].family->name;
 }
 
+int NodeView::family_variant() const {
+  return graph_.nodes[node_].family->variant;
+}
+
 bool NodeView::has_input(std::size_t index) const {
   const Node& node = graph_.nodes[node_];
   return index < node.inputs.size() && node.inputs[index].valid();

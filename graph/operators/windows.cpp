@@ -14,10 +14,6 @@ std::int64_t per_axis(const Attributes& attributes, std::string_view name, int a
   return index < list.size() ? list[index] : fallback;
 }
 
-int spatial_axes(std::string_view family) {
-  return family[family.size() - 2] - '0';
-}
-
 void require_spatial(const Inference& inference, const Tensor& x, int axes) {
   inference.require(x.shape.rank() == axes + 2,
                     fmt::format("needs the axes batch and channels and {} more", axes));

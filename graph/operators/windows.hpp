@@ -9,9 +9,6 @@ namespace tidemark {
 [[nodiscard]] std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
                                     std::int64_t fallback);
 
-// Returns 1, 2 or 3, read from the end of a family's name ("conv2d").
-[[nodiscard]] int spatial_axes(std::string_view family);
-
 // Fails unless the tensor is [batch, channels, spatial...] with that many spatial axes.
 void require_spatial(const Inference& inference, const Tensor& x, int axes);
 

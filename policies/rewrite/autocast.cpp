@@ -1,4 +1,5 @@
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,11 +54,16 @@ constexpr std::array kCastRules = {
     CastRule{"mse_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
 };
 
-CastPolicy policy_of(std::string_view family, const FrameworkRules& rules) {
-  for (const CastRule& rule : kCastRules) {
-    if (rule.family == family) return rules.cpu_autocast_lists ? rule.cpu : rule.cuda;
-  }
-  return CastPolicy::kAsGiven;
+CastPolicy policy_of(const OperatorFamily* family, const FrameworkRules& rules) {
+  static const std::map<const OperatorFamily*, const CastRule*> by_family = [] {
+    std::map<const OperatorFamily*, const CastRule*> found;
+    for (const CastRule& rule : kCastRules)
+      found.emplace(find_family(rule.family), &rule);
+    return found;
+  }();
+  const auto rule = by_family.find(family);
+  if (rule == by_family.end()) return CastPolicy::kAsGiven;
+  return rules.cpu_autocast_lists ? rule->second->cpu : rule->second->cuda;
 }
 
 // Puts the casts before each node.
@@ -117,7 +123,7 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   const Node& node = copy.source().nodes[id];
   std::vector<TensorId> inputs = copy.inputs_of(id);
   Attributes attributes = node.attributes;
-  CastPolicy policy = policy_of(node.family->name, rules_);
+  CastPolicy policy = policy_of(node.family, rules_);
   if (policy == CastPolicy::kFloat32Result) {
     // at::softmax converts inside the kernel from fp16 only; from bf16 it makes a copy first.
     const bool inside = low_ == DType::kFloat16 && copy.result().tensors[inputs[0]].dtype == low_;

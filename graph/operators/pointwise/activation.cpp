@@ -89,11 +89,7 @@ constexpr std::array kUnaries = {
 };
 
 const Unary& unary_of(const NodeView& node) {
-  const std::string_view name = node.graph().nodes[node.id()].family->name;
-  const auto* found = std::find_if(kUnaries.begin(), kUnaries.end(),
-                                   [&](const Unary& unary) { return unary.name == name; });
-  if (found == kUnaries.end()) throw InternalError(fmt::format("{} is not unary", name));
-  return *found;
+  return kUnaries.at(static_cast<std::size_t>(node.family_variant()));
 }
 
 void infer(Inference& inference) {
@@ -177,7 +173,8 @@ constexpr auto families_of(std::index_sequence<I...> /*positions*/) {
                      .infer = kUnaries[I].in_place == InPlace::kNo ? infer_out_of_place : infer,
                      .forward = forward,
                      .save = save,
-                     .backward = backward}...};
+                     .backward = backward,
+                     .variant = I}...};
 }
 
 constexpr auto kFamilies = families_of(std::make_index_sequence<kUnaries.size()>());

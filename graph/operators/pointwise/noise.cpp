@@ -28,13 +28,16 @@ void infer(Inference& inference) {
   }
 }
 
+constexpr int kPerChannel = 0;
+constexpr int kPerSample = 1;
+
 // One number per sample and channel; stochastic_depth: per sample, or one for the batch.
 Shape noise_shape(const NodeView& node) {
   const Shape& x = node.input(0).shape;
   Shape shape = x;
   for (int axis = 0; axis < x.rank(); ++axis)
     shape[axis] = 1;
-  if (node.family_name() == "feature_dropout") {
+  if (node.family_variant() == kPerChannel) {
     shape[0] = x[0];
     shape[1] = x[1];
   } else if (node.attributes().text("mode", "row") == "row") {
@@ -78,14 +81,16 @@ constexpr OperatorFamily kFamilies[] = {
      .forward = forward,
      .save = save,
      .backward = backward,
-     .in_evaluation = InEvaluation::kIdentity},
+     .in_evaluation = InEvaluation::kIdentity,
+     .variant = kPerChannel},
     {.name = "stochastic_depth",
      .summary = "torchvision's: zeroes samples (mode row) or the batch; keeps a number for each",
      .infer = infer,
      .forward = forward,
      .save = save,
      .backward = backward,
-     .in_evaluation = InEvaluation::kIdentity},
+     .in_evaluation = InEvaluation::kIdentity,
+     .variant = kPerSample},
 };
 
 }  // namespace noise_family

@@ -39,7 +39,7 @@ std::int64_t output_extent(const Inference& inference, int axis) {
 void infer(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const Tensor& weight = inference.input(kWeight);
-  const int axes = spatial_axes(inference.family_name());
+  const int axes = inference.family_variant();
   require_spatial(inference, x, axes);
   require_filters(inference, x, weight);
   const std::int64_t groups = groups_of(inference.attributes());
@@ -169,13 +169,14 @@ void backward(BackwardBuilder& b) {
   }
 }
 
+// The variant is the number of spatial axes.
 constexpr OperatorFamily kFamilies[] = {
     {"conv1d", "1-D convolution with groups and dilation; keeps input and weight", infer, forward,
-     save, backward},
+     save, backward, InEvaluation::kSame, 1},
     {"conv2d", "2-D convolution with groups and dilation; keeps input and weight", infer, forward,
-     save, backward},
+     save, backward, InEvaluation::kSame, 2},
     {"conv3d", "3-D convolution with groups and dilation; keeps input and weight", infer, forward,
-     save, backward},
+     save, backward, InEvaluation::kSame, 3},
 };
 
 }  // namespace convolution_family

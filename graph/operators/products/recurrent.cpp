@@ -29,16 +29,16 @@ constexpr std::int64_t reserve_units(CellKind cell) {
   return kUnits.at(static_cast<std::size_t>(cell));
 }
 
-CellKind cell_named(std::string_view family) {
-  if (family == "lstm") return CellKind::kLstm;
-  return family == "gru" ? CellKind::kGru : CellKind::kRnn;
+template <class NodeLike>
+CellKind cell_of(const NodeLike& node) {
+  return static_cast<CellKind>(node.family_variant());
 }
 
 // Counts the initial states, which stand at the end of the inputs.
 template <class NodeLike>
 std::size_t given_states(const NodeLike& node) {
   if (!node.attributes().flag("initial_states")) return 0;
-  return cell_named(node.family_name()) == CellKind::kLstm ? 2 : 1;
+  return cell_of(node) == CellKind::kLstm ? 2 : 1;
 }
 
 template <class NodeLike>
@@ -63,7 +63,7 @@ template <class NodeLike>
 RecurrentSize size_of_node(const NodeLike& node) {
   const Tensor& x = node.input(kX);
   const bool batch_first = node.attributes().flag("batch_first");
-  RecurrentSize size{.cell = cell_named(node.family_name()),
+  RecurrentSize size{.cell = cell_of(node),
                      .steps = x.shape[batch_first ? 1 : 0],
                      .batch = x.shape[batch_first ? 0 : 1],
                      .input = x.shape[2],
@@ -261,11 +261,11 @@ void backward(BackwardBuilder& b) {
 
 constexpr OperatorFamily kFamilies[] = {
     {"lstm", "layers of LSTM cells; keeps gates, states and outputs of every step", infer, forward,
-     save, backward},
+     save, backward, InEvaluation::kSame, static_cast<int>(CellKind::kLstm)},
     {"gru", "layers of gated recurrent units; keeps gates and states of every step", infer, forward,
-     save, backward},
+     save, backward, InEvaluation::kSame, static_cast<int>(CellKind::kGru)},
     {"rnn", "layers of tanh(W x + U h); keeps the states of every step", infer, forward, save,
-     backward},
+     backward, InEvaluation::kSame, static_cast<int>(CellKind::kRnn)},
 };
 
 }  // namespace recurrent_family

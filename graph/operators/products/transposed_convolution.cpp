@@ -31,7 +31,7 @@ std::int64_t output_extent(const Inference& inference, int axis) {
 void infer(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const Tensor& weight = inference.input(kWeight);
-  const int axes = spatial_axes(inference.family_name());
+  const int axes = inference.family_variant();
   require_spatial(inference, x, axes);
   require_filters(inference, x, weight);
   const std::int64_t groups = inference.attributes().integer("groups", 1);
@@ -118,13 +118,14 @@ void backward(BackwardBuilder& b) {
   b.launch(kernel);
 }
 
+// The variant is the number of spatial axes.
 constexpr OperatorFamily kFamilies[] = {
     {"conv_transpose1d", "1-D transposed convolution; keeps input and weight", infer, forward, save,
-     backward},
+     backward, InEvaluation::kSame, 1},
     {"conv_transpose2d", "2-D transposed convolution; keeps input and weight", infer, forward, save,
-     backward},
+     backward, InEvaluation::kSame, 2},
     {"conv_transpose3d", "3-D transposed convolution; keeps input and weight", infer, forward, save,
-     backward},
+     backward, InEvaluation::kSame, 3},
 };
 
 }  // namespace transposed_convolution_family

@@ -31,7 +31,7 @@ std::int64_t pooled(const Inference& inference, int axis) {
 
 void create_pooled(Inference& inference, bool adaptive) {
   const Tensor& x = inference.input(0);
-  const int axes = spatial_axes(inference.family_name());
+  const int axes = inference.family_variant();
   require_spatial(inference, x, axes);
   Shape shape{x.shape[0], x.shape[1]};
   for (int axis = 0; axis < axes; ++axis) {
@@ -99,37 +99,44 @@ void backward_average(BackwardBuilder& b) {
   launch_backward(b, {b.output_gradient()});
 }
 
-constexpr OperatorFamily maxima(std::string_view name, std::string_view summary, bool adaptive) {
+constexpr OperatorFamily maxima(int axes, std::string_view name, std::string_view summary,
+                                bool adaptive) {
   return {.name = name,
           .summary = summary,
           .infer = adaptive ? infer_adaptive : infer_windows,
           .forward = forward_max,
           .save = save_max,
-          .backward = backward_max};
+          .backward = backward_max,
+          .variant = axes};
 }
 
-constexpr OperatorFamily means(std::string_view name, std::string_view summary, bool adaptive) {
+constexpr OperatorFamily means(int axes, std::string_view name, std::string_view summary,
+                               bool adaptive) {
   return {.name = name,
           .summary = summary,
           .infer = adaptive ? infer_adaptive : infer_windows,
           .forward = forward_average,
           .save = adaptive ? save_adaptive_average : save_average,
-          .backward = backward_average};
+          .backward = backward_average,
+          .variant = axes};
 }
 
 constexpr OperatorFamily kFamilies[] = {
-    maxima("max_pool1d", "maxima of windows; keeps the input and int64 indices", false),
-    maxima("max_pool2d", "maxima of windows; keeps the input and int64 indices", false),
-    maxima("max_pool3d", "maxima of windows; keeps the input and int64 indices", false),
-    means("avg_pool1d", "means of windows; keeps the input", false),
-    means("avg_pool2d", "means of windows; keeps the input", false),
-    means("avg_pool3d", "means of windows; keeps the input", false),
-    maxima("adaptive_max_pool1d", "maxima over output_size cells; keeps input and indices", true),
-    maxima("adaptive_max_pool2d", "maxima over output_size cells; keeps input and indices", true),
-    maxima("adaptive_max_pool3d", "maxima over output_size cells; keeps input and indices", true),
-    means("adaptive_avg_pool1d", "means over output_size cells; one cell is a mean", true),
-    means("adaptive_avg_pool2d", "means over output_size cells; one cell is a mean", true),
-    means("adaptive_avg_pool3d", "means over output_size cells; one cell is a mean", true),
+    maxima(1, "max_pool1d", "maxima of windows; keeps the input and int64 indices", false),
+    maxima(2, "max_pool2d", "maxima of windows; keeps the input and int64 indices", false),
+    maxima(3, "max_pool3d", "maxima of windows; keeps the input and int64 indices", false),
+    means(1, "avg_pool1d", "means of windows; keeps the input", false),
+    means(2, "avg_pool2d", "means of windows; keeps the input", false),
+    means(3, "avg_pool3d", "means of windows; keeps the input", false),
+    maxima(1, "adaptive_max_pool1d", "maxima over output_size cells; keeps input and indices",
+           true),
+    maxima(2, "adaptive_max_pool2d", "maxima over output_size cells; keeps input and indices",
+           true),
+    maxima(3, "adaptive_max_pool3d", "maxima over output_size cells; keeps input and indices",
+           true),
+    means(1, "adaptive_avg_pool1d", "means over output_size cells; one cell is a mean", true),
+    means(2, "adaptive_avg_pool2d", "means over output_size cells; one cell is a mean", true),
+    means(3, "adaptive_avg_pool3d", "means over output_size cells; one cell is a mean", true),
 };
 
 }  // namespace pooling_family
