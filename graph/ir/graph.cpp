@@ -1,10 +1,52 @@
 #include "graph/ir/graph.hpp"
 
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "graph/ir/inference.hpp"
 
 namespace tidemark {
+namespace graph_detail {
+namespace {
+
+[[noreturn]] void broken(const Graph& graph, std::string_view what) {
+  throw InternalError(fmt::format("forward graph of {}: {}", graph.name, what));
+}
+
+// Checks the nodes in their order; `maker` is the node that makes each tensor, invalid for roots.
+void check_nodes(const Graph& graph, const IdVector<TensorId, NodeId>& maker) {
+  for (const NodeId id : ids_of(graph.nodes)) {
+    const Node& node = graph.nodes[id];
+    if (node.family == nullptr) broken(graph, "a node has no family");
+    if (node.layer.valid() && !graph.layers.contains(node.layer))
+      broken(graph, "a node names a layer that does not exist");
+    for (const TensorId input : node.inputs) {
+      if (!input.valid()) continue;  // an optional input
+      if (!graph.tensors.contains(input))
+        broken(graph, "a node reads a tensor that does not exist");
+      if (maker[input].valid() && maker[input] >= id)
+        broken(graph, fmt::format("{} reads what a later node makes", graph.describe(id)));
+    }
+  }
+}
+
+IdVector<TensorId, NodeId> makers(const Graph& graph) {
+  IdVector<TensorId, NodeId> maker(graph.tensors.size());
+  for (const NodeId id : ids_of(graph.nodes)) {
+    for (const TensorId output : graph.nodes[id].outputs) {
+      if (!graph.tensors.contains(output) || maker[output].valid())
+        broken(graph, fmt::format("{} makes what is made already", graph.describe(id)));
+      maker[output] = id;
+    }
+  }
+  return maker;
+}
+
+}  // namespace
+}  // namespace graph_detail
 
 LayerId Graph::add_layer(std::string layer_name, int block) {
   return layers.push_back({.name = std::move(layer_name), .block = block});
@@ -68,6 +110,32 @@ std::string Graph::describe(NodeId node) const {
   const std::string_view layer =
       n.layer.valid() ? std::string_view(layers[n.layer].name) : std::string_view(name);
   return fmt::format("{}: {}", layer, n.family->name);
+}
+
+void check_invariants(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (!graph.storages.contains(tensor.storage))
+      graph_detail::broken(graph, "a tensor has no storage");
+  }
+  graph_detail::check_nodes(graph, graph_detail::makers(graph));
+  for (const Layer& layer : graph.layers) {
+    if (layer.block < kNoBlock || layer.block >= graph.blocks)
+      graph_detail::broken(graph, fmt::format("layer {} is in no block of it", layer.name));
+  }
+  for (const Parameter& parameter : graph.parameters) {
+    if (!graph.tensors.contains(parameter.tensor) || !graph.storages.contains(parameter.storage))
+      graph_detail::broken(graph, fmt::format("parameter {} has no tensor", parameter.name));
+  }
+  for (const LocalVariable& local : graph.locals) {
+    if (!graph.tensors.contains(local.tensor) || !graph.nodes.contains(local.until))
+      graph_detail::broken(graph, "a variable names a tensor or a node that does not exist");
+  }
+  std::vector<TensorId> results = graph.other_outputs;
+  results.insert(results.end(), {graph.logits, graph.loss});
+  for (const TensorId result : results) {
+    if (result.valid() && !graph.tensors.contains(result))
+      graph_detail::broken(graph, "an output of the model does not exist");
+  }
 }
 
 }  // namespace tidemark

@@ -88,4 +88,8 @@ struct Graph {
   TensorId add_root(std::string root_name, Shape shape, DType dtype, LayerId layer, Role role);
 };
 
+// Checks what every pass may rely on: ids exist, a node reads roots and outputs of earlier nodes, a
+// tensor is made once, layers belong to one of `blocks`. Throws InternalError.
+void check_invariants(const Graph& graph);
+
 }  // namespace tidemark

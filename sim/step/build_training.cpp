@@ -40,6 +40,10 @@ std::vector<const Rewrite*> by_stage(std::vector<const Rewrite*> rewrites) {
   return rewrites;
 }
 
+void check_forward(const Graph& graph) {
+  check_invariants(graph);
+}
+
 Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
   std::vector<const ForwardRewrite*> rewrites = policies_of<ForwardRewrite>(spec);
@@ -50,7 +54,8 @@ Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& 
   }
   const RewriteContext context = rewrite_context(spec);
   for (const ForwardRewrite* rewrite : by_stage(std::move(rewrites))) {
-    graph = run_pass(passes, rewrite->name(), [&] { return rewrite->apply(graph, context); });
+    graph = run_pass(
+        passes, rewrite->name(), [&] { return rewrite->apply(graph, context); }, check_forward);
   }
   return graph;
 }
@@ -82,12 +87,14 @@ void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<Pa
 
 TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
-  Graph graph = run_pass(passes, "model", [&] { return build_forward(spec); });
+  Graph graph = run_pass(
+      passes, "model", [&] { return build_forward(spec); }, check_forward);
   graph = rewrite_forward(spec, std::move(graph), passes);
   const bool evaluates = training.mode == StepMode::kForward;
   if (evaluates) {
-    graph = run_pass(passes, "evaluate",
-                     [&] { return evaluation_graph(std::move(graph), training.evaluates_loss); });
+    graph = run_pass(
+        passes, "evaluate",
+        [&] { return evaluation_graph(std::move(graph), training.evaluates_loss); }, check_forward);
   }
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
     return differentiate(graph, *training.framework,
