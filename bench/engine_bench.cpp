@@ -5,7 +5,7 @@
 #include "bench/figures.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/memory/ideal_allocator.hpp"
-#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/page_locked_memory.hpp"
 #include "sim/memory/torch/torch_allocator.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
@@ -179,14 +179,14 @@ std::vector<Figure> engine_figures() {
     allocator = IdealAllocator{Bytes(std::int64_t{1} << 60)};
     allocator.reserve(offloaded.allocations.size());
     Scratch moved_scratch;
-    moved_scratch.prepare(offloaded, true, PinnedMemory::kPowerOfTwo);
+    moved_scratch.prepare(offloaded, true, PageLockedMemory::kPowerOfTwo);
     std::size_t inside_offload = 0;
     const double seconds = median_seconds(1, [&] {
       const std::size_t start = allocation_count();
       const RunResult moved = run(offloaded, costs, allocator, moved_scratch,
                                   {.host_capacity = Bytes(std::int64_t{1} << 60),
                                    .nvme_capacity = Bytes(std::int64_t{1} << 60),
-                                   .pinned = PinnedMemory::kPowerOfTwo,
+                                   .page_locked = PageLockedMemory::kPowerOfTwo,
                                    .record_events = true});
       inside_offload = allocation_count() - start;
       benchmark::DoNotOptimize(moved.live.bytes.count);

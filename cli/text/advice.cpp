@@ -21,16 +21,17 @@ constexpr std::size_t kShownSegments = 5;
 constexpr std::size_t kShownTensors = 2;  // tensors shown of a segment
 
 // Returns "'h.3.attn.saved' (12.0 MiB), 'wte' (3.0 MiB) and 4 more".
-std::string pins_of(const PartlyFreeSegment& segment) {
+std::string in_use_of(const PartlyFreeSegment& segment) {
   std::string text;
-  const std::size_t shown = std::min(segment.pins.size(), kShownTensors);
+  const std::size_t shown = std::min(segment.in_use.size(), kShownTensors);
   for (std::size_t i = 0; i < shown; ++i) {
-    const PinningTensor& pin = segment.pins[i];
-    text += fmt::format("{}{}{}{} ({}, {})", text.empty() ? "" : ", ", pin.layer,
-                        pin.layer.empty() ? "" : ": ", pin.tensor, style_of(pin.role).label,
-                        format_bytes(pin.bytes));
+    const TensorInUse& tensor = segment.in_use[i];
+    text += fmt::format("{}{}{}{} ({}, {})", text.empty() ? "" : ", ", tensor.layer,
+                        tensor.layer.empty() ? "" : ": ", tensor.tensor,
+                        style_of(tensor.role).label, format_bytes(tensor.bytes));
   }
-  if (segment.pin_count > shown) text += fmt::format(" and {} more", segment.pin_count - shown);
+  if (segment.in_use_count > shown)
+    text += fmt::format(" and {} more", segment.in_use_count - shown);
   return text;
 }
 
@@ -80,7 +81,7 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
     table.add_row({{bytes(segment.size.count)},
                    {bytes(segment.free.count)},
                    {bytes(segment.largest_free.count)},
-                   {pins_of(segment)}});
+                   {in_use_of(segment)}});
   }
   return text + table.text(colour, width) + '\n';
 }

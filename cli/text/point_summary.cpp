@@ -253,7 +253,7 @@ std::string Summary::policies() const {
   }
   if (point_.run.host.bytes.count > 0) {
     text += line("host memory",
-                 fmt::format("{} of {} pinned", format_bytes(point_.run.host_taken.bytes),
+                 fmt::format("{} of {} page-locked", format_bytes(point_.run.host_taken.bytes),
                              format_bytes(point_.host_capacity)));
   }
   if (point_.run.nvme.bytes.count > 0) {

@@ -119,7 +119,7 @@ class GapWalk {
       Gap& before = live_.gaps[current_[s]];
       before.to = p;
       before.dead = touch.access == Access::kCreate;
-      before.pinned = !before.dead && variables_[s] > 0;
+      before.held_by_variable = !before.dead && variables_[s] > 0;
       // Variables end with the content they name; those that a repeat starts have no other end.
       if (before.dead) variables_[s] = 0;
       gap = GapId(current_[s].value + 1);

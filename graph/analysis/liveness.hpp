@@ -24,11 +24,11 @@ struct Gap {
   Position to;       // the touch that ends it; invalid when none follows
   Position release;  // earliest position after which the memory can be freed: `from`, or the end of
                      // a hold
-  bool dead = false;           // the next touch creates the storage anew, or none comes
-  bool pinned = false;         // a variable holds the content: no decision frees it
-  std::uint16_t instance = 0;  // micro-batch in flight whose occurrences touch it
+  bool dead = false;              // the next touch creates the storage anew, or none comes
+  bool held_by_variable = false;  // a variable holds the content: no decision frees it
+  std::uint16_t instance = 0;     // micro-batch in flight whose occurrences touch it
 
-  [[nodiscard]] bool open() const { return !dead && !pinned && to.valid(); }
+  [[nodiscard]] bool open() const { return !dead && !held_by_variable && to.valid(); }
 };
 
 struct Liveness {

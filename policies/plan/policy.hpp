@@ -62,11 +62,11 @@ struct PolicyContext {
 // Decides where a value is during a gap.
 class ResidencyPolicy : public Policy {
  public:
-  // The recomputation pass closes gaps by recomputing. `plan` takes Recompute and Pin, and Offload
+  // The recomputation pass closes gaps by recomputing. `plan` takes Recompute and Keep, and Offload
   // from policies that choose between both: those come first in the movement pass, unchanged.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
   // The movement pass, over the order with its repeats, closes gaps by moving values. `plan` takes
-  // Offload and Pin.
+  // Offload and Keep.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;
 };
 

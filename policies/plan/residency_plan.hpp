@@ -4,7 +4,7 @@
 // order; liveness is then analysed again, and in the second pass policies move what is still kept.
 // So checkpointing and offloading compose in any order: offloading may move what checkpointing
 // keeps.
-//   - A policy never decides Keep: that would block the others.
+//   - A policy decides Keep only where no other may move the value: it blocks the others.
 //   - The first decision on a gap wins; later ones are counted as contested.
 //   - Only lowering frees.
 #pragma once
@@ -58,11 +58,11 @@ struct Offload {
 
 // Keeps the value where it is, whatever later policies decide: for must-save lists, and for
 // offloaded values that are used again soon.
-struct Pin {
+struct Keep {
   std::string_view reason;
 };
 
-using Decision = std::variant<std::monostate, Recompute, Offload, Pin>;
+using Decision = std::variant<std::monostate, Recompute, Offload, Keep>;
 
 // In-order queues of work. Each group of ranks communicates on a queue of its own.
 enum class Stream : std::uint8_t {

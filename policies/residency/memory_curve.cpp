@@ -25,8 +25,8 @@ void count_live(Position first, Position last, std::int64_t bytes, Differences& 
 // use.
 bool freed_in(const Gap& gap, const Decision& decision, bool visits) {
   if (gap.dead || std::holds_alternative<Recompute>(decision)) return true;
-  return visits && !gap.pinned && !std::holds_alternative<Offload>(decision) &&
-         !std::holds_alternative<Pin>(decision);
+  return visits && !gap.held_by_variable && !std::holds_alternative<Offload>(decision) &&
+         !std::holds_alternative<Keep>(decision);
 }
 
 // Counts a storage from the use that begins a gap until the use that ends it.

@@ -55,7 +55,7 @@ const PolicyEntry& offload_activations_entry() {
       .name = "offload_activations",
       .kind = "residency",
       .summary =
-          "copy saved activations of the blocks to pinned host memory and fetch them back "
+          "copy saved activations of the blocks to page-locked host memory and fetch them back "
           "`prefetch` blocks ahead, or as its other rules say (on_demand, 8 operators, "
           "just_in_time, earliest within `budget`)",
       .source = "NVIDIA TransformerEngine cpu_offload; prefetch distance as in Megatron-Core",

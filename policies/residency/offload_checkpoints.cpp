@@ -64,8 +64,8 @@ const PolicyEntry& offload_checkpoints_entry() {
       .name = "offload_checkpoints",
       .kind = "residency",
       .summary =
-          "copy the inputs of checkpointed blocks to pinned host memory; use it beside a policy "
-          "that recomputes, such as checkpoint_every",
+          "copy the inputs of checkpointed blocks to page-locked host memory; use it together "
+          "with a policy that recomputes, such as checkpoint_every",
       .source = "unslothai/unsloth-zoo gradient_checkpointing.py",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const bool smart =

@@ -104,7 +104,7 @@ bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& 
     const GroupId group = plan.add_group({.recipe = recipe.positions, .kept = {}});
     return plan.decide(gap.id, Recompute{.group = group});
   }
-  return plan.decide(gap.id, Pin{});  // counted as contested
+  return plan.decide(gap.id, Keep{});  // counted as contested
 }
 
 }  // namespace tidemark

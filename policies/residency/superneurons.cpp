@@ -215,7 +215,7 @@ const PolicyEntry& superneurons_entry() {
       .summary =
           "recompute what cheap layers between convolutions leave, together where it fits beside "
           "the "
-          "largest layer, and copy the outputs of convolutions to pinned host memory: what a "
+          "largest layer, and copy the outputs of convolutions to page-locked host memory: what a "
           "`tensor_cache` of the `budget`, or of the device, cannot hold, or all without it",
       .source = "Wang et al. 2018, SuperNeurons (arXiv 1801.04380)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {

@@ -69,8 +69,8 @@ const PolicyEntry& te_offload_entry() {
       .name = "te_offload",
       .kind = "residency",
       .summary =
-          "copy the saved tensors of the first `layers` blocks to pinned host memory; of L blocks "
-          "at most L - `layers` are on the device",
+          "copy the saved tensors of the first `layers` blocks to page-locked host memory; of L "
+          "blocks at most L - `layers` are on the device",
       .source = "NVIDIA/TransformerEngine pytorch/cpu_offload.py, version 2",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int layers = d.required<int>("layers", at_least(1));

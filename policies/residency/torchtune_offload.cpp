@@ -93,8 +93,8 @@ const PolicyEntry& torchtune_offload_entry() {
       .name = "torchtune_offload",
       .kind = "residency",
       .summary =
-          "copy every saved tensor of at least `min_bytes` to pinned host memory, `in_flight` at a "
-          "time; without `streams` compute waits for each copy",
+          "copy every saved tensor of at least `min_bytes` to page-locked host memory, `in_flight` "
+          "at a time; without `streams` compute waits for each copy",
       .source = "pytorch/torchtune training/_activation_offloading.py, OffloadActivations",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const Prefetch prefetch = decode_prefetch(d);

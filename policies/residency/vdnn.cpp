@@ -217,8 +217,8 @@ const PolicyEntry& vdnn_entry() {
       .name = "vdnn",
       .kind = "residency",
       .summary =
-          "copy the inputs of all `layers`, or of convolutions (conv), to pinned host memory layer "
-          "by layer; dyn moves as little as fits the budget",
+          "copy the inputs of all `layers`, or of convolutions (conv), to page-locked host memory "
+          "layer by layer; dyn moves as little as fits the budget",
       .source = "Rhu et al. 2016, vDNN (arXiv 1602.08124)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const std::string layers = d.optional_word("layers", vdnn_detail::kLayers, "all");

@@ -164,7 +164,7 @@ void OffloadOptimizer::keep_incomplete(const PolicyContext& context, ResidencyPl
     const Occurrence& to = context.order.at[gap.to];
     if (from.step != to.step || from.micro_batch != to.micro_batch) continue;
     if (context.op_at(gap.to).phase != Phase::kBackward) continue;
-    plan.decide(id, Pin{.reason = "backward has not completed it"});
+    plan.decide(id, Keep{.reason = "backward has not completed it"});
   }
 }
 

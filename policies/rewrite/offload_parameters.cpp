@@ -134,7 +134,7 @@ void OffloadParameters::plan_by_layers(const PolicyContext& context, ResidencyPl
     const std::uint32_t visit = visits.of[gap.to];
     const bool updated_on_host = context.op_at(gap.from).executor == Executor::kHost;
     if (!updated_on_host && visit - visits.of[gap.release] <= ahead) {
-      plan.decide(id, Pin{.reason = "used again within the prefetch distance"});
+      plan.decide(id, Keep{.reason = "used again within the prefetch distance"});
       continue;
     }
     const Position fetch_at = ahead == 0 ? gap.to : visits.first[visit - std::min(visit, ahead)];
@@ -282,7 +282,7 @@ void OffloadParameters::plan_by_elements(const PolicyContext& context, Residency
     const Position fetch_at = fetches[step].at({gap.storage, module});
     const bool inside = module_at[gap.from] == module && context.order.at[gap.from].step == step;
     if (inside || !fetch_at.valid()) {
-      plan.decide(id, Pin{.reason = "live until it is used again"});
+      plan.decide(id, Keep{.reason = "live until it is used again"});
     } else {
       decide_fetch(context, id, std::min(fetch_at, gap.to), plan);
     }

@@ -181,9 +181,9 @@ std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
 void decode_host_allocator(const Decoder& scenario, Scenario& result) {
   static constexpr std::array<std::string_view, 3> kKinds{"exact", "pool", "torch"};
   const std::string word = scenario.optional_word("host_allocator", kKinds, "exact");
-  result.pinned = word == "torch"  ? PinnedMemory::kPowerOfTwo
-                  : word == "pool" ? PinnedMemory::kPool
-                                   : PinnedMemory::kExact;
+  result.page_locked = word == "torch"  ? PageLockedMemory::kPowerOfTwo
+                       : word == "pool" ? PageLockedMemory::kPool
+                                        : PageLockedMemory::kExact;
 }
 
 ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allocator,

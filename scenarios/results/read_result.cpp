@@ -248,12 +248,12 @@ Failure read_failure(const Json& json) {
     PartlyFreeSegment segment{.size = Bytes(entry.at("size")),
                               .free = Bytes(entry.at("free")),
                               .largest_free = Bytes(entry.at("largest_free")),
-                              .pin_count = entry.at("pin_count")};
-    for (const Json& pin : entry.at("pins")) {
-      segment.pins.push_back({.tensor = pin.at("tensor"),
-                              .bytes = Bytes(pin.at("bytes")),
-                              .role = member<Role>(pin.at("role").get<std::string>(), kRoles),
-                              .layer = pin.at("layer")});
+                              .in_use_count = entry.at("pin_count")};
+    for (const Json& tensor : entry.at("pins")) {
+      segment.in_use.push_back({.tensor = tensor.at("tensor"),
+                                .bytes = Bytes(tensor.at("bytes")),
+                                .role = member<Role>(tensor.at("role").get<std::string>(), kRoles),
+                                .layer = tensor.at("layer")});
     }
     failure.partly_free.push_back(std::move(segment));
   }

@@ -228,18 +228,18 @@ Json policies_of(const PointResult& point) {
 Json segments_of(const Failure& failure) {
   Json segments = Json::array();
   for (const PartlyFreeSegment& segment : failure.partly_free) {
-    Json pins = Json::array();
-    for (const PinningTensor& pin : segment.pins) {
-      pins.push_back({{"tensor", pin.tensor},
-                      {"bytes", pin.bytes.count},
-                      {"role", name_of(pin.role)},
-                      {"layer", pin.layer}});
+    Json in_use = Json::array();
+    for (const TensorInUse& tensor : segment.in_use) {
+      in_use.push_back({{"tensor", tensor.tensor},
+                        {"bytes", tensor.bytes.count},
+                        {"role", name_of(tensor.role)},
+                        {"layer", tensor.layer}});
     }
     segments.push_back({{"size", segment.size.count},
                         {"free", segment.free.count},
                         {"largest_free", segment.largest_free.count},
-                        {"pin_count", segment.pin_count},
-                        {"pins", std::move(pins)}});
+                        {"pin_count", segment.in_use_count},
+                        {"pins", std::move(in_use)}});
   }
   return segments;
 }

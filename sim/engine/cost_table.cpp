@@ -70,7 +70,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& 
   table.copy_in = cost_table_detail::link_of(in, out, most);
   table.nvme_read = cost_table_detail::link_of(device.nvme, device.nvme.read, sharing);
   table.nvme_write = cost_table_detail::link_of(device.nvme, device.nvme.write, sharing);
-  table.pinned_ns_per_byte = cost_table_detail::ns_per_byte(device.host.pinned_allocation);
+  table.page_locking_ns_per_byte = cost_table_detail::ns_per_byte(device.host.pinned_allocation);
   table.copy_dispatch = device.host.launch;
   const double hbm = device.hbm.bandwidth.value;
   if (hbm > 0) {

@@ -26,7 +26,7 @@ struct CostTable {
   Link nvme_read;  // independent of each other and of the copies
   Link nvme_write;
   Duration copy_dispatch{};
-  double pinned_ns_per_byte = 0;  // time to page-lock host memory
+  double page_locking_ns_per_byte = 0;  // time to page-lock host memory
   // `memory` is the part of `device` that is memory traffic; `slack` is how much longer that part
   // may take before the kernel does, because arithmetic or launches take longer. When they are
   // empty, all of the time is memory traffic and there is no slack.

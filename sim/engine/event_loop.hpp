@@ -151,7 +151,7 @@ class Engine {
         count_(static_cast<std::uint32_t>(program.size())),
         streams_(scratch.streams) {
     off_device(Tier::kHost) = {.capacity = options.host_capacity.count,
-                               .pools = options.pinned != PinnedMemory::kExact};
+                               .pools = options.page_locked != PageLockedMemory::kExact};
     off_device(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
   }
 

@@ -217,7 +217,7 @@ void Engine<A>::allocate_away(AllocationId allocation) {
   const std::int64_t grown = memory.grows_by(scratch_, allocation, b);
   memory.take(scratch_, allocation, b, grown);
   if (memory.pools && grown > 0) {
-    host_ += std::llround(costs_.pinned_ns_per_byte * static_cast<double>(grown));
+    host_ += std::llround(costs_.page_locking_ns_per_byte * static_cast<double>(grown));
   }
   result_.most_host.count = std::max(result_.most_host.count, host_memory_.taken);
   result_.most_nvme.count = std::max(result_.most_nvme.count, nvme_.taken);

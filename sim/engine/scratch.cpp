@@ -8,15 +8,15 @@ namespace scratch_detail {
 namespace {
 
 // Assigns the size classes of the pool of page-locked memory.
-void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch) {
+void classify(const StepProgram& program, PageLockedMemory page_locked, Scratch& scratch) {
   scratch.size_class.clear();
   scratch.class_bytes.clear();
   scratch.pooled.clear();
-  if (pinned == PinnedMemory::kExact) return;
+  if (page_locked == PageLockedMemory::kExact) return;
   const auto taken = [&](const Allocation& allocation) {
     const auto bytes =
         static_cast<std::uint64_t>(std::max<std::int64_t>(allocation.bytes.count, 1));
-    if (pinned == PinnedMemory::kPool) return static_cast<std::int64_t>(bytes);
+    if (page_locked == PageLockedMemory::kPool) return static_cast<std::int64_t>(bytes);
     return static_cast<std::int64_t>(std::bit_ceil(bytes));
   };
   for (const Allocation& allocation : program.allocations) {
@@ -38,8 +38,9 @@ void classify(const StepProgram& program, PinnedMemory pinned, Scratch& scratch)
 }  // namespace
 }  // namespace scratch_detail
 
-void Scratch::prepare(const StepProgram& program, bool record_events, PinnedMemory pinned) {
-  scratch_detail::classify(program, pinned, *this);
+void Scratch::prepare(const StepProgram& program, bool record_events,
+                      PageLockedMemory page_locked) {
+  scratch_detail::classify(program, page_locked, *this);
   const std::size_t n = program.size();
   started.assign(n, -1);
   finished.assign(n, -1);

@@ -9,7 +9,7 @@
 #include "graph/core/units.hpp"
 #include "policies/plan/eviction.hpp"
 #include "sim/engine/run_result.hpp"
-#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/page_locked_memory.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
@@ -17,7 +17,7 @@ namespace tidemark {
 struct RunOptions {
   Bytes host_capacity;
   Bytes nvme_capacity;
-  PinnedMemory pinned = PinnedMemory::kExact;
+  PageLockedMemory page_locked = PageLockedMemory::kExact;
   EvictionPolicy* eviction = nullptr;
   bool check_contents = false;  // with eviction: proves restored contents, see content_check.hpp
   bool record_events = false;   // fills Scratch::events
@@ -43,7 +43,7 @@ struct Scratch {
   std::size_t streams = 1;  // one more than the last stream that the program uses
 
   void prepare(const StepProgram& program, bool record_events,
-               PinnedMemory pinned = PinnedMemory::kExact);
+               PageLockedMemory page_locked = PageLockedMemory::kExact);
   [[nodiscard]] std::size_t memory_bytes() const;
 };
 

@@ -53,8 +53,9 @@ void Lowering::index_gaps() {
         }
         visit(fetches_, offload->fetch_at, id);
         if (offload->release_at.valid()) visit(waits_, offload->release_at, id);
-      } else if (gap.dead || (graph_.storages[gap.storage].home != Tier::kDevice && !gap.pinned &&
-                              !std::holds_alternative<Pin>(decisions_[id]))) {
+      } else if (gap.dead ||
+                 (graph_.storages[gap.storage].home != Tier::kDevice && !gap.held_by_variable &&
+                  !std::holds_alternative<Keep>(decisions_[id]))) {
         visit(releases_, gap.release, id);
       }
     }

@@ -27,16 +27,16 @@ std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
         list.emplace_back(PartlyFreeSegment{.size = segment.size,
                                             .free = segment.free,
                                             .largest_free = segment.largest_free,
-                                            .pin_count = segment.in_use.size(),
-                                            .pins = {}});
-    std::vector<AllocationId> pins = segment.in_use;
-    std::stable_sort(pins.begin(), pins.end(), larger);
-    pins.resize(std::min(pins.size(), kShownPins));
-    for (AllocationId pin : pins) {
-      named.pins.push_back({.tensor = names.tensor_of(pin),
-                            .bytes = program.allocations[pin].bytes,
-                            .role = program.allocations[pin].role,
-                            .layer = names.layer_of(pin)});
+                                            .in_use_count = segment.in_use.size(),
+                                            .in_use = {}});
+    std::vector<AllocationId> in_use = segment.in_use;
+    std::stable_sort(in_use.begin(), in_use.end(), larger);
+    in_use.resize(std::min(in_use.size(), kShownInUse));
+    for (AllocationId id : in_use) {
+      named.in_use.push_back({.tensor = names.tensor_of(id),
+                              .bytes = program.allocations[id].bytes,
+                              .role = program.allocations[id].role,
+                              .layer = names.layer_of(id)});
     }
   }
   return list;

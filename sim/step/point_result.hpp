@@ -49,7 +49,7 @@ struct PeakReport {
 };
 
 // A tensor that keeps a partly free segment from going back to the device.
-struct PinningTensor {
+struct TensorInUse {
   std::string tensor;
   Bytes bytes;
   Role role = Role::kTemporary;
@@ -59,10 +59,10 @@ struct PartlyFreeSegment {
   Bytes size;
   Bytes free;
   Bytes largest_free;
-  std::size_t pin_count = 0;
-  std::vector<PinningTensor> pins;  // largest first, at most kShownPins
+  std::size_t in_use_count = 0;
+  std::vector<TensorInUse> in_use;  // largest first, at most kShownInUse
 };
-inline constexpr std::size_t kShownPins = 16;
+inline constexpr std::size_t kShownInUse = 16;
 
 // A change to the step, and the result of simulating it.
 struct Suggestion {

@@ -11,7 +11,7 @@ namespace {
 RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limited, bool record) {
   return {.host_capacity = limited ? spec.device.host.memory : kUnlimited,
           .nvme_capacity = limited ? spec.device.nvme.capacity : kUnlimited,
-          .pinned = spec.pinned,
+          .page_locked = spec.page_locked,
           .eviction = eviction,
 #ifndef NDEBUG
           .check_contents = true,
@@ -23,7 +23,7 @@ RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limit
 template <class F>
 auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scratch, Bytes capacity,
                   bool record, F&& use) {
-  scratch.prepare(compiled.program, record, spec.pinned);
+  scratch.prepare(compiled.program, record, spec.page_locked);
   const bool limited = capacity < kUnlimited;
   const std::unique_ptr<EvictionPolicy> eviction =
       limited && compiled.eviction != nullptr ? compiled.eviction->copy() : nullptr;

@@ -21,7 +21,7 @@
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "sim/allocators/allocator_model.hpp"
-#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/page_locked_memory.hpp"
 
 namespace tidemark {
 
@@ -63,8 +63,8 @@ struct StepSpec {
   int count = 1;  // data-parallel ranks; each is equal, so one is simulated
   Mesh mesh;      // mesh of those ranks
   TrainingOptions training;
-  std::unique_ptr<const AllocatorModel> allocator;  // the device's allocator, never null
-  PinnedMemory pinned = PinnedMemory::kExact;       // key host_allocator
+  std::unique_ptr<const AllocatorModel> allocator;          // the device's allocator, never null
+  PageLockedMemory page_locked = PageLockedMemory::kExact;  // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
   PlanCache* plans = nullptr;  // outlives the spec; null where each step makes its own plans

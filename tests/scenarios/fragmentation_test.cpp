@@ -193,13 +193,13 @@ TEST_SUITE("unit") {
       free += segment.free.count;
       CHECK(segment.largest_free <= segment.free);
       CHECK(segment.free < segment.size);
-      CHECK(segment.pin_count >= segment.pins.size());
-      REQUIRE_FALSE(segment.pins.empty());
-      std::int64_t pinned = 0;
-      for (const PinningTensor& pin : segment.pins)
-        pinned += pin.bytes.count;
-      CHECK(pinned <= segment.size.count - segment.free.count);
-      CHECK_FALSE(segment.pins.front().tensor.empty());
+      CHECK(segment.in_use_count >= segment.in_use.size());
+      REQUIRE_FALSE(segment.in_use.empty());
+      std::int64_t in_use = 0;
+      for (const TensorInUse& tensor : segment.in_use)
+        in_use += tensor.bytes.count;
+      CHECK(in_use <= segment.size.count - segment.free.count);
+      CHECK_FALSE(segment.in_use.front().tensor.empty());
     }
     CHECK(free == f.free_in_segments.count);  // everything cached has been given back before
     CHECK(std::is_sorted(f.partly_free.begin(), f.partly_free.end(),

@@ -114,7 +114,7 @@ TEST_SUITE("unit") {
     CHECK(hidden_share(overlapped.point.run) > hidden_share(apart.point.run));
   }
 
-  TEST_CASE("NVMe state passes through a few pinned buffers, read ahead and written behind") {
+  TEST_CASE("NVMe state passes through a few page-locked buffers, read ahead and written behind") {
     const std::string host = ", host: {optimizer_bandwidth: 4GB/s}";
     const std::string nvme = "offload_optimizer: {tier: nvme, sub_group: 300000";
     const Simulated ahead = simulate_with(nvme + "}", host);
@@ -273,7 +273,7 @@ TEST_SUITE("unit") {
     CHECK(parameters.point.policies[1].contested > 0);
   }
 
-  TEST_CASE("PyTorch's pinned allocator takes powers of two") {
+  TEST_CASE("PyTorch's page-locked allocator takes powers of two") {
     const Simulated exact = simulate_with("offload_optimizer: {}");
     const Simulated torch =
         simulate_with("offload_optimizer: {}", "", "", "host_allocator: torch\n");

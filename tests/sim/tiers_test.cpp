@@ -57,7 +57,7 @@ Placed random_placement(Rng& rng) {
     const auto to = static_cast<int>(gap.to.value);
     if (first >= to) continue;
     if (pick(rng, 0, 3) == 0) {
-      plan.decide(id, Pin{.reason = "test"});
+      plan.decide(id, Keep{.reason = "test"});
       continue;
     }
     const auto fetch = static_cast<std::uint32_t>(pick(rng, first, to));

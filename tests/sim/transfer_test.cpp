@@ -6,7 +6,7 @@
 
 #include "sim/engine/engine.hpp"
 #include "sim/memory/ideal_allocator.hpp"
-#include "sim/memory/pinned_memory.hpp"
+#include "sim/memory/page_locked_memory.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 
@@ -96,7 +96,7 @@ struct Chain {
     IdealAllocator allocator{kGiB};
     allocator.reserve(program.allocations.size());
     Scratch scratch;
-    scratch.prepare(program, false, options.pinned);
+    scratch.prepare(program, false, options.page_locked);
     const RunResult result = run(program, costs, allocator, scratch, options);
     if (kept != nullptr) *kept = std::move(program);
     return result;
@@ -135,7 +135,7 @@ TEST_SUITE("paper") {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("NVMe is reached through a pinned buffer: write behind the copy, read before it") {
+  TEST_CASE("NVMe is reached through a page-locked buffer: write behind the copy, read before it") {
     // Writes and reads of 1000 and 500 ns during layers of 1200: nothing waits. At most two of each
     // are in flight, so that few buffers are page-locked at once.
     Chain chain{Duration(1200), Duration(1200)};
@@ -236,7 +236,7 @@ TEST_SUITE("unit") {
     const RunResult exact = chain.simulate(plan, options);
     CHECK(exact.host.bytes.count == (kLayers - 2) * kBytes);
     CHECK(exact.host_taken.bytes == exact.host.bytes);
-    options.pinned = PinnedMemory::kPowerOfTwo;
+    options.page_locked = PageLockedMemory::kPowerOfTwo;
     const RunResult torch = chain.simulate(plan, options);
     CHECK(torch.host.bytes == exact.host.bytes);
     CHECK(torch.host_taken.bytes.count == (kLayers - 2) * 1024);  // 1000 -> 1024

@@ -12,7 +12,7 @@
 namespace tidemark {
 
 // One instruction of the schedule. `id` is an operator for kConstant and kCompute, else a tensor.
-enum class LogStepKind : std::uint8_t { kConstant, kCompute, kRetain, kRelease, kPin };
+enum class LogStepKind : std::uint8_t { kConstant, kCompute, kRetain, kRelease, kKeep };
 struct LogStep {
   LogStepKind kind = LogStepKind::kCompute;
   std::uint32_t id = 0;

@@ -257,7 +257,7 @@ EvictionLog LogParser::parse() {
   }
   for (const Variable& variable : variables_) {
     if (references_[variable.tensor] > 0)
-      log_.steps.push_back({LogStepKind::kPin, variable.tensor});
+      log_.steps.push_back({LogStepKind::kKeep, variable.tensor});
   }
   connect_storages(log_);
   return std::move(log_);

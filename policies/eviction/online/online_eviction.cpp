@@ -39,7 +39,7 @@ class LogReplay {
   }
   void lock(std::uint32_t s);
   void unlock(std::uint32_t s);
-  void pin(std::uint32_t s);
+  void keep(std::uint32_t s);
   bool evictable(std::uint32_t s) const { return locks_[s] == 0 && costs_.material(s); }
 
   bool make_room(std::int64_t bytes);
@@ -55,7 +55,7 @@ class LogReplay {
   std::vector<std::uint8_t> defined_;  // by tensor
   std::vector<std::uint32_t> locks_;   // by storage; a storage kept to the end has a permanent lock
   std::vector<std::int32_t> references_;  // by storage
-  std::vector<std::uint8_t> pinned_;
+  std::vector<std::uint8_t> kept_;
   std::vector<Frame> frames_;
   std::vector<std::uint32_t> missing_;
   std::int64_t clock_ = 1;
@@ -73,7 +73,7 @@ LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
       defined_(log.tensors.size()),
       locks_(log.storages.size()),
       references_(log.storages.size()),
-      pinned_(log.storages.size()) {
+      kept_(log.storages.size()) {
   std::int64_t compute = 0;  // cost of the program without a budget: each operator once
   for (const EvictionLog::Operator& op : log.operators) {
     if (op.outputs > 0) compute += op.cost;
@@ -90,9 +90,9 @@ void LogReplay::unlock(std::uint32_t s) {
   if (--locks_[s] == 0 && costs_.material(s)) pool_.append(s);
 }
 
-void LogReplay::pin(std::uint32_t s) {
-  if (pinned_[s] != 0) return;
-  pinned_[s] = 1;
+void LogReplay::keep(std::uint32_t s) {
+  if (kept_[s] != 0) return;
+  kept_[s] = 1;
   lock(s);
 }
 
@@ -118,7 +118,7 @@ bool LogReplay::step(const LogStep& step) {
       define(step.id);
       const std::uint32_t first = log_.operators[step.id].first_output;
       if (!materialize(first, true)) return false;
-      if (step.kind == LogStepKind::kConstant) pin(log_.tensors[first].storage);
+      if (step.kind == LogStepKind::kConstant) keep(log_.tensors[first].storage);
       return true;
     }
     case LogStepKind::kRetain:
@@ -127,9 +127,9 @@ bool LogReplay::step(const LogStep& step) {
     case LogStepKind::kRelease:
       if (options_.mode != DeallocationMode::kIgnore) release(step.id);
       return true;
-    case LogStepKind::kPin:
+    case LogStepKind::kKeep:
       if (defined_[step.id] == 0 && !materialize(step.id, false)) return false;
-      pin(log_.tensors[step.id].storage);
+      keep(log_.tensors[step.id].storage);
       return true;
   }
   return true;
@@ -251,7 +251,7 @@ void LogReplay::release(std::uint32_t tensor) {
   const std::uint32_t s = log_.tensors[tensor].storage;
   if (--references_[s] != 0) return;
   if (options_.mode == DeallocationMode::kBanish && banish(s)) return;
-  if (!costs_.material(s) || pinned_[s] != 0) return;
+  if (!costs_.material(s) || kept_[s] != 0) return;
   evict(s);
   ++result_.deallocations;
 }
@@ -280,7 +280,7 @@ bool LogReplay::banish(std::uint32_t s) {
   costs_.banish(s);
   for (const StorageEdge& edge : log_.edges.consumers(s)) {
     if (edge.op > costs_.newest_operator()) break;
-    if (costs_.state(edge.storage) != StorageState::kBanished) pin(edge.storage);
+    if (costs_.state(edge.storage) != StorageState::kBanished) keep(edge.storage);
   }
   return true;
 }

@@ -33,7 +33,7 @@ class NaiveEviction {
   struct Storage {
     bool computed = false;
     bool material = false;
-    bool pinned = false;
+    bool kept = false;
     bool banished = false;
     int locks = 0;
     int references = 0;
@@ -55,19 +55,19 @@ class NaiveEviction {
       if (!materialize(op.first_output, true)) return false;
       for (const std::uint32_t s : produced)
         storages_[s].last_access = clock_;
-      if (step.kind == LogStepKind::kConstant) pin(log_.tensors[op.first_output].storage);
+      if (step.kind == LogStepKind::kConstant) keep(log_.tensors[op.first_output].storage);
       return true;
     }
     const std::uint32_t s = log_.tensors[step.id].storage;
     if (step.kind == LogStepKind::kRetain) ++storages_[s].references;
-    if (step.kind == LogStepKind::kPin) {
+    if (step.kind == LogStepKind::kKeep) {
       if (!defined_[step.id] && !materialize(step.id, false)) return false;
-      pin(s);
+      keep(s);
     }
     if (step.kind == LogStepKind::kRelease && options_.mode != DeallocationMode::kIgnore) {
       const bool last = --storages_[s].references == 0;
       if (last && options_.mode == DeallocationMode::kBanish && banish(s)) return true;
-      if (last && storages_[s].material && !storages_[s].pinned) {
+      if (last && storages_[s].material && !storages_[s].kept) {
         evict(s);
         ++result_.deallocations;
       }
@@ -146,9 +146,9 @@ class NaiveEviction {
     if (storages_[s].locks++ == 0)
       pool_.erase(std::remove(pool_.begin(), pool_.end(), s), pool_.end());
   }
-  void pin(std::uint32_t s) {
-    if (!storages_[s].pinned) lock(s);
-    storages_[s].pinned = true;
+  void keep(std::uint32_t s) {
+    if (!storages_[s].kept) lock(s);
+    storages_[s].kept = true;
   }
   void evict(std::uint32_t s) {
     storages_[s].material = false;
@@ -190,7 +190,7 @@ class NaiveEviction {
     leave_group(s);
     storages_[s].banished = true;
     for (const std::uint32_t child : children)
-      pin(child);
+      keep(child);
     return true;
   }
   void leave_group(std::uint32_t s) {
