@@ -1,17 +1,17 @@
 # cmake --install: the binary, its data, and the libraries with headers for out-of-tree policies.
 include(CMakePackageConfigHelpers)
 
-set(rungs graph hwprofiles policies sim plots scenarios)
+set(layers graph hwprofiles policies sim plots scenarios)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
 
-list(TRANSFORM rungs PREPEND tidemark_ OUTPUT_VARIABLE libraries)
+list(TRANSFORM layers PREPEND tidemark_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT tidemark-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tidemark_cli)
   install(TARGETS tidemark_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
 # The tree is kept under include/tidemark, so `#include "graph/ir/tensor.hpp"` reads as in here.
-install(DIRECTORY ${rungs} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tidemark
+install(DIRECTORY ${layers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tidemark
         FILES_MATCHING PATTERN "*.hpp")
 install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tidemark)

@@ -28,9 +28,9 @@ constexpr const char* kOnceFault =
 constexpr NodeIndex kAlwaysSolved = 40;
 constexpr std::int64_t kStatesPerIteration = 500;  // for the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
-constexpr int kChoicesTried = 9;  // choices of the bound that are tried as starts
-constexpr int kRungs = 24;        // budgets on the ladder
-constexpr int kRungsTried = 8;    // the nearest below the budget
+constexpr int kChoicesTried = 9;         // choices of the bound that are tried as starts
+constexpr int kSmallerBudgets = 24;      // steps from the least budget to that of keeping all
+constexpr int kSmallerBudgetsTried = 8;  // the nearest below the budget
 
 class Planner {
  public:
@@ -90,15 +90,15 @@ class Planner {
     if (!best_ && construct()) improve(once, iterations, share, true);
   }
 
-  // Starts from plans for less memory, as a schedule that fits in less fits here. The ladder of
-  // budgets depends on the graph only, not on the requested budget: plans of larger budgets are
+  // Starts from plans for less memory, as a schedule that fits in less fits here. These
+  // budgets depend on the graph only, not on the requested one: plans of larger budgets are
   // measured against the same ones of less.
   void start_from_less(const Schedule& once) {
     const std::int64_t low = problem_.footprint(problem_.largest_footprint());
     const std::int64_t high = replay(problem_, once).peak;
     int tried = 0;
-    for (int rung = kRungs; rung-- > 0 && tried < kRungsTried && !done();) {
-      const std::int64_t budget = low + (high - low) / kRungs * rung;
+    for (int step = kSmallerBudgets; step-- > 0 && tried < kSmallerBudgetsTried && !done();) {
+      const std::int64_t budget = low + (high - low) / kSmallerBudgets * step;
       if (budget >= request_.budget) continue;
       ++tried;
       NeighbourhoodOptions less = options(1, at(0.15), false);
