@@ -99,13 +99,13 @@ void add_gpt2(std::vector<Figure>& figures) {
         step_costs(model.training, micro_batch_of(model.training), costs.device, false).graph);
     Schedule once(problem.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
-    const PlanResult plan = plan_optimal(problem, {.budget = replay(problem, once).peak / 2,
+    const PlanResult plan = plan_optimal(problem, {.budget = evaluate(problem, once).peak / 2,
                                                    .time_limit = std::chrono::seconds(10)});
     const std::string name = std::string("plan.gpt2.") + precision + ".50_percent";
     figures.push_back({.name = name + ".nodes", .value = static_cast<double>(problem.size())});
     if (!plan.solution) continue;
     const auto bound = static_cast<double>(*plan.lower_bound);
-    const double gap = 100 * (static_cast<double>(plan.solution->replay.cost) / bound - 1);
+    const double gap = 100 * (static_cast<double>(plan.solution->evaluation.cost) / bound - 1);
     figures.push_back({.name = name + ".gap", .value = gap, .unit = "%", .required = "<= 1"});
   }
 }
@@ -128,7 +128,7 @@ void add_checkmate(std::vector<Figure>& figures) {
     figures.push_back(
         {.name = prefix + ".seconds", .value = seconds, .unit = "s", .required = "<= 30"});
     if (plan.status != PlanStatus::kFeasible && plan.status != PlanStatus::kOptimal) continue;
-    const double overhead = 100 * (static_cast<double>(plan.solution->replay.cost) /
+    const double overhead = 100 * (static_cast<double>(plan.solution->evaluation.cost) /
                                        static_cast<double>(problem.base_cost) -
                                    1);
     figures.push_back({.name = prefix + ".overhead", .value = overhead, .unit = "%"});
@@ -201,7 +201,7 @@ std::vector<Figure> plan_figures() {
     figures.push_back({.name = prefix + ".seconds", .value = seconds, .unit = "s"});
     if (!plan.solution) continue;
     const auto bound = static_cast<double>(*plan.lower_bound);
-    const double gap = 100 * (static_cast<double>(plan.solution->replay.cost) / bound - 1);
+    const double gap = 100 * (static_cast<double>(plan.solution->evaluation.cost) / bound - 1);
     figures.push_back(
         {.name = prefix + ".gap", .value = gap, .unit = "%", .required = published.gap});
   }

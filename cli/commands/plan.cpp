@@ -119,7 +119,7 @@ std::int64_t parse_budget(const std::string& text, const RematProblem& problem) 
   });
   Schedule once(problem.size());
   std::iota(once.begin(), once.end(), NodeIndex{0});
-  return std::llround(static_cast<double>(replay(problem, once).peak) * percent / 100);
+  return std::llround(static_cast<double>(evaluate(problem, once).peak) * percent / 100);
 }
 
 struct Answer {
@@ -144,8 +144,8 @@ nlohmann::ordered_json document_of(const Answer& a) {
                                   {"order", nullptr}};
   if (a.result.lower_bound) document["lower_bound"] = *a.result.lower_bound;
   if (a.result.solution) {
-    document["cost"] = a.result.solution->replay.cost;
-    document["peak"] = a.result.solution->replay.peak;
+    document["cost"] = a.result.solution->evaluation.cost;
+    document["peak"] = a.result.solution->evaluation.peak;
     document["order"] = a.result.solution->schedule;
   }
   if (!a.result.reason.empty()) document["reason"] = a.result.reason;
@@ -169,23 +169,23 @@ std::string summary(const Answer& a, const std::string& name) {
     if (!line.empty()) text += fmt::format("               {}\n", line);
   }
   if (r.solution) {
-    const Replay& replay = r.solution->replay;
-    text += fmt::format("  cost         {}{}\n", grouped(replay.cost),
-                        percent_over(replay.cost, a.problem.base_cost));
+    const Evaluation& evaluation = r.solution->evaluation;
+    text += fmt::format("  cost         {}{}\n", grouped(evaluation.cost),
+                        percent_over(evaluation.cost, a.problem.base_cost));
     text += fmt::format("  repeats      {}\n",
                         grouped(static_cast<std::int64_t>(r.solution->schedule.size()) -
                                 static_cast<std::int64_t>(a.problem.size())));
-    text += fmt::format("  peak         {} bytes ({})\n", grouped(replay.peak),
-                        format_bytes(Bytes(replay.peak)));
+    text += fmt::format("  peak         {} bytes ({})\n", grouped(evaluation.peak),
+                        format_bytes(Bytes(evaluation.peak)));
   }
   text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget),
                       format_bytes(Bytes(a.request.budget)));
   if (r.lower_bound) {
     text += fmt::format("  lower bound  {}", grouped(*r.lower_bound));
-    if (r.solution && r.solution->replay.peak <= a.request.budget && *r.lower_bound > 0) {
+    if (r.solution && r.solution->evaluation.peak <= a.request.budget && *r.lower_bound > 0) {
       const auto bound = static_cast<double>(*r.lower_bound);
       text += fmt::format("; gap {:.3f} %",
-                          100 * (static_cast<double>(r.solution->replay.cost) - bound) / bound);
+                          100 * (static_cast<double>(r.solution->evaluation.cost) - bound) / bound);
     }
     text += '\n';
   }
@@ -201,7 +201,7 @@ void PlanCommand::attach(CLI::App& parent) {
 SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
 "workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
 --cost-graph` writes it; the scenario's own policies are left out. The budget includes fixed_bytes. The
-time limit is wall-clock time and ends the search; what is returned is always replayed, with what is
+time limit is wall-clock time and ends the search; what is returned is always evaluated, with what is
 proven about it.
 
 Examples:

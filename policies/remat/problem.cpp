@@ -68,7 +68,7 @@ std::string_view name_of(ScheduleClass schedule_class) {
   throw InternalError("a schedule class without a name");
 }
 
-Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule) {
+Evaluation evaluate(const RematProblem& problem, std::span<const NodeIndex> schedule) {
   constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<std::size_t> newest(problem.size(), kNever);  // position of the newest copy, by node
   std::vector<std::size_t> last_reader(schedule.size());    // by position of the copy
@@ -93,7 +93,7 @@ Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule) 
   for (std::size_t p = 0; p < schedule.size(); ++p)
     ends[last_reader[p]].push_back(p);
 
-  Replay result;
+  Evaluation result;
   std::int64_t live = problem.fixed;
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
@@ -144,9 +144,9 @@ std::optional<std::string> class_fault(const RematProblem& problem,
   return std::nullopt;
 }
 
-Solution replayed(const RematProblem& problem, Schedule schedule) {
-  Solution solution{.schedule = std::move(schedule), .replay = {}};
-  solution.replay = replay(problem, solution.schedule);
+Solution evaluated(const RematProblem& problem, Schedule schedule) {
+  Solution solution{.schedule = std::move(schedule), .evaluation = {}};
+  solution.evaluation = evaluate(problem, solution.schedule);
   return solution;
 }
 

@@ -63,14 +63,14 @@ inline constexpr ScheduleClass kScheduleClasses[] = {
 
 using Schedule = std::vector<NodeIndex>;  // nodes as computed, repeats included
 
-struct Replay {
+struct Evaluation {
   std::int64_t peak = 0;
   std::int64_t cost = 0;
 };
 
 // Evaluates `schedule`: its peak and its cost. Throws InternalError if it computes a node before
 // one of its inputs or never computes some node.
-[[nodiscard]] Replay replay(const RematProblem& problem, std::span<const NodeIndex> schedule);
+[[nodiscard]] Evaluation evaluate(const RematProblem& problem, std::span<const NodeIndex> schedule);
 // Returns why the schedule is not one of the class, or nothing. No class recomputes nodes that may
 // run only once.
 [[nodiscard]] std::optional<std::string> class_fault(const RematProblem& problem,
@@ -80,9 +80,9 @@ struct Replay {
 // A schedule with its peak and cost.
 struct Solution {
   Schedule schedule;
-  Replay replay;
+  Evaluation evaluation;
 };
-[[nodiscard]] Solution replayed(const RematProblem& problem, Schedule schedule);
+[[nodiscard]] Solution evaluated(const RematProblem& problem, Schedule schedule);
 
 // Returns the greatest common divisor of all costs: every schedule costs a multiple of it.
 [[nodiscard]] std::int64_t cost_unit(const RematProblem& problem);

@@ -68,7 +68,7 @@ const PolicyEntry& hybrid_entry() {
       .kind = "residency",
       .summary =
           "for each saved tensor keep, recompute or offload, whichever costs the step least under "
-          "the `budget`; choices are improved by `tries` replays, or all are tried (search: "
+          "the `budget`; choices are improved by `tries` trial runs, or all are tried (search: "
           "exhaustive, small graphs)",
       .source = "Beaumont et al. 2021, Efficient Combination of Rematerialization and Offloading",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {

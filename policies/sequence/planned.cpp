@@ -72,7 +72,7 @@ class Planned final : public SequencePolicy {
     for (std::size_t i = 0; i < plans.size(); ++i) {
       // If keeping all fits, though the cost graph counts more, so does the plan.
       const bool all_fits = kept_all[i] <= budget;
-      const std::int64_t counted = replay(plans[i].problem, plans[i].schedule).peak;
+      const std::int64_t counted = evaluate(plans[i].problem, plans[i].schedule).peak;
       figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
       figures.back().budget.count = budget;
     }
@@ -185,16 +185,16 @@ class Planned final : public SequencePolicy {
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     if (plan.fetched_least) request.time_limit /= kAttempts;
     request.known = known_schedule(context, index);
-    if (request.known != nullptr && replay(plan.problem, *request.known).peak > budget)
+    if (request.known != nullptr && evaluate(plan.problem, *request.known).peak > budget)
       request.known = nullptr;
     PlanResult result = named(context, plan.problem, request);
     if (result.solution) plan.schedule = std::move(result.solution->schedule);
     plan.reason = std::move(result.reason);
-    const Replay replayed = replay(plan.problem, plan.schedule);
+    const Evaluation evaluated = evaluate(plan.problem, plan.schedule);
     return {.status = result.status,
             .schedule_class = name_of(request.schedule_class),
-            .peak = Bytes(replayed.peak),
-            .cost = Duration(replayed.cost),
+            .peak = Bytes(evaluated.peak),
+            .cost = Duration(evaluated.cost),
             .base_cost = Duration(plan.problem.base_cost),
             .lower_bound = as_duration(result.lower_bound)};
   }

@@ -387,7 +387,7 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
   double low = 0.5, high = 1.2, share = 1;
   for (int k = 0; k < block_chain_detail::kRooms && Clock::now() <= options.deadline; ++k) {
     std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
-    const bool fits = schedule && replay(problem, *schedule).peak <= budget;
+    const bool fits = schedule && evaluate(problem, *schedule).peak <= budget;
     // If nothing is found more room is needed, and it will not fit.
     if (!schedule && share >= 1) break;
     (fits || !schedule ? low : high) = share;

@@ -169,22 +169,23 @@ class CheckmateRounding {
   }
 
   void consider(Schedule schedule) {
-    Solution solution = replayed(problem_, std::move(schedule));
-    fits_ = fits_ || solution.replay.peak <= request_.budget;
+    Solution solution = evaluated(problem_, std::move(schedule));
+    fits_ = fits_ || solution.evaluation.peak <= request_.budget;
     roundings_.push_back(std::move(solution));
   }
 
   // Returns the roundings than which none is both cheaper and of a lower peak, the cheapest first.
   [[nodiscard]] std::vector<Schedule> best_roundings() {
-    std::stable_sort(
-        roundings_.begin(), roundings_.end(), [](const Solution& a, const Solution& b) {
-          return std::pair(a.replay.cost, a.replay.peak) < std::pair(b.replay.cost, b.replay.peak);
-        });
+    std::stable_sort(roundings_.begin(), roundings_.end(),
+                     [](const Solution& a, const Solution& b) {
+                       return std::pair(a.evaluation.cost, a.evaluation.peak) <
+                              std::pair(b.evaluation.cost, b.evaluation.peak);
+                     });
     std::vector<Schedule> best;
     std::int64_t peak = std::numeric_limits<std::int64_t>::max();
     for (const Solution& one : roundings_) {
-      if (one.replay.peak >= peak) continue;
-      peak = one.replay.peak;
+      if (one.evaluation.peak >= peak) continue;
+      peak = one.evaluation.peak;
       best.push_back(one.schedule);
     }
     return best;
@@ -196,13 +197,13 @@ class CheckmateRounding {
     constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
     std::int64_t cheapest = kNothing;
     for (const Solution& one : roundings_) {
-      if (one.replay.peak > request_.budget || !of_class(one.schedule)) continue;
-      cheapest = std::min(cheapest, one.replay.cost);
+      if (one.evaluation.peak > request_.budget || !of_class(one.schedule)) continue;
+      cheapest = std::min(cheapest, one.evaluation.cost);
     }
     std::string done;
     const auto keep = [&](std::optional<Solution> found, const char* how) {
-      if (!found || found->replay.cost >= cheapest) return;
-      cheapest = found->replay.cost;
+      if (!found || found->evaluation.cost >= cheapest) return;
+      cheapest = found->evaluation.cost;
       done = how;
       roundings_.push_back(*std::move(found));
     };

@@ -18,14 +18,14 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
   }
   if (request.known != nullptr) candidates.push_back(*request.known);
   std::optional<Solution> best;
-  const auto fits = [&](const Solution& s) { return s.replay.peak <= request.budget; };
+  const auto fits = [&](const Solution& s) { return s.evaluation.peak <= request.budget; };
   for (Schedule& schedule : candidates) {
     schedule = with_parts_again(problem, std::move(schedule), request.schedule_class);
     if (class_fault(problem, schedule, request.schedule_class)) continue;
-    Solution next = replayed(problem, std::move(schedule));
+    Solution next = evaluated(problem, std::move(schedule));
     const bool better = !best || (fits(next) != fits(*best) ? fits(next)
-                                  : fits(next)              ? next.replay.cost < best->replay.cost
-                                                            : next.replay.peak < best->replay.peak);
+                                  : fits(next) ? next.evaluation.cost < best->evaluation.cost
+                                               : next.evaluation.peak < best->evaluation.peak);
     if (better) best = std::move(next);
   }
   PlanResult result;
@@ -39,10 +39,11 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
   }
   if (best && fits(*best)) {
     result.status =
-        best->replay.cost <= *result.lower_bound ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+        best->evaluation.cost <= *result.lower_bound ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   } else if (best) {
-    result.reason = fmt::format("{} needs at least {} ({} bytes) here; another policy may fit",
-                                policy, format_bytes(Bytes(best->replay.peak)), best->replay.peak);
+    result.reason =
+        fmt::format("{} needs at least {} ({} bytes) here; another policy may fit", policy,
+                    format_bytes(Bytes(best->evaluation.peak)), best->evaluation.peak);
   } else {
     result.reason = fmt::format("{} has no schedule of class {} that fits; another policy may",
                                 policy, name_of(request.schedule_class));

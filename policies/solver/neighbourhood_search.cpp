@@ -39,7 +39,7 @@ class NeighbourhoodSearch {
       last.drop_all_useless();
       best_ = last.list_.schedule();
     }
-    return replayed(problem_, *best_);
+    return evaluated(problem_, *best_);
   }
 
  private:

@@ -43,10 +43,10 @@ class Planner {
     }
     Schedule once(problem_.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
-    consider(replayed(problem_, once));
+    consider(evaluated(problem_, once));
     if (request_.known != nullptr &&
         !class_fault(problem_, *request_.known, request_.schedule_class)) {
-      consider(replayed(problem_, *request_.known));
+      consider(evaluated(problem_, *request_.known));
     }
     bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2), &choices_);
     if (bound_ >= kNoSchedule) return {.status = PlanStatus::kInfeasible, .reason = kOnceFault};
@@ -95,7 +95,7 @@ class Planner {
   // measured against the same ones of less.
   void start_from_less(const Schedule& once) {
     const std::int64_t low = problem_.footprint(problem_.largest_footprint());
-    const std::int64_t high = replay(problem_, once).peak;
+    const std::int64_t high = evaluate(problem_, once).peak;
     int tried = 0;
     for (int step = kSmallerBudgets; step-- > 0 && tried < kSmallerBudgetsTried && !done();) {
       const std::int64_t budget = low + (high - low) / kSmallerBudgets * step;
@@ -127,14 +127,15 @@ class Planner {
     std::vector<Solution> starts;
     starts.reserve(roundings.size());
     for (const CutChoice& choice : roundings)
-      starts.push_back(replayed(problem_, schedule_of(problem_, choice)));
+      starts.push_back(evaluated(problem_, schedule_of(problem_, choice)));
     std::stable_sort(starts.begin(), starts.end(), [](const Solution& a, const Solution& b) {
-      return std::pair(a.replay.cost, a.replay.peak) < std::pair(b.replay.cost, b.replay.peak);
+      return std::pair(a.evaluation.cost, a.evaluation.peak) <
+             std::pair(b.evaluation.cost, b.evaluation.peak);
     });
     std::int64_t peak = std::numeric_limits<std::int64_t>::max();
     for (const Solution& start : starts) {
-      if (start.replay.peak >= peak || done()) continue;
-      peak = start.replay.peak;
+      if (start.evaluation.peak >= peak || done()) continue;
+      peak = start.evaluation.peak;
       start_from(start.schedule, at(0.5));
     }
   }
@@ -155,9 +156,9 @@ class Planner {
          block_chain_schedules(problem_, request_.budget,
                                {.plans = 32, .seed = request_.seed, .deadline = at(0.5)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
-      Solution next = replayed(problem_, std::move(schedule));
-      if (next.replay.peak > request_.budget) continue;
-      if (!best || next.replay.cost < best->replay.cost) best = std::move(next);
+      Solution next = evaluated(problem_, std::move(schedule));
+      if (next.evaluation.peak > request_.budget) continue;
+      if (!best || next.evaluation.cost < best->evaluation.cost) best = std::move(next);
     }
     if (!best) return;
     consider(*best);
@@ -176,7 +177,7 @@ class Planner {
     }
     if (found.reach == Reach::kReached &&
         !class_fault(problem_, found.schedule, request_.schedule_class)) {
-      consider(replayed(problem_, std::move(found.schedule)));
+      consider(evaluated(problem_, std::move(found.schedule)));
     }
     return true;
   }
@@ -213,12 +214,12 @@ class Planner {
       const std::int64_t states = std::min(request_.iterations, kMostStates / kStatesPerIteration);
       options.state_limit = static_cast<std::size_t>(states * kStatesPerIteration);
     }
-    if (best_) options.better_than = best_->replay.cost;
+    if (best_) options.better_than = best_->evaluation.cost;
     const ExactResult exact = exact_search(problem_, options);
     complete_ = exact.complete;
-    if (exact.schedule) consider(replayed(problem_, *exact.schedule));
-    bound_ = std::max(bound_,
-                      best_ ? std::min(exact.lower_bound, best_->replay.cost) : exact.lower_bound);
+    if (exact.schedule) consider(evaluated(problem_, *exact.schedule));
+    bound_ = std::max(
+        bound_, best_ ? std::min(exact.lower_bound, best_->evaluation.cost) : exact.lower_bound);
   }
 
   [[nodiscard]] Clock::time_point at(double share) const {
@@ -227,8 +228,8 @@ class Planner {
 
   // Takes every schedule; keeps only one that is evaluated to be within the budget and the class.
   void consider(Solution solution) {
-    if (solution.replay.peak > request_.budget) return;
-    if (best_ && best_->replay.cost <= solution.replay.cost) return;
+    if (solution.evaluation.peak > request_.budget) return;
+    if (best_ && best_->evaluation.cost <= solution.evaluation.cost) return;
     if (const auto fault = class_fault(problem_, solution.schedule, request_.schedule_class)) {
       throw InternalError(fmt::format("a schedule is not of class {}: {}",
                                       name_of(request_.schedule_class), *fault));
@@ -238,7 +239,7 @@ class Planner {
   [[nodiscard]] std::int64_t iterations() const {
     return request_.iterations > 0 ? request_.iterations : std::int64_t{1} << 60;
   }
-  [[nodiscard]] bool done() const { return best_ && best_->replay.cost <= bound_; }
+  [[nodiscard]] bool done() const { return best_ && best_->evaluation.cost <= bound_; }
 
   [[nodiscard]] PlanResult result() {
     if (best_) {

@@ -32,7 +32,7 @@ std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
       if (!result.lower_bound) continue;
       proven = std::max(proven, *result.lower_bound);
       result.lower_bound = proven;
-      if (has_plan(result) && result.solution->replay.cost <= proven) {
+      if (has_plan(result) && result.solution->evaluation.cost <= proven) {
         result.status = PlanStatus::kOptimal;
       }
     }

@@ -75,7 +75,7 @@ PlanFunction with_parts_again(PlanResult (*solve)(const RematProblem&, const Pla
   return [solve](const RematProblem& problem, const PlanRequest& request) {
     PlanResult result = solve(problem, request);
     if (result.solution) {
-      result.solution = replayed(
+      result.solution = evaluated(
           problem, with_parts_again(problem, result.solution->schedule, request.schedule_class));
     }
     return result;

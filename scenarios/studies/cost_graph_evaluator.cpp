@@ -29,10 +29,10 @@ class CostGraphEvaluator final : public Evaluator {
   [[nodiscard]] PointResult keep_all() const override {
     Schedule once(problem_.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
-    const Replay replayed = replay(problem_, once);
+    const Evaluation evaluated = tidemark::evaluate(problem_, once);
     PointResult point = empty();
-    point.run.live.bytes.count = replayed.peak;
-    point.run.step = Duration(replayed.cost);
+    point.run.live.bytes.count = evaluated.peak;
+    point.run.step = Duration(evaluated.cost);
     return point;
   }
 
@@ -98,8 +98,8 @@ class CostGraphEvaluator final : public Evaluator {
                      .base_cost = Duration(problem_.base_cost),
                      .lower_bound = as_duration(result.lower_bound)};
     if (result.solution) {
-      plan.peak = Bytes(result.solution->replay.peak);
-      plan.cost = Duration(result.solution->replay.cost);
+      plan.peak = Bytes(result.solution->evaluation.peak);
+      plan.cost = Duration(result.solution->evaluation.cost);
       point.run.live.bytes = plan.peak;
       point.run.step = plan.cost;
       point.run.recompute = plan.cost - plan.base_cost;

@@ -189,7 +189,7 @@ TEST_SUITE("unit") {
       CAPTURE(point.budget->count);
       CHECK((alone.status == PlanStatus::kOptimal) == (point.result.status == PointStatus::kFits));
       if (alone.status != PlanStatus::kOptimal) continue;
-      CHECK(point.plan->cost.count() == alone.solution->replay.cost);
+      CHECK(point.plan->cost.count() == alone.solution->evaluation.cost);
       CHECK(point.plan->status == PlanStatus::kOptimal);
       CHECK(point.gap == 0);
     }

@@ -50,7 +50,7 @@ RematProblem chain(const std::vector<std::string>& names, bool blocks) {
 }
 
 std::int64_t repeated(const OperatorPolicy& policy, const RematProblem& problem) {
-  return replay(problem, policy.schedule(problem)).cost - problem.base_cost;
+  return evaluate(problem, policy.schedule(problem)).cost - problem.base_cost;
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ TEST_SUITE("unit") {
     const Value value = parse_document("{recompute: [gelu]}", "test");
     const PlanResult plan = selective_plan().decode(Decoder(value))(problem, {.budget = 1000});
     REQUIRE(plan.solution);
-    CHECK(plan.solution->replay.cost - problem.base_cost == 2 + 4);
+    CHECK(plan.solution->evaluation.cost - problem.base_cost == 2 + 4);
   }
 
   TEST_CASE("a policy has the same name and source for steps and for cost graphs") {

@@ -61,7 +61,7 @@ TEST_SUITE("unit") {
     CHECK(articulation_nodes(problem) == expected);
     const auto dropouts = every(expected, 2);  // the last layer's is the output
     const Schedule schedule = segment_schedule(problem, dropouts);
-    const Replay figures = replay(problem, schedule);
+    const Evaluation figures = evaluate(problem, schedule);
     CHECK(figures.peak < peak_without_repeats(problem));
     // All but the kept and the last segment's output once more: nine casts and nine linears.
     CHECK(figures.cost - problem.base_cost == kLayers * (1 + 10) + 2);

@@ -120,7 +120,7 @@ inline RematProblem residual_problem(std::mt19937_64& rng, NodeIndex forward) {
 inline std::int64_t peak_without_repeats(const RematProblem& problem) {
   Schedule once(problem.size());
   std::iota(once.begin(), once.end(), NodeIndex{0});
-  return replay(problem, once).peak;
+  return evaluate(problem, once).peak;
 }
 
 inline std::filesystem::path recorded_cases() {

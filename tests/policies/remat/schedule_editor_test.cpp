@@ -42,7 +42,7 @@ void check_memory(const RematProblem& problem, const ScheduleEditor& list, std::
   }
   REQUIRE(list.length() == schedule.size());
   CHECK(list.overflow() == overflow);
-  CHECK(list.cost() == replay(problem, schedule).cost);
+  CHECK(list.cost() == evaluate(problem, schedule).cost);
 }
 
 }  // namespace

@@ -91,10 +91,10 @@ TEST_SUITE("property") {
           REQUIRE(exact.schedule.has_value() == expected.has_value());
           infeasible += expected ? 0 : 1;
           if (!expected) continue;
-          const Replay replayed_cost = replay(problem, *exact.schedule);
-          CHECK(replayed_cost.cost == *expected);
+          const Evaluation figures = evaluate(problem, *exact.schedule);
+          CHECK(figures.cost == *expected);
           CHECK(exact.lower_bound == *expected);
-          CHECK(replayed_cost.peak <= budget);
+          CHECK(figures.peak <= budget);
           CHECK_FALSE(class_fault(problem, *exact.schedule, schedule_class));
           CHECK(cut_bound(problem, budget, schedule_class) <= *expected);
           dearer += *expected > problem.base_cost ? 1 : 0;
@@ -133,7 +133,7 @@ TEST_SUITE("property") {
         REQUIRE(found.reach != Reach::kStopped);
         CHECK((found.reach == Reach::kReached) == exact.schedule.has_value());
         if (found.reach == Reach::kReached) {
-          CHECK(replay(problem, found.schedule).peak <= budget);
+          CHECK(evaluate(problem, found.schedule).peak <= budget);
           CHECK_FALSE(class_fault(problem, found.schedule, ScheduleClass::kFixed));
         } else {
           ++impossible;
@@ -162,11 +162,11 @@ TEST_SUITE("property") {
             exact_search(problem, {.budget = budget, .schedule_class = schedule_class});
         if (!found) continue;
         ++found_any;
-        CHECK(found->replay.peak <= budget);
+        CHECK(found->evaluation.peak <= budget);
         CHECK_FALSE(class_fault(problem, found->schedule, schedule_class));
         REQUIRE(exact.schedule);
-        CHECK(found->replay.cost >= exact.lower_bound);
-        equal += found->replay.cost == exact.lower_bound ? 1 : 0;
+        CHECK(found->evaluation.cost >= exact.lower_bound);
+        equal += found->evaluation.cost == exact.lower_bound ? 1 : 0;
       }
     }
     CHECK(found_any > 60);
@@ -195,8 +195,8 @@ TEST_SUITE("golden") {
           } else {
             REQUIRE(plan.solution);
             CHECK(plan.status == PlanStatus::kOptimal);
-            CHECK(plan.solution->replay.cost == expected.at("cost").get<std::int64_t>());
-            CHECK(plan.lower_bound == plan.solution->replay.cost);
+            CHECK(plan.solution->evaluation.cost == expected.at("cost").get<std::int64_t>());
+            CHECK(plan.lower_bound == plan.solution->evaluation.cost);
           }
         }
       }
@@ -214,13 +214,13 @@ TEST_SUITE("unit") {
         {.name = "b", .cost = 2, .bytes = Bytes(2), .workspace = Bytes(3), .deps = {a}});
     graph.nodes.push_back({.name = "c", .cost = 5, .bytes = Bytes(1), .deps = {a, b}});
     const RematProblem problem = remat_problem(graph);
-    const Replay once = replay(problem, Schedule{0, 1, 2});
+    const Evaluation once = evaluate(problem, Schedule{0, 1, 2});
     CHECK(once.peak == 10 + 4 + 2 + 3);  // during b; c takes 4 + 2 + 1
     CHECK(once.cost == 8);
     // The second a lets the first be freed after b.
-    CHECK(replay(problem, Schedule{0, 1, 0, 2}).cost == 9);
-    CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{1, 0, 2})), InternalError);
-    CHECK_THROWS_AS(static_cast<void>(replay(problem, Schedule{0, 1})), InternalError);
+    CHECK(evaluate(problem, Schedule{0, 1, 0, 2}).cost == 9);
+    CHECK_THROWS_AS(static_cast<void>(evaluate(problem, Schedule{1, 0, 2})), InternalError);
+    CHECK_THROWS_AS(static_cast<void>(evaluate(problem, Schedule{0, 1})), InternalError);
     CHECK(class_fault(problem, Schedule{0, 1, 0, 0, 2}, ScheduleClass::kCheckmate));
     CHECK_FALSE(class_fault(problem, Schedule{0, 1, 0, 0, 2}, ScheduleClass::kFixed));
     CHECK(class_fault(problem, Schedule{0, 1, 2, 0}, ScheduleClass::kCheckmate));
@@ -314,7 +314,7 @@ TEST_SUITE("unit") {
       for (const CutChoice& choice : choices) {
         const Schedule schedule = schedule_of(problem, choice);
         CHECK_FALSE(class_fault(problem, schedule, ScheduleClass::kCheckmate));
-        const Replay whole = replay(problem, schedule);
+        const Evaluation whole = evaluate(problem, schedule);
         CHECK((whole.peak > budget || whole.cost >= bound));
         // Bytes while the cut's node is computed: inputs and values that are read later before they
         // are recomputed.
@@ -354,7 +354,7 @@ TEST_SUITE("unit") {
         CHECK(plan.lower_bound == again.lower_bound);
         if (!plan.solution) continue;
         CHECK(plan.solution->schedule == again.solution->schedule);
-        CHECK(plan.solution->replay.cost >= plan.lower_bound);
+        CHECK(plan.solution->evaluation.cost >= plan.lower_bound);
         ++planned;
       }
     }
@@ -370,8 +370,8 @@ TEST_SUITE("unit") {
       for (std::int64_t budget = low; budget <= peak_without_repeats(problem); ++budget) {
         const PlanResult plan = plan_optimal(problem, {.budget = budget});
         if (!plan.solution) continue;
-        CHECK(plan.solution->replay.cost <= before);
-        before = plan.solution->replay.cost;
+        CHECK(plan.solution->evaluation.cost <= before);
+        before = plan.solution->evaluation.cost;
         const PlanResult again = plan_optimal(problem, {.budget = budget});
         REQUIRE(again.solution);
         CHECK(again.solution->schedule == plan.solution->schedule);

@@ -70,7 +70,7 @@ TEST_SUITE("paper") {
         const std::int64_t repeats = r * n - (r == 0 ? 0 : binomial(c + r, c + 1));
         const std::vector<Schedule> schedules = revolve_schedules(problem, kept);
         REQUIRE(schedules.size() == 1);
-        CHECK(replay(problem, schedules.front()).cost - problem.base_cost == repeats);
+        CHECK(evaluate(problem, schedules.front()).cost - problem.base_cost == repeats);
       }
     }
   }
@@ -83,7 +83,7 @@ TEST_SUITE("paper") {
     CHECK(kept.size() == 10);
     for (const NodeIndex node : kept)
       keep[node] = true;
-    const Replay result = replay(problem, keep_schedule(problem, keep));
+    const Evaluation result = evaluate(problem, keep_schedule(problem, keep));
     CHECK(result.cost <= problem.base_cost + n);
     // 10 checkpoints, a segment of 9 between two, a gradient, the node's own gradient, and the
     // input of the segment.
@@ -97,7 +97,7 @@ TEST_SUITE("paper") {
       std::vector<bool> kept_here(chain.size());
       for (const NodeIndex node : every_kth)
         kept_here[node] = true;
-      const Replay figures = replay(chain, keep_schedule(chain, kept_here));
+      const Evaluation figures = evaluate(chain, keep_schedule(chain, kept_here));
       CHECK(figures.cost == chain.base_cost + k * k - k);
       CHECK(figures.peak == 2 * k);
     }
@@ -107,10 +107,10 @@ TEST_SUITE("paper") {
   TEST_CASE("checkpoint_every repeats every node but the kept ones once") {
     const RematProblem problem = unit_chain(12);
     // Segments 0-2, 3-5, 6-8, 9-11; nodes 2, 5, 8, 11 stay and the other eight are recomputed.
-    const Replay result =
-        replay(problem, segment_schedule(problem, every(forward_nodes(problem), 3)));
+    const Evaluation result =
+        evaluate(problem, segment_schedule(problem, every(forward_nodes(problem), 3)));
     CHECK(result.cost - problem.base_cost == 8);
-    CHECK(replay(problem, segment_schedule(problem, forward_nodes(problem))).cost ==
+    CHECK(evaluate(problem, segment_schedule(problem, forward_nodes(problem))).cost ==
           problem.base_cost);
   }
 }
@@ -147,7 +147,7 @@ TEST_SUITE("unit") {
       const PlanResult plan =
           find_plan_policy(policy)->decode(Decoder(value))(problem, {.budget = 1000});
       REQUIRE(plan.solution);
-      return plan.solution->replay.cost - problem.base_cost;
+      return plan.solution->evaluation.cost - problem.base_cost;
     };
     CHECK(extra("selective", "{recompute: [softmax]}") == 11 + 14);
     CHECK(extra("selective", "{save: [bmm]}") == 11 + 14);  // linear is the block's last
@@ -183,7 +183,7 @@ TEST_SUITE("golden") {
         ++compared;
         if (!plan) continue;
         CHECK(plan->cost == one.at("rotor").get<std::int64_t>());
-        const Replay result = replay(recorded.problem, plan->schedule);
+        const Evaluation result = evaluate(recorded.problem, plan->schedule);
         CHECK(result.cost == plan->cost);
         CHECK(result.peak <= budget);
       }
@@ -196,7 +196,7 @@ TEST_SUITE("golden") {
       std::vector<bool> keep(problem.size());
       for (const NodeIndex node : kept)
         keep[node] = true;
-      const Replay result = replay(problem, keep_schedule(problem, keep));
+      const Evaluation result = evaluate(problem, keep_schedule(problem, keep));
       return std::vector<std::int64_t>{result.peak, result.cost};
     };
     for (const std::string& name : recorded_names()) {
@@ -263,9 +263,9 @@ TEST_SUITE("property") {
         ++feasible;
         REQUIRE(plan.solution);
         REQUIRE(best.solution);
-        CHECK(plan.solution->replay.peak <= budget);
-        CHECK(plan.solution->replay.cost >= best.solution->replay.cost);
-        CHECK(*plan.lower_bound <= best.solution->replay.cost);
+        CHECK(plan.solution->evaluation.peak <= budget);
+        CHECK(plan.solution->evaluation.cost >= best.solution->evaluation.cost);
+        CHECK(*plan.lower_bound <= best.solution->evaluation.cost);
       }
     }
     CHECK(feasible > 25);
@@ -290,8 +290,8 @@ TEST_SUITE("property") {
           ++decided;
           CHECK(cut_bound(problem, budget, schedule_class) <= exact.lower_bound);
           // Recomputed parts change neither the cost nor what fits.
-          const Replay again =
-              replay(problem, with_parts_again(problem, *exact.schedule, schedule_class));
+          const Evaluation again =
+              evaluate(problem, with_parts_again(problem, *exact.schedule, schedule_class));
           CHECK(again.cost == exact.lower_bound);
           CHECK(again.peak <= budget);
           if (schedule_class != ScheduleClass::kCheckmate) continue;
@@ -338,8 +338,8 @@ TEST_SUITE("property") {
             cost = std::int64_t{1} << 60;  // nothing smaller may fit again
             continue;
           }
-          CHECK(result.solution->replay.cost >= cost);
-          cost = result.solution->replay.cost;
+          CHECK(result.solution->evaluation.cost >= cost);
+          cost = result.solution->evaluation.cost;
           ++compared;
         }
       }
@@ -390,8 +390,8 @@ TEST_SUITE("property") {
         CHECK(plan.status != PlanStatus::kUnknown);
         if (!plan.solution) continue;
         CHECK(!class_fault(problem, plan.solution->schedule, schedule_class));
-        CHECK(plan.solution->replay.cost >= unlimited.solution->replay.cost);
-        CHECK(*plan.lower_bound <= plan.solution->replay.cost);
+        CHECK(plan.solution->evaluation.cost >= unlimited.solution->evaluation.cost);
+        CHECK(*plan.lower_bound <= plan.solution->evaluation.cost);
         ++plans;
       }
     }
@@ -446,8 +446,8 @@ TEST_SUITE("unit") {
     const PlanResult plan = plan_with("keep_all", chain.problem, 200);
     CHECK(plan.status == PlanStatus::kUnknown);
     REQUIRE(plan.solution);
-    CHECK(plan.solution->replay.peak == chain.json.at("no_recompute_peak").get<std::int64_t>());
-    CHECK(plan.solution->replay.cost == chain.problem.base_cost);
+    CHECK(plan.solution->evaluation.peak == chain.json.at("no_recompute_peak").get<std::int64_t>());
+    CHECK(plan.solution->evaluation.cost == chain.problem.base_cost);
   }
 }
 

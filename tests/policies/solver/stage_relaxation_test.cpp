@@ -112,7 +112,7 @@ TEST_SUITE("property") {
       }
       const Schedule schedule = complete_stages(problem, resident);
       CHECK_FALSE(class_fault(problem, schedule, ScheduleClass::kCheckmate));
-      CHECK(replay(problem, schedule).cost >= problem.base_cost);
+      CHECK(evaluate(problem, schedule).cost >= problem.base_cost);
     }
   }
 }
@@ -160,13 +160,13 @@ TEST_SUITE("unit") {
     REQUIRE(plan.solution);
     // Eviction from a rounding reaches the bound of the tightest cut.
     CHECK(plan.status == PlanStatus::kOptimal);
-    CHECK(plan.solution->replay.peak <= budget);
+    CHECK(plan.solution->evaluation.peak <= budget);
     CHECK_FALSE(class_fault(problem, plan.solution->schedule, ScheduleClass::kCheckmate));
     // No forward node need run more than twice at half of the peak.
-    CHECK(plan.solution->replay.cost <= 2 * problem.base_cost);
+    CHECK(plan.solution->evaluation.cost <= 2 * problem.base_cost);
     CHECK(plan.note.find("stages") != std::string::npos);
     CHECK(plan.lower_bound >= problem.base_cost);
-    CHECK(plan.lower_bound <= plan.solution->replay.cost);
+    CHECK(plan.lower_bound <= plan.solution->evaluation.cost);
   }
 
   TEST_CASE("plans do not get dearer with the budget on graphs that are not solved exactly") {
@@ -185,9 +185,9 @@ TEST_SUITE("unit") {
                                                        .time_limit = std::chrono::hours(1),
                                                        .iterations = 30});
         if (!plan.solution) continue;
-        CHECK(plan.solution->replay.peak <= budget);
-        CHECK(plan.solution->replay.cost <= before);
-        before = plan.solution->replay.cost;
+        CHECK(plan.solution->evaluation.peak <= budget);
+        CHECK(plan.solution->evaluation.cost <= before);
+        before = plan.solution->evaluation.cost;
         dearer_than_base += before > problem.base_cost ? 1 : 0;
       }
     }
@@ -224,13 +224,13 @@ TEST_SUITE("golden") {
                                                         .schedule_class = ScheduleClass::kCheckmate,
                                                         .time_limit = std::chrono::hours(1)});
     REQUIRE(plan.status == PlanStatus::kFeasible);
-    CHECK(plan.solution->replay.peak <= budget);
+    CHECK(plan.solution->evaluation.peak <= budget);
     CHECK_FALSE(class_fault(problem, plan.solution->schedule, ScheduleClass::kCheckmate));
     const auto base = static_cast<double>(problem.base_cost);
-    CHECK(static_cast<double>(plan.solution->replay.cost) <= 1.05 * base);
+    CHECK(static_cast<double>(plan.solution->evaluation.cost) <= 1.05 * base);
     CHECK(plan.note.find("stages") != std::string::npos);
     REQUIRE(plan.lower_bound);
-    CHECK(*plan.lower_bound <= plan.solution->replay.cost);
+    CHECK(*plan.lower_bound <= plan.solution->evaluation.cost);
   }
 
   TEST_CASE("Checkmate's rounding has schedules where the graph is irregular") {
@@ -250,13 +250,13 @@ TEST_SUITE("golden") {
                                        .schedule_class = ScheduleClass::kCheckmate,
                                        .time_limit = std::chrono::hours(1)});
       REQUIRE(plan.status == PlanStatus::kFeasible);
-      CHECK(plan.solution->replay.peak <= one.budget);
+      CHECK(plan.solution->evaluation.peak <= one.budget);
       CHECK_FALSE(class_fault(*problem, plan.solution->schedule, ScheduleClass::kCheckmate));
-      CHECK(static_cast<double>(plan.solution->replay.cost) <=
+      CHECK(static_cast<double>(plan.solution->evaluation.cost) <=
             one.most * static_cast<double>(problem->base_cost));
       CHECK(plan.note.find("until it does") != std::string::npos);
       REQUIRE(plan.lower_bound);
-      CHECK(*plan.lower_bound <= plan.solution->replay.cost);
+      CHECK(*plan.lower_bound <= plan.solution->evaluation.cost);
     }
   }
 }
