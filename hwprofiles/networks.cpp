@@ -42,7 +42,8 @@ Value load_network(const std::string& name, std::span<const std::string> folders
         std::filesystem::path(networks_detail::folder_of_networks(folder)) / (name + ".yaml");
     if (std::filesystem::exists(file)) return read_document(file.string());
   }
-  throw UserError(named_at, path, fmt::format("the file of network '{}' is gone", name));
+  throw UserError(named_at, path,
+                  fmt::format("the file of network '{}' does not exist any more", name));
 }
 
 }  // namespace tidemark

@@ -96,7 +96,7 @@ std::string cost_graph_json(const CostGraph& result) {
       json["deps"].push_back(dep.value);
     if (node.once) json["once"] = true;
     if (node.block != kNoBlock) json["block"] = node.block;
-    if (node.aside) json["aside"] = true;
+    if (node.off_main_path) json["aside"] = true;
     if (node.part) json["part"] = true;
     nodes += (nodes.empty() ? "\n  " : ",\n  ") +
              json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

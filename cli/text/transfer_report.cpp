@@ -97,7 +97,7 @@ std::string explain_transfers(const PointResult& point, const PointDetail& detai
                    {format_duration(tensor.window)},
                    {format_duration(tensor.copies)},
                    {format_duration(tensor.stall), tensor.stall > Duration(0) ? kBad : -1},
-                   {std::string(name_of(tensor.away))},
+                   {std::string(name_of(tensor.farthest))},
                    {tensor.saves_at_peak ? "off the device at the peak" : ""}});
   }
   text += table.text(colour, width);
@@ -119,7 +119,7 @@ nlohmann::ordered_json transfers_json(const PointResult& point, const PointDetai
                        {"layer", detail.model->training.layer_name(storage.layer)},
                        {"role", name_of(storage.role)},
                        {"bytes", tensor.bytes.count},
-                       {"tier", name_of(tensor.away)},
+                       {"tier", name_of(tensor.farthest)},
                        {"window", seconds(tensor.window)},
                        {"copies", seconds(tensor.copies)},
                        {"stall", seconds(tensor.stall)},

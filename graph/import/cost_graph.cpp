@@ -53,7 +53,7 @@ CostNode read_node(const Decoder& d, Totals& totals) {
   node.workspace = d.required<Bytes>("workspace");
   node.once = d.optional<bool>("once", false);
   node.block = d.optional<int>("block", kNoBlock, at_least(kNoBlock));
-  node.aside = d.optional<bool>("aside", false);
+  node.off_main_path = d.optional<bool>("aside", false);
   node.part = d.optional<bool>("part", false);
   if (node.part && node.workspace > Bytes(0))
     d.fail_at("workspace", "a part of another node's output is made without any");

@@ -32,7 +32,7 @@ struct CostNode {
   int block = kNoBlock;          // repeated block that it belongs to
   // A forward node off the main path from the samples to the loss: made of parameters alone (a
   // weight's cast), without gradient (a mask), or read by backward only.
-  bool aside = false;
+  bool off_main_path = false;
   // The output is part of the node's one input: while the part is made, both together take no more
   // than the input. Its cost and its workspace are 0.
   bool part = false;

@@ -48,12 +48,12 @@ class MegatronSelective final : public OperatorPolicy {
   void check_model_choice(bool chosen) const override {
     if (chosen) return;
     throw UserError({}, "policies.megatron_selective",
-                    "computes attention again, and no repeated block of the model has any");
+                    "recomputes attention, and no repeated block of the model has any");
   }
   void check_cost_graph_choice(bool chosen) const override {
     if (chosen) return;
     throw UserError(
-        "megatron_selective computes attention again, and no layer of this graph has nodes named "
+        "megatron_selective recomputes attention, and no layer of this graph has nodes named "
         "bmm and softmax, or attention, behind its name and a colon, as `tidemark graph "
         "--cost-graph` writes them");
   }
@@ -66,8 +66,7 @@ const PolicyEntry& megatron_selective_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "megatron_selective",
       .kind = "residency",
-      .summary =
-          "compute the core of attention again, from the scores to the product with the values",
+      .summary = "recompute the core of attention, from the scores to the product with the values",
       .source = megatron_selective_detail::kMegatronSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         d.finish();

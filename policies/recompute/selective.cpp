@@ -51,10 +51,11 @@ class Selective final : public OperatorPolicy {
 
   void check_model(const std::set<std::string>& known, int blocks) const override {
     if (chooses_nothing()) {
-      throw UserError({}, "policies.selective",
-                      "chooses nothing; give the kinds of operators whose results are saved, such "
-                      "as save: [linear, attention], or those that run again, such as recompute: "
-                      "[gelu, dropout]");
+      throw UserError(
+          {}, "policies.selective",
+          "chooses nothing; give the kinds of operators whose results are saved, such "
+          "as save: [linear, attention], or those that are recomputed, such as recompute: "
+          "[gelu, dropout]");
     }
     if (const auto unknown = find_unknown(known)) {
       throw UserError({}, fmt::format("policies.selective.{}", key()),
@@ -70,7 +71,7 @@ class Selective final : public OperatorPolicy {
     if (chooses_nothing()) {
       throw UserError(
           "selective chooses nothing; give the operators whose results are saved, such as save: "
-          "[linear, attention], or those that run again, such as recompute: [gelu, dropout]");
+          "[linear, attention], or those that are recomputed, such as recompute: [gelu, dropout]");
     }
     if (const auto unknown = find_unknown(known)) {
       throw UserError(fmt::format("selective.{}: no forward node of the graph is an operator {}{}",
@@ -108,7 +109,7 @@ const PolicyEntry& selective_entry() {
       .name = "selective",
       .kind = "residency",
       .summary =
-          "in every block, compute again all but the results of the operators in `save: [linear, "
+          "in every block, recompute all but the results of the operators in `save: [linear, "
           "attention]`, or only those in `recompute: [gelu, dropout]`",
       .source = selective_detail::kSelectiveSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
@@ -124,7 +125,7 @@ const PlanPolicy& selective_plan() {
   static constexpr PlanPolicy kPolicy{
       .name = "selective",
       .summary =
-          "computes again all but the results of the operators in `save`, or only those in "
+          "recomputes all but the results of the operators in `save`, or only those in "
           "`recompute`",
       .source = selective_detail::kSelectiveSource,
       .decode = [](const Decoder& d) -> PlanFunction {

@@ -32,13 +32,13 @@ class Recomputation {
 
   // Computes the missing ancestors of `node`, then the node.
   void compute(NodeIndex node) {
-    compute_again({}, node, {node});
+    recompute({}, node, {node});
     schedule_.push_back(node);
     there_[node] = true;
   }
   // Recomputes `nodes`, and the missing ancestors of them and of `for_these`.
-  void compute_again(const std::vector<NodeIndex>& nodes, NodeIndex before,
-                     const std::vector<NodeIndex>& for_these = {}) {
+  void recompute(const std::vector<NodeIndex>& nodes, NodeIndex before,
+                 const std::vector<NodeIndex>& for_these = {}) {
     again_.clear();
     for (const NodeIndex node : nodes) {
       if (!problem_.once[node]) add(node);
@@ -135,7 +135,7 @@ Schedule segment_schedule(const RematProblem& problem, const std::vector<NodeInd
       const NodeIndex dep = problem.deps[node][k];
       if (dep >= again.forward() || again.there(dep) || done[segment[dep]]) continue;
       done[segment[dep]] = true;
-      again.compute_again(segments[segment[dep]], node);
+      again.recompute(segments[segment[dep]], node);
     }
     again.compute(node);
   }
@@ -163,16 +163,16 @@ std::vector<NodeIndex> articulation_nodes(const RematProblem& problem) {
   std::vector<bool> source(forward, true);
   std::vector<bool> sink(forward, true);
   for (NodeIndex node = 0; node < forward; ++node) {
-    if (problem.aside[node]) continue;
+    if (problem.off_main_path[node]) continue;
     for (const NodeIndex dep : problem.deps[node]) {
-      if (problem.aside[dep]) continue;
+      if (problem.off_main_path[dep]) continue;
       add_edge(dep, node, {}, graph);
       source[node] = false;
       sink[dep] = false;
     }
   }
   for (NodeIndex node = 0; node < forward; ++node) {
-    if (problem.aside[node]) continue;
+    if (problem.off_main_path[node]) continue;
     if (source[node]) add_edge(forward, node, {}, graph);
     if (sink[node]) add_edge(node, forward + 1, {}, graph);
   }

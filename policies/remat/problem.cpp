@@ -36,7 +36,7 @@ RematProblem remat_problem(const CostGraph& graph) {
     problem.backward.push_back(node.kind == Phase::kBackward);
     problem.once.push_back(node.once);
     problem.block.push_back(node.block);
-    problem.aside.push_back(node.aside);
+    problem.off_main_path.push_back(node.off_main_path);
     problem.name.push_back(node.name);
     problem.base_cost += node.cost;
     std::vector<NodeIndex>& deps = problem.deps.emplace_back();
@@ -113,7 +113,7 @@ std::optional<std::string> class_fault(const RematProblem& problem,
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
     if (computed[node] && problem.once[node]) {
-      return fmt::format("position {} computes node {} again, which may run only once", p, node);
+      return fmt::format("position {} recomputes node {}, which may run only once", p, node);
     }
     computed[node] = true;
   }

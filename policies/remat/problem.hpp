@@ -32,7 +32,7 @@ struct RematProblem {
   std::vector<bool> backward;                   // by node
   std::vector<bool> once;                       // by node: it may not be recomputed
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
-  std::vector<bool> aside;                      // by node: see CostNode::aside
+  std::vector<bool> off_main_path;              // by node: see CostNode::off_main_path
   std::vector<std::string> name;                // by node; empty for a part of a problem
   std::int64_t fixed = 0;                       // bytes resident all the time
   std::int64_t base_cost = 0;                   // cost of computing every node once

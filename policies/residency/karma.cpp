@@ -71,8 +71,8 @@ class Karma final : public PrefetchingPolicy {
         if (gap.block != leaving || plan.decided(gap.id)) continue;
         const Position end =
             spans[gap.micro_batch][static_cast<std::size_t>(leaving) + 1].forward_end;
-        const Position gone(std::max(end, gap.release).value + 1);
-        curve.add(std::min(gone, gap.to), gap.to, -gap.bytes.count);
+        const Position freed_from(std::max(end, gap.release).value + 1);
+        curve.add(std::min(freed_from, gap.to), gap.to, -gap.bytes.count);
       }
       ++leaving;
     }

@@ -43,8 +43,8 @@ void count_gap(const PolicyContext& context, const Gap& gap, const Decision& dec
     if (comes) count_live(gap.from, after(gap.release), bytes, differences);
   } else if (const auto* offload = std::get_if<Offload>(&decision)) {
     const Position issued = offload->copy_at.valid() ? offload->copy_at : after(gap.release);
-    const Position gone = offload->release_at.valid() ? offload->release_at : issued;
-    if (comes) count_live(gap.from, gone, bytes, differences);
+    const Position released = offload->release_at.valid() ? offload->release_at : issued;
+    if (comes) count_live(gap.from, released, bytes, differences);
     if (!visits || on_device(gap.to)) count_live(offload->fetch_at, to, bytes, differences);
   } else if (comes) {
     count_live(gap.from, to, bytes, differences);

@@ -111,7 +111,7 @@ class BlockChain {
       local.backward.push_back(back);
       local.once.push_back(once);
       local.block.push_back(kNoBlock);
-      local.aside.push_back(false);
+      local.off_main_path.push_back(false);
       local.base_cost += cost;
       local.deps.push_back(std::move(deps));
     };

@@ -21,13 +21,13 @@ struct Line {
   double price = 0;
   double value = 0;
   double slope = 0;  // bytes that are kept above the room
-  std::vector<NodeIndex> again;
+  std::vector<NodeIndex> recomputed;
 };
 
 // A decision about r_i.
 struct Decision {
   NodeIndex node;
-  bool again;
+  bool recomputed;
 };
 using Decisions = std::vector<Decision>;
 
@@ -84,7 +84,7 @@ class CutRelaxation {
     double fixed = 0;  // gains of decided nodes
     std::vector<int> decided(n, kOpen);
     for (const Decision& decision : decisions)
-      decided[decision.node] = decision.again ? kAgain : kNever;
+      decided[decision.node] = decision.recomputed ? kRecomputed : kNever;
     for (NodeIndex i = 0; i < n; ++i)
       all += price * bytes(i) + cost(i);
     for (NodeIndex i = 0; i < n; ++i) {
@@ -97,7 +97,7 @@ class CutRelaxation {
       }
       if (decided[i] == kNever) network.add_edge(i, sink, all);
       if (problem_.once[i] || decided[i] == kNever) continue;
-      if (decided[i] == kAgain) {
+      if (decided[i] == kRecomputed) {
         fixed += held - cost(i);
         network.add_edge(source, i, all);
       } else if (held > cost(i)) {
@@ -132,14 +132,14 @@ class CutRelaxation {
     for (NodeIndex i = 0; i < n; ++i) {
       const bool there = needed_[i] || network.reaches(n + i);
       if (network.reaches(i)) {
-        line.again.push_back(i);
+        line.recomputed.push_back(i);
       } else if (!input_[i] && there) {
         line.slope += bytes(i);
       }
     }
   }
 
-  enum { kOpen, kAgain, kNever };
+  enum { kOpen, kRecomputed, kNever };
   [[nodiscard]] double bytes(NodeIndex i) const { return static_cast<double>(problem_.bytes[i]); }
   [[nodiscard]] double cost(NodeIndex i) const { return static_cast<double>(problem_.cost[i]); }
 
@@ -195,8 +195,8 @@ Relaxed CutRelaxation::relax(const Decisions& decisions, double enough, double p
 std::optional<NodeIndex> CutRelaxation::undecided(const Relaxed& relaxed) const {
   if (!relaxed.low || !relaxed.high) return std::nullopt;
   std::vector<NodeIndex> differ;
-  std::set_symmetric_difference(relaxed.low->again.begin(), relaxed.low->again.end(),
-                                relaxed.high->again.begin(), relaxed.high->again.end(),
+  std::set_symmetric_difference(relaxed.low->recomputed.begin(), relaxed.low->recomputed.end(),
+                                relaxed.high->recomputed.begin(), relaxed.high->recomputed.end(),
                                 std::back_inserter(differ));
   std::optional<NodeIndex> best;
   double most = -1;
@@ -217,7 +217,7 @@ ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, d
   closure_bound_detail::Relaxed relaxed =
       closure_bound_detail::CutRelaxation(problem, cut).relax({}, enough, price);
   ClosureBound result{.cost = relaxed.cost, .price = relaxed.price};
-  if (relaxed.high) result.again.push_back(std::move(relaxed.high->again));
+  if (relaxed.high) result.recomputed.push_back(std::move(relaxed.high->recomputed));
   return result;
 }
 
@@ -240,8 +240,8 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
     closure_bound_detail::Relaxed relaxed = branching.relax(decisions, 0, price);
     const std::optional<NodeIndex> next = branching.undecided(relaxed);
     if (relaxed.high) {
-      const double cost = branching.cost_of(relaxed.high->again);
-      choices.emplace_back(cost, std::move(relaxed.high->again));
+      const double cost = branching.cost_of(relaxed.high->recomputed);
+      choices.emplace_back(cost, std::move(relaxed.high->recomputed));
     }
     open.push_back({std::max(least, relaxed.cost), relaxed.price, std::move(decisions), next});
     std::push_heap(open.begin(), open.end(), later);
@@ -267,7 +267,7 @@ ClosureBound closure_branch_and_bound(const RematProblem& problem, const Closure
   for (std::size_t k =
            choices.size() - std::min(choices.size(), closure_bound_detail::kChoicesHandedOn);
        k < choices.size(); ++k)
-    result.again.push_back(std::move(choices[k].second));
+    result.recomputed.push_back(std::move(choices[k].second));
   return result;
 }
 

@@ -27,7 +27,7 @@ struct ClosureCut {
 struct ClosureBound {
   double cost = 0;  // lower bound of sum cost_i r_i; a real number less the guard for rounding
   // Choices that were found to fit, i with r_i = 1, ascending: the cheapest last.
-  std::vector<std::vector<NodeIndex>> again;
+  std::vector<std::vector<NodeIndex>> recomputed;
   double price = 0;  // the best; 0: none was tried
 };
 

@@ -125,7 +125,7 @@ class ExactSearch {
                 .rank = r,
                 .first = first,
                 .extra = extra,
-                .again = again,
+                .recomputed = again,
                 .direct = need.direct};
       if (excess <= 0) {
         take(state, step, state.resident);
@@ -155,7 +155,7 @@ class ExactSearch {
     std::uint32_t rank;
     bool first;
     std::int64_t extra;
-    std::int64_t again;  // cost of the missing values before the step
+    std::int64_t recomputed;  // cost of the missing values before the step
     Set direct;
   };
 
@@ -177,7 +177,8 @@ class ExactSearch {
       const std::uint32_t m = members_[i];
       const std::int64_t lost = dropped + (step.direct.has(m) ? ranked_.cost(m) : 0);
       // The step itself may compute a missing one.
-      if (step.extra + step.again - (step.first ? 0 : ranked_.cost(step.rank)) + lost >= limit_)
+      if (step.extra + step.recomputed - (step.first ? 0 : ranked_.cost(step.rank)) + lost >=
+          limit_)
         continue;
       Set rest = kept;
       rest.remove(m);

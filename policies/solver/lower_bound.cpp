@@ -171,7 +171,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     tightest = tight[k].node;
     price = closure.price;
     rise(closure.cost);
-    hand_on(*tightest, closure.again);
+    hand_on(*tightest, closure.recomputed);
   }
   if (tightest) {
     const lower_bound_detail::NodeCut cut =
@@ -179,28 +179,28 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     ClosureBound closure =
         closure_branch_and_bound(problem, cut.closure, lower_bound_detail::kRelaxations, deadline);
     if (closure.cost > greatest) rise(closure.cost);
-    hand_on(*tightest, closure.again);
+    hand_on(*tightest, closure.recomputed);
   }
   return problem.base_cost + (best + unit - 1) / unit * unit;
 }
 
 Schedule schedule_of(const RematProblem& problem, const CutChoice& choice) {
-  std::vector<bool> gone(problem.size());
-  for (const NodeIndex node : choice.again)
-    gone[node] = true;
+  std::vector<bool> dropped(problem.size());
+  for (const NodeIndex node : choice.recomputed)
+    dropped[node] = true;
   Schedule schedule;
   std::vector<bool> wanted(problem.size());
   for (NodeIndex v = 0; v < problem.size(); ++v) {
     if (v > choice.node) {
       const auto want = [&](NodeIndex reader) {
         for (const NodeIndex dep : problem.deps[reader])
-          wanted[dep] = wanted[dep] || gone[dep];
+          wanted[dep] = wanted[dep] || dropped[dep];
       };
       want(v);
       const auto before = static_cast<std::ptrdiff_t>(schedule.size());
       for (NodeIndex i = choice.node; i-- > 0;) {
         if (!wanted[i]) continue;
-        wanted[i] = gone[i] = false;
+        wanted[i] = dropped[i] = false;
         want(i);
         schedule.push_back(i);
       }

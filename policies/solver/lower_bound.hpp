@@ -31,7 +31,7 @@ inline constexpr std::int64_t kNoSchedule = std::int64_t{1} << 60;
 // The nodes that a bound's choice recomputes once `node` has been computed for the first time.
 struct CutChoice {
   NodeIndex node = 0;
-  std::vector<NodeIndex> again;  // ascending
+  std::vector<NodeIndex> recomputed;  // ascending
 };
 
 // Returns the greatest bound over all cuts, for the tightest also that of closure_bound(), base

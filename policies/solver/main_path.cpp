@@ -82,8 +82,8 @@ IdVector<CostNodeId, char> nodes_leading_to(CostNodeId last, const CostGraph& gr
 }  // namespace
 }  // namespace main_path_detail
 
-void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
-                std::span<const CostNodeId> node_of, StepCosts& costs) {
+void mark_off_main_path(const TrainingGraph& graph, std::span<const OperatorId> ops,
+                        std::span<const CostNodeId> node_of, StepCosts& costs) {
   auto [on_the_way, last] =
       main_path_detail::find_forward_path(graph, ops, node_of, costs.graph.nodes.size());
   if (!last.valid()) return;
@@ -94,7 +94,7 @@ void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
     if (node.kind != Phase::kForward) continue;
     if (costs.operators[id].empty() && !node.deps.empty())
       on_the_way[id] = on_the_way[node.deps.front()];
-    node.aside = on_the_way[id] == 0 || leads_on[id] == 0;
+    node.off_main_path = on_the_way[id] == 0 || leads_on[id] == 0;
   }
 }
 

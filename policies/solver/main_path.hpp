@@ -9,7 +9,7 @@ namespace tidemark {
 
 // Marks the forward nodes off the main path. A node on it depends on the samples, has a gradient
 // and leads to the loss. `node_of`: the node of each of `ops`.
-void mark_aside(const TrainingGraph& graph, std::span<const OperatorId> ops,
-                std::span<const CostNodeId> node_of, StepCosts& costs);
+void mark_off_main_path(const TrainingGraph& graph, std::span<const OperatorId> ops,
+                        std::span<const CostNodeId> node_of, StepCosts& costs);
 
 }  // namespace tidemark

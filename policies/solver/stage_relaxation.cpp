@@ -32,9 +32,9 @@ std::vector<std::int64_t> excess_without_repeats(const RematProblem& problem, st
 
 // Consecutive stages taken as one.
 struct Window {
-  std::size_t from, to;            // stages, both included
-  std::vector<std::size_t> parts;  // windows that it consists of; none: a single stage
-  std::vector<Variable> again;     // by node before the first stage
+  std::size_t from, to;              // stages, both included
+  std::vector<std::size_t> parts;    // windows that it consists of; none: a single stage
+  std::vector<Variable> recomputed;  // by node before the first stage
 };
 
 class Program {
@@ -52,7 +52,7 @@ class Program {
     std::vector<std::size_t> row;  // windows of one length, by beginning
     for (std::size_t stage = 1; stage < ends.size(); ++stage) {
       add_memory(stage);
-      row.push_back(add_window({.from = stage, .to = stage, .parts = {}, .again = {}}));
+      row.push_back(add_window({.from = stage, .to = stage, .parts = {}, .recomputed = {}}));
     }
     // Windows are twice as long each time, beginning where half of the one before ends.
     for (std::size_t apart = 1; row.size() > apart; apart = 2) {
@@ -61,7 +61,7 @@ class Program {
         longer.push_back(add_window({.from = windows_[row[k]].from,
                                      .to = windows_[row[k + apart]].to,
                                      .parts = {row[k], row[k + apart]},
-                                     .again = {}}));
+                                     .recomputed = {}}));
       }
       row = std::move(longer);
     }
@@ -82,12 +82,12 @@ class Program {
     for (NodeIndex i = 0; i < first(window.from); ++i) {
       const bool single = window.parts.empty();
       const double cost = single ? static_cast<double>(problem_.cost[i]) / unit_ : 0;
-      window.again.push_back(program_.variable(cost, problem_.once[i] ? 0 : 1));
+      window.recomputed.push_back(program_.variable(cost, problem_.once[i] ? 0 : 1));
       if (single || problem_.once[i]) continue;
       const LinearBuilder::Row somewhere = program_.at_least(0);
       for (const std::size_t part : window.parts)
-        somewhere.add(windows_[part].again[i], 1);
-      somewhere.add(window.again[i], -1);
+        somewhere.add(windows_[part].recomputed[i], 1);
+      somewhere.add(window.recomputed[i], -1);
     }
     add_inputs(window);
     add_presence(window);
@@ -105,7 +105,7 @@ class Program {
     }
     const auto available = [&](NodeIndex u, double right) {
       const LinearBuilder::Row row = program_.at_least(right);
-      row.add(window.again[u], 1);
+      row.add(window.recomputed[u], 1);
       row.add(resident_[window.from][u], 1);
       return row;
     };
@@ -115,7 +115,7 @@ class Program {
     for (NodeIndex v = 0; v < begin; ++v) {
       if (problem_.once[v]) continue;
       for (const NodeIndex u : problem_.deps[v]) {
-        if (!needed[u]) available(u, 0).add(window.again[v], -1);
+        if (!needed[u]) available(u, 0).add(window.recomputed[v], -1);
       }
     }
   }
@@ -125,7 +125,7 @@ class Program {
     for (NodeIndex i = 0; i < first(window.from); ++i) {
       const LinearBuilder::Row stays = program_.at_least(0);
       stays.add(resident_[window.from][i], 1);
-      stays.add(window.again[i], 1);
+      stays.add(window.recomputed[i], 1);
       stays.add(resident_[window.to + 1][i], -1);
     }
   }
@@ -266,15 +266,15 @@ std::vector<CutChoice> single_stage_roundings(const RematProblem& problem, std::
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](NodeIndex a, NodeIndex b) { return entering[a] > entering[b]; });
-    CutChoice half{.node = end, .again = {}};
-    CutChoice fitting{.node = end, .again = {}};
+    CutChoice half{.node = end, .recomputed = {}};
+    CutChoice fitting{.node = end, .recomputed = {}};
     for (const NodeIndex i : order) {
-      if (entering[i] < 0.5) half.again.push_back(i);
+      if (entering[i] < 0.5) half.recomputed.push_back(i);
       room -= problem.bytes[i];
-      if (room < 0) fitting.again.push_back(i);
+      if (room < 0) fitting.recomputed.push_back(i);
     }
     for (CutChoice* choice : {&half, &fitting}) {
-      std::sort(choice->again.begin(), choice->again.end());
+      std::sort(choice->recomputed.begin(), choice->recomputed.end());
       choices.push_back(std::move(*choice));
     }
   }

@@ -38,7 +38,7 @@ class Builder {
   StepCosts run() {
     if (visitors_.empty()) find_visitors();
     make_nodes();
-    if (graph_.loss.valid()) mark_aside(graph_, ops_, node_of_, result_);
+    if (graph_.loss.valid()) mark_off_main_path(graph_, ops_, node_of_, result_);
     return std::move(result_);
   }
 
@@ -214,15 +214,15 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
     std::int64_t left = 0;
     for (const auto& [rank, results] : ends)
       left += bytes_of(results);
-    std::int64_t gone = 0;
+    std::int64_t released = 0;
     for (auto end = ends.begin(); end != ends.end() && std::next(end) != ends.end(); ++end) {
       const std::int64_t freed = bytes_of(end->second);
-      gone += freed;
+      released += freed;
       left -= freed;
-      if (left > kWorthIt * gone) continue;
+      if (left > kWorthIt * released) continue;
       remainders_[group].push_back({.behind = end->first, .bytes = left, .node = {}});
       remainders_behind_[end->first].push_back(group);
-      gone = 0;
+      released = 0;
     }
   }
 }

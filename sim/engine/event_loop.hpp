@@ -21,7 +21,7 @@
 namespace tidemark {
 namespace {
 
-inline constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 inline constexpr std::uint32_t kNone = kNoInstruction;
 inline constexpr std::size_t kCompute = static_cast<std::size_t>(Stream::kCompute);
 inline constexpr std::size_t kOut = static_cast<std::size_t>(Stream::kCopyOut);
@@ -33,7 +33,7 @@ inline constexpr std::size_t kNvmeWrites = static_cast<std::size_t>(Stream::kNvm
 // An in-order queue: the running instruction and those behind it.
 struct Queue {
   std::uint32_t running = kNone;
-  std::int64_t ends = kForever;
+  std::int64_t ends = kNever;
   std::uint32_t head = kNone;
   std::uint32_t tail = kNone;    // last queued
   std::uint32_t issued = kNone;  // last issued so far: an event recorded now waits for it
@@ -131,9 +131,9 @@ struct Evictor {
 // several ranks: a single rank goes through the events of its streams itself while it waits.
 enum class HostWait : std::uint8_t {
   kNothing,
-  kEdges,       // for the instruction's edges
-  kIdle,        // synchronize(false)
-  kIdleBeside,  // synchronize(true)
+  kEdges,             // for the instruction's edges
+  kIdle,              // synchronize(false)
+  kIdleWithHostWork,  // synchronize(true)
 };
 
 template <class A>
@@ -158,8 +158,8 @@ class Engine {
   RunResult run();
   // One of several ranks: see run_ranks().
   void begin();
-  [[nodiscard]] std::int64_t next_end() const { return stopped_ ? kForever : earliest_end(); }
-  [[nodiscard]] std::int64_t next_issue() const { return stopped_ ? kForever : next_issue_; }
+  [[nodiscard]] std::int64_t next_end() const { return stopped_ ? kNever : earliest_end(); }
+  [[nodiscard]] std::int64_t next_issue() const { return stopped_ ? kNever : next_issue_; }
   void step();
   void hear_of_sends(std::int64_t now);
   [[nodiscard]] bool take_sent() { return std::exchange(has_sent_, false); }
@@ -171,7 +171,7 @@ class Engine {
   [[nodiscard]] bool suspend(HostWait wait);
   [[nodiscard]] bool is_over(HostWait wait) const;
   void resume_host(std::int64_t now);
-  [[nodiscard]] bool streams_go_on(bool beside) const;
+  [[nodiscard]] bool streams_go_on(bool with_host_work) const;
   [[nodiscard]] std::uint32_t last_ended() const;
   void issue();
   void allocate(AllocationId allocation);
@@ -195,7 +195,7 @@ class Engine {
   }
   void free(std::uint32_t i, AllocationId allocation);
   void enqueue(std::uint32_t i);
-  void synchronize(bool beside);
+  void synchronize(bool with_host_work);
   void wait_for_edges(std::uint32_t i);
   void notice_events();
   void fail(RunStatus status, AllocationId allocation = {});
@@ -266,7 +266,7 @@ class Engine {
   std::array<Queue, kStreams> queues_{};
   std::uint32_t pc_ = 0;
   std::int64_t host_ = 0;  // the host's clock
-  // kForever when the program is over, or when the queue it needs is full
+  // kNever when the program is over, or when the queue it needs is full
   std::int64_t next_issue_ = 0;
   std::int64_t injected_ = 0;  // compute time of restored operators before the next launch
   std::int64_t live_ = 0;

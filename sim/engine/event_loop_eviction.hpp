@@ -144,17 +144,17 @@ void Engine<A>::list_evictable() {
   e.view.clear();
   for (std::uint32_t b = e.first; b != kNone; b = e.next[b]) {
     const AllocationId allocation(b);
-    std::int64_t beside = 0;
+    std::int64_t free_neighbours = 0;
     if constexpr (SegmentAllocator<A>) {
       const auto* piece = allocator_.given(allocation);
       for (const auto* other : {piece->previous, piece->next}) {
-        if (other != nullptr && other->is_free()) beside += other->size;
+        if (other != nullptr && other->is_free()) free_neighbours += other->size;
       }
     }
     e.view.push_back({.allocation = allocation,
                       .bytes = program_.allocations[allocation].bytes,
                       .address = allocator_.address(allocation),
-                      .free_neighbours = Bytes(beside),
+                      .free_neighbours = Bytes(free_neighbours),
                       .last_access = Duration(e.last_access[b]),
                       .recompute_cost = e.facts.cost[b],
                       .restores = e.restores[b]});
@@ -242,7 +242,7 @@ void Engine<A>::open_launch(std::uint32_t launch) {
     }
     if (e.banished[b] != 0 || e.written[b] == 0) {
       throw InternalError(
-          fmt::format("instruction {} needs allocation {}, which cannot be made again", launch,
+          fmt::format("instruction {} needs allocation {}, which cannot be recomputed", launch,
                       allocation.value));
     }
     e.missing.push_back(allocation);

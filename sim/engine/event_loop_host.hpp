@@ -29,7 +29,7 @@ bool Engine<A>::queue_is_full(std::uint32_t i) const {
 // The host pays for an instruction before the device sees it.
 template <class A>
 void Engine<A>::schedule_issue() {
-  next_issue_ = kForever;
+  next_issue_ = kNever;
   if (pc_ == count_ || queue_is_full(pc_)) return;
   next_issue_ = host_;
   if (program_.opcode[pc_] == Opcode::kLaunch || program_.opcode[pc_] == Opcode::kReceive) {
@@ -85,14 +85,14 @@ template <class A>
 bool Engine<A>::suspend(HostWait wait) {
   if (peers_ == nullptr || is_over(wait)) return false;
   host_wait_ = wait;
-  next_issue_ = kForever;
+  next_issue_ = kNever;
   return true;
 }
 
 template <class A>
 bool Engine<A>::is_over(HostWait wait) const {
   if (wait == HostWait::kEdges) return edges_ended(pc_);
-  return !streams_go_on(wait == HostWait::kIdleBeside);
+  return !streams_go_on(wait == HostWait::kIdleWithHostWork);
 }
 
 // Called when something has ended at `now`: the host's wait may be over.
@@ -207,7 +207,7 @@ void Engine<A>::allocate_away(AllocationId allocation) {
     return memory.grows_by(scratch_, allocation, b) > memory.capacity - memory.taken;
   };
   if (lacks() && !scratch_.pending.empty()) {
-    if (suspend(HostWait::kIdleBeside)) return;
+    if (suspend(HostWait::kIdleWithHostWork)) return;
     synchronize(true);
   }
   if (lacks()) {

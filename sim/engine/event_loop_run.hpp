@@ -27,7 +27,7 @@ RunResult Engine<A>::run() {
   begin();
   while (!stopped_) {
     const std::int64_t end_time = earliest_end();
-    if (end_time == kForever && next_issue_ == kForever) break;
+    if (end_time == kNever && next_issue_ == kNever) break;
     if (end_time <= next_issue_) {
       for (std::size_t s = 0; s < streams_; ++s) {
         if (queues_[s].ends == end_time) end(s, end_time);
@@ -109,13 +109,13 @@ void run_together(std::deque<Engine<A>>& ranks) {
     rank.begin();
   for (;;) {
     Engine<A>* next = nullptr;
-    std::int64_t time = kForever;
+    std::int64_t time = kNever;
     bool ends = false;
     for (Engine<A>& rank : ranks) {
       const std::int64_t end = rank.next_end();
       const std::int64_t issue = rank.next_issue();
       const std::int64_t at = std::min(end, issue);
-      if (at > time || at == kForever) continue;
+      if (at > time || at == kNever) continue;
       if (at == time && (ends || end > issue)) continue;
       next = &rank;
       time = at;

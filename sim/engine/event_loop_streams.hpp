@@ -197,12 +197,12 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   }
   queue.free_since = now;
   queue.running = kNone;
-  queue.ends = kForever;
+  queue.ends = kNever;
   if (peers_ != nullptr && is_communication(static_cast<Stream>(s)) &&
       program_.opcode[i] == Opcode::kLaunch) {
     has_sent_ = true;
   }
-  if (queue.waiting-- == kLaunchQueue && next_issue_ == kForever &&
+  if (queue.waiting-- == kLaunchQueue && next_issue_ == kNever &&
       host_wait_ == HostWait::kNothing) {
     host_ = std::max(host_, now);
     schedule_issue();

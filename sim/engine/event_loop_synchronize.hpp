@@ -16,7 +16,7 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   std::int64_t now = host_;
   while (!edges_ended(i)) {
     const std::int64_t next = earliest_end();
-    if (next == kForever) {
+    if (next == kNever) {
       fail(RunStatus::kDeadlock);
       return;
     }
@@ -30,12 +30,12 @@ void Engine<A>::wait_for_edges(std::uint32_t i) {
   host_ = now + costs_.synchronize.count();
 }
 
-// Whether a stream of the device has work. With `beside`, streams count too whose work the device
-// does not wait for: the optimizer on the host and NVMe.
+// Whether a stream of the device has work. With `with_host_work`, streams count too whose work the
+// device does not wait for: the optimizer on the host and NVMe.
 template <class A>
-bool Engine<A>::streams_go_on(bool beside) const {
+bool Engine<A>::streams_go_on(bool with_host_work) const {
   for (std::size_t s = 0; s < streams_; ++s) {
-    if (!beside && (s == kHostWork || s == kNvmeReads || s == kNvmeWrites)) continue;
+    if (!with_host_work && (s == kHostWork || s == kNvmeReads || s == kNvmeWrites)) continue;
     if (queues_[s].waiting > 0) return true;
   }
   return false;
@@ -54,14 +54,15 @@ std::uint32_t Engine<A>::last_ended() const {
   return last;
 }
 
-// The host waits until the device's streams have done everything that it has issued; with `beside`
-// also for the work of the optimizer on the host and of NVMe that nothing else waits for.
+// The host waits until the device's streams have done everything that it has issued; with
+// `with_host_work` also for the work of the optimizer on the host and of NVMe that nothing else
+// waits for.
 template <class A>
-void Engine<A>::synchronize(bool beside) {
+void Engine<A>::synchronize(bool with_host_work) {
   std::int64_t now = host_;
-  while (streams_go_on(beside)) {
+  while (streams_go_on(with_host_work)) {
     const std::int64_t next = earliest_end();
-    if (next == kForever) break;
+    if (next == kNever) break;
     now = std::max(now, next);
     for (std::size_t s = 0; s < streams_; ++s) {
       if (queues_[s].ends == next) end(s, next);

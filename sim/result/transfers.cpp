@@ -53,7 +53,7 @@ class Stays {
     stay.copies += Duration(scratch_.finished[i] - scratch_.started[i]);
     stay.stall += Duration(lost_[i]);
     const Opcode opcode = program_.opcode[i];
-    if (opcode == Opcode::kNvmeRead || opcode == Opcode::kNvmeWrite) stay.away = Tier::kNvme;
+    if (opcode == Opcode::kNvmeRead || opcode == Opcode::kNvmeWrite) stay.farthest = Tier::kNvme;
     last_end_ = scratch_.finished[i];
     if (opcode == Opcode::kCopyIn) awaiting_use_.push_back({AllocationId(program_.subject[i]), s});
   }

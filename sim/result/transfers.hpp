@@ -20,11 +20,11 @@ namespace tidemark {
 struct MovedTensor {
   StorageId storage;
   Bytes bytes;
-  Tier away = Tier::kHost;     // the farthest tier that it went to
-  Duration window{};           // from the first moment at which a copy could start to the next use
-  Duration copies{};           // copy time on all links
-  Duration stall{};            // time that compute waited for these copies
-  bool saves_at_peak = false;  // off the device when its live bytes peaked
+  Tier farthest = Tier::kHost;  // the farthest tier that it went to
+  Duration window{};            // from the first moment at which a copy could start to the next use
+  Duration copies{};            // copy time on all links
+  Duration stall{};             // time that compute waited for these copies
+  bool saves_at_peak = false;   // off the device when its live bytes peaked
 };
 
 struct TransferReport {

@@ -17,12 +17,12 @@ TEST_SUITE("unit") {
     CostGraph graph;
     graph.name = "autocast";
     const auto add = [&](const char* name, std::int64_t cost, std::int64_t bytes,
-                         std::vector<CostNodeId> deps, bool aside) {
+                         std::vector<CostNodeId> deps, bool off_main_path) {
       return graph.nodes.push_back({.name = name,
                                     .cost = cost,
                                     .bytes = Bytes(bytes),
                                     .deps = std::move(deps),
-                                    .aside = aside});
+                                    .off_main_path = off_main_path});
     };
     constexpr int kLayers = 9;
     std::vector<CostNodeId> casts;

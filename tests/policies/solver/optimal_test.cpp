@@ -329,7 +329,7 @@ TEST_SUITE("unit") {
           });
           if (next != schedule.end() && *next != i) used += problem.bytes[i];
         }
-        CHECK((choice.again.empty() || used <= budget));
+        CHECK((choice.recomputed.empty() || used <= budget));
         ++seen;
       }
     }

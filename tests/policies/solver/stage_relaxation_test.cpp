@@ -130,17 +130,17 @@ TEST_SUITE("property") {
       REQUIRE(choices.size() == 2 * (ends.size() - 1));
       // Of each two the first is rounded at one half, the second where it fits.
       for (std::size_t k = 1; k < choices.size(); k += 2) {
-        const auto& [node, again] = choices[k];
+        const auto& [node, recomputed] = choices[k];
         std::int64_t memory = problem.footprint(node);
         const std::vector<NodeIndex>& inputs = problem.deps[node];
         for (NodeIndex i = 0; i < node; ++i) {
           const bool read = !problem.readers[i].empty() && problem.readers[i].back() > node;
           const bool here = std::binary_search(inputs.begin(), inputs.end(), i);
-          const bool goes = std::binary_search(again.begin(), again.end(), i);
+          const bool goes = std::binary_search(recomputed.begin(), recomputed.end(), i);
           if (read && !here && !goes) memory += problem.bytes[i];
         }
         CHECK(memory <= budget);
-        dropped += again.empty() ? 0 : 1;
+        dropped += recomputed.empty() ? 0 : 1;
         CHECK_FALSE(
             class_fault(problem, schedule_of(problem, choices[k]), ScheduleClass::kCheckmate));
       }
