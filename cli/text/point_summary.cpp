@@ -248,7 +248,7 @@ std::string Summary::policies() const {
   }
   if (point_.run.evictions > 0) {
     text +=
-        line("evictions", fmt::format("{} blocks dropped, {} operators recomputed for them",
+        line("evictions", fmt::format("{} allocations dropped, {} operators recomputed for them",
                                       grouped(point_.run.evictions), grouped(point_.run.restores)));
   }
   if (point_.run.host.bytes.count > 0) {

@@ -67,17 +67,17 @@ void add_operators(ColumnFile& file, Names& names, const ReportedRun& run) {
   file.add("position.phase", slot_phase);
 }
 
-// Names the tensor of a block. Memory without a storage belongs to a kernel, to cuBLAS or to the
-// code that checkpoints.
-std::string_view name_of_block(const ReportedRun& run, AllocationId id) {
-  const Allocation& block = run.program.allocations[id];
-  if (block.storage.valid()) return run.graph.storages[block.storage].name;
+// Names the tensor of an allocation. Memory without a storage belongs to a kernel, to cuBLAS or to
+// the code that checkpoints.
+std::string_view name_of_allocation(const ReportedRun& run, AllocationId id) {
+  const Allocation& allocation = run.program.allocations[id];
+  if (allocation.storage.valid()) return run.graph.storages[allocation.storage].name;
   if (id == run.program.matmul_workspace) return "cuBLAS workspace";
-  return block.role == Role::kWorkspace ? "workspace" : "random state";
+  return allocation.role == Role::kWorkspace ? "workspace" : "random state";
 }
 
-// Returns the operator whose content a block holds: the one that creates its storage, also where
-// the block was allocated to fetch it back; for a workspace the operator that it is allocated for.
+// Returns the operator whose content an allocation holds: the one that creates its storage, also
+// where it was allocated to fetch that back; for a workspace the operator that it is allocated for.
 IdVector<AllocationId, OperatorId> makers(const ReportedRun& run) {
   const StepProgram& program = run.program;
   IdVector<StorageId, OperatorId> created_by(run.graph.storages.size());
@@ -90,15 +90,15 @@ IdVector<AllocationId, OperatorId> makers(const ReportedRun& run) {
   IdVector<AllocationId, OperatorId> made_by(program.allocations.size());
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kAllocate) continue;
-    const AllocationId block(program.subject[i]);
-    const StorageId storage = program.allocations[block].storage;
+    const AllocationId allocation(program.subject[i]);
+    const StorageId storage = program.allocations[allocation].storage;
     const OperatorId creator = storage.valid() ? created_by[storage] : OperatorId();
-    made_by[block] = creator.valid() ? creator : run.order.at[program.position[i]].op;
+    made_by[allocation] = creator.valid() ? creator : run.order.at[program.position[i]].op;
   }
   return made_by;
 }
 
-void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
+void add_allocations(ColumnFile& file, Names& names, const ReportedRun& run) {
   const StepProgram& program = run.program;
   const IdVector<AllocationId, OperatorId> made_by = makers(run);
   ColumnWriter name(true);
@@ -107,14 +107,15 @@ void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
   ColumnWriter layer(true);
   ColumnWriter op(true);
   for (AllocationId id : ids_of(program.allocations)) {
-    const Allocation& block = program.allocations[id];
-    const Storage* storage = block.storage.valid() ? &run.graph.storages[block.storage] : nullptr;
+    const Allocation& allocation = program.allocations[id];
+    const Storage* storage =
+        allocation.storage.valid() ? &run.graph.storages[allocation.storage] : nullptr;
     const OperatorId maker = made_by[id];
     const bool made = maker.valid() && (storage == nullptr || !storage->initial);
     const LayerId of_maker = made ? run.graph.operators[maker].layer : LayerId();
-    name.add(names(name_of_block(run, id)));
-    bytes.add(block.bytes.count);
-    role.add(static_cast<std::int64_t>(block.role));
+    name.add(names(name_of_allocation(run, id)));
+    bytes.add(allocation.bytes.count);
+    role.add(static_cast<std::int64_t>(allocation.role));
     layer.add(reference(storage != nullptr ? storage->layer : of_maker));
     op.add(made ? reference(maker) : 0);
   }
@@ -125,8 +126,8 @@ void add_blocks(ColumnFile& file, Names& names, const ReportedRun& run) {
   file.add("block.operator", op);
 }
 
-// Returns the position of an instruction. Restores of evicted blocks may come after the program's
-// last instruction.
+// Returns the position of an instruction. Restores of evicted allocations may come after the
+// program's last instruction.
 Position position_of(const StepProgram& program, std::uint32_t instruction) {
   return program.position[std::min<std::size_t>(instruction, program.size() - 1)];
 }
@@ -277,7 +278,7 @@ std::string run_columns(const ReportedRun& run) {
   ColumnFile file;
   run_columns_detail::Names names;
   run_columns_detail::add_operators(file, names, run);
-  run_columns_detail::add_blocks(file, names, run);
+  run_columns_detail::add_allocations(file, names, run);
   run_columns_detail::add_points(file, run);
   run_columns_detail::add_work(file, run);
   add_addresses(file, run);

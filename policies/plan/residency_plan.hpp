@@ -45,8 +45,8 @@ struct Recompute {
 // home.
 struct Offload {
   Position fetch_at;    // the copy back is issued before this operator
-  Position release_at;  // compute waits for the copy before this operator and the block is freed;
-                        // invalid: the block returns to the pool at the copy's event
+  Position release_at;  // compute waits for the copy before this operator and the allocation is
+                        // freed; invalid: the allocation returns to the pool at the copy's event
   Tier tier = Tier::kHost;
   // The copy out is issued before this operator; invalid: behind the last use, as soon as nothing
   // holds the value.

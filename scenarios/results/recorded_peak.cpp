@@ -25,33 +25,33 @@ class Labels {
     }
   }
   [[nodiscard]] LiveAllocation of(AllocationId id, std::int64_t bytes) const {
-    const Allocation& block = compiled_.program.allocations[id];
+    const Allocation& allocation = compiled_.program.allocations[id];
     if (id == compiled_.program.matmul_workspace) return {Bytes(bytes), "cuBLAS workspace", {}};
     const Position at = compiled_.program.position[allocated_at_[id]];
     const Operator& op = graph_.operators[compiled_.order.at[at].op];
     LargestTensor tensor{.tensor = "workspace"};
     LayerId layer = op.layer;
-    if (block.storage.valid()) {
-      tensor.tensor = graph_.storages[block.storage].name;
-      layer = graph_.storages[block.storage].layer;
+    if (allocation.storage.valid()) {
+      tensor.tensor = graph_.storages[allocation.storage].name;
+      layer = graph_.storages[allocation.storage].layer;
     }
     tensor.layer = std::string(graph_.layer_name(layer));
     const std::string pattern = pattern_of(tensor.layer);
-    LiveAllocation allocation{
+    LiveAllocation live{
         .bytes = Bytes(bytes),
         .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
-                             name_in_layer(tensor), name_of(block.role)),
+                             name_in_layer(tensor), name_of(allocation.role)),
         .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
                   .op = operator_family(op.name),
                   .layer = tensor.layer,
                   .tensor = tensor.tensor}};
-    if (block.storage.valid() && graph_.storages[block.storage].initial) {
-      allocation.names.phase = "initial";
-      allocation.names.op = name_of(block.role);
-    } else if (allocation.names.phase == name_of(Phase::kOptimizer)) {
-      allocation.names.op = optimizer_family(op.name);
+    if (allocation.storage.valid() && graph_.storages[allocation.storage].initial) {
+      live.names.phase = "initial";
+      live.names.op = name_of(allocation.role);
+    } else if (live.names.phase == name_of(Phase::kOptimizer)) {
+      live.names.op = optimizer_family(op.name);
     }
-    return allocation;
+    return live;
   }
 
  private:
@@ -101,16 +101,16 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
       until = e + 1;
     }
   }
-  // With eviction a block is allocated more than once: the last time counts.
-  IdVector<AllocationId, std::size_t> born(compiled.program.allocations.size(), 0);
+  // An evicted tensor is allocated more than once: the last time counts.
+  IdVector<AllocationId, std::size_t> newest(compiled.program.allocations.size(), 0);
   for (std::size_t e = 0; e < until; ++e) {
-    if (entries[e].action == TorchTraceAction::kAlloc) born[entries[e].allocation] = e + 1;
-    if (entries[e].action == TorchTraceAction::kFreeRequested) born[entries[e].allocation] = 0;
+    if (entries[e].action == TorchTraceAction::kAlloc) newest[entries[e].allocation] = e + 1;
+    if (entries[e].action == TorchTraceAction::kFreeRequested) newest[entries[e].allocation] = 0;
   }
   const recorded_peak_detail::Labels labels(model, compiled);
   for (std::size_t e = 0; e < until; ++e) {
     const TorchTraceEntry& entry = entries[e];
-    if (entry.action != TorchTraceAction::kAlloc || born[entry.allocation] != e + 1) continue;
+    if (entry.action != TorchTraceAction::kAlloc || newest[entry.allocation] != e + 1) continue;
     peak.live.push_back(labels.of(entry.allocation, entry.size));
   }
   return peak;

@@ -1,4 +1,4 @@
-// The addresses at which an allocator put blocks over a run, and the segments that it cut them
+// The addresses at which an allocator put allocations over a run, and the segments that it cut them
 // from.
 #pragma once
 

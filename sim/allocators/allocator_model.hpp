@@ -25,7 +25,7 @@ struct AllocatorTraits {
   std::string_view version;  // the version of the modelled rules, where there are several
   std::string_view summary;  // one line
   std::string_view
-      rounding;  // the reason why blocks exceed their requests; empty where they do not
+      rounding;  // the reason why allocations exceed their requests; empty where they do not
   // the process takes memory outside of the allocator: context, NCCL's buffers
   bool has_overhead = true;
   bool has_addresses = true;  // it has addresses, which eviction may look at
@@ -84,8 +84,8 @@ class AllocatorModel {
   [[nodiscard]] virtual std::vector<AllocatorChange> changes() const { return {}; }
   // Whether the last step is captured as a CUDA graph, whose replays allocate nothing.
   [[nodiscard]] virtual bool captures_last_step() const { return false; }
-  // Returns the addresses of the blocks in a run; `timeline` is that of an equal run with events.
-  // Empty where there are no addresses.
+  // Returns the addresses of the allocations in a run; `timeline` is that of an equal run with
+  // events. Empty where there are no addresses.
   [[nodiscard]] virtual AddressLayout layout(const AllocatorRun& /*run*/,
                                              const MemoryTimeline& /*timeline*/) const {
     return {};

@@ -168,7 +168,7 @@ AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier 
 
 // Streams that compute has not yet waited for may still use the allocation: it returns at their
 // events.
-void Lowering::free_block(AllocationId allocation, Position p) {
+void Lowering::free_allocation(AllocationId allocation, Position p) {
   const LastUse& last = last_[allocation];
   const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
   std::uint16_t mask = 0;
@@ -194,7 +194,7 @@ void Lowering::emit_creates(Position p, Tier tier) {
     if (is_scratch(occurrence, i)) {
       scratch_.push_back(allocation);
     } else {
-      block_of(place(s, p), tier) = allocation;
+      allocation_of(place(s, p), tier) = allocation;
     }
   }
 }
@@ -247,7 +247,7 @@ void Lowering::emit_operator(Position p) {
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);
     const AllocationId allocation =
-        to_scratch ? scratch_[next_scratch++] : block_of(place(touches[i].storage, p), tier);
+        to_scratch ? scratch_[next_scratch++] : allocation_of(place(touches[i].storage, p), tier);
     if (!allocation.valid()) {
       throw InternalError(fmt::format("{} touches '{}', which is not resident",
                                       graph_.describe(occurrence.op),
@@ -257,9 +257,9 @@ void Lowering::emit_operator(Position p) {
   }
   if (workspace.valid()) use(workspace, Access::kCreate, stream, launch);
   finish_instruction();
-  if (workspace.valid()) free_block(workspace, p);
+  if (workspace.valid()) free_allocation(workspace, p);
   for (AllocationId allocation : scratch_)
-    free_block(allocation, p);
+    free_allocation(allocation, p);
   for (std::size_t i = 0; i < touches.size(); ++i) {
     if (touches[i].access != Access::kRead && !is_scratch(occurrence, i)) {
       wrote(touches[i], tier, p);
@@ -288,7 +288,7 @@ void Lowering::index_kept() {
     if (!order_.kept[k].storage.valid()) kept_begins_.push_back(k);
   }
   kept_ends_ = kept_begins_;
-  kept_blocks_.resize(order_.kept.size());
+  kept_allocations_.resize(order_.kept.size());
   const auto by = [&](Position Kept::*at) {
     return [this, at](std::uint32_t a, std::uint32_t b) {
       return order_.kept[a].*at < order_.kept[b].*at;
@@ -302,7 +302,7 @@ void Lowering::emit_position(Position p) {
   for (; next_begin_ < kept_begins_.size(); ++next_begin_) {
     const std::uint32_t k = kept_begins_[next_begin_];
     if (order_.kept[k].since != p) break;
-    kept_blocks_[k] = allocate(order_.kept[k].bytes, {}, Role::kTemporary, Tier::kDevice, p);
+    kept_allocations_[k] = allocate(order_.kept[k].bytes, {}, Role::kTemporary, Tier::kDevice, p);
   }
   for (GapId gap : departures_.at(p))
     release(p, gap);
@@ -315,7 +315,7 @@ void Lowering::emit_position(Position p) {
     release(p, gap);
   for (; next_end_ < kept_ends_.size() && order_.kept[kept_ends_[next_end_]].until == p;
        ++next_end_) {
-    free_block(kept_blocks_[kept_ends_[next_end_]], p);
+    free_allocation(kept_allocations_[kept_ends_[next_end_]], p);
   }
   const Position next(p.value + 1);
   if (!order_.at.contains(next) || order_.at[next].step != order_.at[p].step) join_host(p);
@@ -347,7 +347,7 @@ StepProgram Lowering::run() {
     if (!graph_.storages[s].initial) continue;
     const Tier home = graph_.storages[s].home;
     const Place v{s, instances_.of(s, 0)};
-    block_of(v, home) =
+    allocation_of(v, home) =
         allocate(graph_.storages[s].bytes, s, role_[s], home, Position(std::uint32_t{0}));
     at_[v.instance].valid = bit_of(home);
   }

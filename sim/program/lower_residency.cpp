@@ -36,14 +36,14 @@ Tier tier_of(Executor executor) {
 void Lowering::transfer(Place v, Tier from, Tier to, Position p) {
   const lower_residency_detail::Route route = lower_residency_detail::route_of(from, to);
   throttle(route.stream, p);
-  AllocationId& target = block_of(v, to);
+  AllocationId& target = allocation_of(v, to);
   const bool whole = to == Tier::kDevice || compressed_[v.instance] == Bytes(0);
   const Bytes bytes = whole ? graph_.storages[v.storage].bytes : compressed_[v.instance];
   if (!target.valid()) target = allocate(bytes, v.storage, role_[v.storage], to, p);
-  const AllocationId source = block_of(v, from);
+  const AllocationId source = allocation_of(v, from);
   const AllocationId subject = from == Tier::kDevice || to == Tier::kDevice
-                                   ? block_of(v, Tier::kDevice)
-                                   : block_of(v, Tier::kHost);
+                                   ? allocation_of(v, Tier::kDevice)
+                                   : allocation_of(v, Tier::kHost);
   const std::uint32_t copy = emit_work(route.opcode, route.stream, subject.value, p);
   use(source, Access::kRead, route.stream, copy);
   use(target, Access::kOverwrite, route.stream, copy);
@@ -63,8 +63,8 @@ void Lowering::bring(Place v, Tier to, Position p) {
 }
 
 void Lowering::drop(Place v, Tier tier, Position p) {
-  AllocationId& allocation = block_of(v, tier);
-  if (allocation.valid()) free_block(allocation, p);
+  AllocationId& allocation = allocation_of(v, tier);
+  if (allocation.valid()) free_allocation(allocation, p);
   allocation = AllocationId();
   at_[v.instance].valid = static_cast<std::uint8_t>(at_[v.instance].valid & ~bit_of(tier));
 }
@@ -74,8 +74,8 @@ void Lowering::require(const Touch& touch, Tier tier, Position p) {
   const Place v = place(touch.storage, p);
   if (touch.access == Access::kRead || touch.access == Access::kMutate) {
     bring(v, tier, p);
-  } else if (!block_of(v, tier).valid() && at_[v.instance].valid != 0) {
-    block_of(v, tier) =
+  } else if (!allocation_of(v, tier).valid() && at_[v.instance].valid != 0) {
+    allocation_of(v, tier) =
         allocate(graph_.storages[v.storage].bytes, v.storage, role_[v.storage], tier, p);
   }
 }
@@ -92,7 +92,7 @@ void Lowering::wrote(const Touch& touch, Tier tier, Position p) {
 
 void Lowering::wait_for_copy(Position p, GapId gap) {
   const Place v = place(live_.gaps[gap]);
-  const AllocationId device = block_of(v, Tier::kDevice);
+  const AllocationId device = allocation_of(v, Tier::kDevice);
   if (!device.valid()) return;
   const std::uint32_t copy = last_[device].by_stream[index_of(Stream::kCopyOut)];
   if (later(copy, known_[0][index_of(Stream::kCopyOut)])) {

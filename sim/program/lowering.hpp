@@ -111,7 +111,7 @@ class Lowering {
   [[nodiscard]] bool is_valid(Place v, Tier tier) const {
     return (at_[v.instance].valid & bit_of(tier)) != 0;
   }
-  [[nodiscard]] AllocationId& block_of(Place v, Tier tier) {
+  [[nodiscard]] AllocationId& allocation_of(Place v, Tier tier) {
     return at_[v.instance].allocation[index_of(tier)];
   }
   void bring(Place v, Tier to, Position p);
@@ -128,7 +128,7 @@ class Lowering {
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);
   AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
-  void free_block(AllocationId allocation, Position p);
+  void free_allocation(AllocationId allocation, Position p);
   void use(AllocationId allocation, Access access, Stream stream, std::uint32_t instruction);
   void finish_instruction();
   void depend(Stream stream, Stream on, std::uint32_t instruction);
@@ -151,7 +151,7 @@ class Lowering {
   std::array<Limit, kStreams> limits_;
   std::vector<std::uint32_t> kept_begins_;  // memory held by frames, by `since` and by `until`
   std::vector<std::uint32_t> kept_ends_;
-  std::vector<AllocationId> kept_blocks_;
+  std::vector<AllocationId> kept_allocations_;
   std::size_t next_begin_ = 0;
   std::size_t next_end_ = 0;
   // known_[a][b] is the latest instruction of stream b that stream a has waited for.

@@ -17,8 +17,8 @@ namespace tidemark {
                                      Scratch& scratch, Bytes capacity, bool record,
                                      OutOfMemory* failure = nullptr);
 
-// Returns the addresses of the step's blocks on its device, with unlimited memory unless `limited`;
-// `timeline` is that of an equal run. Empty where the allocator has no addresses.
+// Returns the addresses of the step's allocations on its device, with unlimited memory unless
+// `limited`; `timeline` is that of an equal run. Empty where the allocator has no addresses.
 [[nodiscard]] AddressLayout address_layout(const StepSpec& spec, const Compiled& compiled,
                                            const MemoryTimeline& timeline, bool limited);
 
