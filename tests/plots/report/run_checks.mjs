@@ -225,7 +225,7 @@ async function lanes(checks, page, point) {
       Math.abs(transfers - exposed) <= 0.02 * exposed + kNear,
       'waits for copies on the lane are those of the results', `${transfers} and ${exposed} s`);
 
-  // The longest operator that is computed again fills the middle of the view.
+  // The longest operator that is recomputed fills the middle of the view.
   const again = await page.evaluate(() => {
     const {run, view} = window.tidemark.page;
     const c = run.columns;
@@ -245,11 +245,11 @@ async function lanes(checks, page, point) {
   const text = await page.locator('.tooltip').innerText();
   checks.check(
       text.includes(again) && text.includes('recompute') && !nonsense(text),
-      'a lane names its operator, and that it is computed again', text.split('\n')[0]);
+      'a lane names its operator, and that it is recomputed', text.split('\n')[0]);
   const plain = await pixelsOf(canvas, 'backward', [0.5 * width, 6, 0.1 * width, 26]);
   const whole = 0.1 * width * 26;
   checks.check(
-      plain > 0.2 * whole && plain < 0.9 * whole, 'what is computed again is hatched',
+      plain > 0.2 * whole && plain < 0.9 * whole, 'what is recomputed is hatched',
       (plain / whole).toFixed(2));
   await checks.shot(page, 'one-lanes', false);
   await page.keyboard.press('0');
@@ -314,7 +314,7 @@ async function decisions(checks, page, point) {
   const rows = await layers(page);
   const recomputed = rows.filter((row) => row.said.includes('recompute')).map((row) => row.name);
   checks.check(
-      recomputed.join() === 'h.0,h.1,h.2,h.3,h.4,h.5', 'layers say that they are computed again',
+      recomputed.join() === 'h.0,h.1,h.2,h.3,h.4,h.5', 'layers say that they are recomputed',
       recomputed.join());
   const again = rows.reduce((sum, row) => sum + seconds(row.again), 0);
   checks.check(
@@ -404,6 +404,6 @@ export async function eviction(checks) {
     checks.check(
         rows.some((row) => row.said.includes('evicted')) && recompute > 0 &&
             Math.abs(again - recompute) < 0.02 * recompute,
-        'layers say what eviction computes again', `${again} and ${recompute} s`);
+        'layers say what eviction recomputes', `${again} and ${recompute} s`);
   });
 }

@@ -87,7 +87,7 @@ export class Lanes {
   draw() { this.frame.draw(); }
 
   // How each piece of work looks: a phase, kCopies or kCollectives; kAgain is added to what is
-  // computed again.
+  // recomputed.
   #styles() {
     const c = this.run.columns;
     const [kind, stream, position] = [c['work.kind'], c['work.stream'], c['work.position']];
@@ -104,7 +104,7 @@ export class Lanes {
     }
     return styles;
   }
-  // Time at the beginning of a launch in which evicted values that it reads are computed again.
+  // Time at the beginning of a launch in which evicted values that it reads are recomputed.
   #restored(i) { return this.run.columns['work.restored'][i]; }
   #span(lane, i) {
     const c = this.run.columns;
@@ -126,7 +126,7 @@ export class Lanes {
     if (restores || [...seen].some((style) => style >= kAgain)) {
       const hatched = swatch(colourOf('backward'));
       hatched.classList.add('hatched');
-      items.push(make('li', hatched, 'computed again'));
+      items.push(make('li', hatched, 'recomputed'));
     }
     if (seen.has(kCopies)) items.push(make('li', swatch(colourOf('copy')), 'copies'));
     if (seen.has(kCollectives)) {
@@ -253,7 +253,7 @@ export class Lanes {
       if (from > end) break;
       const [left, right] = [Math.max(x(from), 0), Math.min(x(to), width + 1)];
       const style = styles[i];
-      let again = left;  // until here evicted values are computed again
+      let again = left;  // until here evicted values are recomputed
       if (lane.name === 'compute' && style < kAgain && this.#restored(i) > 0) {
         again = Math.min(Math.max(x(from + this.#restored(i)), left), right);
         block(style + kAgain, left, again);
@@ -370,7 +370,7 @@ export class Lanes {
         make('div.where', placeText(place)),
         make('div', `${formatTime(to - from)} from ${formatTime(from)}, step ${place.step + 1}`),
         block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
-        restored > 0 ? make('div', `${formatTime(restored)} of it computing evicted values again`) :
+        restored > 0 ? make('div', `${formatTime(restored)} of it recomputing evicted values`) :
                        null,
         ahead > 0 ? make('div', `issued ${formatTime(ahead)} before it started`) : null);
   }

@@ -32,7 +32,7 @@ export class Run {
     this.begin = this.count > 0 ? this.time[0] : 0;
     this.end = Math.max(description.end, this.begin + 1);
     this.groupings = new Map();
-    // Whether evicted values were computed again.
+    // Whether evicted values were recomputed.
     this.restores = columns['work.restored'].some((time) => time > 0);
     this.#follow();
   }

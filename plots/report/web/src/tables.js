@@ -160,7 +160,7 @@ function termsTable(point, summary) {
 // Where a step's time goes beside computing what has to be computed: [what, seconds].
 export function lossesOf(time) {
   return [
-    ['computing again', time.recompute], ['waiting for copies', time.exposed_transfer],
+    ['recomputing', time.recompute], ['waiting for copies', time.exposed_transfer],
     ['waiting for the host\'s optimizer', time.exposed_host_optimizer],
     ['waiting for communication', time.exposed_communication],
     ['waiting for the host', time.host_bound]
@@ -206,7 +206,7 @@ export function peakTables(run) {
       make('div', make('h3', 'Time of the last step'), timeTable(run.point)));
 }
 
-// What each block of layers keeps, computes again and moves; of the last step.
+// What each block of layers keeps, recomputes and moves; of the last step.
 function layerRows(run) {
   const c = run.columns;
   const lastStep = run.description.steps - 1;
@@ -229,7 +229,7 @@ function layerRows(run) {
         order,
         parameters: 0,
         kept: 0,
-        again: 0,
+        recomputed: 0,
         operators: 0,
         moved: 0,
         forward: 0,
@@ -268,7 +268,7 @@ function layerRows(run) {
     } else if (c['work.kind'][i] === 0) {
       const row = rowOf(c['operator.layer'][operator]);
       if (c['position.recompute'][position] === 1) {
-        row.again += duration;
+        row.recomputed += duration;
         ++row.operators;
       } else if (c['position.phase'][position] === 0) {
         row.forward += duration;
@@ -281,8 +281,8 @@ function layerRows(run) {
   return [...rows.values()].sort((a, b) => a.order - b.order);
 }
 
-// What eviction had to compute again. A block is allocated once by the program, so where it is
-// allocated once more its operator has run again; outputs that come back together are of one run.
+// What eviction had to recompute. A block is allocated once by the program, so where it is
+// allocated once more its operator was recomputed; outputs that come back together are of one run.
 function addRestored(run, lastStep, rowOf) {
   const c = run.columns;
   if (!run.restores) return;
@@ -308,7 +308,7 @@ function addRestored(run, lastStep, rowOf) {
     const again = `${maker} at ${run.time[point]}`;
     if (seen.has(again)) continue;
     seen.add(again);
-    row.again += duration.get(maker) ?? 0;
+    row.recomputed += duration.get(maker) ?? 0;
     ++row.operators;
   }
 }
@@ -341,8 +341,8 @@ export function layerTable(run) {
                   make(
                       'th.right', {title: 'saved activations on the device at the end of forward'},
                       'kept'),
-                  make('th.bar', ''), make('th.right', 'computed again'),
-                  make('th.right', 'operators again'), make('th.right', 'copied to host'),
+                  make('th.bar', ''), make('th.right', 'recomputed'),
+                  make('th.right', 'operators recomputed'), make('th.right', 'copied to host'),
                   make('th.right', 'forward'), make('th.right', 'backward'))),
           make(
               'tbody',
@@ -354,7 +354,7 @@ export function layerTable(run) {
                       make(
                           'td.bar',
                           make('span', {style: `width:${(row.kept / most * 100).toFixed(1)}%`})),
-                      figure(row.again, formatTime), figure(row.operators, formatCount),
+                      figure(row.recomputed, formatTime), figure(row.operators, formatCount),
                       figure(row.moved, formatBytes), figure(row.forward, formatTime),
                       figure(row.backward, formatTime))))));
 }
@@ -375,7 +375,7 @@ export function policyTable(point) {
                   'tr', make('th', 'policy'), make('th.right', 'decisions'),
                   make('th.right', {title: 'an earlier policy had decided'}, 'contested'),
                   make('th.right', {title: 'would change results or need no memory'}, 'refused'),
-                  make('th.right', 'operators run again'), make('th.right', 'moved to the host'))),
+                  make('th.right', 'operators recomputed'), make('th.right', 'moved to the host'))),
           make(
               'tbody',
               point.policies.map(
