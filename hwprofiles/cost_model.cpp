@@ -111,14 +111,6 @@ Duration CostModel::dispatch_duration(const Work& work) const {
   return profile_.host.dispatch + profile_.host.launch * std::max(0, work.launches - 1);
 }
 
-Duration CostModel::copy_duration(Bytes bytes, CopyDirection direction) const {
-  const LinkProfile& link = direction == CopyDirection::kHostToDevice
-                                ? profile_.links.host_to_device
-                                : profile_.links.device_to_host;
-  return link.latency +
-         cost_model_detail::nanoseconds_of(cost_model_detail::real(bytes.count) / link.alone.value);
-}
-
 double CostModel::launch_seconds(const Work& work) const {
   Duration floor = profile_.launch.kernel * work.launches;
   if (work.op_class == OperatorClass::kMatmul) floor += profile_.launch.matmul;

@@ -33,8 +33,6 @@
 
 namespace tidemark {
 
-enum class CopyDirection : std::uint8_t { kHostToDevice, kDeviceToHost };
-
 // Prices work on one device. Deterministic and free of state: safe to share between threads.
 class CostModel {
  public:
@@ -55,10 +53,6 @@ class CostModel {
   // for each kernel after the first. kNone still costs the dispatch: a view is an operator to the
   // host.
   [[nodiscard]] Duration dispatch_duration(const Work& work) const;
-
-  // Returns the time of a copy from or to page-locked memory with the link to itself; the engine
-  // models its sharing.
-  [[nodiscard]] Duration copy_duration(Bytes bytes, CopyDirection direction) const;
 
  private:
   [[nodiscard]] double launch_seconds(const Work& work) const;

@@ -190,13 +190,6 @@ DependencyGraph dependency_graph(const TrainingGraph& graph) {
   return dependencies;
 }
 
-bool is_in_topological_order(const DependencyGraph& graph) {
-  const auto [first, last] = edges(graph);
-  return std::all_of(first, last, [&](const dependency_graph_detail::Edge& edge) {
-    return source(edge, graph) < target(edge, graph);
-  });
-}
-
 std::vector<std::size_t> find_cycle(const DependencyGraph& graph) {
   std::vector<dependency_graph_detail::Vertex> cycle;
   std::vector<dependency_graph_detail::Vertex> came_from(num_vertices(graph));

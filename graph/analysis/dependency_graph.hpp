@@ -29,8 +29,6 @@ using DependencyGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::b
 // the old content and produces the new.
 [[nodiscard]] DependencyGraph dependency_graph(const TrainingGraph& graph);
 
-// Whether every vertex comes after everything that it depends on.
-[[nodiscard]] bool is_in_topological_order(const DependencyGraph& graph);
 // Returns the vertices of one cycle, each depending on the one before; empty when there is none.
 [[nodiscard]] std::vector<std::size_t> find_cycle(const DependencyGraph& graph);
 // Returns the vertices without which the graph, seen without directions, falls apart, in ascending

@@ -87,8 +87,6 @@ class Decoder {
 
   // Throws for the first key of this mapping that was never read, with the nearest known key.
   void finish() const;
-  // Accepts all further keys silently (HF configs carry many fields that do not matter here).
-  void ignore_rest() const {}
 
   // Throws a UserError at this value (or at `key` of it).
   [[noreturn]] void fail(const std::string& problem) const;

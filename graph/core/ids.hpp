@@ -37,7 +37,6 @@ using LayerId = Id<struct LayerTag>;            // a module that users name: "h.
 using Position = Id<struct PositionTag>;        // a place in the program order
 using GapId = Id<struct GapTag>;                // an interval between two touches of one storage
 using AllocationId = Id<struct AllocationTag>;  // one allocation of the step program
-using InstructionId = Id<struct InstructionTag>;
 
 // A table with one T per id.
 template <class I, class T>

@@ -216,7 +216,7 @@ std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_
     if (!rotor.solve(memory)) continue;
     const std::int64_t cost = rotor.best(memory);
     if (cost >= kInfinite) return std::nullopt;
-    return RotorPlan{rotor.schedule(memory), cost, slot > 1};
+    return RotorPlan{rotor.schedule(memory), cost};
   }
   return std::nullopt;
 }

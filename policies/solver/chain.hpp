@@ -21,7 +21,6 @@ namespace tidemark {
 struct RotorPlan {
   Schedule schedule;
   std::int64_t cost = 0;  // cost in the recurrence, every stage fused
-  bool discretised = false;
 };
 // Solves rotor's recurrence (hal-02352969, theorem 1) with abar = the stage's own output, on exact
 // sizes; where they make too many states, sizes are rounded up to 1/1000 of the budget, in long

@@ -153,13 +153,6 @@ TEST_SUITE("unit") {
     work.op_class = OperatorClass::kConvolutionBackwardWeight;  // 0.60: 1,166,667 ns
     CHECK(v100.duration(work) == Duration(1182067));
   }
-
-  TEST_CASE("a copy takes its latency and its bytes at the rate of its direction") {
-    const CostModel a100 = model_of("a100-sxm-80gb");
-    // 251 MB at 25.1 GB/s = 10 ms; 255 MB at 25.5 GB/s = 10 ms; 8 us of latency.
-    CHECK(a100.copy_duration(Bytes(251000000), CopyDirection::kHostToDevice) == Duration(10008000));
-    CHECK(a100.copy_duration(Bytes(255000000), CopyDirection::kDeviceToHost) == Duration(10008000));
-  }
 }
 
 TEST_SUITE("golden") {

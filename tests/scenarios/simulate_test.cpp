@@ -2,11 +2,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "graph/autodiff/gradient_fingerprint.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
+#include "tests/support/gradient_fingerprint.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::simulate_test {
@@ -182,7 +182,7 @@ TEST_SUITE("golden") {
 TEST_SUITE("unit") {
   TEST_CASE("the fingerprint of the gradients tells models apart") {
     const auto fingerprint = [](const std::string& text) {
-      return gradient_fingerprint(simulate_text(text).model.training);
+      return test::gradient_fingerprint(simulate_text(text).model.training);
     };
     const std::uint64_t plain = fingerprint(gpt(2, "[]"));
     CHECK(fingerprint(gpt(2, "[]")) == plain);

@@ -9,6 +9,7 @@
 #include "graph/import/cost_graph.hpp"
 #include "graph/models/builder.hpp"
 #include "tests/support/paths.hpp"
+#include "tests/support/topological_order.hpp"
 
 namespace tidemark::dependency_graph_test {
 namespace {
@@ -31,7 +32,7 @@ TEST_SUITE("unit") {
     CHECK(edge(0, 2, graph).second);
     CHECK(edge(1, 2, graph).second);
     CHECK(graph[edge(0, 1, graph).first].bytes == Bytes(2 * 8 * 4));
-    CHECK(is_in_topological_order(graph));
+    CHECK(test::is_in_topological_order(graph));
     CHECK(find_cycle(graph).empty());
   }
 
@@ -60,7 +61,7 @@ TEST_SUITE("unit") {
       add_edge(static_cast<std::size_t>(from), static_cast<std::size_t>(to), graph);
     }
     CHECK(find_cycle(graph) == std::vector<std::size_t>{1, 2, 3});
-    CHECK_FALSE(is_in_topological_order(graph));
+    CHECK_FALSE(test::is_in_topological_order(graph));
   }
 
   TEST_CASE("articulation points are where a chain may be cut") {
