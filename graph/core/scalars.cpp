@@ -68,7 +68,7 @@ long double measure(const T& value) {
   if constexpr (std::same_as<T, Bytes>) {
     return static_cast<long double>(value.count);
   } else if constexpr (std::same_as<T, Duration>) {
-    // In double, as the bound is: 100ms is at least 0.1.
+    // The value is a double, as the bound is: 100ms is at least 0.1.
     return static_cast<long double>(static_cast<double>(value.count()) / 1e9);
   } else if constexpr (std::same_as<T, BytesPerSecond> || std::same_as<T, FlopsPerSecond>) {
     return static_cast<long double>(value.value);

@@ -32,7 +32,7 @@ class TrackedEviction : public EvictionPolicy {
   void restored(AllocationId allocation) final { change(allocation, &EvictedCosts::materialize); }
   void evicted(AllocationId allocation) final { change(allocation, &EvictedCosts::evict); }
   void released(AllocationId allocation, bool permanently) final {
-    // As in DTR's simulator, what is banished is evicted first: the classes beside it merge.
+    // As in DTR's simulator, what is banished is evicted first: the neighbouring classes merge.
     if (!permanently || costs_->material(allocation.value))
       change(allocation, &EvictedCosts::evict);
     if (permanently) change(allocation, &EvictedCosts::banish);

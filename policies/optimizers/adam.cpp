@@ -59,7 +59,7 @@ void add_adamw_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
   add_moments_and_update(spec, keeps_root(form, rules), kernels);
 }
 
-// In fp32: 16 bytes read, 12 written per parameter.
+// Adds the fused kernel: it reads 16 bytes of fp32 per parameter and writes 12.
 void add_fused_adam(const OptimizerSpec& spec, OptimizerKernels& kernels) {
   if (spec.amsgrad) {
     kernels.add("fused", {kGradient, kWeights, kFirstMoment, kSecondMoment, kStep, kLargestMoment},

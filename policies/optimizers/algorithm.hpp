@@ -21,7 +21,7 @@ enum class OptimizerImplementation : std::uint8_t {
   kForeach,  // each kernel over all parameters: foreach=True
   kFused,    // everything in one kernel: fused=True, Apex and DeepSpeed FusedAdam
 };
-// By OptimizerImplementation.
+// The names of the implementations, in the order of OptimizerImplementation.
 inline constexpr std::array<std::string_view, 3> kOptimizerImplementations = {"loop", "foreach",
                                                                               "fused"};
 

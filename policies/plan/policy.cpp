@@ -16,7 +16,7 @@ void TrainingRewrite::plan_movement(const PolicyContext& /*context*/,
 
 std::vector<BlockRegion> block_segments(const PolicyContext& context, int period) {
   std::vector<BlockRegion> segments;
-  // For the current micro-batch, by number: the place of each segment in the list.
+  // The place of each segment of the current micro-batch in the list, by the segment's number.
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> index;
   int step = 0;

@@ -4,7 +4,7 @@
 // order; liveness is then analysed again, and in the second pass policies move what is still kept.
 // So checkpointing and offloading compose in any order: offloading may move what checkpointing
 // keeps.
-//   - A policy decides Keep only where no other may move the value: it blocks the others.
+//   - A gap without a decision is kept; Keep is for what no later policy may move.
 //   - The first decision on a gap wins; later ones are counted as contested.
 //   - Only lowering frees.
 #pragma once

@@ -9,7 +9,7 @@
 // After backward, compute waits for each bucket in order and copies the averages back to `.grad`.
 // With gradient_as_bucket_view `.grad` is the bucket's memory: nothing is copied back.
 //
-// Of several micro-batches only the last one's backward communicates (no_sync).
+// Only the last of several micro-batches communicates in its backward (no_sync).
 #pragma once
 
 #include <memory>

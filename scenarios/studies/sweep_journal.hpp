@@ -36,7 +36,7 @@ struct Shard {
 struct SweepIdentity {
   std::string name;
   std::vector<std::string> published;  // filled by the caller
-  // By point, a digest of all that its result follows from. That is the document with its
+  // Each point's key is a digest of all that its result follows from. That is the document with its
   // overrides, the content of the files and of the profile that it names and of the plug-ins, the
   // previous points of its run (smaller_budget.hpp), the program's version; but not the folders of
   // the files.
@@ -48,9 +48,10 @@ struct SweepIdentity {
                                            std::span<const std::string> plugins,
                                            const Shard& shard);
 
-// By point of the sweep, the result that journals of a folder have; points that could not be built
-// are left out. Throws UserError when a file cannot be read.
+// The results of the sweep's points, by index, as far as a folder's journals have them.
 using KnownPoints = std::vector<std::optional<PointResult>>;
+// Reads the journals of `folder`; points that could not be built are left out. Throws UserError
+// when a file cannot be read.
 [[nodiscard]] KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep);
 
 class SweepJournal {

@@ -161,7 +161,7 @@ std::vector<const Value*> mappings_of(const Decoder& sweep, std::string_view key
   return mappings;
 }
 
-// By axis, the values that an exclusion names: all of them when it does not name the axis.
+// Marks the values of each axis that an exclusion names: all when it does not name the axis.
 using Excluded = std::vector<std::vector<char>>;
 
 Excluded decode_exclusion(const Value& exclusion, const Value* matrix, const Place& place) {

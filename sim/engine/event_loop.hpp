@@ -122,7 +122,7 @@ struct Evictor {
   std::vector<EvictableAllocation> view;
   std::vector<MemoryPiece> pieces;
   std::optional<ContentCheck> check;
-  // By allocation, with one entry at the end: offset in `children`.
+  // Each allocation's part of `children` begins at its entry here; one more entry ends the last.
   std::vector<std::uint32_t> first_child;
   std::vector<std::uint32_t> children;  // allocations that were computed from this one
 };

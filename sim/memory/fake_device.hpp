@@ -20,7 +20,7 @@ class FakeDevice {
       : capacity_(capacity.count),
         available_(std::max<std::int64_t>(capacity.count - taken.count, 0)) {}
 
-  // As cudaMalloc, returns an address, or kFailed when the memory does not suffice.
+  // Returns an address, as cudaMalloc does, or kFailed when the memory does not suffice.
   std::int64_t allocate(std::int64_t bytes) {
     ++mallocs_;
     if (bytes > available_) return kFailed;
@@ -28,13 +28,13 @@ class FakeDevice {
     if (address != kFailed) take(bytes);
     return address;
   }
-  // As cudaFree, returns memory to the device.
+  // Returns memory to the device, as cudaFree does.
   void free(std::int64_t bytes) {
     ++frees_;
     used_ -= bytes;
     available_ += bytes;
   }
-  // As cuMemAddressReserve, returns addresses without memory.
+  // Returns addresses without memory, as cuMemAddressReserve does.
   std::int64_t reserve_addresses(std::int64_t bytes) {
     const std::int64_t address = next_address_;
     std::int64_t next = 0;
@@ -44,7 +44,7 @@ class FakeDevice {
     next_address_ = next / kAlignment * kAlignment;
     return address;
   }
-  // As cuMemCreate and cuMemMap, maps the pages of one range, all or none.
+  // Maps the pages of one range, all or none, as cuMemCreate and cuMemMap do.
   bool map(std::int64_t bytes) {
     ++mallocs_;
     if (bytes > available_) return false;

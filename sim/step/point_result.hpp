@@ -131,7 +131,7 @@ struct PointResult {
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // the phase of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
-  // By policy, the live bytes that it was given to stay within; see Policy::budget.
+  // Each policy was given these live bytes to stay within; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
   std::optional<Failure> failure;  // present for a point that does not fit
   double samples_per_second = 0;

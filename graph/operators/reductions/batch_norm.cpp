@@ -33,8 +33,8 @@ ForwardKernel forward(const NodeView& node) {
   return kernel;
 }
 
-// In evaluation mean and variance are given: one pass. The CPU kernel first makes a factor and a
-// summand per channel of them, in tensors of their own.
+// Evaluation takes one pass, since mean and variance are given. The CPU kernel first makes a factor
+// and a summand per channel of them, in tensors of their own.
 ForwardKernel evaluate_batch(const NodeView& node) {
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kNormalization, 2)};
   if (node.rules().sums_channels_apart) {

@@ -41,7 +41,7 @@ EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {
     return {eviction_key(heuristic_, bytes, costs_.last_access(x)), ~sequence, x};
   }
   const double score = exact_ratio(costs_.lower_bound(x), static_cast<Wide>(bytes));
-  // Of equal scores the last of the pool, but the first whose score is 0.
+  // The last of the pool wins among equal scores, but the first among scores of 0.
   return {std::bit_cast<std::int64_t>(score), score == 0 ? sequence : ~sequence, x};
 }
 

@@ -99,7 +99,7 @@ void RisingLines::promote(std::uint32_t from, std::int64_t now) {
     divide(tier, first, cut(tier, wanted / 2, tier.end));
     if (rising_.size() <= 2 * room || tier.epoch == 0) break;
   }
-  // From the last on: the one that fills a freed place stays.
+  // Entries leave from the last to the first: what fills a freed place is none of those to come.
   for (auto each = rising_.rbegin(); each != rising_.rend(); ++each) {
     const Entry entry = tier.entries[*each];
     take_out({*each, from});

@@ -94,7 +94,7 @@ class TorchCachingAllocator {
   void record_stream(TorchBlock& block, TorchStream stream);
   // Frees a block, which stays active until every stream that recorded it has passed this moment.
   void free(TorchBlock& block);
-  // As torch.cuda.empty_cache(), waits for all events and gives back every whole free segment.
+  // Waits for all events and gives back every whole free segment, as torch.cuda.empty_cache() does.
   void empty_cache();
 
   // Callers that wait for events themselves, because waiting takes their time, use these:

@@ -112,7 +112,7 @@ bool match_layer_norm(OnnxLowering& l) {
 }
 
 // x.var and x.std: m = ReduceMean(x); d = x - m; v = ReduceMean(d d), where unbiased times n / (n -
-// 1), of the deviation its root. By hand squares are written as Pow. The mean may have other
+// 1), of the deviation its root. Squares that are written by hand are Pow. The mean may have other
 // readers, since the exporter joins equal nodes.
 bool match_variance(OnnxLowering& l) {
   OnnxMatch m(l);
