@@ -141,6 +141,10 @@ std::unique_ptr<PlannedStep> PolicyPasses::plan(OrderedStep step,
     PolicyOutcome& outcome = recomputation.outcomes()[decided_by[gap].value()];
     ++outcome.refused;
     --outcome.decided;
+    const Gap& kept = before->step.live.gaps[gap];
+    const ProgramOrder& order = before->step.order;
+    if (order.at[kept.from].step + 1 == order.steps)
+      outcome.offloaded -= graph_.storages[kept.storage].bytes;
   }
   policy_passes_detail::add_outcomes(recomputation, outcomes);
 

@@ -98,8 +98,9 @@ Composed compose(const std::string& model, const std::string& training,
     result.moved += outcome.offloaded.count;
     result.contested += outcome.contested;
     result.refused += outcome.refused;
-    // Bytes move only by decisions; those that recomputation displaced are counted as refused.
-    CHECK((outcome.decided + outcome.refused > 0 || outcome.offloaded.count == 0));
+    // Bytes move only by decisions: those that recomputation displaced move none.
+    CHECK(outcome.offloaded >= Bytes(0));
+    CHECK((outcome.decided > 0 || outcome.offloaded == Bytes(0)));
     if (outcome.decided > 0) result.acted.insert(outcome.name);
   }
   return result;
