@@ -4,6 +4,8 @@
 #include <charconv>
 #include <chrono>
 
+#include <fmt/format.h>
+
 namespace tidemark {
 namespace device_profile_detail {
 namespace {
@@ -122,9 +124,16 @@ void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
   efficiency.finish();
 }
 
+// A number below is one whose unit was forgotten.
+constexpr Bytes kLeastCapacity(1024);
+
 MemoryProfile decode_hbm(const FigureReader& hbm) {
   const MemoryProfile memory{.capacity = hbm.required<Bytes>("capacity", kPositive),
                              .bandwidth = hbm.required<BytesPerSecond>("bandwidth", kPositive)};
+  if (memory.capacity < kLeastCapacity) {
+    hbm.decoder().fail_at("capacity", fmt::format("{0} bytes hold no model; is {0}GiB meant?",
+                                                  memory.capacity.count));
+  }
   hbm.finish();
   return memory;
 }

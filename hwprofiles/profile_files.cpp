@@ -1,6 +1,11 @@
 // Finds profiles on disk, and lays one over another and the scenario's changes over both.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "hwprofiles/device_profile.hpp"
 
@@ -44,6 +49,62 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
                       (known.empty() ? "" : " (known: " + list + ", or the path of a profile)"));
 }
 
+Value mapping_at(const Location& location) {
+  Value value;
+  value.kind = Value::Kind::kMapping;
+  value.location = location;
+  return value;
+}
+
+void add_text(Value& mapping, std::string key, std::string text) {
+  Value value;
+  value.kind = Value::Kind::kScalar;
+  value.scalar = std::move(text);
+  value.location = mapping.location;
+  mapping.entries.push_back(
+      {.key = std::move(key), .location = mapping.location, .value = std::move(value)});
+}
+
+// Returns the rate that a figure of a link gives; none for what is no rate, which is reported when
+// the whole profile is decoded.
+std::optional<double> rate_in(const Value* link, std::string_view key) {
+  const Value* figure = link == nullptr ? nullptr : link->find(key);
+  if (figure != nullptr && figure->is_mapping()) figure = figure->find("value");
+  if (figure == nullptr || !figure->is_scalar()) return std::nullopt;
+  try {
+    return parse_bandwidth(figure->scalar).value;
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;
+  }
+}
+
+const Value* link_in(const Value& profile, std::string_view name) {
+  const Value* links = profile.find("links");
+  return links == nullptr ? nullptr : links->find(name);
+}
+
+// Lays `changes` over `base`. A link that is given another rate alone keeps the share of it that it
+// has while the other direction is busy, unless that is given, too.
+Value lay_over(const Value& base, const Value& changes, const std::string& source) {
+  Value merged = merge_figures(base, changes, source);
+  for (const std::string_view name : {"h2d", "d2h"}) {
+    const Value* change = link_in(changes, name);
+    const std::optional<double> alone = rate_in(change, "alone");
+    const std::optional<double> old_alone = rate_in(link_in(base, name), "alone");
+    const std::optional<double> old_duplex = rate_in(link_in(base, name), "duplex");
+    if (!alone || !old_alone || !old_duplex || change->find("duplex") != nullptr) continue;
+    const Location& at = change->find("alone")->location;
+    const BytesPerSecond duplex{std::floor(*alone * (*old_duplex / *old_alone))};
+    Value figure = mapping_at(at);
+    add_text(figure, "value", write_bandwidth(duplex));
+    add_text(
+        figure, "source",
+        fmt::format("derived: the profile's share of alone, {:.3g}", *old_duplex / *old_alone));
+    *merged.find("links")->find(name)->find("duplex") = std::move(figure);
+  }
+  return merged;
+}
+
 // Reads a profile over everything that it extends.
 Value read_profile(const std::string& file, std::span<const std::string> folders,
                    std::vector<std::string>& open_files) {
@@ -63,7 +124,7 @@ Value read_profile(const std::string& file, std::span<const std::string> folders
   }
   const Value base = read_profile(base_file, folders, open_files);
   std::erase_if(profile.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
-  return merge_figures(base, profile, {});
+  return lay_over(base, profile, {});
 }
 
 }  // namespace
@@ -88,7 +149,8 @@ DeviceProfile load_device_profile(const std::string& name_or_path,
   std::vector<std::string> open_files;
   Value profile = profile_files_detail::read_profile(file, folders, open_files);
   if (overrides == nullptr) return decode_device_profile(Decoder(profile));
-  profile = merge_figures(profile, *overrides, std::string(profile_files_detail::kOverridden));
+  profile = profile_files_detail::lay_over(profile, *overrides,
+                                           std::string(profile_files_detail::kOverridden));
   return decode_device_profile(Decoder(profile, "hardware"));
 }
 

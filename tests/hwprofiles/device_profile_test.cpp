@@ -136,6 +136,21 @@ TEST_SUITE("unit") {
     CHECK(find_figure(profile, "peaks.fp16")->source == "NVIDIA A100 data sheet, dense");
   }
 
+  TEST_CASE("a link that is given another rate keeps its share in both directions") {
+    const DeviceProfile whole = load("h100-sxm-80gb");
+    const double share =
+        whole.links.host_to_device.duplex.value / whole.links.host_to_device.alone.value;
+    const DeviceProfile mine = load_with("h100-sxm-80gb", "{links: {h2d: {alone: 25GB/s}}}");
+    CHECK(mine.links.host_to_device.alone == BytesPerSecond{25e9});
+    CHECK(mine.links.host_to_device.duplex.value == doctest::Approx(25e9 * share));
+    CHECK(mine.links.device_to_host.duplex == whole.links.device_to_host.duplex);
+    REQUIRE(find_figure(mine, "links.h2d.duplex") != nullptr);
+    CHECK(find_figure(mine, "links.h2d.duplex")->source.starts_with("derived: "));
+    const DeviceProfile both =
+        load_with("h100-sxm-80gb", "{links: {h2d: {alone: 25GB/s, duplex: 24GB/s}}}");
+    CHECK(both.links.host_to_device.duplex == BytesPerSecond{24e9});
+  }
+
   TEST_CASE("an override may bring its own source and add what the device lacks") {
     const DeviceProfile profile = load_with(
         "v100-sxm-32gb",
@@ -150,6 +165,12 @@ TEST_SUITE("unit") {
     CHECK(contains(error, "scenario.yaml:3:"));
     CHECK(contains(error, "capcity"));
     CHECK(contains(error, "did you mean 'capacity'?"));
+  }
+
+  TEST_CASE("a capacity without its unit is found out") {
+    CHECK(error_of([] {
+            (void)load_with("a100-sxm-80gb", "{hbm: {capacity: 80}}");
+          }).ends_with("hardware.hbm.capacity: 80 bytes hold no model; is 80GiB meant?"));
   }
 
   TEST_CASE("bad values and misplaced groups are errors at their place") {
