@@ -273,6 +273,8 @@ std::string Summary::text() const {
                                  bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
   for (const std::string& words : wrapped(setting_line(point_, scenario_, *detail_.model), 2))
     text += "  " + dim(words, colour_) + '\n';
+  for (const std::string& warning : point_.warnings)
+    text += line("warning", paint(warning, kNote, colour_));
   text += '\n';
   return text + memory() + time() + policies();
 }

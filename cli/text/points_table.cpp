@@ -110,10 +110,11 @@ void PointsTable::choose_best() {
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
     // The fastest point does most work per second, since points may train on different numbers of
-    // samples.
-    if (fastest_ == nullptr || point.samples_per_second > fastest_->samples_per_second) {
-      fastest_ = &point;
-    }
+    // samples, and on samples of different lengths.
+    const auto work = [&](const PointResult& p) {
+      return counts_tokens_ ? p.tokens_per_second : p.samples_per_second;
+    };
+    if (fastest_ == nullptr || work(point) > work(*fastest_)) fastest_ = &point;
     if (leanest_ == nullptr || point.device_needed().count < leanest_->device_needed().count)
       leanest_ = &point;
   }
@@ -195,7 +196,16 @@ std::string PointsTable::verdict() const {
   const auto fits = std::count_if(points_.begin(), points_.end(), [](const PointResult& p) {
     return p.status == PointStatus::kFits;
   });
-  std::string text = "\n" + fmt::format("{} of {} fit", fits, points_.size());
+  std::string text;
+  std::vector<std::string> warnings;
+  for (const PointResult& point : points_) {
+    for (const std::string& warning : point.warnings) {
+      if (std::find(warnings.begin(), warnings.end(), warning) != warnings.end()) continue;
+      warnings.push_back(warning);
+      text += fmt::format("\nwarning: {}", warning);
+    }
+  }
+  text += "\n" + fmt::format("{} of {} fit", fits, points_.size());
   if (fastest_ == nullptr || points_.size() == 1) return text + "." + advice() + "\n";
   text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
                       format_duration(fastest_->run.step), format_bytes(fastest_->device_needed()));

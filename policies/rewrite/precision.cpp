@@ -66,12 +66,11 @@ const PrecisionRules& rules_of(Precision precision) {
   return precision_detail::kPrecisions.at(static_cast<std::size_t>(precision));
 }
 
-Precision decode_precision(const Decoder& training) {
+Precision decode_precision(const Decoder& training, Precision standard) {
   std::array<std::string_view, precision_detail::kPrecisions.size()> names;
   std::transform(precision_detail::kPrecisions.begin(), precision_detail::kPrecisions.end(),
                  names.begin(), [](const PrecisionRules& rules) { return rules.name; });
-  const std::string name =
-      training.optional_word("precision", names, rules_of(Precision::kBf16Mixed).name);
+  const std::string name = training.optional_word("precision", names, rules_of(standard).name);
   for (const PrecisionRules& rules : precision_detail::kPrecisions) {
     if (rules.name != name) continue;
     if (rules.precision == Precision::kFp8Mixed) {

@@ -45,7 +45,8 @@ struct PrecisionRules {
 
 // Reads the key `precision` of `training`; bf16_mixed when absent. Throws UserError for an unknown
 // name (with the nearest one) and for fp8_mixed, which is not built yet.
-[[nodiscard]] Precision decode_precision(const Decoder& training);
+[[nodiscard]] Precision decode_precision(const Decoder& training,
+                                         Precision standard = Precision::kBf16Mixed);
 // Reads the key `gradient_dtype`: nullopt when absent, so that gradients have their parameter's
 // type.
 [[nodiscard]] std::optional<DType> decode_gradient_dtype(const Decoder& training);

@@ -26,7 +26,8 @@ inline constexpr std::string_view kLater = "comes with a later version of Tidema
 [[nodiscard]] std::string model_title(const ModelReference& model);
 // Returns the source that builds the model later; the reference is copied.
 [[nodiscard]] ModelSource model_source(const ModelReference& model);
-[[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model);
+[[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
+                                              const DeviceProfile& device);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
 // Returns the text that the model, its training and its rewrites follow from: equal for equal

@@ -231,7 +231,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_scenario_detail::decode_hardware(scenario, environment, result);
   static_cast<void>(
       decode_goal(scenario.value(), result.device.figures));  // reports mistakes in it
-  result.training = decode_training(scenario, result.model);
+  result.training = decode_training(scenario, result.model, result.device);
   result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators);
   decode_scenario_detail::decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);

@@ -156,13 +156,17 @@ std::vector<std::string> training_keys() {
   return keys;
 }
 
-TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model) {
+TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
+                                const DeviceProfile& device) {
   const Decoder training = scenario.optional_child("training");
   TrainingOptions options;
   options.mode = decode_training_detail::decode_mode(training);
   options.evaluates_loss = training.has("loss");
   options.framework = decode_training_detail::decode_framework(training);
-  options.precision = decode_precision(training);
+  // bfloat16 is emulated where the device has no tensor cores for it.
+  const bool has_bf16 = matrix_type(device, DType::kBFloat16) == DType::kBFloat16;
+  options.precision =
+      decode_precision(training, has_bf16 ? Precision::kBf16Mixed : Precision::kFp16Mixed);
   options.gradient_dtype = decode_gradient_dtype(training);
   options.optimizer = decode_optimizer(training);
   options.model = decode_training_detail::decode_model_options(training, options);

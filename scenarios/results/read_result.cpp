@@ -276,6 +276,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
     point.error = entry.at("failure").at("message");
     return point;
   }
+  if (entry.contains("warnings")) point.warnings = entry.at("warnings");
   read_result_detail::read_model(entry.at("model"), point);
   read_result_detail::read_memory(entry.at("memory"), point);
   read_result_detail::read_time(entry.at("time"), point.run);

@@ -292,6 +292,7 @@ Json point_of(const PointResult& point) {
     json["failure"] = {{"message", point.error}};
     return json;
   }
+  if (!point.warnings.empty()) json["warnings"] = point.warnings;
   json["model"] = model_of(point);
   json["memory"] = memory_of(point);
   json["time"] = time_of(point.run);

@@ -100,7 +100,8 @@ struct PointResult {
   std::string name;
   std::vector<Override> overrides;  // overrides that distinguish the point
   PointStatus status = PointStatus::kError;
-  std::string error;  // the reason why a point could not be built
+  std::string error;                  // the reason why a point could not be built
+  std::vector<std::string> warnings;  // choices that a user may not have meant, a sentence each
 
   // Parameters of the model as one rank holds it; filled whenever it could be built.
   std::int64_t parameter_count = 0;

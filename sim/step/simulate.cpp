@@ -140,6 +140,14 @@ void PointSimulation::fill_model() {
   point_.allocator = spec_.allocator->traits();
   point_.host_capacity = spec_.device.host.memory;
   point_.nvme_capacity = spec_.device.nvme.capacity;
+  const DType wanted = compute_type(spec_.training.precision);
+  const DType used = matrix_type(spec_.device, wanted);
+  if (spec_.source.forward && wanted == DType::kBFloat16 && used != wanted) {
+    point_.warnings.push_back(
+        fmt::format("{} has no tensor cores for bf16: matrix products run at its {} rate; "
+                    "training.precision: fp16_mixed uses them",
+                    spec_.device.name, name_of(used)));
+  }
 }
 
 void PointSimulation::fill_policies() {

@@ -180,6 +180,36 @@ TEST_SUITE("golden") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("a device without tensor cores for bf16 trains in fp16 unless told, and warns") {
+    const auto run = [](std::string_view gpu, std::string_view precision) {
+      return simulate_text(fmt::format("{{model: {{preset: gpt2, layers: 2}}, hardware: {}, "
+                                       "training: {{sequence: 128{}}}}}",
+                                       gpu, precision))
+          .result;
+    };
+    const PointResult unless_told = run("v100-sxm-16gb", "");
+    const PointResult fp16 = run("v100-sxm-16gb", ", precision: fp16_mixed");
+    const PointResult bf16 = run("v100-sxm-16gb", ", precision: bf16_mixed");
+    CHECK(unless_told.warnings.empty());
+    CHECK(unless_told.run.step == fp16.run.step);
+    CHECK(bf16.run.step > fp16.run.step);
+    REQUIRE(bf16.warnings.size() == 1);
+    CHECK(bf16.warnings[0].find("no tensor cores for bf16") != std::string::npos);
+    const PointResult ampere = run("a100-sxm-80gb", "");
+    CHECK(ampere.run.step == run("a100-sxm-80gb", ", precision: bf16_mixed").run.step);
+    CHECK(ampere.warnings.empty());
+  }
+
+  TEST_CASE("points on devices of other defaults do not share a model") {
+    const Value document = parse_document(
+        "{model: {preset: gpt2, layers: 1}, hardware: a100-sxm-80gb, training: {sequence: 64}, "
+        "sweep: {matrix: {hardware: [a100-sxm-80gb, v100-sxm-16gb]}}}",
+        "s.yaml");
+    const std::vector<PointResult> points = simulate_points(document, environment(), 1, {});
+    REQUIRE(points.size() == 2);
+    CHECK(points[1].warnings.empty());
+  }
+
   TEST_CASE("the fingerprint of the gradients tells models apart") {
     const auto fingerprint = [](const std::string& text) {
       return test::gradient_fingerprint(simulate_text(text).model.training);
