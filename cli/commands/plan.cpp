@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <system_error>
@@ -83,8 +84,13 @@ std::string policy_lines() {
   return text;
 }
 
+struct Planned {
+  CostGraph costs;
+  bool timed = false;  // costs are nanoseconds of a step; else the graph's own units
+};
+
 // Returns the graph of a file with nodes, or one micro-batch of a scenario's or a model's step.
-CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
+Planned planned_graph(const ScenarioInput& input, const Console& console) {
   const std::string& name = input.names.front();
   std::error_code error;
   const bool file = std::filesystem::is_regular_file(name, error);
@@ -93,14 +99,15 @@ CostGraph cost_graph_of(const ScenarioInput& input, const Console& console) {
     // The decoder names the place of what a graph lacks; for another kind of file the error says
     // that it is one.
     if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
-      return decode_cost_graph(Decoder(document));
+      return {.costs = decode_cost_graph(Decoder(document))};
     }
     throw UserError(fmt::format(
         "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
         name));
   }
   const Scenario scenario = input.first_point(input.environment(console));
-  return cost_graph_of(scenario, build_training(scenario).training);
+  return {.costs = cost_graph_of(scenario, build_training(scenario).training),
+          .timed = static_cast<bool>(scenario.source.forward)};
 }
 
 // Parses bytes, or a share of what computing every node once takes.
@@ -128,6 +135,7 @@ struct Answer {
   const PlanResult& result;
   std::string policy;
   double seconds;
+  bool timed;  // as Planned::timed
 };
 
 nlohmann::ordered_json document_of(const Answer& a) {
@@ -159,6 +167,38 @@ std::string percent_over(std::int64_t cost, std::int64_t base) {
   return fmt::format(", {:.3f} % over computing every node once", 100 * share);
 }
 
+std::string cost_text(const Answer& a, std::int64_t cost) {
+  return a.timed ? format_duration(Duration(cost)) : grouped(cost);
+}
+
+// Lists what is recomputed, layer by layer; all other values are kept until their last use.
+std::string recomputed(const RematProblem& problem, const Schedule& schedule) {
+  constexpr std::size_t kShown = 40;
+  std::vector<std::string> layers;
+  std::map<std::string, std::string> nodes;  // by layer
+  std::vector<char> computed(schedule.size() + problem.size(), 0);
+  for (const NodeIndex node : schedule) {
+    if (std::exchange(computed[node], 1) == 0 || node >= problem.name.size()) continue;
+    const std::string& name = problem.name[node];
+    const std::size_t colon = name.find(": ");
+    const std::string layer = colon == std::string::npos ? "" : name.substr(0, colon);
+    std::string& list = nodes[layer];
+    if (list.empty()) layers.push_back(layer);
+    list +=
+        (list.empty() ? "" : ", ") + (colon == std::string::npos ? name : name.substr(colon + 2));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(layers.size(), kShown); ++i) {
+    const std::string& layer = layers[i];
+    text += fmt::format("  {:<11}  {}{}{}\n", i == 0 ? "recomputes" : "", layer,
+                        layer.empty() ? "" : ": ", nodes[layer]);
+  }
+  if (layers.size() > kShown)
+    text += fmt::format("               and in {} more layers; --json has the whole order\n",
+                        layers.size() - kShown);
+  return text;
+}
+
 std::string summary(const Answer& a, const std::string& name) {
   const PlanResult& r = a.result;
   std::string text =
@@ -170,7 +210,7 @@ std::string summary(const Answer& a, const std::string& name) {
   }
   if (r.solution) {
     const Evaluation& evaluation = r.solution->evaluation;
-    text += fmt::format("  cost         {}{}\n", grouped(evaluation.cost),
+    text += fmt::format("  cost         {}{}\n", cost_text(a, evaluation.cost),
                         percent_over(evaluation.cost, a.problem.base_cost));
     text += fmt::format("  repeats      {}\n",
                         grouped(static_cast<std::int64_t>(r.solution->schedule.size()) -
@@ -181,7 +221,7 @@ std::string summary(const Answer& a, const std::string& name) {
   text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget),
                       format_bytes(Bytes(a.request.budget)));
   if (r.lower_bound) {
-    text += fmt::format("  lower bound  {}", grouped(*r.lower_bound));
+    text += fmt::format("  lower bound  {}", cost_text(a, *r.lower_bound));
     if (r.solution && r.solution->evaluation.peak <= a.request.budget && *r.lower_bound > 0) {
       const auto bound = static_cast<double>(*r.lower_bound);
       text += fmt::format("; gap {:.3f} %",
@@ -189,7 +229,7 @@ std::string summary(const Answer& a, const std::string& name) {
     }
     text += '\n';
   }
-  return text;
+  return r.solution ? text + recomputed(a.problem, r.solution->schedule) : text;
 }
 
 }  // namespace
@@ -208,7 +248,7 @@ Examples:
   tidemark plan graph.json --policy optimal --budget 40GiB
   tidemark plan graph.json --policy "checkpoint_every: {period: 2}" --budget 40GiB
   tidemark plan graph.json --policy optimal --class unrestricted --budget 200 --time-limit 30s --json
-  tidemark plan gpt2 --gpu a100-sxm-80gb --budget 60%)");
+  tidemark plan resnet50 --gpu a100-sxm-80gb -s training.micro_batch=32 --budget 60%)");
   input.add_options(*app, false);
   app->add_option("--policy", policy, "how to choose")->capture_default_str();
   app->add_option(
@@ -242,8 +282,8 @@ int PlanCommand::execute(const Console& console) const {
     request.time_limit = std::chrono::hours(24 * 365);
   std::string policy_name;
   const PlanFunction solve_with = plan_detail::parse_policy(policy, policy_name, request);
-  const CostGraph costs = plan_detail::cost_graph_of(input, console);
-  const RematProblem problem = remat_problem(costs);
+  const plan_detail::Planned planned = plan_detail::planned_graph(input, console);
+  const RematProblem problem = remat_problem(planned.costs);
   const std::int64_t asked = plan_detail::parse_budget(budget, problem);
   if (request.budget == 0) request.budget = asked;
   const auto begin = std::chrono::steady_clock::now();
@@ -252,9 +292,10 @@ int PlanCommand::execute(const Console& console) const {
     return solve_with(problem, request);
   }();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const plan_detail::Answer answer{problem, request, result, policy_name, seconds.count()};
+  const plan_detail::Answer answer{problem,     request,         result,
+                                   policy_name, seconds.count(), planned.timed};
   print(json ? plan_detail::document_of(answer).dump() + '\n'
-             : plan_detail::summary(answer, costs.name));
+             : plan_detail::summary(answer, planned.costs.name));
   const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
   return fits ? kExitFits : kExitDoesNotFit;
 }

@@ -81,6 +81,25 @@ TEST_SUITE("unit") {
     CHECK(wrong.err.find("--budget: expected a size") != std::string::npos);
   }
 
+  TEST_CASE("the help's example for a model fits, and names what is recomputed") {
+    const Workspace workspace;
+    const std::string help = workspace.run("plan --help").out;
+    const std::string start = "tidemark plan resnet50";
+    const std::size_t at = help.find(start);
+    REQUIRE(at != std::string::npos);
+    const std::string example = help.substr(at + 9, help.find('\n', at) - at - 9);
+    const Outcome planned = workspace.run(example + " --iterations 20");
+    CHECK(planned.code == 0);
+    CHECK(contains(planned.out, " ms, "));
+    // The report lists as many repeats as it counts.
+    std::size_t listed = 0;
+    const std::size_t list = planned.out.find("  recomputes ");
+    REQUIRE(list != std::string::npos);
+    for (const char c : planned.out.substr(list))
+      listed += c == '\n' || c == ',' ? 1U : 0U;
+    CHECK(contains(planned.out, fmt::format("  repeats      {}\n", listed)));
+  }
+
   TEST_CASE("what does not fit exits with 1 and gives the least budget that could") {
     const Workspace workspace;
     workspace.write("g.json", kGraph);
