@@ -326,7 +326,7 @@ async function decisions(checks, page, point) {
   const version = await page.evaluate(() => window.tidemark.summary.tidemark);
   checks.check(
       scenario.includes(version) && scenario.includes('v100') && scenario.includes('prefetch: 2') &&
-          scenario.includes('bf16_mixed'),
+          scenario.includes('fp16_mixed'),
       'the scenario stands there as given and as resolved, with the version', version);
 }
 
