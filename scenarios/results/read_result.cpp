@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/allocators/registry.hpp"
 
