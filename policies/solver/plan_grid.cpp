@@ -13,17 +13,26 @@ std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
   std::iota(ascending.begin(), ascending.end(), std::size_t{0});
   std::stable_sort(ascending.begin(), ascending.end(),
                    [&](std::size_t a, std::size_t b) { return budgets[a] < budgets[b]; });
-  const auto has_plan = [](const PlanResult& result) {
-    return result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
-  };
   std::vector<std::vector<PlanResult>> grid;
   for (const PlanFunction& plan : policies) {
     std::vector<PlanResult>& row = grid.emplace_back(budgets.size());
     PlanRequest next = request;
+    const PlanResult* smaller = nullptr;
     for (const std::size_t k : ascending) {
       next.budget = budgets[k];
       row[k] = plan(problem, next);
-      if (has_plan(row[k])) next.known = &row[k].solution->schedule;
+      // A search that runs out of time may find nothing, though the plan for less memory fits.
+      const bool worse = smaller != nullptr &&
+                         (!has_schedule(row[k].status) ||
+                          row[k].solution->evaluation.cost > smaller->solution->evaluation.cost);
+      if (worse) {
+        row[k].solution = smaller->solution;
+        row[k].status = PlanStatus::kFeasible;
+        row[k].reason.clear();
+      }
+      if (!has_schedule(row[k].status)) continue;
+      smaller = &row[k];
+      next.known = &smaller->solution->schedule;
     }
     // A bound that holds with more memory holds with less.
     std::int64_t proven = 0;
@@ -32,7 +41,7 @@ std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
       if (!result.lower_bound) continue;
       proven = std::max(proven, *result.lower_bound);
       result.lower_bound = proven;
-      if (has_plan(result) && result.solution->evaluation.cost <= proven) {
+      if (has_schedule(result.status) && result.solution->evaluation.cost <= proven) {
         result.status = PlanStatus::kOptimal;
       }
     }

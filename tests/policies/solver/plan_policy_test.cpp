@@ -304,6 +304,25 @@ TEST_SUITE("property") {
     CHECK(decided > 200);
   }
 
+  TEST_CASE("a search that finds nothing in time keeps the plan for less memory") {
+    std::mt19937_64 rng(7);
+    const RematProblem problem = random_problem(rng, 12, false);
+    const std::int64_t all = peak_without_repeats(problem);
+    int calls = 0;
+    const PlanFunction out_of_time = [&](const RematProblem& p, const PlanRequest& request) {
+      if (++calls == 1) return plan_optimal(p, request);
+      PlanResult nothing;
+      nothing.reason = "the time is over";
+      return nothing;
+    };
+    const std::vector<std::int64_t> budgets{2 * all, all};
+    const auto grid = plan_grid(problem, {&out_of_time, 1}, budgets, {});
+    REQUIRE(grid.front()[0].solution);
+    CHECK(grid.front()[0].status == PlanStatus::kFeasible);
+    CHECK(grid.front()[0].reason.empty());
+    CHECK(grid.front()[0].solution->schedule == grid.front()[1].solution->schedule);
+  }
+
   TEST_CASE("with every policy a larger budget never gives a worse plan or a larger bound") {
     std::mt19937_64 rng(23);
     int compared = 0;
