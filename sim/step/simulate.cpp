@@ -85,6 +85,7 @@ class PointSimulation {
     judge_plans();
     judge_budgets();
     follow_steps();
+    if (point_.run.status == RunStatus::kCompleted) fill_throughput();
     examine_run();
     if (options_.smallest_capacity) find_smallest_capacity();
     if (detail != nullptr) {
@@ -180,11 +181,7 @@ void PointSimulation::run_on_device() {
     point_.policies[i].decided = point_.run.evictions;
     point_.policies[i].recomputed_operators = point_.run.restores;
   }
-  if (point_.status == PointStatus::kFits) {
-    fill_throughput();
-  } else {
-    run_without_limit(memory);
-  }
+  if (point_.status != PointStatus::kFits) run_without_limit(memory);
 }
 
 // Reports why the run failed, and what the same program would need: its figures with unlimited

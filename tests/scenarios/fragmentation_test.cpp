@@ -349,6 +349,7 @@ TEST_SUITE("unit") {
     CHECK(point.convergence.fails_in == 1);
     REQUIRE(point.failure);
     CHECK(point.failure->step == 1);
+    CHECK(point.samples_per_second == 0);  // as of any point that does not fit
     CHECK(point.failure->requested == failing.failure->requested);
     CHECK(point.failure->op == failing.failure->op);
     CHECK(point.run.reserved.bytes == failing.run.reserved.bytes);
