@@ -28,16 +28,6 @@ Value::Entry source_entry(const std::string& text, const Value& figure) {
   return {.key = "source", .location = figure.location, .value = std::move(source)};
 }
 
-// `number` as {value: number, source: source}.
-Value figure_value(const Value& number, const std::string& source) {
-  Value figure;
-  figure.kind = Value::Kind::kMapping;
-  figure.location = number.location;
-  figure.entries.push_back({.key = "value", .location = number.location, .value = number});
-  figure.entries.push_back(source_entry(source, number));
-  return figure;
-}
-
 // Returns every number below `changes` with a source of its own, since the groups around it stay
 // behind.
 Value with_sources(const Value& changes, const std::string& source) {
@@ -131,6 +121,15 @@ void FigureReader::record(std::string_view key, const Value& value, std::string 
                        .value = value.scalar,
                        .source = std::move(source),
                        .note = std::move(note)});
+}
+
+Value figure_value(const Value& number, const std::string& source) {
+  Value figure;
+  figure.kind = Value::Kind::kMapping;
+  figure.location = number.location;
+  figure.entries.push_back({.key = "value", .location = number.location, .value = number});
+  figure.entries.push_back(figures_detail::source_entry(source, number));
+  return figure;
 }
 
 Value merge_figures(const Value& base, const Value& changes, const std::string& source) {

@@ -56,6 +56,9 @@ class FigureReader {
   std::vector<Figure>* figures_;
 };
 
+// Returns `number` as {value: number, source: source}.
+[[nodiscard]] Value figure_value(const Value& number, const std::string& source);
+
 // Lays `changes` over `base`, key by key. A number in `changes` replaces the whole figure that it
 // meets; its source is the nearest one in `changes`, else `source`. Texts (name, description) are
 // replaced as they are.

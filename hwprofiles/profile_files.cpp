@@ -49,22 +49,6 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
                       (known.empty() ? "" : " (known: " + list + ", or the path of a profile)"));
 }
 
-Value mapping_at(const Location& location) {
-  Value value;
-  value.kind = Value::Kind::kMapping;
-  value.location = location;
-  return value;
-}
-
-void add_text(Value& mapping, std::string key, std::string text) {
-  Value value;
-  value.kind = Value::Kind::kScalar;
-  value.scalar = std::move(text);
-  value.location = mapping.location;
-  mapping.entries.push_back(
-      {.key = std::move(key), .location = mapping.location, .value = std::move(value)});
-}
-
 // Returns the rate that a figure of a link gives; none for what is no rate, which is reported when
 // the whole profile is decoded.
 std::optional<double> rate_in(const Value* link, std::string_view key) {
@@ -93,14 +77,12 @@ Value lay_over(const Value& base, const Value& changes, const std::string& sourc
     const std::optional<double> old_alone = rate_in(link_in(base, name), "alone");
     const std::optional<double> old_duplex = rate_in(link_in(base, name), "duplex");
     if (!alone || !old_alone || !old_duplex || change->find("duplex") != nullptr) continue;
-    const Location& at = change->find("alone")->location;
-    const BytesPerSecond duplex{std::floor(*alone * (*old_duplex / *old_alone))};
-    Value figure = mapping_at(at);
-    add_text(figure, "value", write_bandwidth(duplex));
-    add_text(
-        figure, "source",
-        fmt::format("derived: the profile's share of alone, {:.3g}", *old_duplex / *old_alone));
-    *merged.find("links")->find(name)->find("duplex") = std::move(figure);
+    const double share = *old_duplex / *old_alone;
+    Value rate = *change->find("alone");
+    if (rate.is_mapping()) rate = *rate.find("value");
+    rate.scalar = write_bandwidth({std::floor(*alone * share)});
+    *merged.find("links")->find(name)->find("duplex") =
+        figure_value(rate, fmt::format("derived: the profile's share of alone, {:.3g}", share));
   }
   return merged;
 }

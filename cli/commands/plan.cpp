@@ -176,9 +176,9 @@ std::string recomputed(const RematProblem& problem, const Schedule& schedule) {
   constexpr std::size_t kShown = 40;
   std::vector<std::string> layers;
   std::map<std::string, std::string> nodes;  // by layer
-  std::vector<char> computed(schedule.size() + problem.size(), 0);
+  std::vector<char> computed(static_cast<std::size_t>(problem.size()), 0);
   for (const NodeIndex node : schedule) {
-    if (std::exchange(computed[node], 1) == 0 || node >= problem.name.size()) continue;
+    if (std::exchange(computed[node], 1) == 0) continue;
     const std::string& name = problem.name[node];
     const std::size_t colon = name.find(": ");
     const std::string layer = colon == std::string::npos ? "" : name.substr(0, colon);
@@ -296,8 +296,7 @@ int PlanCommand::execute(const Console& console) const {
                                    policy_name, seconds.count(), planned.timed};
   print(json ? plan_detail::document_of(answer).dump() + '\n'
              : plan_detail::summary(answer, planned.costs.name));
-  const bool fits = result.status == PlanStatus::kOptimal || result.status == PlanStatus::kFeasible;
-  return fits ? kExitFits : kExitDoesNotFit;
+  return has_schedule(result.status) ? kExitFits : kExitDoesNotFit;
 }
 
 }  // namespace tidemark

@@ -153,6 +153,7 @@ void PointsReport::write(std::span<const PointResult> points) {
 void say_written(const OutputFolder& output) {
   constexpr std::size_t kNamed = 6;
   const std::vector<std::string> paths = output.written();
+  if (paths.empty()) return;
   std::string names;
   for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i)
     names += fmt::format("{}{}", i == 0 ? "" : ", ", paths[i]);

@@ -1,4 +1,4 @@
-// What is known of a plan for a budget.
+// PlanStatus says what is known of a plan for a budget.
 #pragma once
 
 #include <array>

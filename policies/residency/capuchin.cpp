@@ -44,7 +44,7 @@ Candidate* most_free(std::vector<Candidate>& candidates, Position peak) {
 Candidate* better_recomputed(const PolicyContext& context, const ResidencyPlan& plan,
                              const Candidate& swap, Position peak,
                              std::vector<Candidate>& candidates) {
-  Candidate* again = nullptr;
+  Candidate* recomputed = nullptr;
   double best = saving_per_second(swap.gap.bytes, -swap.free);
   for (Candidate& c : candidates) {
     if (!live_at(c, peak)) continue;
@@ -52,9 +52,9 @@ Candidate* better_recomputed(const PolicyContext& context, const ResidencyPlan& 
     c.searched = true;
     if (!c.recipe || saving_per_second(c.gap.bytes, c.recipe->cost) <= best) continue;
     best = saving_per_second(c.gap.bytes, c.recipe->cost);
-    again = &c;
+    recomputed = &c;
   }
-  return again;
+  return recomputed;
 }
 
 // While the predicted peak passes the budget, of the values that are live at it:
@@ -107,12 +107,12 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
     const Position peak = curve.peak_at();
     Candidate* const swap = most_free(candidates, peak);
     if (swap == nullptr) break;  // nothing at the peak can leave
-    Candidate* const again = recompute && swap->free < Duration(0)
-                                 ? better_recomputed(context, plan, *swap, peak, candidates)
-                                 : nullptr;
-    Candidate& chosen = again != nullptr ? *again : *swap;
+    Candidate* const recomputed = recompute && swap->free < Duration(0)
+                                      ? better_recomputed(context, plan, *swap, peak, candidates)
+                                      : nullptr;
+    Candidate& chosen = recomputed != nullptr ? *recomputed : *swap;
     chosen.taken = true;
-    if (again != nullptr) {
+    if (recomputed != nullptr) {
       // Decisions since the recipe was found may have dropped its inputs.
       const std::optional<Recipe> recipe = recipe_of(context, plan, chosen.gap);
       if (recipe && decide_recompute(chosen.gap, *recipe, plan)) {

@@ -43,7 +43,7 @@ namespace tidemark {
 
 struct StepCosts {
   CostGraph graph;  // costs in nanoseconds; nodes in a topological order close to the program's
-  // What computing each node runs, in order; empty for nodes that only end or order others.
+  // Each node runs these operators, in order; empty for nodes that only end or order others.
   IdVector<CostNodeId, std::vector<OperatorId>> operators;
 };
 

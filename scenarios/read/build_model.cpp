@@ -52,8 +52,8 @@ std::string training_key(const Value& document, const Scenario& scenario) {
     if (value != nullptr) key += as_json(*value);
     key += '\n';
   }
-  key += std::string(rules_of(scenario.training.precision).name) +
-         '\n';  // its default depends on the device
+  // The default of the precision depends on the device.
+  key += std::string(rules_of(scenario.training.precision).name) + '\n';
   key += scenario.mesh.text() + '\n';
   bool rewrites = false;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {

@@ -22,10 +22,6 @@ namespace tidemark {
 namespace compare_detail {
 namespace {
 
-bool has_schedule(const PlanFigures& plan) {
-  return plan.infeasible.empty() && has_schedule(plan.status);
-}
-
 // Judges whether a point keeps its budget.
 void judge(ComparePoint& compared, const PointResult& base) {
   PointResult& point = compared.result;
@@ -51,7 +47,7 @@ void judge(ComparePoint& compared, const PointResult& base) {
 void take_bound(ComparePoint& point, Duration proven) {
   PlanFigures& plan = *point.plan;
   plan.lower_bound = proven;
-  if (!has_schedule(plan)) return;
+  if (!plan.infeasible.empty() || !has_schedule(plan.status)) return;
   if (proven.count() > 0) {
     point.gap =
         static_cast<double>((plan.cost - proven).count()) / static_cast<double>(proven.count());

@@ -98,31 +98,19 @@ class Stays {
   std::int64_t last_end_ = 0;
 };
 
-// Marks storages that have an allocation on the device after the first `events` events.
-IdVector<StorageId, char> on_device(const TrainingGraph& graph, const StepProgram& program,
-                                    const Scratch& scratch, std::size_t events) {
-  IdVector<StorageId, char> present(graph.storages.size(), 0);
-  for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
-    const MemoryEvent& event = scratch.events[e];
-    const Allocation& allocation = program.allocations[event.allocation];
-    if (event.sign == 0 || allocation.tier != Tier::kDevice || !allocation.storage.valid())
-      continue;
-    present[allocation.storage] = event.sign > 0 ? 1 : 0;
-  }
-  return present;
+constexpr char bit_of(Tier tier) {
+  return static_cast<char>(1 << static_cast<int>(tier));
 }
 
-// Marks storages that have an allocation on another tier after the first `events` events, with one
-// bit per tier.
-IdVector<StorageId, char> off_device(const TrainingGraph& graph, const StepProgram& program,
-                                     const Scratch& scratch, std::size_t events) {
+// Marks the tiers that hold each storage after the first `events` events, with one bit per tier.
+IdVector<StorageId, char> tiers_that_hold(const TrainingGraph& graph, const StepProgram& program,
+                                          const Scratch& scratch, std::size_t events) {
   IdVector<StorageId, char> tiers(graph.storages.size(), 0);
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
     const Allocation& allocation = program.allocations[event.allocation];
-    if (event.sign == 0 || allocation.tier == Tier::kDevice || !allocation.storage.valid())
-      continue;
-    const auto bit = static_cast<char>(1 << static_cast<int>(allocation.tier));
+    if (event.sign == 0 || !allocation.storage.valid()) continue;
+    const char bit = bit_of(allocation.tier);
     char& held = tiers[allocation.storage];
     held = static_cast<char>(event.sign > 0 ? held | bit : held & ~bit);
   }
@@ -168,17 +156,16 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
 
   // A value is off the device at the peak when some tier holds it and the device does not.
   const std::size_t events = run.live.events;
-  const IdVector<StorageId, char> present =
-      transfers_detail::on_device(graph, program, scratch, events);
-  const IdVector<StorageId, char> elsewhere =
-      transfers_detail::off_device(graph, program, scratch, events);
+  const IdVector<StorageId, char> tiers =
+      transfers_detail::tiers_that_hold(graph, program, scratch, events);
+  const auto saves = [&](StorageId s) {
+    return tiers[s] != 0 && (tiers[s] & transfers_detail::bit_of(Tier::kDevice)) == 0;
+  };
   for (StorageId s : ids_of(graph.storages)) {
-    if (elsewhere[s] != 0 && present[s] == 0)
-      report.saved_at_peak.count += graph.storages[s].bytes.count;
+    if (saves(s)) report.saved_at_peak.count += graph.storages[s].bytes.count;
   }
-  for (MovedTensor& tensor : report.tensors) {
-    tensor.saves_at_peak = elsewhere[tensor.storage] != 0 && present[tensor.storage] == 0;
-  }
+  for (MovedTensor& tensor : report.tensors)
+    tensor.saves_at_peak = saves(tensor.storage);
   std::stable_sort(report.tensors.begin(), report.tensors.end(),
                    [](const MovedTensor& a, const MovedTensor& b) {
                      return a.stall != b.stall ? a.stall > b.stall : a.bytes > b.bytes;

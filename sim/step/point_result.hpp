@@ -132,7 +132,7 @@ struct PointResult {
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // the phase of run.live_without_workspace
   std::vector<PolicyOutcome> policies;
-  // Each policy was given these live bytes to stay within; see Policy::budget.
+  // Live bytes that each policy is to stay within, in the order of `policies`; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
   std::optional<Failure> failure;  // present for a point that does not fit
   double samples_per_second = 0;

@@ -1,4 +1,4 @@
-// What every pass may rely on in a forward graph.
+// These tests break a forward graph and check that the check of its invariants finds it out.
 #include "graph/ir/graph.hpp"
 
 #include <functional>
