@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -180,14 +182,29 @@ struct DeviceProfile {
 // Lists the profiles `*.yaml` of a folder, sorted; none if the folder does not exist.
 [[nodiscard]] std::vector<std::string> profile_names(const std::string& folder);
 
+// Profiles that have been read from their files, so that the points of a sweep parse none twice.
+// May be used by several threads.
+class ProfileCache {
+ public:
+  // Returns the profile in `file`, laid over what it extends; read when it is first asked for. The
+  // reference lives as long as the cache. Throws UserError as load_device_profile() does.
+  [[nodiscard]] const Value& read(const std::string& file, std::span<const std::string> folders);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Value> profiles_;  // by the path of the file
+};
+
 // Loads `a100-sxm-80gb` from the first of `folders` that has it, or a file by its path
 // ("./my.yaml"). `extends: NAME` in a profile lays it over another one. `overrides` (the keys of
 // `hardware:` other than gpu and count; null for none) are laid over the result; `named_at` is
 // where the user wrote the name. Throws UserError: unknown name (with the nearest), circular
-// extends, bad or unknown fields, at the place where each stands.
+// extends, bad or unknown fields, at the place where each stands. Files that `cache` has are not
+// read again.
 [[nodiscard]] DeviceProfile load_device_profile(const std::string& name_or_path,
                                                 std::span<const std::string> folders,
                                                 const Value* overrides = nullptr,
-                                                const Location& named_at = {});
+                                                const Location& named_at = {},
+                                                ProfileCache* cache = nullptr);
 
 }  // namespace tidemark

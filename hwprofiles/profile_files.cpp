@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -124,16 +126,25 @@ std::vector<std::string> profile_names(const std::string& folder) {
   return names;
 }
 
-DeviceProfile load_device_profile(const std::string& name_or_path,
-                                  std::span<const std::string> folders, const Value* overrides,
-                                  const Location& named_at) {
-  const std::string file = profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
+const Value& ProfileCache::read(const std::string& file, std::span<const std::string> folders) {
+  const std::lock_guard lock(mutex_);
+  const auto known = profiles_.find(file);
+  if (known != profiles_.end()) return known->second;
   std::vector<std::string> open_files;
   Value profile = profile_files_detail::read_profile(file, folders, open_files);
+  return profiles_.emplace(file, std::move(profile)).first->second;
+}
+
+DeviceProfile load_device_profile(const std::string& name_or_path,
+                                  std::span<const std::string> folders, const Value* overrides,
+                                  const Location& named_at, ProfileCache* cache) {
+  const std::string file = profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
+  ProfileCache fresh;
+  const Value& profile = (cache != nullptr ? *cache : fresh).read(file, folders);
   if (overrides == nullptr) return decode_device_profile(Decoder(profile));
-  profile = profile_files_detail::lay_over(profile, *overrides,
-                                           std::string(profile_files_detail::kOverridden));
-  return decode_device_profile(Decoder(profile, "hardware"));
+  const Value changed = profile_files_detail::lay_over(
+      profile, *overrides, std::string(profile_files_detail::kOverridden));
+  return decode_device_profile(Decoder(changed, "hardware"));
 }
 
 }  // namespace tidemark

@@ -119,7 +119,8 @@ DeviceProfile load_profile(const Decoder& hardware, const std::string& path,
   }
   try {
     return load_device_profile(gpu, environment.profile_folders,
-                               overrides.entries.empty() ? nullptr : &overrides, named_at);
+                               overrides.entries.empty() ? nullptr : &overrides, named_at,
+                               environment.profiles.get());
   } catch (const UserError& error) {
     rethrow_for_scenario(error, named_at, path);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "hwprofiles/device_profile.hpp"
 #include "policies/solver/plan_cache.hpp"
 #include "tidemark/paths.hpp"
 
@@ -30,7 +31,8 @@ fs::path folder_of(const std::string& executable) {
 }  // namespace
 }  // namespace environment_detail
 
-Environment::Environment() : plans(std::make_unique<PlanCache>()) {}
+Environment::Environment()
+    : plans(std::make_unique<PlanCache>()), profiles(std::make_unique<ProfileCache>()) {}
 Environment::~Environment() = default;
 Environment::Environment(Environment&&) noexcept = default;
 Environment& Environment::operator=(Environment&&) noexcept = default;

@@ -16,7 +16,8 @@
 
 namespace tidemark {
 
-class PlanCache;  // policies/solver/plan_cache.hpp
+class PlanCache;     // policies/solver/plan_cache.hpp
+class ProfileCache;  // hwprofiles/device_profile.hpp
 
 enum class ModelKind { kPreset, kHuggingFace, kCostGraph, kLayers, kOnnx };
 
@@ -54,6 +55,8 @@ struct Environment {
   std::string no_html_report;
   // Plans shared by all scenarios that are read here.
   std::unique_ptr<PlanCache> plans;
+  // Hardware profiles that they share.
+  std::unique_ptr<ProfileCache> profiles;
 };
 
 // Reads a file and what it extends: key by key, mappings merged, everything else replaced. Paths in

@@ -196,6 +196,25 @@ TEST_SUITE("unit") {
     CHECK(contains(error, "v100-sxm-16gb"));
   }
 
+  TEST_CASE("a profile in a cache is read from its file once") {
+    const TemporaryFolder folder("cached");
+    folder.write("mine.yaml",
+                 "extends: a100-sxm-80gb\nname: mine\nhbm: {source: my log, capacity: 79GiB}\n");
+    const std::string file = folder.path() + "/mine.yaml";
+    const std::vector<std::string> folders{kFolder};
+    ProfileCache cache;
+    const DeviceProfile first = load_device_profile(file, folders, nullptr, {}, &cache);
+    folder.write("mine.yaml",
+                 "extends: a100-sxm-80gb\nname: mine\nhbm: {source: my log, capacity: 78GiB}\n");
+    CHECK(first.hbm.capacity == 79 * kGiB);
+    CHECK(load_device_profile(file, folders, nullptr, {}, &cache).hbm.capacity == 79 * kGiB);
+    CHECK(load_device_profile(file, folders).hbm.capacity == 78 * kGiB);
+    // Changes of one scenario leave the cached profile as it is.
+    const Value changes = parse_document("hbm: {capacity: 40GiB}\n", "scenario.yaml");
+    CHECK(load_device_profile(file, folders, &changes, {}, &cache).hbm.capacity == 40 * kGiB);
+    CHECK(load_device_profile(file, folders, nullptr, {}, &cache).hbm.capacity == 79 * kGiB);
+  }
+
   TEST_CASE("a user's profile extends a shipped one by name and is found by its path") {
     const TemporaryFolder folder("extends");
     folder.write("mine.yaml",
