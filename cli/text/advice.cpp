@@ -86,6 +86,37 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   return text + table.text(colour, width) + '\n';
 }
 
+// Returns the row of a change that was tried.
+std::vector<Cell> row_of(const Suggestion& remedy) {
+  const bool tokens = remedy.tokens_per_second > 0;
+  const double speed = tokens ? remedy.tokens_per_second : remedy.samples_per_second;
+  const std::string_view unit = tokens ? "tokens/s" : "samples/s";
+  const std::string_view other = remedy.changes_numbers ? ", changes the numbers" : "";
+  return {
+      {remedy.change},
+      {format_bytes(Bytes(remedy.device_used))},
+      {remedy.fits ? fmt::format("{} {}", rate(speed), unit) : ""},
+      {remedy.fits ? fmt::format("fits{}", other) : "does not fit", remedy.fits ? kGood : kBad}};
+}
+
+// Returns what a user writes for a change: on our command line, in PyTorch, for Hugging Face.
+std::string settings_of(const Suggestion& remedy) {
+  constexpr std::size_t kIndent = 4;
+  std::string text(kIndent - 1, ' ');
+  for (const auto& [key, value] : remedy.overrides)
+    text += fmt::format(" -s '{}={}'", key, as_json(value));
+  text += '\n';
+  const auto lines = [&](std::string_view what, const std::vector<std::string>& settings) {
+    if (settings.empty()) return;
+    text += fmt::format("  {}:\n", what);
+    for (const std::string& line : settings)
+      text += std::string(kIndent, ' ') + line + '\n';
+  };
+  lines("in PyTorch", remedy.pytorch);
+  lines("for Hugging Face's Trainer", remedy.hugging_face);
+  return text;
+}
+
 }  // namespace
 }  // namespace advice_detail
 
@@ -136,12 +167,17 @@ std::string explain_failure(const PointResult& point, const Environment& environ
       point.run.status == RunStatus::kOutOfNvme || point.run.status == RunStatus::kCompleted) {
     return text;
   }
-  paragraph(fmt::format("It needs a device of {}; this one has {}, so {} are missing.",
-                        format_bytes(Bytes(needed)), format_bytes(point.capacity),
-                        format_bytes(Bytes(needed - point.capacity.count))));
+  const std::string missing = format_bytes(Bytes(needed - point.capacity.count));
+  const std::string there = format_bytes(point.capacity);
+  const std::string all = format_bytes(Bytes(needed));
+  paragraph(all == there
+                ? fmt::format("It needs {} more than the {} of this device.", missing, there)
+                : fmt::format("It needs a device of {}; this one has {}, so {} are missing.", all,
+                              there, missing));
   if (persistent + point.context.count > point.capacity.count) {
     paragraph(fmt::format(
-        "Parameters, gradients and optimizer state alone take {}: no change to activations helps.",
+        "Parameters, gradients and optimizer state alone take {}: recomputing or offloading "
+        "activations is not enough.",
         format_bytes(Bytes(persistent))));
   }
   text += '\n';
@@ -150,12 +186,8 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
   const std::vector<Suggestion> tried =
       !point.failure ? std::vector<Suggestion>() : point.failure->tried;
-  for (const Suggestion& remedy : tried) {
-    table.add_row({{remedy.change},
-                   {format_bytes(Bytes(remedy.device_used))},
-                   {remedy.fits ? format_duration(remedy.step) + " per step" : ""},
-                   {remedy.fits ? "fits" : "does not fit", remedy.fits ? kGood : kBad}});
-  }
+  for (const Suggestion& remedy : tried)
+    table.add_row(advice_detail::row_of(remedy));
   const std::vector<std::string> gpus = gpus_with(needed, environment);
   if (gpus.empty()) {
     table.add_row({{"a larger GPU"},
@@ -173,12 +205,11 @@ std::string explain_failure(const PointResult& point, const Environment& environ
          {"large enough", kGood}});
   }
   text += table.text(colour, width);
-  if (const Suggestion* cheapest = cheapest_that_fits(tried)) {
-    std::string settings;
-    for (const auto& [key, value] : cheapest->overrides)
-      settings += fmt::format(" -s '{}={}'", key, as_json(value));
-    paragraph(fmt::format("Of these the step is shortest with {}:", cheapest->change));
-    text += "   " + settings + '\n';
+  if (const Suggestion* best = best_that_fits(tried)) {
+    const bool other = best != &tried.front();
+    paragraph(fmt::format("Of these {}{} is the fastest:", best->change,
+                          other ? ", among those that change no numbers," : ""));
+    text += advice_detail::settings_of(*best);
   }
   return text;
 }

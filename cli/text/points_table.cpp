@@ -226,7 +226,7 @@ std::string PointsTable::advice() const {
   int told = 0;
   for (const PointResult& point : points_) {
     if (!point.failure || told == kTold) continue;
-    const Suggestion* helps = cheapest_that_fits(point.failure->tried);
+    const Suggestion* helps = best_that_fits(point.failure->tried);
     if (helps == nullptr) continue;
     text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
     ++told;

@@ -217,15 +217,27 @@ void read_policies(const Json& json, PointResult& point) {
   }
 }
 
+RunStatus run_status(const std::string& name) {
+  return static_cast<RunStatus>(index_in(kRunStatuses, name));
+}
+
 void read_suggestions(const Json& json, bool fits, Failure& failure) {
   for (const Json& entry : json) {
     Suggestion suggestion{.change = entry.at("change"),
                           .overrides = overrides_of(entry.at("overrides")),
+                          .changes_numbers = entry.at("changes_numbers"),
+                          .pytorch = entry.at("pytorch"),
+                          .hugging_face = entry.at("hugging_face"),
                           .fits = fits,
                           .device_used = bytes(entry.at("device_used")),
                           .peak_live = bytes(entry.at("peak_live")),
                           .peak_reserved = bytes(entry.at("peak_reserved"))};
-    if (fits) suggestion.step = duration(entry.at("step_time"));
+    if (!fits) suggestion.status = run_status(entry.at("kind").get<std::string>());
+    if (fits) {
+      suggestion.step = duration(entry.at("step_time"));
+      suggestion.samples_per_second = entry.at("samples_per_second");
+      suggestion.tokens_per_second = entry.at("tokens_per_second");
+    }
     failure.tried.push_back(std::move(suggestion));
   }
 }
@@ -290,8 +302,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   const read_result_detail::Json& failure = entry.at("failure");
   if (!failure.is_null()) {
     point.failure = read_result_detail::read_failure(failure);
-    point.run.status = static_cast<RunStatus>(
-        read_result_detail::index_in(kRunStatuses, failure.at("kind").get<std::string>()));
+    point.run.status = read_result_detail::run_status(failure.at("kind").get<std::string>());
   }
   return point;
 }

@@ -253,8 +253,16 @@ Json suggestions_of(const Failure& failure, bool fit) {
                  {"overrides", json_of(suggestion.overrides)},
                  {"device_used", suggestion.device_used.count},
                  {"peak_live", suggestion.peak_live.count},
-                 {"peak_reserved", suggestion.peak_reserved.count}};
-    if (fit) json["step_time"] = seconds(suggestion.step);
+                 {"peak_reserved", suggestion.peak_reserved.count},
+                 {"changes_numbers", suggestion.changes_numbers},
+                 {"pytorch", suggestion.pytorch},
+                 {"hugging_face", suggestion.hugging_face}};
+    if (!fit) json["kind"] = name_of(suggestion.status);
+    if (fit) {
+      json["step_time"] = seconds(suggestion.step);
+      json["samples_per_second"] = finite(suggestion.samples_per_second);
+      json["tokens_per_second"] = finite(suggestion.tokens_per_second);
+    }
     list.push_back(std::move(json));
   }
   return list;

@@ -5,190 +5,24 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "policies/rewrite/optimizer_kernels.hpp"
-#include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/measures.hpp"
 
 namespace tidemark {
 namespace suggestions_detail {
 namespace {
 
-struct Candidate {
-  std::string change;
-  std::vector<Override> settings;
+// Measures that are taken together.
+using Candidate = std::vector<Measure>;
+
+struct Tried {
+  std::vector<MeasureKind> kinds;
+  Suggestion suggestion;
 };
-
-// Returns the value that a document would have for one plain word.
-Value word(std::string text) {
-  return text_value(std::move(text), {});
-}
-
-// Returns one policy of a list, with at most one parameter.
-Value policy_item(const std::string& name, const std::string& parameter = "",
-                  const std::string& value = "") {
-  Value parameters = mapping_value({});
-  if (!parameter.empty()) set_entry(parameters, parameter, {}, word(value));
-  Value item = mapping_value({});
-  set_entry(item, name, {}, std::move(parameters));
-  return item;
-}
-Value recompute_all() {
-  return policy_item("checkpoint_every", "period", "1");
-}
-Value offload_all() {
-  return policy_item("offload_activations");
-}
-
-struct Group {
-  std::vector<Candidate> candidates;
-  bool shows_all = false;     // also shows those behind the first that fits
-  bool same_program = false;  // the changes leave the compiled program unchanged
-};
-
-constexpr std::int64_t kLargestSearched = 1 << 20;  // largest micro-batch that is searched
-
-// Returns the bytes that the allocator may reserve.
-std::int64_t allowed_bytes(const Scenario& scenario, const PointResult& point) {
-  return scenario.allocator->allowed(point.capacity, point.context).count;
-}
-
-class Candidates {
- public:
-  Candidates(const Value& document, const Scenario& scenario, const TrainedModel& model)
-      : document_(document), scenario_(scenario), model_(model) {}
-
-  [[nodiscard]] Group memory_fraction() const;
-  [[nodiscard]] Group allocator_options() const;
-  [[nodiscard]] Group details() const;
-  [[nodiscard]] Group policies() const;
-  // Returns the same change for the first `count` blocks only, and for a part of the bytes in
-  // percent.
-  [[nodiscard]] Candidate recompute_first(std::int64_t count) const;
-  [[nodiscard]] Candidate offload_part(std::int64_t percent) const;
-  [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
-  [[nodiscard]] Candidate micro_batch(std::int64_t size, bool recomputes) const;
-  // Policies that order the computation themselves cannot be combined with checkpointing.
-  [[nodiscard]] bool may_recompute() const {
-    const bool orders = std::any_of(
-        scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
-          return std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
-        });
-    return model_.training.blocks > 0 && !orders && !has_policy("checkpoint_every");
-  }
-
- private:
-  [[nodiscard]] bool has_policy(std::string_view name) const {
-    const auto& names = scenario_.policy_names;
-    return std::find(names.begin(), names.end(), name) != names.end();
-  }
-  [[nodiscard]] Override with_policies(std::vector<Value> added) const;
-
-  const Value& document_;
-  const Scenario& scenario_;
-  const TrainedModel& model_;
-};
-
-Group Candidates::memory_fraction() const {
-  Group group{.candidates = {}, .same_program = true};
-  if (scenario_.allocator->memory_fraction() < 1) {
-    group.candidates.push_back({"memory_fraction 1", {{"allocator.memory_fraction", word("1.0")}}});
-  }
-  return group;
-}
-
-Group Candidates::allocator_options() const {
-  Group group{.candidates = {}, .same_program = true};
-  for (const AllocatorChange& change : scenario_.allocator->changes()) {
-    std::vector<Override> settings;
-    for (const AllocatorSetting& setting : change.settings)
-      settings.push_back({fmt::format("allocator.{}", setting.key), setting.value});
-    group.candidates.push_back({change.text, std::move(settings)});
-  }
-  return group;
-}
-
-Group Candidates::details() const {
-  Group group;
-  if (scenario_.model.kind == ModelKind::kCostGraph) return group;
-  if (scenario_.training.zero_grad == ZeroGrad::kZero) {
-    group.candidates.push_back({"zero_grad none", {{"training.zero_grad", word("none")}}});
-  }
-  const TrainingOptions& training = scenario_.training;
-  const OptimizerImplementation present = implementation_of(
-      training.optimizer, *training.framework, rules_of(training.precision).master_weights);
-  for (const auto& [name, implementation] : {std::pair("fused", OptimizerImplementation::kFused),
-                                             std::pair("loop", OptimizerImplementation::kLoop)}) {
-    if (implementation == present) continue;
-    group.candidates.push_back(
-        {fmt::format("optimizer {}", name), {{"training.optimizer.implementation", word(name)}}});
-  }
-  return group;
-}
-
-Override Candidates::with_policies(std::vector<Value> added) const {
-  Value list;
-  if (const Value* listed = document_.find("policies")) list = *listed;
-  list.kind = Value::Kind::kSequence;
-  std::move(added.begin(), added.end(), std::back_inserter(list.items));
-  return {"policies", std::move(list)};
-}
-
-Group Candidates::policies() const {
-  Group group{.candidates = {}, .shows_all = true};
-  if (scenario_.model.kind == ModelKind::kCostGraph) return group;
-  const bool may_offload = !has_policy("offload_activations");
-  if (may_recompute()) {
-    group.candidates.push_back({"checkpoint_every(period 1)", {with_policies({recompute_all()})}});
-  }
-  if (may_offload)
-    group.candidates.push_back({"offload_activations", {with_policies({offload_all()})}});
-  if (may_recompute() && may_offload) {
-    group.candidates.push_back({"checkpoint_every(period 1) + offload_activations",
-                                {with_policies({recompute_all(), offload_all()})}});
-  }
-  return group;
-}
-
-Candidate Candidates::recompute_first(std::int64_t count) const {
-  return {fmt::format("checkpoint(first {})", count),
-          {with_policies({policy_item("checkpoint", "first", fmt::to_string(count))})}};
-}
-
-Candidate Candidates::offload_part(std::int64_t percent) const {
-  const std::string fraction = fmt::format("{:g}", static_cast<double>(percent) / 100);
-  return {fmt::format("offload_activations(fraction {})", fraction),
-          {with_policies({policy_item("offload_activations", "fraction", fraction)})}};
-}
-
-// Returns the divisors of the samples that a step accumulates, below the present micro-batch;
-// ascending.
-std::vector<std::int64_t> Candidates::smaller_micro_batches() const {
-  std::vector<std::int64_t> sizes;
-  if (scenario_.model.kind == ModelKind::kCostGraph) return sizes;
-  const std::int64_t batch = scenario_.training.model.micro_batch;
-  const std::int64_t samples = batch * scenario_.training.accumulate;
-  for (std::int64_t size = 1; size < batch && size <= kLargestSearched; ++size) {
-    if (samples % size == 0) sizes.push_back(size);
-  }
-  return sizes;
-}
-
-Candidate Candidates::micro_batch(std::int64_t size, bool recomputes) const {
-  const std::int64_t accumulate =
-      scenario_.training.accumulate * scenario_.training.model.micro_batch / size;
-  Candidate candidate{
-      fmt::format("{}micro_batch {}, accumulate {}",
-                  recomputes ? "checkpoint_every(period 1), " : "", size, accumulate),
-      {{"training.micro_batch", word(fmt::to_string(size))},
-       {"training.accumulate", word(fmt::to_string(accumulate))}}};
-  if (recomputes) candidate.settings.push_back(with_policies({recompute_all()}));
-  return candidate;
-}
 
 // The scenario on which candidates are tried, and its result.
 struct Original {
@@ -209,18 +43,59 @@ PointResult simulate_changed(const Scenario& changed, const Original& original,
                     : simulate(changed, build_training(changed), options);
 }
 
-// Returns the result of a candidate; none for a change that is not legal here. `compiled`, if
-// given, is the program of both.
-std::optional<Suggestion> try_change(const Candidate& candidate, const Original& original,
-                                     const Compiled* compiled) {
+// Describes the measures of a candidate.
+Suggestion described(const Candidate& candidate, std::vector<Override> overrides) {
+  Suggestion result{.overrides = std::move(overrides)};
+  std::vector<std::string> texts;
+  for (const Measure& measure : candidate) {
+    texts.push_back(measure.text);
+    result.changes_numbers = result.changes_numbers || measure.changes_numbers;
+    if (!measure.pytorch.empty()) result.pytorch.push_back(measure.pytorch);
+    if (!measure.hugging_face.empty()) result.hugging_face.push_back(measure.hugging_face);
+  }
+  result.change = fmt::format("{}", fmt::join(texts, " + "));
+  return result;
+}
+
+// Tries measures and keeps what came of each.
+class Trials {
+ public:
+  Trials(const Measures& measures, const Original& original)
+      : measures_(measures), original_(original) {}
+
+  // Simulates the scenario with a candidate, unless it is not legal here. Returns whether it fits.
+  // `compiled`, if given, is the program of both.
+  bool run(const Candidate& candidate, const Compiled* compiled = nullptr);
+  // Returns whether something fits that takes some of these measures, or all of them.
+  [[nodiscard]] bool less_fits(const Candidate& candidate) const;
+  // Returns whether something fits that leaves the numbers as they are.
+  [[nodiscard]] bool unchanged_fits() const;
+  // Returns whether a single measure of this kind fits.
+  [[nodiscard]] bool fits_alone(MeasureKind kind) const;
+
+  // Drops what was tried from the `first` on, but for the one at `kept` and, where `failures` is
+  // set, what does not fit.
+  void drop_from(std::size_t first, std::size_t kept, bool failures);
+  [[nodiscard]] std::size_t size() const { return tried_.size(); }
+  // Returns everything that was tried: what fits, fastest first, then the rest.
+  [[nodiscard]] std::vector<Suggestion> ranked() &&;
+
+ private:
+  const Measures& measures_;
+  const Original& original_;
+  std::vector<Tried> tried_;
+};
+
+bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
   try {
-    Suggestion result{.change = candidate.change, .overrides = candidate.settings};
-    Value document = original.document;
-    for (const Override& change : candidate.settings)
+    Suggestion result = described(candidate, measures_.overrides(candidate));
+    Value document = original_.document;
+    for (const Override& change : result.overrides)
       apply_override(document, change);
-    const Scenario changed = decode_scenario(document, original.environment);
-    const PointResult point = simulate_changed(changed, original, compiled);
+    const Scenario changed = decode_scenario(document, original_.environment);
+    const PointResult point = simulate_changed(changed, original_, compiled);
     result.fits = point.status == PointStatus::kFits;
+    result.status = point.run.status;
     result.device_used = point.device_used();
     // Without a limit the allocator would have taken regions that double.
     if (!result.fits && point.smallest_capacity.count > 0)
@@ -228,88 +103,127 @@ std::optional<Suggestion> try_change(const Candidate& candidate, const Original&
     result.peak_live = point.run.live.bytes;
     result.peak_reserved = point.run.reserved.bytes;
     result.step = point.run.step;
-    return result;
+    result.samples_per_second = point.samples_per_second;
+    result.tokens_per_second = point.tokens_per_second;
+    Tried& tried = tried_.emplace_back(Tried{{}, std::move(result)});
+    for (const Measure& measure : candidate)
+      tried.kinds.push_back(measure.kind);
+    return tried.suggestion.fits;
   } catch (const UserError&) {
-    return std::nullopt;
+    return false;
   }
 }
 
-// Returns the micro-batches that a bisection for the largest that fits has tried, largest first;
-// only the smallest if even that one does not fit.
-std::vector<Suggestion> search_micro_batches(const Candidates& candidates, const Original& original,
-                                             bool recomputes) {
-  const std::vector<std::int64_t> sizes = candidates.smaller_micro_batches();
-  std::vector<std::pair<std::int64_t, Suggestion>> tried;
-  const auto fits = [&](std::size_t i) {
-    std::optional<Suggestion> suggestion =
-        try_change(candidates.micro_batch(sizes[i], recomputes), original, nullptr);
-    if (!suggestion) return false;
-    const bool result = suggestion->fits;
-    tried.emplace_back(sizes[i], std::move(*suggestion));
-    return result;
+bool Trials::less_fits(const Candidate& candidate) const {
+  const auto has = [&](MeasureKind kind) {
+    return std::any_of(candidate.begin(), candidate.end(),
+                       [&](const Measure& measure) { return measure.kind == kind; });
   };
-  std::int64_t best = 0;
-  if (!sizes.empty() && fits(0)) {
-    std::size_t low = 0;
-    std::size_t high = sizes.size();
-    while (high - low > 1) {
-      const std::size_t middle = low + (high - low) / 2;
-      (fits(middle) ? low : high) = middle;
-    }
-    best = sizes[low];
-  }
-  std::sort(tried.begin(), tried.end(),
-            [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Suggestion> result;
-  for (auto& [size, suggestion] : tried) {
-    if (size >= best) result.push_back(std::move(suggestion));
-  }
-  return result;
+  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
+    return tried.suggestion.fits && std::all_of(tried.kinds.begin(), tried.kinds.end(), has);
+  });
 }
 
-// Returns the least of 1 .. `all` - 1 with which a change that helps as a whole still fits, by
-// bisection: more of it takes less memory. None where nothing less suffices.
-std::optional<Suggestion> search_least(const std::function<Candidate(std::int64_t)>& change,
-                                       std::int64_t all, const Original& original) {
-  std::optional<Suggestion> least;
+bool Trials::unchanged_fits() const {
+  return std::any_of(tried_.begin(), tried_.end(), [](const Tried& tried) {
+    return tried.suggestion.fits && !tried.suggestion.changes_numbers;
+  });
+}
+
+bool Trials::fits_alone(MeasureKind kind) const {
+  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
+    return tried.suggestion.fits && tried.kinds == std::vector{kind};
+  });
+}
+
+void Trials::drop_from(std::size_t first, std::size_t kept, bool failures) {
+  std::vector<Tried> remaining;
+  for (std::size_t i = 0; i < tried_.size(); ++i) {
+    if (i < first || i == kept || (failures && !tried_[i].suggestion.fits))
+      remaining.push_back(std::move(tried_[i]));
+  }
+  tried_ = std::move(remaining);
+}
+
+std::vector<Suggestion> Trials::ranked() && {
+  std::vector<Suggestion> suggestions;
+  for (Tried& tried : tried_)
+    suggestions.push_back(std::move(tried.suggestion));
+  const auto failing = std::stable_partition(suggestions.begin(), suggestions.end(),
+                                             [](const Suggestion& s) { return s.fits; });
+  std::stable_sort(suggestions.begin(), failing, [](const Suggestion& a, const Suggestion& b) {
+    return a.samples_per_second > b.samples_per_second;
+  });
+  return suggestions;
+}
+
+// Tries the measures one by one up to the first that fits. Returns whether one does. `compiled`, if
+// given, is the program that all of them leave as it is.
+bool try_in_turn(Trials& trials, std::vector<Measure> measures, const Compiled* compiled) {
+  return std::any_of(measures.begin(), measures.end(),
+                     [&](Measure& measure) { return trials.run({std::move(measure)}, compiled); });
+}
+
+// Bisects for the largest smaller micro-batch that fits together with `others`; keeps what was
+// tried and is no smaller, or the smallest one where even that does not fit.
+void search_micro_batch(Trials& trials, const Measures& measures, const Candidate& others) {
+  const std::vector<std::int64_t> sizes = measures.smaller_micro_batches();
+  const std::size_t first = trials.size();
+  std::size_t best = first;
+  const auto fits = [&](std::size_t i) {
+    Candidate candidate = others;
+    candidate.push_back(measures.micro_batch(sizes[i]));
+    if (!trials.run(candidate)) return false;
+    best = trials.size() - 1;
+    return true;
+  };
+  if (sizes.empty() || !fits(0)) return;
+  std::size_t low = 0;
+  std::size_t high = sizes.size();
+  while (high - low > 1) {
+    const std::size_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  trials.drop_from(first, best, true);
+}
+
+// Bisects for the least of 1 .. `all` - 1 with which a measure that helps as a whole still fits:
+// more of it takes less memory.
+void search_least(Trials& trials, const std::function<Measure(std::int64_t)>& measure,
+                  std::int64_t all) {
+  const std::size_t first = trials.size();
+  std::optional<std::size_t> least;
   std::int64_t fails = 0;
   std::int64_t fits = all;
   while (fits - fails > 1) {
     const std::int64_t middle = fails + (fits - fails) / 2;
-    std::optional<Suggestion> suggestion = try_change(change(middle), original, nullptr);
-    const bool helps = suggestion && suggestion->fits;
+    const bool helps = trials.run({measure(middle)});
     (helps ? fits : fails) = middle;
-    if (helps) least = std::move(suggestion);
+    if (helps) least = trials.size() - 1;
   }
-  return least;
+  trials.drop_from(first, least.value_or(trials.size()), false);
 }
 
 // Tries less of what fits: recomputing every block or offloading everything may be too much.
-void add_least_policies(std::vector<Suggestion>& tried, const Candidates& candidates,
-                        const Original& original) {
+void search_least_policies(Trials& trials, const Measures& measures, std::int64_t blocks) {
   constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it
-  const auto fits = [&](std::string_view change) {
-    return std::any_of(tried.begin(), tried.end(), [&](const Suggestion& suggestion) {
-      return suggestion.fits && suggestion.change == change;
-    });
-  };
-  std::vector<Suggestion> least;
-  const auto add = [&](const std::function<Candidate(std::int64_t)>& change, std::int64_t all) {
-    if (auto suggestion = search_least(change, all, original))
-      least.push_back(std::move(*suggestion));
-  };
-  if (fits("checkpoint_every(period 1)")) {
-    add([&](std::int64_t count) { return candidates.recompute_first(count); },
-        static_cast<std::int64_t>(original.model.training.blocks));
+  if (trials.fits_alone(MeasureKind::kRecompute)) {
+    search_least(
+        trials, [&](std::int64_t count) { return measures.recompute_first(count); }, blocks);
   }
-  if (fits("offload_activations")) {
-    add([&](std::int64_t part) { return candidates.offload_part(part * kPercent); },
+  if (trials.fits_alone(MeasureKind::kOffloadActivations)) {
+    search_least(
+        trials, [&](std::int64_t part) { return measures.offload_part(part * kPercent); },
         100 / kPercent);
   }
-  std::move(least.begin(), least.end(), std::back_inserter(tried));
+  if (trials.fits_alone(MeasureKind::kOffloadOptimizer)) {
+    search_least(
+        trials, [&](std::int64_t part) { return measures.offload_optimizer_part(part * kPercent); },
+        100 / kPercent);
+  }
 }
 
-// Whether the memory that stays on the device in every step fits, whatever is done about
+// Returns whether the memory that stays on the device in every step fits, whatever is done about
 // activations.
 bool model_fits(const Scenario& scenario, const PointResult& point) {
   // Policies may move or divide that memory.
@@ -317,35 +231,77 @@ bool model_fits(const Scenario& scenario, const PointResult& point) {
   return point.model_bytes() + point.context <= point.capacity;
 }
 
-// Returns the groups of candidates that may help, those that change least first.
-std::vector<Group> groups_to_try(const Candidates& candidates, const Scenario& scenario,
-                                 const PointResult& point) {
-  std::vector<Group> groups;
-  const std::int64_t live = point.run.most_live.count;
-  if (live + point.context.count <= point.capacity.count)
-    groups.push_back(candidates.memory_fraction());
-  if (live <= allowed_bytes(scenario, point)) groups.push_back(candidates.allocator_options());
-  groups.push_back(candidates.details());
-  groups.push_back(candidates.policies());
-  return groups;
+// Changes that leave the numbers of training as they are, and their combinations. Without
+// `activations_suffice` only those that move states.
+void try_policies(Trials& trials, const Measures& measures, bool activations_suffice) {
+  const std::optional<Measure> recompute = measures.recompute();
+  const std::optional<Measure> activations = measures.offload_activations();
+  const std::optional<Measure> states = measures.offload_optimizer();
+  const std::optional<Measure> parameters = measures.offload_parameters();
+  using Choice = std::vector<const std::optional<Measure>*>;
+  std::vector<Choice> choices;
+  if (activations_suffice) choices = {{&recompute}, {&activations}, {&recompute, &activations}};
+  choices.insert(choices.end(), {{&states},
+                                 {&recompute, &states},
+                                 {&activations, &states},
+                                 {&recompute, &activations, &states},
+                                 {&states, &parameters},
+                                 {&recompute, &states, &parameters},
+                                 {&recompute, &activations, &states, &parameters}});
+  for (const Choice& choice : choices) {
+    Candidate candidate;
+    for (const std::optional<Measure>* measure : choice) {
+      if (*measure) candidate.push_back(**measure);
+    }
+    if (candidate.size() == choice.size() && !trials.less_fits(candidate)) trials.run(candidate);
+  }
 }
 
-// Adds the results of a group's candidates, up to the first that fits unless all are shown. Returns
-// whether one fits.
-bool try_group(const Group& group, const Original& original, std::vector<Suggestion>& tried) {
-  std::optional<Compiled> compiled;
-  if (group.same_program && !group.candidates.empty())
-    compiled = compile(original.scenario, original.model);
-  bool found = false;
-  for (const Candidate& candidate : group.candidates) {
-    std::optional<Suggestion> suggestion =
-        try_change(candidate, original, compiled ? &*compiled : nullptr);
-    if (!suggestion) continue;
-    found = found || suggestion->fits;
-    tried.push_back(std::move(*suggestion));
-    if (found && !group.shows_all) return true;
+// Other optimizers and narrower types, alone and with recomputation.
+void try_other_numbers(Trials& trials, const Measures& measures) {
+  std::vector<Measure> others = measures.optimizers();
+  const std::vector<Measure> types = measures.precisions();
+  others.insert(others.end(), types.begin(), types.end());
+  const std::optional<Measure> recompute = measures.recompute();
+  for (const Measure& other : others) {
+    if (trials.run({other}) || !recompute) continue;
+    const Candidate both{*recompute, other};
+    // Recomputation alone may fit; then the numbers need not change.
+    if (!trials.fits_alone(MeasureKind::kRecompute)) trials.run(both);
   }
-  return found;
+}
+
+void try_all(Trials& trials, const Measures& measures, const Original& original,
+             const PointResult& point) {
+  const Scenario& scenario = original.scenario;
+  const Bytes live = point.run.most_live;
+  std::vector<Measure> of_allocator;
+  if (live + point.context <= point.capacity) of_allocator = measures.memory_fraction();
+  if (live <= scenario.allocator->allowed(point.capacity, point.context)) {
+    const std::vector<Measure> options = measures.allocator_options();
+    of_allocator.insert(of_allocator.end(), options.begin(), options.end());
+  }
+  if (!of_allocator.empty()) {
+    const Compiled compiled = compile(scenario, original.model);
+    if (try_in_turn(trials, std::move(of_allocator), &compiled)) return;
+  }
+  const bool activations_suffice = model_fits(scenario, point);
+  if (activations_suffice && try_in_turn(trials, measures.details(), nullptr)) return;
+  try_policies(trials, measures, activations_suffice);
+  search_least_policies(trials, measures, original.model.training.blocks);
+  const bool needs_batch = !trials.unchanged_fits();
+  try_other_numbers(trials, measures);
+  if (!needs_batch) return;
+  const std::optional<Measure> recompute = measures.recompute();
+  const std::optional<Measure> states = measures.offload_optimizer();
+  std::vector<Candidate> with;
+  if (activations_suffice) with.emplace_back();
+  if (activations_suffice && recompute) with.push_back({*recompute});
+  if (recompute && states) with.push_back({*recompute, *states});
+  for (const Candidate& others : with) {
+    search_micro_batch(trials, measures, others);
+    if (trials.unchanged_fits()) return;
+  }
 }
 
 }  // namespace
@@ -354,35 +310,22 @@ bool try_group(const Group& group, const Original& original, std::vector<Suggest
 std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& scenario,
                                         const TrainedModel& model, const Environment& environment,
                                         const PointResult& point) {
-  std::vector<Suggestion> tried;
-  if (point.run.status != RunStatus::kOutOfMemory) return tried;
-  if (point.context > point.capacity || !suggestions_detail::model_fits(scenario, point))
-    return tried;
-  const suggestions_detail::Candidates candidates(document, scenario, model);
+  if (point.run.status != RunStatus::kOutOfMemory || point.context > point.capacity) return {};
+  const Measures measures(document, scenario, model);
   const suggestions_detail::Original original{document, scenario, model, environment};
-  for (const suggestions_detail::Group& group :
-       suggestions_detail::groups_to_try(candidates, scenario, point)) {
-    if (!suggestions_detail::try_group(group, original, tried)) continue;
-    if (group.shows_all) suggestions_detail::add_least_policies(tried, candidates, original);
-    return tried;
-  }
-  for (const bool recomputes : {false, true}) {
-    if (recomputes && !candidates.may_recompute()) continue;
-    for (Suggestion& suggestion :
-         suggestions_detail::search_micro_batches(candidates, original, recomputes))
-      tried.push_back(std::move(suggestion));
-    if (!tried.empty() && tried.back().fits) return tried;
-  }
-  return tried;
+  suggestions_detail::Trials trials(measures, original);
+  suggestions_detail::try_all(trials, measures, original, point);
+  return std::move(trials).ranked();
 }
 
-const Suggestion* cheapest_that_fits(const std::vector<Suggestion>& tried) {
-  const Suggestion* cheapest = nullptr;
+const Suggestion* best_that_fits(const std::vector<Suggestion>& tried) {
+  const Suggestion* best = nullptr;
   for (const Suggestion& suggestion : tried) {
     if (!suggestion.fits) continue;
-    if (cheapest == nullptr || suggestion.step < cheapest->step) cheapest = &suggestion;
+    if (!suggestion.changes_numbers) return &suggestion;
+    if (best == nullptr) best = &suggestion;
   }
-  return cheapest;
+  return best;
 }
 
 }  // namespace tidemark

@@ -12,23 +12,26 @@ namespace tidemark {
 //   0  the whole device instead of a memory_fraction of it, where the live bytes would fit into it
 //   1  options of the torch allocator, where the live bytes would fit into what it may reserve
 //   2  changes that affect no result and hardly the time: zero_grad none, other optimizer kernels
-//   3  policies: recomputation, offloading, both; then the fewest blocks that must be recomputed
-//   and
-//      the least part that must be offloaded, by bisection
-//   4  the largest smaller micro_batch that can be accumulated to the same samples per step, found
-//   by
-//      bisection, alone and with recomputation
-// Stops after the first group in which something fits; of groups 0, 1, 2 and 4 at the first that
-// does. Changes that are in force already or make no sense for the model are left out. `document`
-// is `scenario`, `point` its result. Empty where the host has run out and where the context, or
-// parameters, gradients and optimizer state alone, do not fit.
+//   3  recomputation, offloading of activations, of optimizer states and of parameters, and their
+//      combinations where less does not suffice; then, by bisection, the fewest blocks that must be
+//      recomputed and the least part that must be offloaded
+//   4  changes of the numbers that training computes: optimizers with smaller states, narrower
+//      types, alone and with recomputation
+//   5  where nothing of 3 fits, the largest smaller micro_batch that can be accumulated to the same
+//      samples per step, found by bisection, alone, with recomputation and with offloaded states
+// Stops after one of the groups 0 to 2 in which something fits, at the first that does. Changes
+// that are in force already, that make no sense for the model, or that leave alone what does not
+// fit by itself are left out. `document` is `scenario`, `point` its result. What fits comes first,
+// the most samples per second before the others. Empty where the host has run out and where the
+// context alone does not fit.
 [[nodiscard]] std::vector<Suggestion> suggest_changes(const Value& document,
                                                       const Scenario& scenario,
                                                       const TrainedModel& model,
                                                       const Environment& environment,
                                                       const PointResult& point);
 
-// Returns the change that fits with the shortest step, the first of equals; null where none fits.
-[[nodiscard]] const Suggestion* cheapest_that_fits(const std::vector<Suggestion>& tried);
+// Returns the change that fits with the most samples per second, among those that leave the numbers
+// as they are if there is one; null where none fits.
+[[nodiscard]] const Suggestion* best_that_fits(const std::vector<Suggestion>& tried);
 
 }  // namespace tidemark

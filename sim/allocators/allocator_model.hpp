@@ -55,6 +55,7 @@ struct AllocatorSetting {
 struct AllocatorChange {
   std::string text;  // the change in words
   std::vector<AllocatorSetting> settings;
+  std::string environment;  // how the process is told, "PYTORCH_CUDA_ALLOC_CONF=..."
 };
 
 class AllocatorModel {

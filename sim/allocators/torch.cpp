@@ -114,22 +114,31 @@ AllocatorSetting setting(std::string key, std::string value) {
 
 std::vector<AllocatorChange> TorchModel::changes() const {
   std::vector<AllocatorChange> changes;
+  const auto add = [&](std::string text, std::vector<AllocatorSetting> settings,
+                       std::string_view option) {
+    changes.push_back(
+        {std::move(text), std::move(settings), fmt::format("PYTORCH_CUDA_ALLOC_CONF={}", option)});
+  };
   if (!options_.expandable_segments) {
-    changes.push_back({"expandable_segments", {setting("expandable_segments", "true")}});
+    add("expandable_segments", {setting("expandable_segments", "true")},
+        "expandable_segments:True");
   }
   for (const int mebibytes : {512, 128, 32}) {
     if (options_.max_split_size <= mebibytes * kMiB.count) continue;
-    changes.push_back({fmt::format("max_split_size {} MiB", mebibytes),
-                       {setting("max_split_size", fmt::format("{}MiB", mebibytes))}});
+    add(fmt::format("max_split_size {} MiB", mebibytes),
+        {setting("max_split_size", fmt::format("{}MiB", mebibytes))},
+        fmt::format("max_split_size_mb:{}", mebibytes));
   }
   if (options_.roundup_power2_divisions == RoundupDivisions{}) {
-    changes.push_back({"roundup_power2_divisions 8", {setting("roundup_power2_divisions", "8")}});
+    add("roundup_power2_divisions 8", {setting("roundup_power2_divisions", "8")},
+        "roundup_power2_divisions:8");
   }
   if (options_.garbage_collection_threshold == 0) {
-    AllocatorChange& collects = changes.emplace_back(AllocatorChange{
-        "garbage_collection_threshold 0.8", {setting("garbage_collection_threshold", "0.8")}});
+    std::vector<AllocatorSetting> collects{setting("garbage_collection_threshold", "0.8")};
     // PyTorch collects only under a memory fraction.
-    if (!options_.memory_fraction) collects.settings.push_back(setting("memory_fraction", "1.0"));
+    if (!options_.memory_fraction) collects.push_back(setting("memory_fraction", "1.0"));
+    add("garbage_collection_threshold 0.8", std::move(collects),
+        "garbage_collection_threshold:0.8");
   }
   return changes;
 }

@@ -68,11 +68,17 @@ inline constexpr std::size_t kShownInUse = 16;
 struct Suggestion {
   std::string change;  // the change in words
   std::vector<Override> overrides;
+  bool changes_numbers = false;           // training computes other numbers with it
+  std::vector<std::string> pytorch;       // lines of PyTorch, or of a library, that do the same
+  std::vector<std::string> hugging_face;  // arguments of Hugging Face's trainers that do
   bool fits = false;
+  RunStatus status = RunStatus::kCompleted;  // what the run lacked where it does not fit
   Bytes device_used;
   Bytes peak_live;
   Bytes peak_reserved;
   Duration step{};
+  double samples_per_second = 0;
+  double tokens_per_second = 0;
 };
 
 struct Failure {
@@ -92,7 +98,8 @@ struct Failure {
   Bytes largest_free;
   Bytes free_in_segments;
   std::vector<PartlyFreeSegment> partly_free;  // most free bytes first
-  // Changes that were tried to make it fit, least intrusive first; see suggest_changes().
+  // Changes that were tried to make it fit: those that do, fastest first, then the others; see
+  // suggest_changes().
   std::vector<Suggestion> tried;
 };
 

@@ -1,0 +1,89 @@
+// Changes that make a step take less device memory: each as settings of the scenario, and as the
+// lines of PyTorch and of Hugging Face's libraries that do the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/build_training.hpp"
+
+namespace tidemark {
+
+enum class MeasureKind : std::uint8_t {
+  kMemoryFraction,      // the whole device instead of a share of it
+  kAllocatorOption,     // against fragmentation
+  kZeroGrad,            // gradients are freed between the steps
+  kOptimizerKernels,    // the same optimizer with fewer temporaries
+  kRecompute,           // activations of blocks
+  kOffloadActivations,  // to the host
+  kOffloadOptimizer,    // states to the host, updated there
+  kOffloadParameters,   // to the host
+  kMicroBatch,          // smaller, with more of them accumulated
+  kOptimizer,           // another one, with smaller states
+  kPrecision,           // narrower types
+};
+
+struct Measure {
+  MeasureKind kind = MeasureKind::kMemoryFraction;
+  std::string text;                // the change in words
+  std::vector<Override> settings;  // keys of the scenario
+  std::vector<Value> policies;     // policies that are added to those of the scenario
+  bool changes_numbers = false;    // training computes other numbers, not only in another order
+  std::string pytorch;             // a line of PyTorch or of a library for it; may be empty
+  std::string hugging_face;        // arguments of Hugging Face's trainers; may be empty
+};
+
+// The measures that make sense for one scenario. The scenario, its document and its model outlive
+// this.
+class Measures {
+ public:
+  Measures(const Value& document, const Scenario& scenario, const TrainedModel& model)
+      : document_(document), scenario_(scenario), model_(model) {}
+
+  // The whole device, where the scenario gives the allocator a share of it.
+  [[nodiscard]] std::vector<Measure> memory_fraction() const;
+  [[nodiscard]] std::vector<Measure> allocator_options() const;
+  // zero_grad and the optimizer's kernels: they change no result and hardly the time.
+  [[nodiscard]] std::vector<Measure> details() const;
+
+  // Recomputes every block; none where that is done, where a policy orders the computation, or
+  // where the model has no blocks.
+  [[nodiscard]] std::optional<Measure> recompute() const;
+  // Recomputes the first `count` blocks only.
+  [[nodiscard]] Measure recompute_first(std::int64_t count) const;
+  [[nodiscard]] std::optional<Measure> offload_activations() const;
+  // Offloads a part of the saved bytes, in percent.
+  [[nodiscard]] Measure offload_part(std::int64_t percent) const;
+  [[nodiscard]] std::optional<Measure> offload_optimizer() const;
+  // Offloads the states of a part of the elements, in percent.
+  [[nodiscard]] Measure offload_optimizer_part(std::int64_t percent) const;
+  [[nodiscard]] std::optional<Measure> offload_parameters() const;
+
+  // Optimizers with smaller states and narrower types. They change the numbers that training
+  // computes.
+  [[nodiscard]] std::vector<Measure> optimizers() const;
+  [[nodiscard]] std::vector<Measure> precisions() const;
+
+  // Returns the divisors of the samples that a step accumulates, below the present micro-batch;
+  // ascending.
+  [[nodiscard]] std::vector<std::int64_t> smaller_micro_batches() const;
+  // Accumulates micro-batches of this size to the same samples per step.
+  [[nodiscard]] Measure micro_batch(std::int64_t size) const;
+
+  // Returns the settings that make all of `measures` together.
+  [[nodiscard]] std::vector<Override> overrides(const std::vector<Measure>& measures) const;
+
+ private:
+  [[nodiscard]] bool has_policy(std::string_view name) const;
+  [[nodiscard]] bool trains_graph() const;
+
+  const Value& document_;
+  const Scenario& scenario_;
+  const TrainedModel& model_;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,140 @@
+#include "scenarios/studies/suggestions.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "graph/core/document.hpp"
+#include "scenarios/read/environment.hpp"
+#include "sim/step/simulate.hpp"
+
+namespace tidemark::suggestions_test {
+
+namespace {
+
+const Environment& environment() {
+  static const Environment found = default_environment();
+  return found;
+}
+
+// A step that does not fit, and what was tried about it.
+struct Failed {
+  Value document;
+  PointResult point;
+  std::vector<Suggestion> tried;
+
+  explicit Failed(const std::string& yaml) : document(parse_document(yaml, "s.yaml")) {
+    const Scenario scenario = decode_scenario(document, environment());
+    const TrainedModel model = build_training(scenario);
+    point = simulate(scenario, model, {});
+    tried = suggest_changes(document, scenario, model, environment(), point);
+  }
+  [[nodiscard]] const Suggestion* find(std::string_view change) const {
+    const auto found = std::find_if(tried.begin(), tried.end(),
+                                    [&](const Suggestion& s) { return s.change == change; });
+    return found == tried.end() ? nullptr : &*found;
+  }
+  // Returns the point when the suggestion is followed.
+  [[nodiscard]] PointResult follow(const Suggestion& suggestion) const {
+    Value changed = document;
+    for (const Override& change : suggestion.overrides)
+      apply_override(changed, change);
+    const Scenario other = decode_scenario(changed, environment());
+    return simulate(other, build_training(other), {});
+  }
+};
+
+// 12 bytes of states per parameter beside 4 of weights and gradients: of llama-2-7b's 6.74 billion
+// they take 75 GiB of the 100 that the model takes.
+const std::string kStatesTooLarge =
+    "{version: 1, model: llama-2-7b, hardware: a100-sxm-80gb, training: {micro_batch: 1, sequence: "
+    "2048}}";
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("where states alone do not fit, moving and shrinking them is tried") {
+    const Failed failed(kStatesTooLarge);
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    const Suggestion* offload = failed.find("offload_optimizer");
+    REQUIRE(offload != nullptr);
+    CHECK(offload->fits);
+    CHECK_FALSE(offload->changes_numbers);
+    CHECK_FALSE(offload->pytorch.empty());
+    CHECK_FALSE(offload->hugging_face.empty());
+    const Suggestion* smaller = failed.find("optimizer adamw_8bit");
+    REQUIRE(smaller != nullptr);
+    CHECK(smaller->fits);
+    CHECK(smaller->changes_numbers);
+    CHECK(smaller->hugging_face == std::vector<std::string>{"optim=\"adamw_bnb_8bit\""});
+    REQUIRE(failed.find("precision bf16") != nullptr);
+    CHECK(failed.find("precision bf16")->changes_numbers);
+    // Activations alone are no help, so nothing is simulated for them.
+    CHECK(failed.find("checkpoint_every(period 1)") == nullptr);
+    CHECK(failed.find("offload_activations") == nullptr);
+  }
+
+  TEST_CASE("what fits is ranked by speed, and the best leaves the numbers as they are") {
+    const Failed failed(kStatesTooLarge);
+    const auto fits = [](const Suggestion& s) { return s.fits; };
+    CHECK(std::is_partitioned(failed.tried.begin(), failed.tried.end(), fits));
+    const auto end = std::find_if_not(failed.tried.begin(), failed.tried.end(), fits);
+    REQUIRE(end - failed.tried.begin() >= 4);
+    CHECK(std::is_sorted(failed.tried.begin(), end, [](const Suggestion& a, const Suggestion& b) {
+      return a.tokens_per_second > b.tokens_per_second;
+    }));
+    const Suggestion* best = best_that_fits(failed.tried);
+    REQUIRE(best != nullptr);
+    CHECK_FALSE(best->changes_numbers);
+    CHECK(best->change.starts_with("offload_optimizer(ratio "));
+    for (const Suggestion& suggestion : failed.tried) {
+      CAPTURE(suggestion.change);
+      const PointResult point = failed.follow(suggestion);
+      CHECK(suggestion.fits == (point.status == PointStatus::kFits));
+      CHECK(suggestion.tokens_per_second == point.tokens_per_second);
+    }
+  }
+
+  TEST_CASE("a combination is tried only where less does not suffice") {
+    // Weights and gradients take 25 of 32 GiB; activations of 16 sequences take 98 more.
+    const Failed failed(
+        "{version: 1, model: llama-2-7b, hardware: {gpu: v100-sxm-32gb}, training: {micro_batch: "
+        "16, "
+        "sequence: 2048}}");
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    CHECK(failed.find("offload_optimizer") != nullptr);
+    for (const Suggestion& suggestion : failed.tried) {
+      CAPTURE(suggestion.change);
+      const bool combined = suggestion.change.find(" + ") != std::string::npos;
+      if (!combined || !suggestion.fits) continue;
+      for (const Suggestion& other : failed.tried) {
+        if (!other.fits || other.change == suggestion.change) continue;
+        CAPTURE(other.change);
+        CHECK_FALSE(suggestion.change.starts_with(other.change + " + "));
+      }
+    }
+  }
+
+  TEST_CASE("a model in fp32 is offered the types that its device has tensor cores for") {
+    const auto precisions_on = [](const std::string& gpu) {
+      std::vector<std::string> changes;
+      const Failed failed("{version: 1, model: gpt2-xl, hardware: {gpu: " + gpu +
+                          ", hbm: {capacity: 16GiB}}, training: {micro_batch: 8, sequence: 1024, "
+                          "precision: fp32}}");
+      for (const Suggestion& suggestion : failed.tried) {
+        if (suggestion.change.find("precision") != std::string::npos)
+          changes.push_back(suggestion.change.substr(suggestion.change.find("precision")));
+      }
+      std::sort(changes.begin(), changes.end());
+      changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
+      return changes;
+    };
+    CHECK(precisions_on("a100-sxm-40gb") ==
+          std::vector<std::string>{"precision bf16", "precision bf16_autocast"});
+    CHECK(precisions_on("v100-sxm-32gb") == std::vector<std::string>{"precision fp16_autocast"});
+  }
+}
+
+}  // namespace tidemark::suggestions_test
