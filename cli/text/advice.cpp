@@ -86,17 +86,24 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   return text + table.text(colour, width) + '\n';
 }
 
+// Names the memory that a run lacked where it is not the device's.
+std::string_view place_of(RunStatus status) {
+  if (status == RunStatus::kOutOfHostMemory) return " into host memory";
+  return status == RunStatus::kOutOfNvme ? " on NVMe" : "";
+}
+
 // Returns the row of a change that was tried.
 std::vector<Cell> row_of(const Suggestion& remedy) {
   const bool tokens = remedy.tokens_per_second > 0;
   const double speed = tokens ? remedy.tokens_per_second : remedy.samples_per_second;
   const std::string_view unit = tokens ? "tokens/s" : "samples/s";
   const std::string_view other = remedy.changes_numbers ? ", changes the numbers" : "";
-  return {
-      {remedy.change},
-      {format_bytes(Bytes(remedy.device_used))},
-      {remedy.fits ? fmt::format("{} {}", rate(speed), unit) : ""},
-      {remedy.fits ? fmt::format("fits{}", other) : "does not fit", remedy.fits ? kGood : kBad}};
+  return {{remedy.change},
+          {format_bytes(Bytes(remedy.device_used))},
+          {remedy.fits ? fmt::format("{} {}", rate(speed), unit) : ""},
+          {remedy.fits ? fmt::format("fits{}", other)
+                       : fmt::format("does not fit{}", place_of(remedy.status)),
+           remedy.fits ? kGood : kBad}};
 }
 
 // Returns what a user writes for a change: on our command line, in PyTorch, for Hugging Face.

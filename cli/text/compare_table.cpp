@@ -98,8 +98,8 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
     cells.push_back({planned ? unit_.text(result.device_used().count) : "-"});
   cells.push_back({planned ? time(result) : "-"});
   cells.push_back({or_dash(point.overhead), -1, point.best});
-  if (!comparison_.cost_graph) cells.push_back({or_dash(planned_overhead(point))});
-  cells.push_back({or_dash(least_overhead(point))});
+  if (!comparison_.cost_graph) cells.push_back({or_dash(point.planned_overhead)});
+  cells.push_back({or_dash(point.least_overhead)});
   cells.push_back({or_dash(point.gap)});
   cells.push_back({point.best ? "*" : "", kGood});
   cells.push_back({reason_of(point)});
@@ -138,8 +138,9 @@ std::string CompareTable::verdict() const {
                                               or_dash(cheapest->overhead));
   }
   text += dim(
-      "at least: what is proven to be the least overhead of a plan of this class within the "
-      "budget; gap: the plan's cost over it; *: no other point has both less peak and less time\n",
+      "overheads are shares of the step without policies; at least: proven for every plan of this "
+      "class within the budget; gap: the plan's cost over the least that is proven; *: no other "
+      "point has both less peak and less time\n",
       colour_);
   return text;
 }

@@ -43,12 +43,12 @@ void judge(ComparePoint& compared, const PointResult& base) {
   }
 }
 
-// Gives a bound to a policy's plan, and the plan's gap to it.
-void take_bound(ComparePoint& point, Duration proven) {
+// Gives a bound to a policy's plan and, where the plan is what was simulated, the plan's gap to it.
+void take_bound(ComparePoint& point, Duration proven, bool is_simulated) {
   PlanFigures& plan = *point.plan;
   plan.lower_bound = proven;
   if (!plan.infeasible.empty() || !has_schedule(plan.status)) return;
-  if (proven.count() > 0) {
+  if (proven.count() > 0 && is_simulated) {
     point.gap =
         static_cast<double>((plan.cost - proven).count()) / static_cast<double>(proven.count());
   }
@@ -58,7 +58,8 @@ void take_bound(ComparePoint& point, Duration proven) {
 
 // Shares proven bounds: a bound that one policy has proven holds for the others of its class on the
 // same problem, and one for more memory holds for less.
-void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points) {
+void share_bounds(const Evaluator& evaluator, const std::vector<int>& deciding,
+                  std::vector<ComparePoint>& points) {
   // Points share a bound by class, problem and base cost: of several micro-batches one is reported.
   using Key = std::tuple<std::string_view, std::string, Duration>;
   std::map<Key, std::vector<ComparePoint*>> problems;
@@ -77,8 +78,31 @@ void share_bounds(const Evaluator& evaluator, std::vector<ComparePoint>& points)
            ++end)
         proven = std::max(proven, *same[end]->plan->lower_bound);
       for (std::size_t i = begin; i < end; ++i)
-        take_bound(*same[i], proven);
+        take_bound(*same[i], proven, deciding[same[i]->list] == 1);
     }
+  }
+}
+
+// Expresses what the plans add, and what they are proven to add at least, as shares of the step
+// without policies.
+void fill_overheads(Comparison& comparison, const CompareSpec& spec) {
+  const RunResult& base = comparison.base.run;
+  if (base.step.count() <= 0) return;
+  const auto share = [&](Duration extra) {
+    return static_cast<double>(extra.count()) / static_cast<double>(base.step.count());
+  };
+  // Compute that waits, for the host or a reduction, may do so less where it recomputes.
+  const Duration idle = comparison.cost_graph
+                            ? Duration{}
+                            : base.step - base.busy[static_cast<std::size_t>(Stream::kCompute)];
+  for (ComparePoint& point : comparison.points) {
+    if (!point.plan) continue;
+    const PlanFigures& plan = *point.plan;
+    if (plan.infeasible.empty()) point.planned_overhead = share(plan.cost - plan.base_cost);
+    const bool alone = spec.lists[point.list].items.size() == 1 && comparison.base.ranks == 1;
+    if (!plan.lower_bound || !alone) continue;
+    const Duration least = *plan.lower_bound - plan.base_cost - idle;
+    if (least.count() >= 0) point.least_overhead = share(least);
   }
 }
 
@@ -179,7 +203,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
       compare_detail::judge(point, result.base);
     }
   }
-  compare_detail::share_bounds(*evaluator, result.points);
+  compare_detail::share_bounds(*evaluator, spec.deciding, result.points);
+  compare_detail::fill_overheads(result, spec);
   compare_detail::mark_front(result.points);
   return result;
 }

@@ -26,8 +26,10 @@ struct CompareSpec {
     Bytes bytes;
     std::optional<double> share;  // share of the peak without any policy, instead of bytes
   };
-  std::vector<Value> lists;     // lists of policies, each a value for `policies`
-  std::vector<bool> solves;     // by list: whether it is planned for each budget
+  std::vector<Value> lists;  // lists of policies, each a value for `policies`
+  std::vector<bool> solves;  // by list: whether it is planned for each budget
+  // By list: how many of its policies decide about memory; the others rewrite the model.
+  std::vector<int> deciding;
   std::vector<Budget> budgets;  // as listed; empty: each list once, on the device's memory
   // Limits of a search and of a plan: unless the time limit is reached, plans do not depend on the
   // machine.
@@ -48,9 +50,17 @@ struct ComparePoint {
   // of the evaluated schedule, with a nanosecond for each unit of cost.
   PointResult result;
   std::optional<PlanFigures> plan;  // plan of the policy that solves for a budget
-  std::optional<double> overhead;   // time beyond that without policies; 0.1 is 10 %
+  // Shares of the step without policies, 0.1 is 10 %: the time beyond it that was simulated, that
+  // the plan adds to one micro-batch by its kernels, and that is proven to be the least.
+  std::optional<double> overhead;
+  std::optional<double> planned_overhead;
+  // No step of a plan of this class within the budget is shorter: it runs every kernel of the step
+  // without policies, and recomputes no less than the bound of the plan says. Only where the list
+  // is that one policy, on one device: others may take time off the plan, or add memory to it.
+  std::optional<double> least_overhead;
   // The plan's cost over the best bound that is proven for its class and budget by any of the
-  // policies; 0: the cost is the minimum over the schedules of the class.
+  // policies; 0: the cost is the minimum over the schedules of the class. None where the list has
+  // another policy that decides about memory: then the plan is not what was simulated.
   std::optional<double> gap;
   bool best = false;  // keeps its budget, and no other one has both less peak and less time
 };

@@ -34,26 +34,11 @@ std::string override_of(const ComparePoint& point, std::string_view key) {
 }  // namespace
 }  // namespace compare_document_detail
 
-std::optional<double> planned_overhead(const ComparePoint& point) {
-  if (!point.plan || !point.plan->infeasible.empty() || point.plan->base_cost.count() <= 0) {
-    return std::nullopt;
-  }
-  return static_cast<double>((point.plan->cost - point.plan->base_cost).count()) /
-         static_cast<double>(point.plan->base_cost.count());
-}
-
-std::optional<double> least_overhead(const ComparePoint& point) {
-  if (!point.plan || !point.plan->lower_bound || point.plan->base_cost.count() <= 0)
-    return std::nullopt;
-  return static_cast<double>((*point.plan->lower_bound - point.plan->base_cost).count()) /
-         static_cast<double>(point.plan->base_cost.count());
-}
-
 LeastOverheads least_overheads(const Comparison& comparison) {
   LeastOverheads least;
   std::set<std::string_view> classes;
   for (const ComparePoint& point : comparison.points) {
-    const std::optional<double> overhead = least_overhead(point);
+    const std::optional<double>& overhead = point.least_overhead;
     if (!point.budget || !overhead || point.plan->budget != *point.budget) continue;
     least.by_budget.emplace(*point.budget, *overhead);
     classes.insert(point.plan->schedule_class);
@@ -80,8 +65,8 @@ compare_document_detail::Json compare_document(const Comparison& comparison) {
         {"budget", point.budget ? compare_document_detail::Json(point.budget->count)
                                 : compare_document_detail::Json(nullptr)},
         {"overhead", compare_document_detail::or_null(point.overhead)},
-        {"planned_overhead", compare_document_detail::or_null(planned_overhead(point))},
-        {"lower_bound_overhead", compare_document_detail::or_null(least_overhead(point))},
+        {"planned_overhead", compare_document_detail::or_null(point.planned_overhead)},
+        {"lower_bound_overhead", compare_document_detail::or_null(point.least_overhead)},
         {"gap", compare_document_detail::or_null(point.gap)},
         {"pareto", point.best}};
   }

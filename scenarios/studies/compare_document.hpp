@@ -24,10 +24,6 @@ namespace tidemark {
 // base_cost, lower_bound, gap, pareto, reason.
 void write_compare_csv(std::ostream& out, const Comparison& comparison);
 
-// Returns the cost of the plan beyond computing everything once, which is the time of its kernels.
-[[nodiscard]] std::optional<double> planned_overhead(const ComparePoint& point);
-// Returns the overhead that no schedule can be below, by the best proven bound, if there is one.
-[[nodiscard]] std::optional<double> least_overhead(const ComparePoint& point);
 // The least overhead of each budget in bytes by proven bounds, where all plans are of one class.
 struct LeastOverheads {
   std::string schedule_class;  // empty: no bounds to show

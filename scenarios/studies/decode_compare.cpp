@@ -67,24 +67,31 @@ const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& 
                               fmt::join(names, ", ")));
 }
 
-// Whether the list is planned for each budget.
-bool check_list(const Value& document, const Value& list, std::size_t index, bool cost_graph,
-                const Environment& environment) {
+struct ListFacts {
+  bool solves = false;  // the list is planned for each budget
+  int deciding = 0;     // policies that decide about memory
+};
+
+ListFacts check_list(const Value& document, const Value& list, std::size_t index, bool cost_graph,
+                     const Environment& environment) {
   const Decoder decoder(list, fmt::format("compare.policies[{}]", index));
   const std::vector<ListedPolicy> policies = listed_policies(list);
   if (cost_graph) {
     if (policies.size() > 1) decoder.fail("a schedule of a cost graph is one policy's");
     if (!policies.empty()) {
       static_cast<void>(cost_graph_planner(policies.front(), decoder.path()));
-      return policies.front().parameters.find("budget") == nullptr;
+      return {policies.front().parameters.find("budget") == nullptr, 1};
     }
-    return false;
+    return {};
   }
   Value changed = document;
   set_entry(changed, "policies", list.location, list);
   try {
     Scenario scenario = decode_scenario(changed, environment);
-    return set_budgets(scenario, policies, Bytes(1), Bytes(0));
+    const auto rewrites = std::count_if(scenario.policies.begin(), scenario.policies.end(),
+                                        [](const AnyPolicy& p) { return rewrites_model(p); });
+    return {set_budgets(scenario, policies, Bytes(1), Bytes(0)),
+            static_cast<int>(scenario.policies.size()) - static_cast<int>(rewrites)};
   } catch (const UserError& error) {
     rethrow_for_list(error, index);
   }
@@ -175,8 +182,10 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
                             found(list.value())));
     }
-    spec.solves.push_back(decode_compare_detail::check_list(bare, list.value(), spec.lists.size(),
-                                                            cost_graph, environment));
+    const decode_compare_detail::ListFacts facts = decode_compare_detail::check_list(
+        bare, list.value(), spec.lists.size(), cost_graph, environment);
+    spec.solves.push_back(facts.solves);
+    spec.deciding.push_back(facts.deciding);
     spec.lists.push_back(list.value());
   }
   if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");

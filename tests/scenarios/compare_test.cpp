@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/optimal.hpp"
@@ -149,6 +150,51 @@ TEST_SUITE("unit") {
     check_invariants(comparison);
     // With the optimizer's state off device there is room for more, so less has to be recomputed.
     CHECK(comparison.points[5].plan->cost.count() < comparison.points[1].plan->cost.count());
+  }
+
+  TEST_CASE("nothing is called proven of a list with another policy that decides about memory") {
+    const Comparison comparison = compared(
+        "model: {preset: gpt, layers: 4, width: 256, heads: 4, vocab: 256}\n"
+        "hardware: a100-sxm-80gb\n"
+        "training: {micro_batch: 16, sequence: 128, precision: fp32, optimizer: adamw}\n"
+        "compare: {policies: [[optimal], [optimal, offload_activations], [offload_optimizer, "
+        "optimal]], budgets: [60%, 80%], iterations: 50}\n");
+    REQUIRE(comparison.points.size() == 6);
+    check_invariants(comparison);
+    for (const ComparePoint& point : comparison.points) {
+      CAPTURE(point.list);
+      CAPTURE(point.budget->count);
+      REQUIRE(point.plan);
+      REQUIRE(point.plan->infeasible.empty());
+      // The plan is the whole list, and its bound is one of the step that was simulated.
+      CHECK(point.least_overhead.has_value() == (point.list == 0));
+      // A rewrite changes what is planned for; another plan changes what was planned.
+      CHECK(point.gap.has_value() == (point.list != 1));
+    }
+  }
+
+  TEST_CASE("no simulated step is below its bound, in shares of one step") {
+    int bounded = 0;
+    for (const std::string_view model :
+         {"{preset: gpt, layers: 3, width: 128, heads: 2, vocab: 512}",
+          "{preset: gpt, layers: 6, width: 1024, heads: 8, vocab: 256}", "resnet18"}) {
+      for (const int batch : {1, 8, 32}) {
+        const Comparison comparison = compared(fmt::format(
+            "model: {}\nhardware: a100-sxm-80gb\ntraining: {{micro_batch: {}, optimizer: sgd}}\n"
+            "compare: {{policies: [[optimal], [chen_greedy], [rotor], [min_cut]], budgets: [70%, "
+            "90%], iterations: 30, time_limit: 5s}}\n",
+            model, batch));
+        for (const ComparePoint& point : comparison.points) {
+          if (!point.least_overhead || !point.overhead) continue;
+          CAPTURE(std::string(model));
+          CAPTURE(batch);
+          CAPTURE(point.list);
+          CHECK(*point.overhead >= *point.least_overhead);
+          ++bounded;
+        }
+      }
+    }
+    CHECK(bounded > 0);
   }
 
   TEST_CASE("Chen's sqrt(n) over layers takes less where a dropout's mask stands last in them") {
