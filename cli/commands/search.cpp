@@ -53,12 +53,13 @@ std::string better_but(const SearchResult& found, std::size_t best) {
 
 std::string verdict(const SearchResult& found, const Console& console) {
   const Goal& goal = found.goal;
-  std::string text = fmt::format("\n{} {} over {} points\n", goal.maximize ? "largest" : "smallest",
-                                 goal.objective.text(), found.points.size());
+  const auto fit = std::count_if(found.points.begin(), found.points.end(), [](const auto& point) {
+    return point.result.status == PointStatus::kFits;
+  });
+  std::string text = fmt::format("\n{} {} over {} points, of which {} fit\n",
+                                 goal.maximize ? "largest" : "smallest", goal.objective.text(),
+                                 found.points.size(), fit);
   if (found.ranking.empty()) {
-    std::size_t fit = 0;
-    for (const SearchPoint& point : found.points)
-      fit += point.result.status == PointStatus::kFits ? 1U : 0U;
     text += fmt::format("  none of them will do: {} of {} fit", fit, found.points.size());
     for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
       std::size_t hold = 0;
@@ -150,7 +151,7 @@ int SearchCommand::execute(const Console& console) const {
       for (std::size_t i = 0; i < std::min<std::size_t>(top, found.points.size()); ++i)
         best.push_back(found.points[i].result);
     }
-    print(points_table(best, console.colour, width) +
+    print(points_table(best, console.colour, width, TableEnd::kNone) +
           wrap_lines(search_detail::verdict(found, console), width));
   }
   return found.ranking.empty() ? kExitDoesNotFit : kExitFits;

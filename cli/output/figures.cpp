@@ -1,7 +1,6 @@
 #include "cli/output/figures.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -11,20 +10,9 @@
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
 #include "plots/svg.hpp"
+#include "scenarios/results/compared_time.hpp"
 
 namespace tidemark {
-namespace figures_detail {
-namespace {
-
-// Returns the samples of one step on all ranks; 0 where the point has no throughput.
-std::int64_t samples_of(const PointResult& point) {
-  return std::llround(point.samples_per_second * static_cast<double>(point.run.step.count()) *
-                      1e-9);
-}
-
-}  // namespace
-}  // namespace figures_detail
-
 MemoryFigure figure_of(const DetailedPoint& point) {
   const PointResult& result = point.result;
   const PointDetail& detail = point.detail;
@@ -64,30 +52,22 @@ void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs
 
 void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
                     const std::string& setting) {
-  std::set<std::int64_t> samples;
   std::set<std::int64_t> capacities;
-  for (const PointResult& point : points) {
-    if (point.status == PointStatus::kError) continue;
-    capacities.insert(point.capacity.count);
-    if (point.status == PointStatus::kFits) samples.insert(figures_detail::samples_of(point));
-  }
-  // Steps on different numbers of samples are compared by the time that a sample takes.
-  const bool by_sample = samples.size() > 1;
+  const WorkUnit unit = compared_unit(points);
   std::vector<TradeOff> runs;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const PointResult& point = points[i];
     if (point.status == PointStatus::kError) continue;
-    double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
-    if (by_sample) seconds = point.samples_per_second > 0 ? 1 / point.samples_per_second : 0;
+    capacities.insert(point.capacity.count);
     runs.push_back({.name = point_label(point, i + 1),
                     .memory = point.device_needed(),
-                    .seconds = seconds,
+                    .seconds = seconds_per(unit, point),
                     .fits = point.status == PointStatus::kFits});
   }
   if (runs.size() < 2) return;
   const Bytes capacity = capacities.size() == 1 ? Bytes(*capacities.begin()) : Bytes(0);
-  SvgChart chart = pareto_chart(title_of(points), runs, capacity,
-                                by_sample ? "time of a sample" : "time of a step");
+  SvgChart chart =
+      pareto_chart(title_of(points), runs, capacity, fmt::format("time of {}", name_of(unit)));
   chart.subtitle = setting;
   write_svg(output.add("pareto.svg"), chart);
   write_pareto_csv(output.add("pareto.svg.csv"), runs);

@@ -14,6 +14,7 @@
 #include "cli/text/wording.hpp"
 #include "plots/report/run_columns.hpp"
 #include "plots/role_style.hpp"
+#include "scenarios/results/compared_time.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/compare_document.hpp"
@@ -161,6 +162,8 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
   summary["roles"] = html_page_detail::roles();
   summary["stack_order"] = html_page_detail::stack_order();
   summary["context_colour"] = html_page_detail::hex_colour(context_style().colour);
+  const WorkUnit unit = compared_unit(points);
+  summary["time_of"] = name_of(unit);
   const std::vector<std::string> labels = html_page_detail::labels_of(points);
   for (std::size_t i = 0; i < points.size(); ++i) {
     html_page_detail::Json& entry = summary["points"][i];
@@ -172,6 +175,7 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
     if (points[i].status == PointStatus::kError) continue;
     entry["memory"]["context"] = points[i].context.count;
     entry["memory"]["device_needed"] = points[i].device_needed().count;
+    entry["time"]["compared"] = seconds_per(unit, points[i]);
   }
 }
 

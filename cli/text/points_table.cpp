@@ -12,6 +12,7 @@
 #include "cli/text/transfer_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/results/compared_time.hpp"
 #include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
@@ -75,7 +76,7 @@ class PointsTable {
  public:
   PointsTable(std::span<const PointResult> points, bool colour)
       : points_(points), colour_(colour), keys_(keys_of(points)) {}
-  [[nodiscard]] std::string text(std::size_t width);
+  [[nodiscard]] std::string text(std::size_t width, TableEnd end);
 
  private:
   [[nodiscard]] std::vector<Column> columns() const;
@@ -101,6 +102,8 @@ class PointsTable {
 void PointsTable::choose_best() {
   std::set<std::string> names;
   std::set<std::int64_t> capacities;
+  // Points may train on different numbers of samples, and on samples of different lengths.
+  const WorkUnit unit = compared_unit(points_);
   for (const PointResult& point : points_) {
     names.insert(point.name);
     if (point.status == PointStatus::kError) continue;
@@ -109,12 +112,8 @@ void PointsTable::choose_best() {
     longest_ = std::max(longest_, point.run.step);
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
-    // The fastest point does most work per second, since points may train on different numbers of
-    // samples, and on samples of different lengths.
-    const auto work = [&](const PointResult& p) {
-      return counts_tokens_ ? p.tokens_per_second : p.samples_per_second;
-    };
-    if (fastest_ == nullptr || work(point) > work(*fastest_)) fastest_ = &point;
+    if (fastest_ == nullptr || seconds_per(unit, point) < seconds_per(unit, *fastest_))
+      fastest_ = &point;
     if (leanest_ == nullptr || point.device_needed().count < leanest_->device_needed().count)
       leanest_ = &point;
   }
@@ -234,20 +233,22 @@ std::string PointsTable::advice() const {
   return text;
 }
 
-std::string PointsTable::text(std::size_t width) {
+std::string PointsTable::text(std::size_t width, TableEnd end) {
   choose_best();
   Table table(columns());
   for (const PointResult& point : points_)
     table.add_row(row(point));
-  return wrap_lines(heading(), width) + table.text(colour_, width) + wrap_lines(verdict(), width);
+  const std::string verdict_lines = end == TableEnd::kVerdict ? wrap_lines(verdict(), width) : "";
+  return wrap_lines(heading(), width) + table.text(colour_, width) + verdict_lines;
 }
 
 }  // namespace
 }  // namespace points_table_detail
 
-std::string points_table(std::span<const PointResult> points, bool colour, std::size_t width) {
+std::string points_table(std::span<const PointResult> points, bool colour, std::size_t width,
+                         TableEnd end) {
   if (points.empty()) return "no points\n";
-  return points_table_detail::PointsTable(points, colour).text(width);
+  return points_table_detail::PointsTable(points, colour).text(width, end);
 }
 
 }  // namespace tidemark

@@ -1,6 +1,7 @@
 // Shows many points as a table, with the fastest and the one that needs the least memory.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -8,9 +9,13 @@
 
 namespace tidemark {
 
+// How a table of points ends: with the fastest and the leanest, or without, for a caller that says
+// itself what they come to.
+enum class TableEnd : std::uint8_t { kVerdict, kNone };
+
 // Returns a row per point in the order given: what it changes, whether it fits, memory, time,
 // reason. Lines end with '\n'. Beyond `width` the reasons are wrapped.
 [[nodiscard]] std::string points_table(std::span<const PointResult> points, bool colour,
-                                       std::size_t width);
+                                       std::size_t width, TableEnd end = TableEnd::kVerdict);
 
 }  // namespace tidemark

@@ -294,6 +294,8 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   read_result_detail::read_memory(entry.at("memory"), point);
   read_result_detail::read_time(entry.at("time"), point.run);
   const read_result_detail::Json& throughput = entry.at("throughput");
+  point.samples = throughput.at("samples_per_step");
+  point.tokens = throughput.at("tokens_per_step");
   point.samples_per_second = throughput.at("samples_per_second");
   point.tokens_per_second = throughput.at("tokens_per_second");
   point.model_flops_utilization = throughput.at("model_flops_utilization");

@@ -304,7 +304,9 @@ Json point_of(const PointResult& point) {
   json["model"] = model_of(point);
   json["memory"] = memory_of(point);
   json["time"] = time_of(point.run);
-  json["throughput"] = {{"samples_per_second", finite(point.samples_per_second)},
+  json["throughput"] = {{"samples_per_step", point.samples},
+                        {"tokens_per_step", point.tokens},
+                        {"samples_per_second", finite(point.samples_per_second)},
                         {"tokens_per_second", finite(point.tokens_per_second)},
                         {"model_flops_utilization", finite(point.model_flops_utilization)}};
   json["mesh"] = mesh_of(point.mesh);

@@ -121,6 +121,27 @@ void decode_point(Point& point, bool alone, const Environment& environment, Shar
   point.shared = model.get();
 }
 
+// Throws the mistake of the scenario that is there without the sweep, too, where all the points
+// that are wanted have it.
+void check_base(const Value& document, const std::vector<Point>& points,
+                const std::vector<bool>& wanted, const Environment& environment) {
+  const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
+  const std::string* shared = nullptr;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!is_wanted(i)) continue;
+    if (points[i].error.empty() || (shared != nullptr && *shared != points[i].error)) return;
+    shared = &points[i].error;
+  }
+  if (shared == nullptr) return;
+  Value base = document;
+  std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  try {
+    static_cast<void>(decode_scenario(base, environment));
+  } catch (const UserError& error) {
+    if (error.what() == *shared) throw;
+  }
+}
+
 }  // namespace
 }  // namespace simulate_points_detail
 
@@ -157,6 +178,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
     }
   }
 
+  simulate_points_detail::check_base(document, points, wanted, environment);
   std::vector<PointResult> results(points.size());
   std::size_t done = 0;
   std::mutex mutex;

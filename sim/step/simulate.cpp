@@ -102,6 +102,7 @@ class PointSimulation {
   void fill_throughput();
   void run_on_device();
   void run_without_limit(const OutOfMemory& memory);
+  void run_with_eviction(const RunResult& unlimited, const RunResult& failed);
   void add_shortage();
   void judge_plans();
   void judge_budgets();
@@ -129,6 +130,9 @@ void PointSimulation::fill_model() {
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;
   point_.step_flops = model_.step_flops;
+  const double micro_batches = t.micro_batches * static_cast<double>(spec_.count);
+  point_.samples = static_cast<double>(t.samples) * micro_batches;
+  point_.tokens = static_cast<double>(t.tokens) * micro_batches;
   point_.capacity = spec_.device.hbm.capacity;
   point_.context = process_overhead(spec_);
   point_.ranks = spec_.count;
@@ -163,10 +167,8 @@ void PointSimulation::fill_policies() {
 void PointSimulation::fill_throughput() {
   const double seconds = static_cast<double>(point_.run.step.count()) * 1e-9;
   if (seconds <= 0) return;
-  const TrainingGraph& t = model_.training;
-  const double micro_batches = t.micro_batches * static_cast<double>(spec_.count);
-  point_.samples_per_second = static_cast<double>(t.samples) * micro_batches / seconds;
-  point_.tokens_per_second = static_cast<double>(t.tokens) * micro_batches / seconds;
+  point_.samples_per_second = point_.samples / seconds;
+  point_.tokens_per_second = point_.tokens / seconds;
   const DType type = matrix_type(spec_.device, compute_type(spec_.training.precision));
   const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
@@ -176,16 +178,17 @@ void PointSimulation::run_on_device() {
   OutOfMemory memory;
   point_.run = run_compiled(spec_, compiled_, scratch_, point_.usable(), true, &memory);
   point_.status = point_status(point_.run.status);
+  if (point_.status != PointStatus::kFits) run_without_limit(memory);
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     if (!std::holds_alternative<std::unique_ptr<EvictionPolicy>>(spec_.policies[i])) continue;
     point_.policies[i].decided = point_.run.evictions;
     point_.policies[i].recomputed_operators = point_.run.restores;
   }
-  if (point_.status != PointStatus::kFits) run_without_limit(memory);
 }
 
 // Reports why the run failed, and what the same program would need: its figures with unlimited
-// memory. Figures of the failed run stay only where a limit causes them: see with_failure().
+// memory, or with the least that suffices where it evicts. Figures of the failed run stay only
+// where a limit causes them: see with_failure().
 void PointSimulation::run_without_limit(const OutOfMemory& memory) {
   point_.failure = report_failure(model_.training, compiled_, scratch_, point_.run, memory);
   if (point_.context > point_.capacity) {
@@ -194,8 +197,22 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
                     format_bytes(point_.context), format_bytes(point_.capacity));
   }
   const RunResult failed = point_.run;
-  point_.run = with_failure(run_compiled(spec_, compiled_, scratch_, kUnlimited, true), failed);
+  const RunResult unlimited = run_compiled(spec_, compiled_, scratch_, kUnlimited, true);
+  point_.run = with_failure(unlimited, failed);
+  const bool evicts = compiled_.eviction != nullptr && failed.status == RunStatus::kOutOfMemory;
+  if (evicts && options_.smallest_capacity) run_with_eviction(unlimited, failed);
   add_shortage();
+}
+
+// Reports the run on the smallest device that it fits into: without a limit nothing is evicted.
+void PointSimulation::run_with_eviction(const RunResult& unlimited, const RunResult& failed) {
+  Bytes& smallest = point_.smallest_capacity;
+  smallest = smallest_capacity(spec_, compiled_, point_.context, unlimited, point_.usable());
+  if (smallest.count == 0) return;
+  const RunResult evicting =
+      run_compiled(spec_, compiled_, scratch_, smallest - point_.context, true);
+  point_.run = with_failure(evicting, failed);
+  point_.run.evictions = evicting.evictions;
 }
 
 // Adds by how much the host or its disks are too small for the run with unlimited memory. A run
@@ -273,6 +290,7 @@ void PointSimulation::examine_run() {
 }
 
 void PointSimulation::find_smallest_capacity() {
+  if (point_.smallest_capacity.count > 0) return;  // found on the way
   const RunStatus status = point_.run.status;
   // No larger device makes up for memory that the host lacks.
   if (status == RunStatus::kOutOfHostMemory || status == RunStatus::kOutOfNvme) return;

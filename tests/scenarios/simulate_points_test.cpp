@@ -5,7 +5,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
+#include "scenarios/read/environment.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
@@ -48,6 +51,35 @@ TEST_SUITE("unit") {
     CHECK(calls == std::vector<int>{1, 1, 1, 1, 1, 1});
     for (std::size_t i = 0; i < points.size(); ++i)
       CHECK(highest[i] == points[i].run.live.bytes.count);
+  }
+
+  TEST_CASE("a mistake that no point changes is one error, others are those of their points") {
+    const auto with = [](std::string_view training, std::string_view matrix) {
+      return parse_document(
+          fmt::format("{{model: {{preset: gpt, layers: 2, width: 64, heads: 4, vocab: 512, "
+                      "sequence: 32}}, hardware: a100-sxm-80gb, training: {{{}}}, sweep: {{matrix: "
+                      "{{{}}}}}}}",
+                      training, matrix),
+          "sweep.yaml");
+    };
+    const auto errors = [](const Value& document) {
+      int count = 0;
+      for (const PointResult& point : simulate_points(document, default_environment(), 1, {}, {}))
+        count += point.status == PointStatus::kError ? 1 : 0;
+      return count;
+    };
+    const std::string sizes = "training.micro_batch: [1, 2]";
+    CHECK_THROWS_WITH_AS(errors(with("sequence: 32, optimzer: adam", sizes)),
+                         doctest::Contains("optimzer"), UserError);
+    // The matrix gives what the scenario lacks, or makes the mistake.
+    CHECK(errors(with("sequence: 32, optimizer: adan", sizes + ", training.optimizer: [adam]")) ==
+          0);
+    CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan]")) == 2);
+    CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan, adam]")) == 2);
+    // Of the points of a shard, too.
+    CHECK_THROWS_AS(simulate_points(with("sequence: 32, optimzer: adam", sizes),
+                                    default_environment(), 1, {}, {}, {true, false}),
+                    UserError);
   }
 
   TEST_CASE("overrides stay values up to the result document, and come back from it") {

@@ -120,6 +120,31 @@ TEST_SUITE("golden") {
     CHECK(r.run.live.bytes.count <= capacity);
   }
 
+  TEST_CASE("what does not fit with eviction is shown on the smallest device that it fits into") {
+    const auto with_capacity = [](std::int64_t bytes) {
+      return fmt::format(
+          "{{model: {{preset: gpt, layers: 4, width: 64, heads: 4, vocab: 512, sequence: 64}}, "
+          "hardware: {{gpu: a100-sxm-80gb, hbm: {{capacity: {}}}}}, training: {{micro_batch: 64, "
+          "sequence: 64}}, allocator: ideal, policies: [eviction]}}",
+          bytes);
+    };
+    const auto simulated = [](const std::string& text) {
+      const Scenario scenario = decode_scenario(parse_document(text, "test.yaml"), environment());
+      return simulate(scenario, build_training(scenario), {});
+    };
+    const PointResult roomy = simulated(with_capacity(kGiB.count));
+    const PointResult failed = simulated(with_capacity(roomy.run.live.bytes.count / 4));
+    REQUIRE(failed.status == PointStatus::kOutOfMemory);
+    CHECK(failed.run.evictions > 0);
+    CHECK(failed.policies.front().recomputed_operators == failed.run.restores);
+    CHECK(failed.device_needed() > failed.capacity);
+    CHECK(failed.device_needed() < roomy.device_needed());
+    const PointResult enough = simulated(with_capacity(failed.smallest_capacity.count));
+    CHECK(enough.status == PointStatus::kFits);
+    CHECK(enough.run.step == failed.run.step);
+    CHECK(enough.run.evictions == failed.run.evictions);
+  }
+
   TEST_CASE("when the host is what runs out, no device capacity is recommended") {
     const PointResult r =
         simulate_text(

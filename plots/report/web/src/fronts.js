@@ -15,15 +15,18 @@ export function formatCost(point, summary) {
                                        formatSeconds(point.time.step);
 }
 
+// The time by which points are compared: of a step, of a sample or of 1000 tokens.
+const timeOf = (point) => point.time.compared;
+
 // Points that no other one beats in both memory and time, by memory.
 export function paretoFront(points) {
   const sorted =
-      points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || a.time.step - b.time.step);
+      points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || timeOf(a) - timeOf(b));
   const front = [];
   for (const point of sorted) {
     const last = front[front.length - 1];
-    const equal = last && point.time.step === last.time.step && sizeOf(point) === sizeOf(last);
-    if (!last || equal || point.time.step < last.time.step) front.push(point);
+    const equal = last && timeOf(point) === timeOf(last) && sizeOf(point) === sizeOf(last);
+    if (!last || equal || timeOf(point) < timeOf(last)) front.push(point);
   }
   return front;
 }
@@ -41,7 +44,7 @@ export function paretoPanel(summary, open) {
       !compared && built.every((point) => point.memory.capacity === built[0].memory.capacity);
   const marks = built.map(
       (point) => ({
-        x: point.time.step * 1e9,
+        x: timeOf(point) * 1e9,
         y: sizeOf(point),
         label: point.label,
         point,
@@ -56,7 +59,7 @@ export function paretoPanel(summary, open) {
       }));
   marks.sort((a, b) => front.has(a.point.run) - front.has(b.point.run));  // the front comes last
   const line = built.filter((point) => front.has(point.run))
-                   .map((point) => ({x: point.time.step * 1e9, y: sizeOf(point)}))
+                   .map((point) => ({x: timeOf(point) * 1e9, y: sizeOf(point)}))
                    .sort((a, b) => a.y - b.y);
   return panel(
       'Peak against time',
@@ -69,7 +72,7 @@ export function paretoPanel(summary, open) {
         lines: [{points: line, colour: colourOf('accent'), stepped: true}],
         xOf: summary.compare?.cost_graph ? 'number' : 'time',
         yOf: 'bytes',
-        xTitle: summary.compare?.cost_graph ? 'cost' : 'time of a step',
+        xTitle: summary.compare?.cost_graph ? 'cost' : `time of ${summary.time_of}`,
         yTitle: compared ? 'live bytes at the peak' : 'memory of the device',
         limit: oneCapacity ? {y: capacity, label: `capacity ${formatBytes(capacity)}`} : undefined,
         open: (mark) => open(mark.point)
@@ -120,7 +123,7 @@ function sweptBudgets(points) {
   const key = budgetKey(points);
   if (key === null) return null;
   const built = points.filter((point) => key in point.overrides && point.status !== 'error');
-  const fastest = Math.min(...built.filter(fits).map((point) => point.time.step));
+  const fastest = Math.min(...built.filter(fits).map(timeOf));
   const series = new Map();
   for (const point of built) {
     const others = Object.entries(point.overrides).filter(([name]) => name !== key);
@@ -128,7 +131,7 @@ function sweptBudgets(points) {
     if (!series.has(name)) series.set(name, []);
     if (!fits(point)) continue;
     series.get(name).push(
-        {x: parseBytes(point.overrides[key]), y: (point.time.step / fastest - 1) * 100, point});
+        {x: parseBytes(point.overrides[key]), y: (timeOf(point) / fastest - 1) * 100, point});
   }
   return {title: key, over: 'the fastest point', asked: built.length, series};
 }
