@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "hwprofiles/device_profile.hpp"
+#include "hwprofiles/gpu_names.hpp"
 
 namespace tidemark {
 namespace profile_files_detail {
@@ -42,6 +43,12 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
         known.push_back(std::move(other));
       }
     }
+  }
+  const std::vector<std::string> like = profiles_like(name, known);
+  if (like.size() == 1) return find_profile(like.front(), folders, beside, named_at);
+  if (like.size() > 1) {
+    throw UserError(named_at, {},
+                    fmt::format("several GPUs are called '{}': {}", name, fmt::join(like, ", ")));
   }
   std::string list;
   for (const std::string& other : known)

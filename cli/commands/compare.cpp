@@ -36,6 +36,8 @@ Examples:
   tidemark compare scenario.yaml
   tidemark compare scenario.yaml -o out       report.html, results.json, compare.csv, overhead.svg,
                                               pareto.svg
+  tidemark compare gpt2 --gpu h100-sxm-80gb --budget 50% --budget 70%
+  tidemark compare gpt2 --gpu h100-sxm-80gb --budget 5GiB --policy optimal --policy '[chen_sqrt]'
   tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
@@ -124,6 +126,28 @@ void write_files(const std::string& folder, const Comparison& comparison,
   say_written(output);
 }
 
+// Sets the comparison's budgets and policies that the command line gives; a model that gives no
+// policies is compared under these.
+void add_options(Value& document, const std::vector<std::string>& budgets,
+                 const std::vector<std::string>& policies, bool is_model) {
+  constexpr std::string_view kUsual =
+      "[[], [checkpoint_every: {period: 1}], [offload_activations], [chen_greedy], [optimal]]";
+  const auto joined = [](const std::vector<std::string>& items) {
+    return fmt::format("[{}]", fmt::join(items, ", "));
+  };
+  std::vector<std::string> lists{"[]"};
+  for (const std::string& policy : policies)
+    lists.push_back(policy.starts_with('[') ? policy : fmt::format("[{}]", policy));
+  const Value* compare = document.find("compare");
+  if (!policies.empty()) {
+    apply_override(document, parse_override("compare.policies=" + joined(lists)));
+  } else if (is_model && (compare == nullptr || compare->find("policies") == nullptr)) {
+    apply_override(document, parse_override(fmt::format("compare.policies={}", kUsual)));
+  }
+  if (!budgets.empty())
+    apply_override(document, parse_override("compare.budgets=" + joined(budgets)));
+}
+
 // Returns -o, else the scenario's report.dir.
 std::string folder_of(const Value& document, const std::string& option) {
   if (!option.empty()) return option;
@@ -153,6 +177,19 @@ void CompareCommand::attach(CLI::App& parent) {
          "write report.html, results.json, compare.csv, overhead.svg and pareto.svg into this "
          "folder")
       ->type_name("DIR");
+  app->add_option("--budget", budgets,
+                  "a budget of live bytes, 12GiB or 50%; repeatable, instead of compare.budgets")
+      ->type_name("SIZE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_option("--policy", policies,
+                  "a policy, or a list [A, B] of them, as in YAML; repeatable, instead of "
+                  "compare.policies")
+      ->type_name("POLICY")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads,
                   "lists of policies that run at the same time (default: all cores)")
@@ -162,7 +199,8 @@ void CompareCommand::attach(CLI::App& parent) {
 
 int CompareCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
-  const Value document = input.load().front();
+  Value document = input.load().front();
+  compare_detail::add_options(document, budgets, policies, !input.gpu.empty());
   const std::string into = compare_detail::folder_of(document, folder);
   static_cast<void>(decode_compare(document, environment));
   check_writable(into);

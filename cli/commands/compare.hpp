@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/commands/scenario_input.hpp"
 #include "cli/text/console.hpp"
@@ -13,6 +14,8 @@ struct CompareCommand {
   CLI::App* app = nullptr;
   ScenarioInput input;
   std::string folder;
+  std::vector<std::string> budgets;   // instead of compare.budgets
+  std::vector<std::string> policies;  // instead of compare.policies
   bool json = false;
   int threads = 0;  // 0: as many as there are cores
   void attach(CLI::App& parent);

@@ -12,6 +12,7 @@
 #include "graph/models/preset.hpp"
 #include "plots/report/html_report.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/other_names.hpp"
 
 namespace tidemark {
 namespace scenario_input_detail {
@@ -36,12 +37,22 @@ void check_scenario_name(const std::string& name) {
                     "{{layers: {}}}",
                     excerpt(name), excerpt(name)));
   }
-  if (is_yaml(name) || std::filesystem::exists(name)) {
+  const bool recorded = name.ends_with(".pickle") || name.ends_with(".pkl");
+  if (is_yaml(name) || (!recorded && std::filesystem::exists(name))) {
     const bool onnx = name.ends_with(".onnx");
     if ((!name.ends_with(".json") && !onnx) || !std::filesystem::exists(name)) return;
     if (!onnx && read_document(name).find("model") != nullptr) return;
     throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
   }
+  if (recorded) {
+    throw UserError(fmt::format(
+        "{} is a recorded snapshot, not a scenario; compare it with one that is simulated: "
+        "tidemark diff SCENARIO {}",
+        excerpt(name), excerpt(name)));
+  }
+  const std::string advice = advice_for_model(name);
+  if (!advice.empty())
+    throw UserError(fmt::format("{}: no such scenario file or model{}", excerpt(name), advice));
   if (is_preset(name)) {
     throw UserError(fmt::format(
         "'{}' is a model: add --gpu NAME (tidemark list gpus), or give a scenario file", name));

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"
+#include "cli/output/interruption.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/points_table.hpp"
 #include "cli/text/published.hpp"
@@ -137,7 +138,15 @@ int SweepCommand::execute(const Console& console) const {
   std::vector<PointResult> points;
   {
     Progress progress(console, "points");
-    listener.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); };
+    Interruption interruption;
+    // Called under a lock, as all progress is.
+    listener.progress = [&](std::size_t done, std::size_t total) {
+      progress.report(done, total);
+      interruption.note(
+          fmt::format("\ntidemark: interrupted; {} of {} points are done and in {}; the same "
+                      "command with --resume goes on\n",
+                      done, total, folder));
+    };
     points = simulate_points(document, environment, thread_count(threads),
                              {.convergence_limit = kConvergenceLimit}, listener, wanted);
   }

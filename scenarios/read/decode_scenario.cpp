@@ -11,6 +11,7 @@
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/goal.hpp"
+#include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"
 
@@ -223,6 +224,7 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
 }  // namespace decode_scenario_detail
 
 Scenario decode_scenario(const Value& document, const Environment& environment) {
+  check_other_names(document);
   const Decoder scenario(document);
   decode_scenario_detail::check_keys(scenario);
   Scenario result;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/models/preset.hpp"
+#include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"
 
@@ -158,6 +159,9 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
 }
 
 std::string unknown_model(const std::string& name) {
+  const std::string advice = advice_for_model(name);
+  if (!advice.empty())
+    return fmt::format("{} is neither a file nor a preset{}", tidemark::quoted(name), advice);
   std::vector<std::string> names;
   for (const ModelPreset& preset : all_presets())
     names.push_back(preset.name);
@@ -182,7 +186,8 @@ Value scenario_of_model(const std::string& model, const std::string& gpu) {
   if (!is_preset(model)) {
     std::error_code error;
     const bool is_folder = std::filesystem::is_directory(model, error);
-    if (!is_model_path(model) && !std::filesystem::exists(model, error)) {
+    const bool by_other_name = !advice_for_model(model).empty();
+    if ((!is_model_path(model) || by_other_name) && !std::filesystem::exists(model, error)) {
       throw UserError({}, "model", load_scenario_detail::unknown_model(model));
     }
     // A folder has its files as Hugging Face names them.

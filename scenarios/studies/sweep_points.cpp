@@ -16,7 +16,9 @@
 #include "graph/core/numbers.hpp"
 #include "graph/core/scalars.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
 namespace sweep_points_detail {
@@ -78,6 +80,17 @@ void check_key(const Value::Entry& entry, const Value& document, bool policies_d
                                   hint.empty() ? fmt::format("; keys that can begin with {}",
                                                              fmt::join(words, ", "))
                                                : hint));
+  }
+  if (first == "training" && key.size() > first.size()) {
+    Value training = mapping_value(entry.location);
+    set_entry(training, key.substr(first.size() + 1), entry.location, entry.value);
+    Value alone = mapping_value(entry.location);
+    set_entry(alone, first, entry.location, std::move(training));
+    try {
+      check_other_names(alone);
+    } catch (const UserError& error) {
+      place.fail(entry, error.problem());
+    }
   }
   if (key.starts_with("training.")) {
     const std::vector<std::string> known = training_keys();

@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <initializer_list>
+#include <thread>
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -141,6 +145,40 @@ TEST_SUITE("unit") {
     CHECK(first_capacity() == 12LL << 30);
     write_base(13);
     CHECK(first_capacity() == 13LL << 30);
+  }
+
+  TEST_CASE("Ctrl-C says how far a sweep has come, and --resume goes on") {
+    const Workspace workspace;
+    // Plans that take a while, so that the signal comes between two points.
+    std::string text = kSweep;
+    text.replace(text.find("iterations: 20"), 14, "iterations: 20000");
+    workspace.write("s.yaml", text);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (chdir(workspace.folder().c_str()) != 0) _exit(99);
+      const int out = open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      dup2(out, STDERR_FILENO);
+      const std::string program = test::program_path();
+      execl(program.c_str(), program.c_str(), "sweep", "s.yaml", "-o", "out", "-j", "1", nullptr);
+      _exit(98);
+    }
+    const auto lines = [&] { return lines_of(workspace.read("out/points.jsonl")).size(); };
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (lines() < 3 && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    kill(child, SIGINT);
+    int status = 0;
+    waitpid(child, &status, 0);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 128 + SIGINT);
+    const std::string said = workspace.read("err.txt");
+    CAPTURE(said);
+    CHECK(said.find("of 10 points are done and in out") != std::string::npos);
+    CHECK(said.find("--resume") != std::string::npos);
+    const std::size_t done = lines();
+    CHECK(done >= 3);
+    CHECK(done < 11);
   }
 
   TEST_CASE("mistakes with shards and folders say what to do") {

@@ -353,8 +353,8 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:12: policies[0]: there is no policy 'magic'; available: " +
               available_policies());
     CHECK(refusal_with("policies: revolve\n") ==
-          "s.yaml:3:11: policies: expected a list of policies, found 'revolve'; begin each policy "
-          "with '- '");
+          "s.yaml:3:11: policies: expected a list of policies, found 'revolve'; write "
+          "policies: [revolve]");
     CHECK(refusal_with("policies: [[revolve]]\n") ==
           "s.yaml:3:12: policies[0]: expected the name of a policy or {name: {...}}, found a list");
     CHECK(refusal_with("policies:\n  - checkpoint_every:\n    period: 2\n") ==
@@ -366,7 +366,8 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:39: policies.checkpoint_every.period: expected an integer of at least 1, found "
           "0");
     CHECK(refusal_with("policies: [checkpoint_every: 2]\n") ==
-          "s.yaml:3:30: policies.checkpoint_every: expected a mapping, found '2'");
+          "s.yaml:3:30: policies.checkpoint_every: expected a mapping, found '2'; write "
+          "checkpoint_every: {period: 2}");
     CHECK(refusal_with("policies:\n  - revolve\n  - revolve: {checkpoints: 2}\n") ==
           "s.yaml:5:5: policies.revolve: 'revolve' decides the order of the operators already, and "
           "only one policy can");

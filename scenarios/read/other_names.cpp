@@ -1,0 +1,244 @@
+#include "scenarios/read/other_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/models/preset.hpp"
+
+namespace tidemark {
+namespace other_names_detail {
+namespace {
+
+struct OtherKey {
+  std::string_view name;
+  std::string_view ours;  // "{}" stands for its value
+};
+// Keys of TrainingArguments, torchtune, axolotl, DeepSpeed and nanoGPT, at the top of a scenario or
+// in `training`.
+constexpr auto kKeys = std::to_array<OtherKey>({
+    {"batch_size", "training.micro_batch: {}"},
+    {"per_device_train_batch_size", "training.micro_batch: {}"},
+    {"per_device_batch_size", "training.micro_batch: {}"},
+    {"train_micro_batch_size_per_gpu", "training.micro_batch: {}"},
+    {"micro_batch_size", "training.micro_batch: {}"},
+    {"gradient_accumulation_steps", "training.accumulate: {}"},
+    {"accumulate_grad_batches", "training.accumulate: {}"},
+    {"gradient_accumulation", "training.accumulate: {}"},
+    {"max_seq_length", "training.sequence: {}"},
+    {"max_seq_len", "training.sequence: {}"},
+    {"max_length", "training.sequence: {}"},
+    {"seq_len", "training.sequence: {}"},
+    {"seq_length", "training.sequence: {}"},
+    {"sequence_length", "training.sequence: {}"},
+    {"sequence_len", "training.sequence: {}"},
+    {"context_length", "training.sequence: {}"},
+    {"block_size", "training.sequence: {}"},
+    {"cutoff_len", "training.sequence: {}"},
+    {"gradient_checkpointing", "policies: [checkpoint_every: {{period: 1}}]"},
+    {"activation_checkpointing", "policies: [checkpoint_every: {{period: 1}}]"},
+    {"enable_activation_checkpointing", "policies: [checkpoint_every: {{period: 1}}]"},
+    {"activation_offloading", "policies: [offload_activations]"},
+    {"enable_activation_offloading", "policies: [offload_activations]"},
+    {"bf16", "training.precision: bf16_autocast, or bf16 for a model in bfloat16"},
+    {"fp16", "training.precision: fp16_autocast"},
+    {"tf32", "training.precision: tf32"},
+    {"dtype", "training.precision: bf16, fp16 or fp32"},
+    {"torch_dtype", "training.precision: bf16, fp16 or fp32"},
+    {"mixed_precision", "training.precision: bf16_autocast or fp16_autocast"},
+    {"optim", "training.optimizer: adamw"},
+    {"attn_implementation", "training.attention: flash or math"},
+    {"attention_implementation", "training.attention: flash or math"},
+    {"num_gpus", "hardware.count: {}"},
+    {"n_gpus", "hardware.count: {}"},
+    {"gpus", "hardware.count: {}"},
+    {"world_size", "hardware.count: {}"},
+    {"nproc_per_node", "hardware.count: {}"},
+    {"gpu", "hardware: {}"},
+    {"device", "hardware: a100-sxm-80gb"},
+});
+
+// Keys that change no figure.
+constexpr auto kNotNeeded = std::to_array<std::string_view>(
+    {"lr", "learning_rate", "epochs", "num_epochs", "num_train_epochs", "max_steps", "seed",
+     "warmup_steps", "warmup_ratio", "lr_scheduler_type", "logging_steps", "save_steps"});
+
+struct OtherValue {
+  std::string_view key;
+  std::string_view name;
+  std::string_view ours;
+};
+constexpr auto kValues = std::to_array<OtherValue>({
+    {"precision", "amp", "fp16_autocast or bf16_autocast"},
+    {"precision", "mixed", "fp16_autocast or bf16_autocast"},
+    {"precision", "16-mixed", "fp16_autocast"},
+    {"precision", "bf16-mixed", "bf16_autocast"},
+    {"precision", "bf16-true", "bf16"},
+    {"precision", "float16", "fp16"},
+    {"precision", "half", "fp16"},
+    {"precision", "bfloat16", "bf16"},
+    {"precision", "float32", "fp32"},
+    {"precision", "fp8", "fp8_mixed, which comes with a later version; bf16_mixed until then"},
+    {"attention", "sdpa", "flash, whose memory PyTorch's scaled_dot_product_attention has"},
+    {"attention", "flash_attention_2", "flash"},
+    {"attention", "flash_attention", "flash"},
+    {"attention", "xformers", "flash"},
+    {"attention", "eager", "math"},
+    {"optimizer", "adamw_torch", "adamw"},
+    {"optimizer", "adamw_hf", "adamw"},
+    {"optimizer", "adamw_torch_fused", "{name: adamw, implementation: fused}"},
+    {"optimizer", "adamw_bnb_8bit", "adamw_8bit"},
+    {"optimizer", "adam8bit", "adamw_8bit"},
+    {"optimizer", "AdamW", "adamw"},
+    {"optimizer", "Adam", "adam"},
+    {"optimizer", "SGD", "sgd"},
+});
+
+// Keys of `training` with one value each, of which people list several.
+constexpr auto kSingle = std::to_array<std::string_view>(
+    {"micro_batch", "sequence", "accumulate", "precision", "optimizer", "attention", "framework"});
+
+// Policies whose one number is given without its name.
+struct MainParameter {
+  std::string_view policy;
+  std::string_view parameter;
+};
+constexpr auto kMainParameters = std::to_array<MainParameter>({
+    {"checkpoint_every", "period"},
+    {"checkpoint", "first"},
+    {"checkpoint_sequential", "segments"},
+    {"offload_activations", "prefetch"},
+    {"offload_optimizer", "ratio"},
+    {"te_offload", "layers"},
+    {"revolve", "checkpoints"},
+});
+
+std::string path_of(std::string_view parent, std::string_view key) {
+  return parent.empty() ? std::string(key) : fmt::format("{}.{}", parent, key);
+}
+
+// Returns a value on one line, as it is shown in an error.
+std::string shown(const Value& value) {
+  return value.is_scalar() ? excerpt(value.scalar) : std::string("...");
+}
+
+void check_keys(const Value& mapping, std::string_view parent) {
+  for (const Value::Entry& entry : mapping.entries) {
+    const auto* other = std::find_if(kKeys.begin(), kKeys.end(),
+                                     [&](const OtherKey& key) { return key.name == entry.key; });
+    if (other != kKeys.end()) {
+      throw UserError(entry.location, path_of(parent, entry.key),
+                      fmt::format("unknown key; write {}",
+                                  fmt::format(fmt::runtime(other->ours), shown(entry.value))));
+    }
+    if (std::find(kNotNeeded.begin(), kNotNeeded.end(), entry.key) != kNotNeeded.end()) {
+      throw UserError(entry.location, path_of(parent, entry.key),
+                      "unknown key; no figure depends on it, so leave it out");
+    }
+  }
+}
+
+void check_training(const Value& training) {
+  check_keys(training, "training");
+  for (const Value::Entry& entry : training.entries) {
+    const Value& value = entry.value;
+    const bool single = std::find(kSingle.begin(), kSingle.end(), entry.key) != kSingle.end();
+    if (value.is_sequence() && single) {
+      std::string items;
+      for (const Value& item : value.items)
+        items += fmt::format("{}{}", items.empty() ? "" : ", ", shown(item));
+      throw UserError(value.location, path_of("training", entry.key),
+                      fmt::format("expected one value, found a list; to try each, write sweep: "
+                                  "{{matrix: {{training.{}: [{}]}}}}",
+                                  entry.key, items));
+    }
+    for (const OtherValue& other : kValues) {
+      if (!value.is_scalar() || other.key != entry.key || other.name != value.scalar) continue;
+      throw UserError(value.location, path_of("training", entry.key),
+                      fmt::format("{} is another tool's name; write {}",
+                                  tidemark::quoted(value.scalar), other.ours));
+    }
+  }
+}
+
+void check_policies(const Value& policies) {
+  if (policies.is_scalar() && !policies.is_null()) {
+    const auto* known =
+        std::find_if(kMainParameters.begin(), kMainParameters.end(),
+                     [&](const MainParameter& main) { return main.policy == policies.scalar; });
+    throw UserError(
+        policies.location, "policies",
+        fmt::format(
+            "expected a list of policies, found {}; write policies: [{}{}]",
+            tidemark::quoted(policies.scalar), excerpt(policies.scalar),
+            known == kMainParameters.end() || known->parameter != "period" ? "" : ": {period: 1}"));
+  }
+  for (const Value& item : policies.items) {
+    if (!item.is_mapping() || item.entries.size() != 1) continue;
+    const Value::Entry& policy = item.entries.front();
+    if (!policy.value.is_scalar() || policy.value.is_null()) continue;
+    for (const MainParameter& main : kMainParameters) {
+      if (main.policy != policy.key) continue;
+      throw UserError(policy.value.location, path_of("policies", policy.key),
+                      fmt::format("expected a mapping, found {}; write {}: {{{}: {}}}",
+                                  tidemark::quoted(policy.value.scalar), policy.key, main.parameter,
+                                  shown(policy.value)));
+    }
+  }
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+// Returns the longest name of a preset that a name on the hub contains; empty if none.
+std::string preset_in(const std::string& name) {
+  std::string found;
+  const std::string wanted = lower(name);
+  for (const ModelPreset& preset : all_presets()) {
+    if (wanted.find(preset.name) == std::string::npos) continue;
+    if (preset.name.size() > found.size()) found = preset.name;
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace other_names_detail
+
+void check_other_names(const Value& scenario) {
+  other_names_detail::check_keys(scenario, "");
+  if (const Value* training = scenario.find("training"))
+    other_names_detail::check_training(*training);
+  if (const Value* policies = scenario.find("policies"))
+    other_names_detail::check_policies(*policies);
+}
+
+std::string advice_for_model(const std::string& name) {
+  const std::filesystem::path path(name);
+  const std::string ending = other_names_detail::lower(path.extension().string());
+  constexpr auto kWeights =
+      std::to_array<std::string_view>({".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".gguf"});
+  if (std::find(kWeights.begin(), kWeights.end(), ending) != kWeights.end()) {
+    return "; weights do not say what is computed: give the model's config.json, or export it with "
+           "torch.onnx.export(model, inputs, \"model.onnx\", "
+           "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)";
+  }
+  const bool on_hub = std::count(name.begin(), name.end(), '/') == 1 && path.is_relative() &&
+                      name.front() != '.' && ending != ".json" && ending != ".onnx" &&
+                      ending != ".yaml" && ending != ".yml";
+  if (!on_hub) return {};
+  const std::string preset = other_names_detail::preset_in(path.filename().string());
+  return fmt::format("; nothing is downloaded: {}save its config.json and give the path of that",
+                     preset.empty() ? "" : fmt::format("use the preset {}, or ", preset));
+}
+
+}  // namespace tidemark

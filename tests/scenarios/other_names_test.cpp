@@ -1,0 +1,95 @@
+#include "scenarios/read/other_names.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/scenario.hpp"
+
+namespace tidemark::other_names_test {
+
+namespace {
+
+// Returns the error of a scenario with these keys; empty if there is none.
+std::string error_of(const std::string& top, const std::string& training = "micro_batch: 1",
+                     const std::string& policies = "[]") {
+  const std::string text =
+      fmt::format("{{model: gpt2, hardware: a100-sxm-80gb, training: {{{}}}, policies: {}{}}}",
+                  training, policies, top);
+  try {
+    static_cast<void>(decode_scenario(parse_document(text, "s.yaml"), default_environment()));
+  } catch (const UserError& error) {
+    return error.problem();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("keys of other tools are errors that name ours, with the value") {
+    const std::vector<std::pair<std::string, std::string>> expected{
+        {"batch_size: 8", "unknown key; write training.micro_batch: 8"},
+        {"per_device_train_batch_size: 3", "unknown key; write training.micro_batch: 3"},
+        {"gradient_accumulation_steps: 4", "unknown key; write training.accumulate: 4"},
+        {"max_seq_length: 512", "unknown key; write training.sequence: 512"},
+        {"gradient_checkpointing: true",
+         "unknown key; write policies: [checkpoint_every: {period: 1}]"},
+        {"learning_rate: 3e-4", "unknown key; no figure depends on it, so leave it out"},
+    };
+    for (const auto& [key, problem] : expected) {
+      CAPTURE(key);
+      CHECK(error_of("", key) == problem);
+      CHECK(error_of(", " + key) == problem);
+    }
+    CHECK(error_of(", num_gpus: 8") == "unknown key; write hardware.count: 8");
+  }
+
+  TEST_CASE("what the error says to write is accepted") {
+    CHECK(error_of("", "micro_batch: 8, accumulate: 4, sequence: 512").empty());
+    CHECK(error_of("", "micro_batch: 1", "[checkpoint_every: {period: 1}]").empty());
+    CHECK(error_of("", "precision: fp16_autocast, attention: flash").empty());
+    CHECK(error_of("", "optimizer: {name: adamw, implementation: fused}").empty());
+    CHECK(error_of("", "micro_batch: 1", "[offload_optimizer: {ratio: 0.5}]").empty());
+  }
+
+  TEST_CASE("values of other tools name ours") {
+    CHECK(error_of("", "precision: amp") ==
+          "'amp' is another tool's name; write fp16_autocast or bf16_autocast");
+    CHECK(error_of("", "attention: sdpa").find("write flash") != std::string::npos);
+    CHECK(error_of("", "optimizer: adamw_bnb_8bit") ==
+          "'adamw_bnb_8bit' is another tool's name; write adamw_8bit");
+  }
+
+  TEST_CASE("a list where one value belongs is a sweep, a number where parameters belong is one") {
+    CHECK(error_of("", "micro_batch: [4, 8]") ==
+          "expected one value, found a list; to try each, write sweep: {matrix: "
+          "{training.micro_batch: [4, 8]}}");
+    CHECK(error_of("", "micro_batch: 1", "[checkpoint_every: 2]") ==
+          "expected a mapping, found '2'; write checkpoint_every: {period: 2}");
+    CHECK(error_of("", "micro_batch: 1", "offload_activations") ==
+          "expected a list of policies, found 'offload_activations'; write policies: "
+          "[offload_activations]");
+  }
+
+  TEST_CASE("models of the hub and files of weights say what to give instead") {
+    CHECK(advice_for_model("meta-llama/Llama-3-8B") ==
+          "; nothing is downloaded: use the preset llama-3-8b, or save its config.json and give "
+          "the path of that");
+    CHECK(advice_for_model("openai-community/gpt2-xl").find("preset gpt2-xl,") !=
+          std::string::npos);
+    CHECK(advice_for_model("someone/else") ==
+          "; nothing is downloaded: save its config.json and give the path of that");
+    for (const std::string name : {"model.pt", "a/b/model.safetensors", "m.PTH"})
+      CHECK(advice_for_model(name).find("torch.onnx.export") != std::string::npos);
+    for (const std::string name : {"gpt2", "models/config.json", "./gpt2", "/a/b", "a/b.onnx"})
+      CHECK(advice_for_model(name).empty());
+  }
+}
+
+}  // namespace tidemark::other_names_test
