@@ -35,8 +35,10 @@ double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+// Times beyond the largest quantity are that; a step with one is refused when it is compiled.
 Duration nanoseconds_of(double seconds) {
-  return Duration(std::max<std::int64_t>(1, std::llround(seconds * 1e9)));
+  constexpr auto kMost = static_cast<double>(kLargestQuantity);
+  return Duration(std::max<std::int64_t>(1, std::llround(std::min(seconds * 1e9, kMost))));
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {

@@ -123,9 +123,10 @@ Duration InterconnectModel::duration(const Collective& collective) const {
   }
   const double seconds =
       std::max(inside_seconds(collective, group), network_seconds(collective, group));
-  return floor +
-         Duration(std::llround(ramp * std::sqrt(interconnect_model_detail::real(collective.bytes)) +
-                               seconds * 1e9));
+  constexpr auto kMost = static_cast<double>(kLargestQuantity);
+  const double nanoseconds =
+      ramp * std::sqrt(interconnect_model_detail::real(collective.bytes)) + seconds * 1e9;
+  return floor + Duration(std::llround(std::min(nanoseconds, kMost)));
 }
 
 }  // namespace tidemark

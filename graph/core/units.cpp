@@ -271,9 +271,8 @@ std::int64_t whole(const Ratio& ratio, std::string_view text, std::string_view p
   if (ratio.numerator != 0 && ratio.numerator < ratio.denominator) {
     refuse(fmt::format("{} is less than one {}", shown, singular));
   }
-  if (rounded > static_cast<Wide>(std::numeric_limits<std::int64_t>::max())) {
-    refuse(fmt::format("{} is too large; the limit is {} {}", shown,
-                       std::numeric_limits<std::int64_t>::max(), plural));
+  if (rounded > static_cast<Wide>(kLargestQuantity)) {
+    refuse(fmt::format("{} is too large; the limit is {} {}", shown, kLargestQuantity, plural));
   }
   return static_cast<std::int64_t>(rounded);
 }

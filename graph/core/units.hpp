@@ -88,6 +88,10 @@ inline constexpr Bytes kKiB{std::int64_t{1} << 10};
 inline constexpr Bytes kMiB{std::int64_t{1} << 20};
 inline constexpr Bytes kGiB{std::int64_t{1} << 30};
 
+// Most bytes, and most nanoseconds, that anything may be given as: 1 EiB, 36 years. Sums of several
+// of them stay within 64 bits.
+inline constexpr std::int64_t kLargestQuantity = std::int64_t{1} << 60;
+
 // The parsers accept surrounding blanks and decimals ("1.5GiB") and throw std::invalid_argument
 // with a sentence that says what is wrong and what to write instead. Negative, overflowing, NaN and
 // infinite quantities are errors; so are fractions of a byte ("0.3B"), letter case that changes the

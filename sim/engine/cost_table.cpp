@@ -30,7 +30,8 @@ CostTable::Link link_of(const NvmeProfile& nvme, BytesPerSecond rate, int sharin
 Duration host_duration(const Work& work, double rate) {
   if (work.op_class == OperatorClass::kFixed) return work.fixed;
   const auto traffic = static_cast<double>((work.read + work.written).count);
-  return Duration(rate > 0 ? std::llround(traffic * 1e9 / rate) : 0);
+  constexpr auto kMost = static_cast<double>(kLargestQuantity);
+  return Duration(rate > 0 ? std::llround(std::min(traffic * 1e9 / rate, kMost)) : 0);
 }
 
 }  // namespace

@@ -447,6 +447,17 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a device of any size that can be written runs, with every allocator") {
+    for (const std::string_view capacity : {"1024PiB", "1023PiB", "8191TiB"}) {
+      for (const std::string_view allocator :
+           {"ideal", "packed", "bfc", "torch", "{kind: torch, expandable_segments: true}"}) {
+        CAPTURE(capacity);
+        CAPTURE(allocator);
+        CHECK(simulate_text(scenario_with(allocator, capacity)).status == PointStatus::kFits);
+      }
+    }
+  }
+
   TEST_CASE("a device smaller than the context is reported, without negative figures") {
     for (const std::string_view allocator : {"torch", "bfc", "packed"}) {
       CAPTURE(allocator);
