@@ -15,12 +15,12 @@
 namespace tidemark::bench {
 namespace {
 
-constexpr Bytes kDevice{std::int64_t{80} << 30};
+constexpr Bytes kDevice = 80 * kGiB;
 
 // A call: allocate `bytes` into `slot`, or free the slot when bytes are 0.
 struct Call {
   std::uint32_t slot = 0;
-  std::int64_t bytes = 0;
+  Bytes bytes;
 };
 
 // Returns the calls of training steps of changing length: each allocates in order and frees most of
@@ -36,11 +36,11 @@ std::vector<Call> training_calls(std::size_t count) {
     const double length = std::uniform_real_distribution<double>(0.5, 2)(random);
     const auto size = [&](std::uint32_t slot) {
       const double scale = std::exp2(9.0 + static_cast<double>(slot * 7 % 17));
-      return static_cast<std::int64_t>(scale * length) + 1;
+      return Bytes(static_cast<std::int64_t>(scale * length) + 1);
     };
     const auto short_lived = [&](std::uint32_t slot) {
       calls.push_back({temporary, size(slot + 5)});
-      calls.push_back({temporary, 0});
+      calls.push_back({temporary, Bytes(0)});
     };
     for (std::uint32_t slot = 0; slot < depth; ++slot) {
       calls.push_back({slot, size(slot)});
@@ -48,7 +48,7 @@ std::vector<Call> training_calls(std::size_t count) {
     }
     for (std::uint32_t slot = depth; slot-- > 0;) {
       short_lived(slot);
-      calls.push_back({slot, 0});
+      calls.push_back({slot, Bytes(0)});
     }
   }
   return calls;
@@ -61,21 +61,21 @@ struct TorchDriver {
       : allocator(kDevice, parse_alloc_conf(conf)), stream(allocator.stream(0)) {
     allocator.reserve(1000);
   }
-  TorchBlock* allocate(std::int64_t bytes) { return allocator.allocate(bytes, stream); }
+  TorchBlock* allocate(Bytes bytes) { return allocator.allocate(bytes, stream); }
   void free(TorchBlock* block) { allocator.free(*block); }
 };
 
 struct BfcDriver {
   BfcAllocator allocator{kDevice, {}};
-  BfcChunk* allocate(std::int64_t bytes) { return allocator.allocate(bytes); }
+  BfcChunk* allocate(Bytes bytes) { return allocator.allocate(bytes); }
   void free(BfcChunk* chunk) { allocator.free(*chunk); }
 };
 
 template <class Driver>
 void make(Driver& driver, const std::vector<Call>& calls) {
-  std::vector<decltype(driver.allocate(1))> slots(1000);
+  std::vector<decltype(driver.allocate(Bytes(1)))> slots(1000);
   for (const Call& call : calls) {
-    if (call.bytes > 0) {
+    if (call.bytes > Bytes(0)) {
       slots[call.slot] = driver.allocate(call.bytes);
     } else {
       driver.free(slots[call.slot]);
@@ -102,9 +102,9 @@ double file_rate(const std::vector<Call>& calls, bool answers) {
   std::vector<std::int64_t> id(1000);
   std::int64_t next = 0;
   for (const Call& call : calls) {
-    if (call.bytes > 0) {
+    if (call.bytes > Bytes(0)) {
       id[call.slot] = ++next;
-      file.write("a," + std::to_string(next) + ',' + std::to_string(call.bytes) + ",0\n");
+      file.write("a," + std::to_string(next) + ',' + std::to_string(call.bytes.count) + ",0\n");
     } else {
       file.write("f," + std::to_string(id[call.slot]) + ",0,0\n");
     }
@@ -166,7 +166,7 @@ std::vector<Figure> allocator_figures() {
   std::vector<TorchBlock*> slots(1000);
   const std::size_t before = allocation_count();
   for (const Call& call : few) {
-    if (call.bytes > 0) {
+    if (call.bytes > Bytes(0)) {
       slots[call.slot] = driver.allocate(call.bytes);
     } else {
       driver.free(slots[call.slot]);

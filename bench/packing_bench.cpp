@@ -38,9 +38,9 @@ void add_step_figures(std::vector<Figure>& figures) {
       const Compiled step =
           packed_step(environment, model, checkpointed ? "[checkpoint_every: {period: 1}]" : "[]");
       const std::string name = "packing." + model + (checkpointed ? ".checkpointed" : "") + ".";
-      const double height = static_cast<double>(step.placement.height);
+      const double height = static_cast<double>(step.placement.height.count);
       figures.push_back({.name = name + "height_over_live_bytes",
-                         .value = height / static_cast<double>(step.placement.lower_bound),
+                         .value = height / static_cast<double>(step.placement.lower_bound.count),
                          .unit = "",
                          .required = "<= 1.01"});
       const double seconds =

@@ -11,7 +11,7 @@ namespace torch_snapshot_detail {
 namespace {
 
 // The first simulated address: readers take 0 for none.
-constexpr std::int64_t kFirstAddress = std::int64_t{0x7f} << 40;
+constexpr Bytes kFirstAddress{std::int64_t{0x7f} << 40};
 
 // The viewer's name for all other categories. It fails on a trace with categories but without this
 // one.
@@ -64,6 +64,7 @@ class SnapshotWriter {
     pickle_.key(key);
     pickle_.integer(value);
   }
+  void integer_entry(std::string_view key, Bytes value) { integer_entry(key, value.count); }
 
   const TrainingGraph& graph_;
   const ProgramOrder& order_;
@@ -131,7 +132,7 @@ void SnapshotWriter::block(const TorchBlock& block) {
   pickle_.begin_dict();
   integer_entry("address", kFirstAddress + block.address);
   integer_entry("size", block.size);
-  integer_entry("requested_size", block.is_idle() ? 0 : block.requested);
+  integer_entry("requested_size", block.is_idle() ? Bytes(0) : block.requested);
   text_entry("state", block.allocated   ? "active_allocated"
                       : block.is_idle() ? "inactive"
                                         : "active_pending_free");
@@ -140,9 +141,9 @@ void SnapshotWriter::block(const TorchBlock& block) {
 }
 
 void SnapshotWriter::segment(const TorchSegment& segment) {
-  std::int64_t requested = 0;
+  Bytes requested;
   for (const TorchBlock* piece : segment.blocks)
-    requested += piece->is_idle() ? 0 : piece->requested;
+    requested += piece->is_idle() ? Bytes(0) : piece->requested;
   pickle_.begin_item();
   pickle_.begin_dict();
   integer_entry("device", 0);

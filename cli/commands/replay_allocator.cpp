@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 3> kAllocators{"torch", "bfc", "ideal"};
-constexpr std::int64_t kLargestCapacity = std::int64_t{1} << 60;
+constexpr Bytes kLargestCapacity{std::int64_t{1} << 60};
 
 std::optional<double> fraction_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
@@ -40,8 +40,7 @@ ReplayOptions options_of(const ReplayAllocatorCommand& command) {
   ReplayOptions options{.allocator = static_cast<ReplayAllocator>(
                             place_of_name("allocator", command.allocator, kAllocators))};
   options.capacity = parse_option("capacity", command.capacity, parse_bytes);
-  if (options.capacity.count > kLargestCapacity)
-    refuse_option("capacity", "is more than 2^60 bytes");
+  if (options.capacity > kLargestCapacity) refuse_option("capacity", "is more than 2^60 bytes");
   const bool torch = options.allocator == ReplayAllocator::kTorch;
   if (!torch && !command.conf.empty()) refuse_option("conf", "only the allocator torch has it");
   if (!torch && !command.layout.empty()) refuse_option("layout", "only the allocator torch has it");
@@ -71,11 +70,11 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
                {"event_delay", options.event_delay},
                {"alloc_conf", command.conf},
                {"events", result.rows},
-               {"peak_allocated", s.allocated_bytes.all.peak},
-               {"peak_reserved", s.reserved_bytes.all.peak},
-               {"peak_active", s.active_bytes.all.peak},
-               {"peak_inactive_split", s.inactive_split_bytes.all.peak},
-               {"peak_requested", s.requested_bytes.all.peak},
+               {"peak_allocated", s.allocated_bytes.all.peak.count},
+               {"peak_reserved", s.reserved_bytes.all.peak.count},
+               {"peak_active", s.active_bytes.all.peak.count},
+               {"peak_inactive_split", s.inactive_split_bytes.all.peak.count},
+               {"peak_requested", s.requested_bytes.all.peak.count},
                {"peak_segments", s.segment.all.peak},
                {"num_alloc_retries", s.num_alloc_retries},
                {"num_ooms", s.num_ooms},
@@ -86,8 +85,8 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
                {"segment_allocated", s.segment.all.allocated},
                {"segment_freed", s.segment.all.freed},
                {"inactive_split_peak_count", s.inactive_split.all.peak},
-               {"small_peak_reserved", s.reserved_bytes.small_pool.peak},
-               {"large_peak_reserved", s.reserved_bytes.large_pool.peak},
+               {"small_peak_reserved", s.reserved_bytes.small_pool.peak.count},
+               {"large_peak_reserved", s.reserved_bytes.large_pool.peak.count},
                {"oversize_allocations", s.oversize_allocations.peak},
                {"oversize_segments", s.oversize_segments.peak},
                {"oom_message", result.oom_message},
@@ -97,7 +96,8 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
         {"device", snapshot->device},
         {"entries", snapshot->entries},
         {"ignored_entries", snapshot->ignored},
-        {"live_at_start", {{"blocks", snapshot->live_blocks}, {"bytes", snapshot->live_bytes}}},
+        {"live_at_start",
+         {{"blocks", snapshot->live_blocks}, {"bytes", snapshot->live_bytes.count}}},
         {"contradicting_blocks", snapshot->contradicting_blocks},
         {"retry_releases", snapshot->retry_releases},
         {"empty_caches", snapshot->empty_caches},
@@ -132,7 +132,7 @@ Json layout_of(const ReplayResult& result) {
     for (const ReplayedBlock& block : segment.blocks) {
       blocks.push_back(Json::array({block.size.count, block.requested.count, block.state}));
     }
-    segments.push_back({{"addr", segment.address},
+    segments.push_back({{"addr", segment.address.count},
                         {"size", segment.size.count},
                         {"stream", segment.stream},
                         {"large", segment.large ? 1 : 0},
@@ -144,7 +144,7 @@ Json layout_of(const ReplayResult& result) {
   Json events = Json::array();
   for (const ReplayedSegmentEvent& event : result.segment_events) {
     events.push_back(
-        Json::array({name_of(event.action), event.address, event.size.count, event.stream}));
+        Json::array({name_of(event.action), event.address.count, event.size.count, event.stream}));
   }
   return {{"segments", std::move(segments)}, {"segment_events", std::move(events)}};
 }
@@ -152,9 +152,8 @@ Json layout_of(const ReplayResult& result) {
 std::string table_of(const ReplayResult& result) {
   const TorchStatistics& s = result.statistics;
   Table table({{""}, {"peak", Align::kRight}, {"at the end", Align::kRight}});
-  const auto bytes = [&](const char* name, const TorchStatistic& statistic) {
-    table.add_row(
-        {{name}, {format_bytes(Bytes(statistic.peak))}, {format_bytes(Bytes(statistic.current))}});
+  const auto bytes = [&](const char* name, const TorchStatistic<Bytes>& statistic) {
+    table.add_row({{name}, {format_bytes(statistic.peak)}, {format_bytes(statistic.current)}});
   };
   bytes("allocated", s.allocated_bytes.all);
   bytes("active", s.active_bytes.all);
@@ -172,7 +171,7 @@ std::string table_of(const ReplayResult& result) {
     if (snapshot->live_blocks > 0) {
       text += fmt::format(
           "{} blocks ({}) were live before the recording and are allocated first, by address\n",
-          snapshot->live_blocks, format_bytes(Bytes(snapshot->live_bytes)));
+          snapshot->live_blocks, format_bytes(snapshot->live_bytes));
     }
     if (snapshot->retry_releases + snapshot->empty_caches > 0) {
       text += fmt::format(

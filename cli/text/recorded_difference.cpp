@@ -43,8 +43,8 @@ class RecordedDifference {
     };
     terms_.push_back({{"only in A", sum_of(a.peak, match_.only_a), 0}, match_.only_a.size()});
     terms_.push_back({{"only in B", 0, sum_of(b.peak, match_.only_b)}, match_.only_b.size()});
-    const std::int64_t rounding_a = a.peak.rounding();
-    const std::int64_t rounding_b = b.peak.rounding();
+    const std::int64_t rounding_a = a.peak.rounding().count;
+    const std::int64_t rounding_b = b.peak.rounding().count;
     above_ = {{"rounding to 512 bytes", rounding_a, rounding_b},
               {"cached, split or waiting", a.peak.reserved.count - a.peak.bytes.count - rounding_a,
                b.peak.reserved.count - b.peak.bytes.count - rounding_b},

@@ -30,9 +30,17 @@ struct Bytes {
   }
   friend constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes(a.count + b.count); }
   friend constexpr Bytes operator-(Bytes a, Bytes b) { return Bytes(a.count - b.count); }
+  friend constexpr Bytes operator-(Bytes a) { return Bytes(-a.count); }
   friend constexpr Bytes operator*(Bytes a, std::int64_t n) { return Bytes(a.count * n); }
   friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return a * n; }
+  friend constexpr Bytes operator/(Bytes a, std::int64_t n) { return Bytes(a.count / n); }
+  friend constexpr std::int64_t operator/(Bytes a, Bytes b) { return a.count / b.count; }
 };
+
+// Returns the least multiple of `unit` that is not below a size; the unit is above 0.
+[[nodiscard]] constexpr Bytes round_up(Bytes size, Bytes unit) {
+  return Bytes((size.count + unit.count - 1) / unit.count * unit.count);
+}
 
 // A number of elements of a tensor; a shape's extents are plain integers.
 struct Elements {

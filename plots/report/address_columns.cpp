@@ -15,31 +15,31 @@ class Offsets {
  public:
   explicit Offsets(const std::vector<AddressSegment>& segments) {  // sorted by address
     for (const AddressSegment& segment : segments) {
-      const std::int64_t end = segment.address + segment.bytes.count;
+      const Bytes end = segment.address + segment.bytes;
       if (!ranges_.empty() && segment.address <= ranges_.back().end) {
         ranges_.back().end = std::max(ranges_.back().end, end);
       } else {
-        const std::int64_t offset =
-            ranges_.empty() ? 0
+        const Bytes offset =
+            ranges_.empty() ? Bytes(0)
                             : ranges_.back().offset + ranges_.back().end - ranges_.back().address;
         ranges_.push_back({segment.address, end, offset});
       }
     }
   }
   // Returns the offset of an address, -1 of one outside all ranges.
-  [[nodiscard]] std::int64_t of(std::int64_t address) const {
+  [[nodiscard]] Bytes of(Bytes address) const {
     auto range = std::upper_bound(ranges_.begin(), ranges_.end(), address,
-                                  [](std::int64_t a, const Range& r) { return a < r.address; });
-    if (range == ranges_.begin()) return -1;
+                                  [](Bytes a, const Range& r) { return a < r.address; });
+    if (range == ranges_.begin()) return Bytes(-1);
     --range;
-    return address < range->end ? range->offset + address - range->address : -1;
+    return address < range->end ? range->offset + address - range->address : Bytes(-1);
   }
 
  private:
   struct Range {
-    std::int64_t address = 0;
-    std::int64_t end = 0;
-    std::int64_t offset = 0;
+    Bytes address;
+    Bytes end;
+    Bytes offset;
   };
   std::vector<Range> ranges_;
 };
@@ -51,15 +51,15 @@ void add_addresses(ColumnFile& file, const ReportedRun& run) {
   const AddressLayout layout = run.layout == nullptr ? AddressLayout() : *run.layout;
   const address_columns_detail::Offsets offsets(layout.segments);
   ColumnWriter offset(true);
-  for (const std::int64_t address : layout.addresses)
-    offset.add(offsets.of(address));
+  for (const Bytes address : layout.addresses)
+    offset.add(offsets.of(address).count);
   file.add("address.offset", offset);
   ColumnWriter place(true);
   ColumnWriter bytes;
   ColumnWriter since(true);
   ColumnWriter until(true);
   for (const AddressSegment& segment : layout.segments) {
-    place.add(offsets.of(segment.address));
+    place.add(offsets.of(segment.address).count);
     bytes.add(segment.bytes.count);
     since.add(static_cast<std::int64_t>(segment.since));
     until.add(static_cast<std::int64_t>(segment.until));

@@ -27,7 +27,7 @@ enum class DeallocationMode : std::uint8_t {
 struct EvictableAllocation {
   AllocationId allocation;
   Bytes bytes;
-  std::int64_t address = -1;  // place within the allocator; -1 where it has none
+  Bytes address{-1};          // place within the allocator; -1 where it has none
   Bytes free_neighbours;      // free memory that adjoins it on both sides
   Duration last_access{};     // by the clock of MemoryView::now
   Duration recompute_cost{};  // cost of the operator that makes it
@@ -39,7 +39,7 @@ struct MemoryPiece {
   static constexpr std::uint32_t kFree = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::uint32_t kHeld = kFree - 1;
 
-  std::int64_t address = 0;
+  Bytes address;
   Bytes bytes;
   std::uint32_t content = kHeld;  // index into MemoryView::evictable, or one of the above
   bool adjoins = false;           // begins where the piece before it ends, and both can become one

@@ -24,9 +24,9 @@ class Labels {
         allocated_at_[AllocationId(program.subject[i])] = i;
     }
   }
-  [[nodiscard]] LiveAllocation of(AllocationId id, std::int64_t bytes) const {
+  [[nodiscard]] LiveAllocation of(AllocationId id, Bytes bytes) const {
     const Allocation& allocation = compiled_.program.allocations[id];
-    if (id == compiled_.program.matmul_workspace) return {Bytes(bytes), "cuBLAS workspace", {}};
+    if (id == compiled_.program.matmul_workspace) return {bytes, "cuBLAS workspace", {}};
     const Position at = compiled_.program.position[allocated_at_[id]];
     const Operator& op = graph_.operators[compiled_.order.at[at].op];
     LargestTensor tensor{.tensor = "workspace"};
@@ -38,7 +38,7 @@ class Labels {
     tensor.layer = std::string(graph_.layer_name(layer));
     const std::string pattern = pattern_of(tensor.layer);
     LiveAllocation live{
-        .bytes = Bytes(bytes),
+        .bytes = bytes,
         .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
                              name_in_layer(tensor), name_of(allocation.role)),
         .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
@@ -67,8 +67,8 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
                                const TorchRecorder& recorder) {
   const std::vector<TorchTraceEntry>& entries = recorder.entries();
   RecordedPeak peak;
-  std::int64_t live = 0;
-  std::int64_t reserved = 0;
+  Bytes live;
+  Bytes reserved;
   std::size_t until = 0;  // entries up to the peak
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const TorchTraceEntry& entry = entries[e];
@@ -94,10 +94,10 @@ RecordedPeak peak_of_recording(const TrainedModel& model, const Compiled& compil
       case TorchTraceAction::kFreeCompleted:
         break;
     }
-    peak.most_reserved.count = std::max(peak.most_reserved.count, reserved);
-    if (live > peak.bytes.count) {
-      peak.bytes.count = live;
-      peak.reserved.count = reserved;
+    peak.most_reserved = std::max(peak.most_reserved, reserved);
+    if (live > peak.bytes) {
+      peak.bytes = live;
+      peak.reserved = reserved;
       until = e + 1;
     }
   }

@@ -4,18 +4,18 @@
 
 namespace tidemark {
 
-void SegmentHistory::open(std::int64_t address, std::int64_t bytes, std::size_t since) {
+void SegmentHistory::open(Bytes address, Bytes bytes, std::size_t since) {
   open_.insert_or_assign(address,
-                         AddressSegment{.address = address, .bytes = Bytes(bytes), .since = since});
+                         AddressSegment{.address = address, .bytes = bytes, .since = since});
 }
 
-void SegmentHistory::close(std::int64_t address, std::int64_t bytes, std::size_t until) {
-  const std::int64_t end = address + bytes;
+void SegmentHistory::close(Bytes address, Bytes bytes, std::size_t until) {
+  const Bytes end = address + bytes;
   auto at = open_.upper_bound(address);
   if (at != open_.begin()) --at;
   while (at != open_.end() && at->first < end) {
     const AddressSegment segment = at->second;
-    const std::int64_t segment_end = segment.address + segment.bytes.count;
+    const Bytes segment_end = segment.address + segment.bytes;
     if (segment_end <= address) {
       ++at;
       continue;
@@ -23,18 +23,18 @@ void SegmentHistory::close(std::int64_t address, std::int64_t bytes, std::size_t
     at = open_.erase(at);
     if (segment.address < address) {
       AddressSegment before = segment;
-      before.bytes.count = address - segment.address;
+      before.bytes = address - segment.address;
       open_.emplace(before.address, before);
     }
     AddressSegment closed = segment;
     closed.address = std::max(segment.address, address);
-    closed.bytes.count = std::min(segment_end, end) - closed.address;
+    closed.bytes = std::min(segment_end, end) - closed.address;
     closed.until = until;
     layout_.segments.push_back(closed);
     if (segment_end > end) {
       AddressSegment after = segment;
       after.address = end;
-      after.bytes.count = segment_end - end;
+      after.bytes = segment_end - end;
       at = open_.emplace(after.address, after).first;
       ++at;
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -13,14 +12,14 @@ namespace tidemark {
 
 // Memory that the allocator had from one point of a MemoryTimeline to another (exclusive).
 struct AddressSegment {
-  std::int64_t address = 0;
+  Bytes address;
   Bytes bytes;
   std::size_t since = 0;
   std::size_t until = 0;
 };
 
 struct AddressLayout {
-  std::vector<std::int64_t> addresses;   // by point of the timeline, for points that allocate
+  std::vector<Bytes> addresses;          // by point of the timeline, for points that allocate
   std::vector<AddressSegment> segments;  // by address, then by time
 };
 
@@ -30,18 +29,16 @@ class SegmentHistory {
  public:
   explicit SegmentHistory(AddressLayout& layout) : layout_(layout) {}
 
-  void open(std::int64_t address, std::int64_t bytes, std::size_t since);
+  void open(Bytes address, Bytes bytes, std::size_t since);
   // Closes a range of what is open; of an expandable segment it may be any part.
-  void close(std::int64_t address, std::int64_t bytes, std::size_t until);
+  void close(Bytes address, Bytes bytes, std::size_t until);
   // Closes what is still open at the end.
   void finish(std::size_t end);
-  [[nodiscard]] const std::map<std::int64_t, AddressSegment>& open_segments() const {
-    return open_;
-  }
+  [[nodiscard]] const std::map<Bytes, AddressSegment>& open_segments() const { return open_; }
 
  private:
   AddressLayout& layout_;
-  std::map<std::int64_t, AddressSegment> open_;  // by address
+  std::map<Bytes, AddressSegment> open_;  // by address
 };
 
 }  // namespace tidemark

@@ -22,11 +22,11 @@ constexpr AllocatorTraits kBfcTraits{
     .grows_by_doubling = true};
 
 // Returns the regions by address, from their first chunk to their last.
-std::map<std::int64_t, std::int64_t> regions_of(const BfcAllocator& allocator) {
-  std::map<std::int64_t, std::int64_t> regions;
+std::map<Bytes, Bytes> regions_of(const BfcAllocator& allocator) {
+  std::map<Bytes, Bytes> regions;
   allocator.for_each_chunk([&](const BfcChunk& chunk) {
     if (chunk.previous != nullptr) return;
-    std::int64_t bytes = 0;
+    Bytes bytes;
     for (const BfcChunk* part = &chunk; part != nullptr; part = part->next)
       bytes += part->size;
     regions.emplace(chunk.address, bytes);
@@ -83,22 +83,21 @@ AddressLayout BfcModel::layout(const AllocatorRun& run, const MemoryTimeline& ti
   SegmentHistory segments(layout);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const AllocationId allocation = points[i].allocation;
-    const std::int64_t reserved = allocator.reserved();
+    const Bytes reserved = allocator.reserved();
     if (points[i].sign < 0 && waits[i]) {
       allocator.defer_free(allocation);
     } else if (points[i].sign <= 0) {
       allocator.free(allocation);
-    } else if (!allocator.allocate(allocation, run.program.allocations[allocation].bytes.count)
-                    .ok) {
+    } else if (!allocator.allocate(allocation, run.program.allocations[allocation].bytes).ok) {
       throw InternalError("the timeline is not of a run with this allocator");
     } else {
       layout.addresses.push_back(allocator.address(allocation));
     }
     if (allocator.reserved() == reserved) continue;
-    const std::map<std::int64_t, std::int64_t> regions = regions_of(allocator);
-    const std::map<std::int64_t, AddressSegment> before = segments.open_segments();
+    const std::map<Bytes, Bytes> regions = regions_of(allocator);
+    const std::map<Bytes, AddressSegment> before = segments.open_segments();
     for (const auto& [address, segment] : before) {
-      if (!regions.contains(address)) segments.close(address, segment.bytes.count, i);
+      if (!regions.contains(address)) segments.close(address, segment.bytes, i);
     }
     for (const auto& [address, bytes] : regions) {
       if (!before.contains(address)) segments.open(address, bytes, i);

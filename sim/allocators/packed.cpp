@@ -39,8 +39,8 @@ class PackedModel final : public AllocatorModel {
     for (const TimelinePoint& point : timeline.points) {
       if (point.sign > 0) layout.addresses.push_back(run.placement.address[point.allocation]);
     }
-    layout.segments.push_back({.address = 0,
-                               .bytes = Bytes(run.placement.height),
+    layout.segments.push_back({.address = {},
+                               .bytes = run.placement.height,
                                .since = 0,
                                .until = timeline.points.size()});
     return layout;

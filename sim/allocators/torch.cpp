@@ -124,7 +124,7 @@ std::vector<AllocatorChange> TorchModel::changes() const {
         "expandable_segments:True");
   }
   for (const int mebibytes : {512, 128, 32}) {
-    if (options_.max_split_size <= mebibytes * kMiB.count) continue;
+    if (options_.max_split_size <= mebibytes * kMiB) continue;
     add(fmt::format("max_split_size {} MiB", mebibytes),
         {setting("max_split_size", fmt::format("{}MiB", mebibytes))},
         fmt::format("max_split_size_mb:{}", mebibytes));

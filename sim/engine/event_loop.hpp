@@ -60,29 +60,29 @@ constexpr bool is_copy(Opcode opcode) {
 // Page-locked host memory, or NVMe. With a pool, buffers are kept when they are freed and reused by
 // their size class; otherwise only what is live counts.
 struct OffDeviceMemory {
-  std::int64_t capacity = 0;
-  std::int64_t live = 0;   // as requested
-  std::int64_t taken = 0;  // from the system: live, or with a pool everything that it keeps
+  Bytes capacity;
+  Bytes live;   // as requested
+  Bytes taken;  // from the system: live, or with a pool everything that it keeps
   bool pools = false;
 
   // Returns the bytes to take from the system for an allocation.
-  [[nodiscard]] std::int64_t grows_by(const Scratch& scratch, AllocationId allocation,
-                                      const Allocation& b) const {
-    if (!pools) return b.bytes.count;
+  [[nodiscard]] Bytes grows_by(const Scratch& scratch, AllocationId allocation,
+                               const Allocation& b) const {
+    if (!pools) return b.bytes;
     const std::uint32_t size = scratch.size_class[allocation.index()];
-    return scratch.pooled[size] > 0 ? 0 : scratch.class_bytes[size];
+    return scratch.pooled[size] > 0 ? Bytes(0) : scratch.class_bytes[size];
   }
-  void take(Scratch& scratch, AllocationId allocation, const Allocation& b, std::int64_t grown) {
-    live += b.bytes.count;
+  void take(Scratch& scratch, AllocationId allocation, const Allocation& b, Bytes grown) {
+    live += b.bytes;
     taken += grown;
-    if (pools && grown == 0) --scratch.pooled[scratch.size_class[allocation.index()]];
+    if (pools && grown == Bytes(0)) --scratch.pooled[scratch.size_class[allocation.index()]];
   }
   void give_back(Scratch& scratch, AllocationId allocation, const Allocation& b) {
-    live -= b.bytes.count;
+    live -= b.bytes;
     if (pools) {
       ++scratch.pooled[scratch.size_class[allocation.index()]];
     } else {
-      taken -= b.bytes.count;
+      taken -= b.bytes;
     }
   }
 };
@@ -150,9 +150,9 @@ class Engine {
         peers_(peers),
         count_(static_cast<std::uint32_t>(program.size())),
         streams_(scratch.streams) {
-    off_device(Tier::kHost) = {.capacity = options.host_capacity.count,
+    off_device(Tier::kHost) = {.capacity = options.host_capacity,
                                .pools = options.page_locked != PageLockedMemory::kExact};
-    off_device(Tier::kNvme) = {.capacity = options.nvme_capacity.count};
+    off_device(Tier::kNvme) = {.capacity = options.nvme_capacity};
   }
 
   RunResult run();
@@ -180,8 +180,8 @@ class Engine {
   [[nodiscard]] OffDeviceMemory& off_device(Tier tier) {
     return tier == Tier::kHost ? host_memory_ : nvme_;
   }
-  [[nodiscard]] bool allocate_device(AllocationId allocation, std::int64_t bytes);
-  bool try_allocate(AllocationId allocation, std::int64_t bytes, bool again = false);
+  [[nodiscard]] bool allocate_device(AllocationId allocation, Bytes bytes);
+  bool try_allocate(AllocationId allocation, Bytes bytes, bool again = false);
   void release_cached(bool is_idle = false);
   void begin_last_step();
   // Only some allocators capture graphs.
@@ -215,16 +215,19 @@ class Engine {
   // Accounting of memory.
   void change_live(AllocationId allocation, int sign) {
     const Allocation& b = program_.allocations[allocation];
-    live_ += sign * b.bytes.count;
-    if (b.role == Role::kWorkspace) workspace_ += sign * b.bytes.count;
+    live_ += sign * b.bytes;
+    if (b.role == Role::kWorkspace) workspace_ += sign * b.bytes;
   }
   void give_back(AllocationId allocation) {
-    if (program_.allocations[allocation].bytes.count > 0) allocator_.free(allocation);
+    if (program_.allocations[allocation].bytes > Bytes(0)) allocator_.free(allocation);
   }
   void record(AllocationId allocation, int sign);
   void note_peaks();
-  void raise(Peak& peak, std::int64_t bytes) const {
-    if (bytes > peak.bytes.count) peak = {Bytes(bytes), pc_, scratch_.events.size()};
+  static void raise(Bytes& most, Bytes bytes) {
+    if (bytes > most) most = bytes;
+  }
+  void raise(Peak& peak, Bytes bytes) const {
+    if (bytes > peak.bytes) peak = {bytes, pc_, scratch_.events.size()};
   }
   void note_phase_peak();
   void note_fragmentation();
@@ -233,9 +236,9 @@ class Engine {
   }
   // Eviction.
   void prepare_eviction();
-  bool evict_some(std::int64_t requested);
+  bool evict_some(Bytes requested);
   void list_evictable();
-  void list_pieces(std::int64_t requested);
+  void list_pieces(Bytes requested);
   void prepare_launch(std::uint32_t launch);
   void finish_launch(std::uint32_t launch);
   void open_launch(std::uint32_t launch);
@@ -269,8 +272,8 @@ class Engine {
   // kNever when the program is over, or when the queue it needs is full
   std::int64_t next_issue_ = 0;
   std::int64_t injected_ = 0;  // compute time of restored operators before the next launch
-  std::int64_t live_ = 0;
-  std::int64_t workspace_ = 0;
+  Bytes live_;
+  Bytes workspace_;
   OffDeviceMemory host_memory_;
   OffDeviceMemory nvme_;
   // Time that the host was blocked while compute had nothing left to do, since compute last

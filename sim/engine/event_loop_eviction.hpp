@@ -144,7 +144,7 @@ void Engine<A>::list_evictable() {
   e.view.clear();
   for (std::uint32_t b = e.first; b != kNone; b = e.next[b]) {
     const AllocationId allocation(b);
-    std::int64_t free_neighbours = 0;
+    Bytes free_neighbours;
     if constexpr (SegmentAllocator<A>) {
       const auto* piece = allocator_.given(allocation);
       for (const auto* other : {piece->previous, piece->next}) {
@@ -154,7 +154,7 @@ void Engine<A>::list_evictable() {
     e.view.push_back({.allocation = allocation,
                       .bytes = program_.allocations[allocation].bytes,
                       .address = allocator_.address(allocation),
-                      .free_neighbours = Bytes(free_neighbours),
+                      .free_neighbours = free_neighbours,
                       .last_access = Duration(e.last_access[b]),
                       .recompute_cost = e.facts.cost[b],
                       .restores = e.restores[b]});
@@ -174,7 +174,7 @@ void list_by_address(std::vector<std::pair<const Piece*, std::uint32_t>>& found,
   for (const auto& [piece, content] : found) {
     if (piece == before) continue;
     pieces.push_back({.address = piece->address,
-                      .bytes = Bytes(piece->size),
+                      .bytes = piece->size,
                       .content = content,
                       .adjoins = before != nullptr && before->next == piece});
     before = piece;
@@ -183,7 +183,7 @@ void list_by_address(std::vector<std::pair<const Piece*, std::uint32_t>>& found,
 
 // Lists the allocations that can be dropped and their direct neighbours in memory.
 template <class A>
-void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
+void Engine<A>::list_pieces([[maybe_unused]] Bytes requested) {
   evictor_.pieces.clear();
   if constexpr (SegmentAllocator<A>) {
     using Piece = std::remove_pointer_t<decltype(allocator_.given(AllocationId()))>;
@@ -202,15 +202,13 @@ void Engine<A>::list_pieces([[maybe_unused]] std::int64_t requested) {
 }
 
 template <class A>
-bool Engine<A>::evict_some(std::int64_t requested) {
+bool Engine<A>::evict_some(Bytes requested) {
   Evictor& e = evictor_;
   list_evictable();
   if (e.view.empty()) return false;
   if (e.policy->looks_at_addresses()) list_pieces(requested);
-  const std::vector<std::size_t> victims = e.policy->choose({.now = Duration(e.clock),
-                                                             .requested = Bytes(requested),
-                                                             .evictable = e.view,
-                                                             .pieces = e.pieces});
+  const std::vector<std::size_t> victims = e.policy->choose(
+      {.now = Duration(e.clock), .requested = requested, .evictable = e.view, .pieces = e.pieces});
   for (const std::size_t victim : victims) {
     if (victim >= e.view.size() || e.listed[e.view[victim].allocation.index()] == 0) {
       throw InternalError(fmt::format("the eviction policy '{}' chose number {} of {} allocations",
@@ -325,7 +323,7 @@ bool Engine<A>::repeat(std::uint32_t launch) {
   for (AllocationUse use : program_.uses_of(launch)) {
     const AllocationId allocation = use.allocation();
     if (use.access() != Access::kCreate || e.resident[allocation.index()] != 0) continue;
-    if (!allocate_device(allocation, program_.allocations[allocation].bytes.count)) {
+    if (!allocate_device(allocation, program_.allocations[allocation].bytes)) {
       if (!stopped_) fail(RunStatus::kOutOfMemory, allocation);
       return false;
     }

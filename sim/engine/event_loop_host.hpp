@@ -115,18 +115,19 @@ template <class A>
 void Engine<A>::record(AllocationId allocation, int sign) {
   if (!options_.record_events) return;
   const Tier tier = program_.allocations[allocation].tier;
-  scratch_.events.push_back(
-      {.instruction = pc_,
-       .allocation = allocation,
-       .sign = sign,
-       .active = Bytes(tier == Tier::kDevice ? allocator_.active() : off_device(tier).live),
-       .reserved = Bytes(allocator_.reserved())});
+  Bytes active = allocator_.active();
+  if (tier != Tier::kDevice) active = off_device(tier).live;
+  scratch_.events.push_back({.instruction = pc_,
+                             .allocation = allocation,
+                             .sign = sign,
+                             .active = active,
+                             .reserved = allocator_.reserved()});
 }
 
 template <class A>
 void Engine<A>::note_peaks() {
-  result_.most_live.count = std::max(result_.most_live.count, live_);
-  result_.most_reserved.count = std::max(result_.most_reserved.count, allocator_.reserved());
+  raise(result_.most_live, live_);
+  raise(result_.most_reserved, allocator_.reserved());
   const Slot& at = slot(pc_);
   if (!at.last_step) return;
   raise(result_.live, live_);
@@ -134,10 +135,9 @@ void Engine<A>::note_peaks() {
   raise(result_.allocated, allocator_.allocated());
   raise(result_.active, allocator_.active());
   raise(result_.reserved, allocator_.reserved());
-  const std::int64_t reserved = allocator_.reserved();
+  const Bytes reserved = allocator_.reserved();
   const Fragmentation& most = result_.fragmentation;
-  if (reserved > most.reserved.count ||
-      (reserved == most.reserved.count && live_ > most.live.count)) {
+  if (reserved > most.reserved || (reserved == most.reserved && live_ > most.live)) {
     note_fragmentation();
   }
   note_phase_peak();
@@ -145,16 +145,16 @@ void Engine<A>::note_peaks() {
 
 template <class A>
 void Engine<A>::note_fragmentation() {
-  const std::int64_t reserved = allocator_.reserved();
-  const std::int64_t allocated = allocator_.allocated();
-  const std::int64_t active = allocator_.active();
-  const std::int64_t inactive_splits = allocator_.inactive_split();
-  result_.fragmentation = {.reserved = Bytes(reserved),
-                           .live = Bytes(live_),
-                           .rounding = Bytes(allocated - live_),
-                           .pending_events = Bytes(active - allocated),
-                           .inactive_splits = Bytes(inactive_splits),
-                           .free_segments = Bytes(reserved - active - inactive_splits),
+  const Bytes reserved = allocator_.reserved();
+  const Bytes allocated = allocator_.allocated();
+  const Bytes active = allocator_.active();
+  const Bytes inactive_splits = allocator_.inactive_split();
+  result_.fragmentation = {.reserved = reserved,
+                           .live = live_,
+                           .rounding = allocated - live_,
+                           .pending_events = active - allocated,
+                           .inactive_splits = inactive_splits,
+                           .free_segments = reserved - active - inactive_splits,
                            .instruction = pc_};
 }
 
@@ -172,7 +172,6 @@ void Engine<A>::note_phase_peak() {
 template <class A>
 void Engine<A>::allocate(AllocationId allocation) {
   const Allocation& b = program_.allocations[allocation];
-  const std::int64_t bytes = b.bytes.count;
   if (!in_last_step_ && slot(pc_).last_step) {
     if (captures() && suspend(HostWait::kIdle)) return;
     begin_last_step();
@@ -186,7 +185,7 @@ void Engine<A>::allocate(AllocationId allocation) {
     if (launch != kNone) prepare_launch(launch);
     if (stopped_) return;
   }
-  if (!allocate_device(allocation, bytes)) {
+  if (!allocate_device(allocation, b.bytes)) {
     if (!stopped_ && host_wait_ == HostWait::kNothing) fail(RunStatus::kOutOfMemory, allocation);
     return;
   }
@@ -214,13 +213,13 @@ void Engine<A>::allocate_away(AllocationId allocation) {
     fail(b.tier == Tier::kHost ? RunStatus::kOutOfHostMemory : RunStatus::kOutOfNvme, allocation);
     return;
   }
-  const std::int64_t grown = memory.grows_by(scratch_, allocation, b);
+  const Bytes grown = memory.grows_by(scratch_, allocation, b);
   memory.take(scratch_, allocation, b, grown);
-  if (memory.pools && grown > 0) {
-    host_ += std::llround(costs_.page_locking_ns_per_byte * static_cast<double>(grown));
+  if (memory.pools && grown > Bytes(0)) {
+    host_ += std::llround(costs_.page_locking_ns_per_byte * static_cast<double>(grown.count));
   }
-  result_.most_host.count = std::max(result_.most_host.count, host_memory_.taken);
-  result_.most_nvme.count = std::max(result_.most_nvme.count, nvme_.taken);
+  raise(result_.most_host, host_memory_.taken);
+  raise(result_.most_nvme, nvme_.taken);
   record(allocation, +1);
   if (slot(pc_).last_step) note_away_peaks();
 }
@@ -242,9 +241,9 @@ void Engine<A>::begin_last_step() {
 }
 
 template <class A>
-bool Engine<A>::try_allocate(AllocationId allocation, std::int64_t bytes, bool again) {
+bool Engine<A>::try_allocate(AllocationId allocation, Bytes bytes, bool again) {
   AllocationResult result{.ok = true};
-  if (bytes > 0) {  // requests for nothing never reach the allocator
+  if (bytes > Bytes(0)) {  // requests for nothing never reach the allocator
     result = again ? allocator_.allocate_again(allocation, bytes)
                    : allocator_.allocate(allocation, bytes);
   }
@@ -271,7 +270,7 @@ void Engine<A>::release_cached(bool is_idle) {
 // Retries as the caching allocator does: first events that have ended, then a synchronisation and
 // the whole cache, then whatever the eviction policy evicts.
 template <class A>
-bool Engine<A>::allocate_device(AllocationId allocation, std::int64_t bytes) {
+bool Engine<A>::allocate_device(AllocationId allocation, Bytes bytes) {
   notice_events();
   const bool again = std::exchange(has_waited_, false);
   if (!again && try_allocate(allocation, bytes)) return true;
@@ -319,7 +318,7 @@ void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
     waits = true;
   }
   if (waits) {
-    if (b.tier == Tier::kDevice && b.bytes.count > 0) allocator_.defer_free(allocation);
+    if (b.tier == Tier::kDevice && b.bytes > Bytes(0)) allocator_.defer_free(allocation);
     scratch_.pending.push_back(allocation.value);
     scratch_.event_of.push_back(events);
     record(allocation, -1);
@@ -370,11 +369,11 @@ void Engine<A>::fail(RunStatus status, AllocationId allocation) {
   result_.failed_instruction = pc_;
   result_.failed_allocation = allocation;
   if (allocation.valid()) result_.requested = program_.allocations[allocation].bytes;
-  result_.live_at_failure.count = live_;
-  result_.reserved_at_failure.count = allocator_.reserved();
+  result_.live_at_failure = live_;
+  result_.reserved_at_failure = allocator_.reserved();
   if (status != RunStatus::kDeadlock) ++result_.ooms;
-  if constexpr (requires { allocator_.note_out_of_memory(std::int64_t{1}); }) {
-    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested.count);
+  if constexpr (requires { allocator_.note_out_of_memory(Bytes(1)); }) {
+    if (status == RunStatus::kOutOfMemory) allocator_.note_out_of_memory(result_.requested);
   }
   stopped_ = true;
 }

@@ -16,13 +16,13 @@ void classify(const StepProgram& program, PageLockedMemory page_locked, Scratch&
   const auto taken = [&](const Allocation& allocation) {
     const auto bytes =
         static_cast<std::uint64_t>(std::max<std::int64_t>(allocation.bytes.count, 1));
-    if (page_locked == PageLockedMemory::kPool) return static_cast<std::int64_t>(bytes);
-    return static_cast<std::int64_t>(std::bit_ceil(bytes));
+    const bool exact = page_locked == PageLockedMemory::kPool;
+    return Bytes(static_cast<std::int64_t>(exact ? bytes : std::bit_ceil(bytes)));
   };
   for (const Allocation& allocation : program.allocations) {
     if (allocation.tier == Tier::kHost) scratch.class_bytes.push_back(taken(allocation));
   }
-  std::vector<std::int64_t>& sizes = scratch.class_bytes;
+  std::vector<Bytes>& sizes = scratch.class_bytes;
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   scratch.pooled.assign(sizes.size(), 0);

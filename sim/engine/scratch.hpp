@@ -35,8 +35,8 @@ struct Scratch {
   std::vector<std::uint32_t> previous;  // the instruction before it on its stream
   // by allocation: its size class in a pool of page-locked memory
   std::vector<std::uint32_t> size_class;
-  std::vector<std::int64_t> class_bytes;  // by size class
-  std::vector<std::uint32_t> pooled;      // by size class: free buffers
+  std::vector<Bytes> class_bytes;     // by size class
+  std::vector<std::uint32_t> pooled;  // by size class: free buffers
   std::vector<MemoryEvent> events;
   std::vector<std::uint32_t> pending;  // allocations that wait for events, by order of their free
   std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`

@@ -7,17 +7,18 @@ namespace bfc_allocator_detail {
 namespace {
 
 // tsl/framework/bfc_allocator.cc
-constexpr std::int64_t kMinAllocation = 256;
-constexpr std::int64_t kFirstRegion = std::int64_t{2} << 20;  // first region with allow_growth
-constexpr std::int64_t kLargestRest = std::int64_t{128} << 20;
+constexpr Bytes kMinAllocation{256};
+constexpr Bytes kFirstRegion = 2 * kMiB;  // first region with allow_growth
+constexpr Bytes kLargestRest = 128 * kMiB;
 constexpr double kBackOff = 0.9;  // factor on a region that the device refused
 
-constexpr std::int64_t round_up(std::int64_t bytes) {
-  return (bytes + kMinAllocation - 1) / kMinAllocation * kMinAllocation;
+// Returns the largest multiple of kMinAllocation that is not above a size.
+constexpr Bytes round_down(Bytes bytes) {
+  return bytes / kMinAllocation * kMinAllocation;
 }
 
-std::int64_t share_of(std::int64_t bytes, double share) {
-  return static_cast<std::int64_t>(static_cast<double>(bytes) * share);
+Bytes share_of(Bytes bytes, double share) {
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(bytes.count) * share));
 }
 
 }  // namespace
@@ -38,19 +39,18 @@ BfcOptions decode_bfc_options(const Decoder& allocator) {
 BfcAllocator::BfcAllocator(Bytes capacity, const BfcOptions& options)
     : options_(options),
       device_(capacity),
-      limit_(bfc_allocator_detail::share_of(capacity.count, options.memory_fraction)),
+      limit_(bfc_allocator_detail::share_of(capacity, options.memory_fraction)),
       largest_rest_(bfc_allocator_detail::kLargestRest),
       next_region_(bfc_allocator_detail::kFirstRegion) {
-  limit_ = std::min(limit_, capacity.count) / bfc_allocator_detail::kMinAllocation *
-           bfc_allocator_detail::kMinAllocation;
+  limit_ = bfc_allocator_detail::round_down(std::min(limit_, capacity));
   if (options.fragmentation_fraction > 0) {
     largest_rest_ = bfc_allocator_detail::share_of(limit_, options.fragmentation_fraction);
   }
   if (!options.allow_growth) next_region_ = limit_;
 }
 
-std::int64_t BfcAllocator::rounded(std::int64_t bytes) {
-  return bfc_allocator_detail::round_up(bytes);
+Bytes BfcAllocator::rounded(Bytes bytes) {
+  return round_up(bytes, bfc_allocator_detail::kMinAllocation);
 }
 
 void BfcAllocator::reserve(std::size_t allocations) {
@@ -59,7 +59,7 @@ void BfcAllocator::reserve(std::size_t allocations) {
   arena_.reserve(2 * allocations + kRegions);
 }
 
-AllocationResult BfcAllocator::allocate(AllocationId allocation, std::int64_t bytes) {
+AllocationResult BfcAllocator::allocate(AllocationId allocation, Bytes bytes) {
   const std::int64_t mallocs = device_.mallocs();
   const std::int64_t frees = device_.frees();
   BfcChunk* chunk = allocate(bytes);
@@ -69,8 +69,8 @@ AllocationResult BfcAllocator::allocate(AllocationId allocation, std::int64_t by
           .device_frees = static_cast<int>(device_.frees() - frees)};
 }
 
-BfcChunk* BfcAllocator::allocate(std::int64_t bytes) {
-  const std::int64_t size = bfc_allocator_detail::round_up(bytes);
+BfcChunk* BfcAllocator::allocate(Bytes bytes) {
+  const Bytes size = rounded(bytes);
   BfcChunk* chunk = find(size);
   if (chunk == nullptr && extend(size)) chunk = find(size);
   if (chunk == nullptr && free_regions(size) && extend(size)) chunk = find(size);
@@ -84,29 +84,27 @@ BfcChunk* BfcAllocator::allocate(std::int64_t bytes) {
   return chunk;
 }
 
-BfcChunk* BfcAllocator::find(std::int64_t size) {
+BfcChunk* BfcAllocator::find(Bytes size) {
   BfcChunk key;
   key.size = size;
-  key.address = -1;
+  key.address = Bytes(-1);
   const auto found = free_.lower_bound(key);
   return found == free_.end() ? nullptr : &*found;
 }
 
 // Takes a further region: twice the last one, until the request fits, as far as the limit allows.
-bool BfcAllocator::extend(std::int64_t size) {
-  const std::int64_t available = limit_ - device_.used();
+bool BfcAllocator::extend(Bytes size) {
+  const Bytes available = limit_ - device_.used();
   if (size > available) return false;
   const bool doubles = next_region_ < size;
   while (next_region_ < size)
-    next_region_ *= 2;
-  std::int64_t bytes = std::min(next_region_, available) / bfc_allocator_detail::kMinAllocation *
-                       bfc_allocator_detail::kMinAllocation;
-  std::int64_t address = device_.allocate(bytes);
+    next_region_ = 2 * next_region_;
+  Bytes bytes = bfc_allocator_detail::round_down(std::min(next_region_, available));
+  Bytes address = device_.allocate(bytes);
   if (address == FakeDevice::kFailed && !has_backed_off_) {
     has_backed_off_ = true;
     while (address == FakeDevice::kFailed) {
-      bytes = bfc_allocator_detail::round_up(
-          bfc_allocator_detail::share_of(bytes, bfc_allocator_detail::kBackOff));
+      bytes = rounded(bfc_allocator_detail::share_of(bytes, bfc_allocator_detail::kBackOff));
       if (bytes < size) break;
       address = device_.allocate(bytes);
     }
@@ -122,10 +120,10 @@ bool BfcAllocator::extend(std::int64_t size) {
 }
 
 // Gives back regions that are one free chunk, if that can make room for the request.
-bool BfcAllocator::free_regions(std::int64_t size) {
+bool BfcAllocator::free_regions(Bytes size) {
   if (!options_.garbage_collection) return false;
-  const std::int64_t bytes = free_region_bytes_;
-  if (bytes == 0 || size > limit_ - device_.used() + bytes) return false;
+  const Bytes bytes = free_region_bytes_;
+  if (bytes == Bytes(0) || size > limit_ - device_.used() + bytes) return false;
   for (auto it = free_.begin(); it != free_.end();) {
     BfcChunk& chunk = *it++;
     if (!chunk.is_region()) continue;
@@ -147,7 +145,7 @@ void BfcAllocator::erase_free(BfcChunk& chunk) {
   free_.erase(free_.iterator_to(chunk));
 }
 
-void BfcAllocator::split(BfcChunk& chunk, std::int64_t size) {
+void BfcAllocator::split(BfcChunk& chunk, Bytes size) {
   BfcChunk* rest = arena_.take();
   rest->size = chunk.size - size;
   rest->address = chunk.address + size;
@@ -190,14 +188,14 @@ void BfcAllocator::free(BfcChunk& chunk) {
 }
 
 double BfcAllocator::fragmentation() const {
-  std::int64_t free_bytes = 0;
-  std::int64_t largest = 0;
+  Bytes free_bytes;
+  Bytes largest;
   for (const BfcChunk& chunk : free_) {
     free_bytes += chunk.size;
     largest = chunk.size;
   }
-  if (free_bytes == 0) return 0;
-  return static_cast<double>(free_bytes - largest) / static_cast<double>(free_bytes);
+  if (free_bytes == Bytes(0)) return 0;
+  return static_cast<double>((free_bytes - largest).count) / static_cast<double>(free_bytes.count);
 }
 
 }  // namespace tidemark

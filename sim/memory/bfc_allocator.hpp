@@ -6,7 +6,6 @@
 // and looks from the bin of the request upwards: together that is one set in the same order.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,16 +32,16 @@ struct BfcOptions {
 struct BfcChunk
     : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
                                       boost::intrusive::link_mode<boost::intrusive::normal_link>> {
-  std::int64_t size = 0;
-  std::int64_t address = 0;
+  Bytes size;
+  Bytes address;
   BfcChunk* previous = nullptr;  // neighbours in the region
   BfcChunk* next = nullptr;
-  std::int64_t requested = 0;  // size asked for by the last owner, before rounding
+  Bytes requested;  // size asked for by the last owner, before rounding
   bool in_use = false;
   bool deferred = false;  // freed by the program, but a stream may still use it
   [[nodiscard]] bool is_region() const { return previous == nullptr && next == nullptr; }
   [[nodiscard]] bool is_free() const { return !in_use && !deferred; }
-  [[nodiscard]] bool serves(std::int64_t /*bytes*/) const { return true; }
+  [[nodiscard]] bool serves(Bytes /*bytes*/) const { return true; }
 
   friend bool operator<(const BfcChunk& a, const BfcChunk& b) {
     return a.size != b.size ? a.size < b.size : a.address < b.address;
@@ -56,14 +55,14 @@ class BfcAllocator {
   BfcAllocator& operator=(const BfcAllocator&) = delete;
 
   // The calls by chunk; allocate() returns null when out of memory.
-  [[nodiscard]] BfcChunk* allocate(std::int64_t bytes);
+  [[nodiscard]] BfcChunk* allocate(Bytes bytes);
   void free(BfcChunk& chunk);
   void defer_free(BfcChunk& chunk);  // free() follows later
 
   // The functions of the Allocator concept, by id.
   void reserve(std::size_t allocations);
-  AllocationResult allocate(AllocationId allocation, std::int64_t bytes);
-  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate(AllocationId allocation, Bytes bytes);
+  AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
     return allocate(allocation, bytes);
   }
   void free(AllocationId allocation) {
@@ -72,13 +71,13 @@ class BfcAllocator {
   void defer_free(AllocationId allocation) { defer_free(*chunk_of_[allocation.index()]); }
   // Memory goes back only when a request fails, as part of allocate().
   int release_cached() { return 0; }
-  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
-  [[nodiscard]] std::int64_t active() const { return active_; }
-  [[nodiscard]] std::int64_t reserved() const { return device_.used(); }
-  [[nodiscard]] std::int64_t inactive_split() const {
+  [[nodiscard]] Bytes allocated() const { return allocated_; }
+  [[nodiscard]] Bytes active() const { return active_; }
+  [[nodiscard]] Bytes reserved() const { return device_.used(); }
+  [[nodiscard]] Bytes inactive_split() const {
     return device_.used() - active_ - free_region_bytes_;
   }
-  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+  [[nodiscard]] Bytes address(AllocationId allocation) const {
     return chunk_of_[allocation.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const { return regions_; }
@@ -91,43 +90,43 @@ class BfcAllocator {
   void for_each_chunk(F&& f) const {
     arena_.for_each(f);
   }
-  [[nodiscard]] static std::int64_t rounded(std::int64_t bytes);
-  [[nodiscard]] std::int64_t limit() const { return limit_; }
-  [[nodiscard]] std::int64_t device_free() const { return device_.available(); }
+  [[nodiscard]] static Bytes rounded(Bytes bytes);
+  [[nodiscard]] Bytes limit() const { return limit_; }
+  [[nodiscard]] Bytes device_free() const { return device_.available(); }
   // Returns the limit, where the memory fraction makes it smaller than the device.
-  [[nodiscard]] std::optional<std::int64_t> allowed() const {
+  [[nodiscard]] std::optional<Bytes> allowed() const {
     if (options_.memory_fraction >= 1) return std::nullopt;
     return limit_;
   }
-  [[nodiscard]] std::int64_t largest_free() const {
-    return free_.empty() ? 0 : free_.rbegin()->size;
+  [[nodiscard]] Bytes largest_free() const {
+    return free_.empty() ? Bytes(0) : free_.rbegin()->size;
   }
   // Returns the bytes of regions that are one free chunk.
-  [[nodiscard]] std::int64_t free_region_bytes() const { return free_region_bytes_; }
+  [[nodiscard]] Bytes free_region_bytes() const { return free_region_bytes_; }
   // Share of the free bytes that are not in the largest free chunk, as TensorFlow reports it.
   [[nodiscard]] double fragmentation() const;
 
  private:
   using FreeSet = boost::intrusive::set<BfcChunk, boost::intrusive::constant_time_size<false>>;
 
-  [[nodiscard]] BfcChunk* find(std::int64_t size);
-  [[nodiscard]] bool extend(std::int64_t size);
-  [[nodiscard]] bool free_regions(std::int64_t size);
+  [[nodiscard]] BfcChunk* find(Bytes size);
+  [[nodiscard]] bool extend(Bytes size);
+  [[nodiscard]] bool free_regions(Bytes size);
   void insert_free(BfcChunk& chunk);
   void erase_free(BfcChunk& chunk);
-  void split(BfcChunk& chunk, std::int64_t size);
+  void split(BfcChunk& chunk, Bytes size);
   void join(BfcChunk& left, BfcChunk& right);
 
   BfcOptions options_;
   FakeDevice device_;
-  std::int64_t limit_;
-  std::int64_t largest_rest_;  // rest of a chunk that is handed out whole, less one byte
-  std::int64_t next_region_;   // size in bytes
+  Bytes limit_;
+  Bytes largest_rest_;  // rest of a chunk that is handed out whole, less one byte
+  Bytes next_region_;   // size
   bool has_backed_off_ = false;
-  std::int64_t allocated_ = 0;
-  std::int64_t active_ = 0;
+  Bytes allocated_;
+  Bytes active_;
   std::size_t regions_ = 0;
-  std::int64_t free_region_bytes_ = 0;
+  Bytes free_region_bytes_;
   BlockArena<BfcChunk> arena_;
   FreeSet free_;
   std::vector<BfcChunk*> chunk_of_;  // by allocation

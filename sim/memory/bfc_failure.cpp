@@ -6,13 +6,13 @@
 namespace tidemark {
 
 OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested, std::size_t allocations) {
-  const Bytes rounded(BfcAllocator::rounded(requested.count));
+  const Bytes rounded = BfcAllocator::rounded(requested);
   OutOfMemory report{.requested = requested,
                      .rounded = rounded,
                      .segment = rounded,
-                     .device_free = Bytes(allocator.device_free()),
-                     .largest_free = Bytes(allocator.largest_free())};
-  if (allocator.allowed()) report.allowed = Bytes(*allocator.allowed());
+                     .device_free = allocator.device_free(),
+                     .allowed = allocator.allowed(),
+                     .largest_free = allocator.largest_free()};
   const auto owners = owners_of(allocator, allocations);
   std::vector<const BfcChunk*> regions;
   allocator.for_each_chunk([&](const BfcChunk& chunk) {
@@ -24,9 +24,9 @@ OutOfMemory out_of_memory(const BfcAllocator& allocator, Bytes requested, std::s
     SegmentSum sum(region->address);
     for (const BfcChunk* chunk = region; chunk != nullptr; chunk = chunk->next) {
       if (const auto owner = owners.find(chunk); owner != owners.end()) {
-        sum.add_in_use(Bytes(chunk->size), owner->second);
+        sum.add_in_use(chunk->size, owner->second);
       } else {
-        sum.add_free(Bytes(chunk->size));
+        sum.add_free(chunk->size);
       }
     }
     sum.close(report);

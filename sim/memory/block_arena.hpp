@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "graph/core/units.hpp"
+
 namespace tidemark {
 
-// Block has `size`, which is 0 while it is unused, and `next`.
+// Block has `size`, which is 0 bytes while it is unused, and `next`.
 template <class Block>
 class BlockArena {
  public:
@@ -32,7 +34,7 @@ class BlockArena {
   }
   void give_back(Block* block) {
     block->next = unused_;
-    block->size = 0;
+    block->size = Bytes(0);
     unused_ = block;
   }
   // Calls f(block) for every block in use.
@@ -40,7 +42,7 @@ class BlockArena {
   void for_each(F&& f) const {
     for (const std::vector<Block>& chunk : chunks_) {
       for (const Block& block : chunk) {
-        if (block.size > 0) f(block);
+        if (block.size > Bytes(0)) f(block);
       }
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "sim/memory/allocator.hpp"
@@ -12,24 +11,24 @@ namespace tidemark {
 
 class IdealAllocator {
  public:
-  explicit IdealAllocator(Bytes capacity) : capacity_(capacity.count) {}
+  explicit IdealAllocator(Bytes capacity) : capacity_(capacity) {}
 
-  void reserve(std::size_t allocations) { size_.assign(allocations, 0); }
-  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
+  void reserve(std::size_t allocations) { size_.assign(allocations, Bytes(0)); }
+  AllocationResult allocate(AllocationId allocation, Bytes bytes) {
     if (active_ + bytes > capacity_) return {.ok = false};
     size_[allocation.index()] = bytes;
     active_ += bytes;
     allocated_ += bytes;
     return {.ok = true};
   }
-  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
     return allocate(allocation, bytes);
   }
   void free(AllocationId allocation) {
-    const std::int64_t bytes = size_[allocation.index()];
-    active_ -= bytes < 0 ? -bytes : bytes;
-    if (bytes > 0) allocated_ -= bytes;
-    size_[allocation.index()] = 0;
+    const Bytes bytes = size_[allocation.index()];
+    active_ -= bytes < Bytes(0) ? -bytes : bytes;
+    if (bytes > Bytes(0)) allocated_ -= bytes;
+    size_[allocation.index()] = Bytes(0);
   }
   // A negative size marks an allocation that waits for events.
   void defer_free(AllocationId allocation) {
@@ -37,18 +36,18 @@ class IdealAllocator {
     size_[allocation.index()] = -size_[allocation.index()];
   }
   int release_cached() { return 0; }
-  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
-  [[nodiscard]] std::int64_t active() const { return active_; }
-  [[nodiscard]] std::int64_t reserved() const { return active_; }
-  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
-  [[nodiscard]] std::int64_t inactive_split() const { return 0; }
-  [[nodiscard]] std::int64_t address(AllocationId /*allocation*/) const { return -1; }
+  [[nodiscard]] Bytes allocated() const { return allocated_; }
+  [[nodiscard]] Bytes active() const { return active_; }
+  [[nodiscard]] Bytes reserved() const { return active_; }
+  [[nodiscard]] Bytes capacity() const { return capacity_; }
+  [[nodiscard]] Bytes inactive_split() const { return Bytes(0); }
+  [[nodiscard]] Bytes address(AllocationId /*allocation*/) const { return Bytes(-1); }
 
  private:
-  std::int64_t capacity_;
-  std::int64_t allocated_ = 0;
-  std::int64_t active_ = 0;
-  std::vector<std::int64_t> size_;
+  Bytes capacity_;
+  Bytes allocated_;
+  Bytes active_;
+  std::vector<Bytes> size_;
 };
 
 static_assert(Allocator<IdealAllocator>);
@@ -58,7 +57,7 @@ static_assert(Allocator<IdealAllocator>);
   return {.requested = requested,
           .rounded = requested,
           .segment = requested,
-          .device_free = Bytes(allocator.capacity() - allocator.reserved())};
+          .device_free = allocator.capacity() - allocator.reserved()};
 }
 
 }  // namespace tidemark

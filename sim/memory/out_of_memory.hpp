@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -20,7 +19,7 @@ namespace tidemark {
 //
 //   | free | in use |     free     | in use |
 struct PartlyUsedSegment {
-  std::int64_t address = 0;
+  Bytes address;
   Bytes size;
   Bytes free;
   Bytes largest_free;                // largest free piece
@@ -54,7 +53,7 @@ template <class A>
 // Adds up the pieces of one segment in the order of their addresses.
 class SegmentSum {
  public:
-  explicit SegmentSum(std::int64_t address) { segment_.address = address; }
+  explicit SegmentSum(Bytes address) { segment_.address = address; }
   void add_free(Bytes bytes);
   void add_in_use(Bytes bytes, AllocationId allocation);
   void close(OutOfMemory& report);  // called when the segment is complete

@@ -195,7 +195,7 @@ TEST_SUITE("golden") {
           const TorchStatistics& s = snapshot.recorder->torch().core().statistics();
           const Pickle pickle(snapshot.path);
           const Reader read{pickle};
-          check_segments(read, s.reserved_bytes.all.current);
+          check_segments(read, s.reserved_bytes.all.current.count);
           check_trace(read);
           const ReplayResult replayed =
               replay_snapshot(snapshot.path, std::nullopt,
@@ -247,7 +247,7 @@ print(total)
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     CAPTURE(text);
     CHECK(code == 0);
-    CHECK(text == fmt::format("{}\n", snapshot.recorder->reserved()));
+    CHECK(text == fmt::format("{}\n", snapshot.recorder->reserved().count));
     std::filesystem::remove(script);
     std::filesystem::remove(output);
   }

@@ -108,22 +108,22 @@ TEST_SUITE("property") {
           allocator.free(block);
           live[block.index()] = 0;
         } else {
-          const std::int64_t bytes = 1 + next() % (next() % 4 == 0 ? 24U << 20U : 3U << 20U);
+          const Bytes bytes(1 + next() % (next() % 4 == 0 ? 24U << 20U : 3U << 20U));
           live[block.index()] = allocator.allocate(block, bytes).ok ? 1 : 0;
         }
         if (i % 50 != 0) continue;
-        std::int64_t releasable = 0;
-        std::int64_t free = 0;
+        Bytes releasable;
+        Bytes free;
         for (const TorchSegment& segment : allocator.core().segments()) {
-          const std::int64_t page = segment.large ? 20 << 20 : 2 << 20;
+          const Bytes page = (segment.large ? 20 : 2) * kMiB;
           for (const TorchBlock* piece : segment.blocks) {
             if (!piece->is_idle()) continue;
             free += piece->size;
             if (piece->is_expandable()) {
-              const std::int64_t first =
-                  (piece->address - piece->range + page - 1) / page * page + piece->range;
-              const std::int64_t last = (piece->end() - piece->range) / page * page + piece->range;
-              releasable += std::max<std::int64_t>(last - first, 0);
+              const Bytes first =
+                  (piece->address - piece->range + page - Bytes(1)) / page * page + piece->range;
+              const Bytes last = (piece->end() - piece->range) / page * page + piece->range;
+              releasable += std::max(last - first, Bytes(0));
             } else if (segment.blocks.size() == 1) {
               releasable += piece->size;
             }
@@ -133,7 +133,7 @@ TEST_SUITE("property") {
         REQUIRE(allocator.inactive_split() == free - releasable);
       }
       // A release frees exactly the releasable memory.
-      const std::int64_t kept = allocator.active() + allocator.inactive_split();
+      const Bytes kept = allocator.active() + allocator.inactive_split();
       allocator.release_cached();
       CHECK(allocator.reserved() == kept);
     }
@@ -208,8 +208,8 @@ TEST_SUITE("unit") {
     CHECK(f.message.starts_with(fmt::format(
         "CUDA out of memory. Tried to allocate {}. GPU 0 has a "
         "total capacity of {} of which {} is free. ",
-        torch_size(f.segment.count), torch_size(capacity), torch_size(f.device_free.count))));
-    const std::int64_t unallocated = f.free_in_segments.count;  // no events are pending any more
+        torch_size(f.segment), torch_size(Bytes(capacity)), torch_size(f.device_free))));
+    const Bytes unallocated = f.free_in_segments;  // no events are pending any more
     CHECK(f.message.find(fmt::format("and {} is reserved by PyTorch but unallocated",
                                      torch_size(unallocated))) != std::string::npos);
     CHECK(f.reason.starts_with("out of device memory in step"));

@@ -325,9 +325,9 @@ TEST_SUITE("unit") {
     }
     //  a 10 | free 10 | b 10 | c 10 || d 10 | free 10
     const std::vector<MemoryPiece> pieces{
-        {0, Bytes(10), 0, false},  {10, Bytes(10), MemoryPiece::kFree, true},
-        {20, Bytes(10), 1, true},  {30, Bytes(10), 2, true},
-        {40, Bytes(10), 3, false}, {50, Bytes(10), MemoryPiece::kFree, true}};
+        {Bytes(0), Bytes(10), 0, false},  {Bytes(10), Bytes(10), MemoryPiece::kFree, true},
+        {Bytes(20), Bytes(10), 1, true},  {Bytes(30), Bytes(10), 2, true},
+        {Bytes(40), Bytes(10), 3, false}, {Bytes(50), Bytes(10), MemoryPiece::kFree, true}};
     const auto chosen = [&](std::int64_t requested) {
       return coop->choose({.now = Duration(1),
                            .requested = Bytes(requested),

@@ -8,9 +8,8 @@ namespace tidemark {
 namespace packed_allocator_detail {
 namespace {
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (std::max<std::int64_t>(bytes, 1) + kPackedAlignment - 1) / kPackedAlignment *
-         kPackedAlignment;
+Bytes aligned(Bytes bytes) {
+  return round_up(std::max(bytes, Bytes(1)), kPackedAlignment);
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ PackingProblem packing_problem(const StepProgram& program, std::vector<Allocatio
       problem.buffers.push_back(
           {.lower = static_cast<std::int64_t>(i),
            .upper = end,
-           .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes.count)});
+           .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes).count});
       allocations.push_back(allocation);
     } else if (program.opcode[i] == Opcode::kFree && buffer_of[allocation] != kNone) {
       problem.buffers[buffer_of[allocation]].upper = static_cast<std::int64_t>(i);
@@ -43,32 +42,32 @@ PackedPlacement place_program(const StepProgram& program) {
   std::vector<AllocationId> allocations;
   const PackingProblem problem = packing_problem(program, allocations);
   PackedPlacement placement;
-  placement.address = IdVector<AllocationId, std::int64_t>(program.allocations.size(), -1);
-  placement.lower_bound = most_live_bytes(problem);
-  const Packing packing = best_greedy(problem, placement.lower_bound);
-  placement.height = packing.height;
+  placement.address = IdVector<AllocationId, Bytes>(program.allocations.size(), Bytes(-1));
+  placement.lower_bound = Bytes(most_live_bytes(problem));
+  const Packing packing = best_greedy(problem, placement.lower_bound.count);
+  placement.height = Bytes(packing.height);
   for (std::size_t i = 0; i < allocations.size(); ++i)
-    placement.address[allocations[i]] = packing.offsets[i];
+    placement.address[allocations[i]] = Bytes(packing.offsets[i]);
   return placement;
 }
 
 void PackedAllocator::reserve(std::size_t allocations) {
-  size_.assign(allocations, 0);
+  size_.assign(allocations, Bytes(0));
   late_.reserve(allocations);
 }
 
-bool PackedAllocator::in_use(std::int64_t begin, std::int64_t end) const {
+bool PackedAllocator::in_use(Bytes begin, Bytes end) const {
   return std::any_of(late_.begin(), late_.end(), [&](std::uint32_t late) {
-    const std::int64_t other = placement_.address[AllocationId(late)];
+    const Bytes other = placement_.address[AllocationId(late)];
     return other < end && begin < other + size_[late];
   });
 }
 
-AllocationResult PackedAllocator::allocate(AllocationId allocation, std::int64_t bytes) {
-  const std::int64_t size = packed_allocator_detail::aligned(bytes);
-  const std::int64_t begin = placement_.address[allocation];
+AllocationResult PackedAllocator::allocate(AllocationId allocation, Bytes bytes) {
+  const Bytes size = packed_allocator_detail::aligned(bytes);
+  const Bytes begin = placement_.address[allocation];
   if (begin + size > capacity_ || in_use(begin, begin + size)) return {.ok = false};
-  const int taken = reserved_ == 0 ? 1 : 0;
+  const int taken = reserved_ == Bytes(0) ? 1 : 0;
   reserved_ = std::min(placement_.height, capacity_);
   size_[allocation.index()] = size;
   allocated_ += size;
@@ -78,14 +77,14 @@ AllocationResult PackedAllocator::allocate(AllocationId allocation, std::int64_t
 
 void PackedAllocator::free(AllocationId allocation) {
   const auto late = std::find(late_.begin(), late_.end(), allocation.value);
-  const std::int64_t size = size_[allocation.index()];
+  const Bytes size = size_[allocation.index()];
   active_ -= size;
   if (late == late_.end()) {
     allocated_ -= size;
   } else {
     late_.erase(late);
   }
-  size_[allocation.index()] = 0;
+  size_[allocation.index()] = Bytes(0);
 }
 
 void PackedAllocator::defer_free(AllocationId allocation) {
@@ -95,12 +94,12 @@ void PackedAllocator::defer_free(AllocationId allocation) {
 
 OutOfMemory out_of_memory(const PackedAllocator& allocator, Bytes requested,
                           std::size_t /*allocations*/) {
-  const Bytes rounded(packed_allocator_detail::aligned(requested.count));
+  const Bytes rounded = packed_allocator_detail::aligned(requested);
   return {.requested = requested,
           .rounded = rounded,
           .segment = rounded,
-          .device_free = Bytes(allocator.capacity() - allocator.reserved()),
-          .free_in_segments = Bytes(allocator.reserved() - allocator.active())};
+          .device_free = allocator.capacity() - allocator.reserved(),
+          .free_in_segments = allocator.reserved() - allocator.active()};
 }
 
 }  // namespace tidemark

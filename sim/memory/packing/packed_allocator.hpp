@@ -14,13 +14,13 @@ namespace tidemark {
 // Addresses of the program's device allocations; each is live from its allocation to its free in
 // issue order, or to the end. Sizes are rounded up to kPackedAlignment.
 struct PackedPlacement {
-  IdVector<AllocationId, std::int64_t> address;  // -1: not on the device
-  std::int64_t height = 0;
-  std::int64_t lower_bound = 0;  // the most rounded bytes live at one instruction
+  IdVector<AllocationId, Bytes> address;  // -1: not on the device
+  Bytes height;
+  Bytes lower_bound;  // the most rounded bytes live at one instruction
 };
 
 // The alignment of cudaMalloc and PyTorch's allocator; vectorised kernels rely on it.
-inline constexpr std::int64_t kPackedAlignment = 512;
+inline constexpr Bytes kPackedAlignment{512};
 
 // Returns intervals of instructions, in the order of the allocations; `allocations` receives the
 // allocation of each.
@@ -37,35 +37,35 @@ class PackedAllocator {
  public:
   // `placement` must outlive the allocator.
   PackedAllocator(const PackedPlacement& placement, Bytes capacity)
-      : placement_(placement), capacity_(capacity.count) {}
+      : placement_(placement), capacity_(capacity) {}
 
   void reserve(std::size_t allocations);
-  AllocationResult allocate(AllocationId allocation, std::int64_t bytes);
-  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate(AllocationId allocation, Bytes bytes);
+  AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
     return allocate(allocation, bytes);
   }
   void free(AllocationId allocation);
   void defer_free(AllocationId allocation);
   int release_cached() { return 0; }
-  [[nodiscard]] std::int64_t allocated() const { return allocated_; }
-  [[nodiscard]] std::int64_t active() const { return active_; }
-  [[nodiscard]] std::int64_t reserved() const { return reserved_; }
-  [[nodiscard]] std::int64_t capacity() const { return capacity_; }
+  [[nodiscard]] Bytes allocated() const { return allocated_; }
+  [[nodiscard]] Bytes active() const { return active_; }
+  [[nodiscard]] Bytes reserved() const { return reserved_; }
+  [[nodiscard]] Bytes capacity() const { return capacity_; }
   // Nothing is split: the one region stays whole until the end.
-  [[nodiscard]] std::int64_t inactive_split() const { return reserved_ - active_; }
-  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+  [[nodiscard]] Bytes inactive_split() const { return reserved_ - active_; }
+  [[nodiscard]] Bytes address(AllocationId allocation) const {
     return placement_.address[allocation];
   }
 
  private:
-  [[nodiscard]] bool in_use(std::int64_t begin, std::int64_t end) const;
+  [[nodiscard]] bool in_use(Bytes begin, Bytes end) const;
 
   const PackedPlacement& placement_;
-  std::int64_t capacity_;
-  std::int64_t allocated_ = 0;
-  std::int64_t active_ = 0;
-  std::int64_t reserved_ = 0;
-  std::vector<std::int64_t> size_;   // by allocation, rounded
+  Bytes capacity_;
+  Bytes allocated_;
+  Bytes active_;
+  Bytes reserved_;
+  std::vector<Bytes> size_;          // by allocation, rounded
   std::vector<std::uint32_t> late_;  // allocations that wait for events
 };
 

@@ -37,7 +37,7 @@ RoundupDivisions decode_intervals(const Decoder& mapping) {
       const Bytes size = parse_bytes(key);
       if (size.count % kMiB.count != 0)
         throw std::invalid_argument("intervals are whole MiB, found " + quoted(key));
-      intervals.set(size.count / kMiB.count, divisions);
+      intervals.set(size / kMiB, divisions);
     } catch (const std::invalid_argument& error) {
       std::string problem = error.what();
       constexpr std::string_view kName = "roundup_power2_divisions: ";
@@ -61,7 +61,7 @@ TorchAllocatorOptions decode_torch_options(const Decoder& allocator) {
   }
   if (const auto limit = allocator.maybe<Bytes>(
           "max_split_size", above(static_cast<double>(kSmallestSplitLimitMb * kMiB.count)))) {
-    options.max_split_size = limit->count;
+    options.max_split_size = *limit;
   }
   constexpr std::string_view kRoundup = "roundup_power2_divisions";
   const Value* given = allocator.value().find(kRoundup);

@@ -24,11 +24,11 @@ class TorchAllocator {
     blocks_.assign(allocations, nullptr);
     deferred_.assign(allocations, 0);
   }
-  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate(AllocationId allocation, Bytes bytes) {
     return keep(allocation, [&] { return core_.allocate_without_retry(bytes, stream_); });
   }
   // Asks only the device; called after release_cached().
-  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
     return keep(allocation, [&] { return core_.allocate_again(bytes, stream_); });
   }
   void free(AllocationId allocation) {
@@ -58,16 +58,12 @@ class TorchAllocator {
     return static_cast<int>(core_.device().frees() - before);
   }
   // Fills core().out_of_memory() with the figures of PyTorch's error, after the last retry.
-  void note_out_of_memory(std::int64_t bytes) { core_.note_out_of_memory(bytes, stream_); }
-  [[nodiscard]] std::int64_t allocated() const {
-    return core_.statistics().allocated_bytes.all.current;
-  }
-  [[nodiscard]] std::int64_t active() const { return core_.statistics().active_bytes.all.current; }
-  [[nodiscard]] std::int64_t reserved() const {
-    return core_.statistics().reserved_bytes.all.current;
-  }
-  [[nodiscard]] std::int64_t inactive_split() const { return core_.inactive_bytes(); }
-  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
+  void note_out_of_memory(Bytes bytes) { core_.note_out_of_memory(bytes, stream_); }
+  [[nodiscard]] Bytes allocated() const { return core_.statistics().allocated_bytes.all.current; }
+  [[nodiscard]] Bytes active() const { return core_.statistics().active_bytes.all.current; }
+  [[nodiscard]] Bytes reserved() const { return core_.statistics().reserved_bytes.all.current; }
+  [[nodiscard]] Bytes inactive_split() const { return core_.inactive_bytes(); }
+  [[nodiscard]] Bytes address(AllocationId allocation) const {
     return blocks_[allocation.index()]->address;
   }
   [[nodiscard]] std::size_t segments() const {

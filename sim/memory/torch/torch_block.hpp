@@ -19,12 +19,12 @@ using TorchStream = std::uint32_t;  // dense index of a stream; TorchCachingAllo
 struct TorchBlock
     : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>,
                                       boost::intrusive::link_mode<boost::intrusive::normal_link>> {
-  std::int64_t size = 0;
-  std::int64_t address = 0;
+  Bytes size;
+  Bytes address;
   TorchBlock* previous = nullptr;
   TorchBlock* next = nullptr;
-  std::int64_t requested = 0;  // size asked for by the last owner, before rounding
-  std::int64_t range = -1;     // start of its expandable range; -1: made by cudaMalloc
+  Bytes requested;  // size asked for by the last owner, before rounding
+  Bytes range{-1};  // start of its expandable range; -1: made by cudaMalloc
   // searches of the pool when it became free; only counted with collection
   std::uint64_t searches = 0;
   TorchStream stream = 0;
@@ -35,12 +35,12 @@ struct TorchBlock
   bool mapped = true;
 
   [[nodiscard]] bool is_split() const { return previous != nullptr || next != nullptr; }
-  [[nodiscard]] bool is_expandable() const { return range >= 0; }
+  [[nodiscard]] bool is_expandable() const { return range >= Bytes(0); }
   [[nodiscard]] bool is_idle() const { return !allocated && pending_events == 0 && uses == 0; }
   [[nodiscard]] bool is_free() const { return mapped && is_idle(); }
   // Whether requests of this size use its pool: up to 1 MiB (kSmallSize) have a pool of their own.
-  [[nodiscard]] bool serves(std::int64_t bytes) const { return large == (bytes > kMiB.count); }
-  [[nodiscard]] std::int64_t end() const { return address + size; }
+  [[nodiscard]] bool serves(Bytes bytes) const { return large == (bytes > kMiB); }
+  [[nodiscard]] Bytes end() const { return address + size; }
 };
 
 struct TorchBySize {
@@ -50,8 +50,8 @@ struct TorchBySize {
 };
 // Finds the smallest block of at least a size, the lowest of several.
 struct TorchAtLeast {
-  bool operator()(const TorchBlock& block, std::int64_t size) const { return block.size < size; }
-  bool operator()(std::int64_t size, const TorchBlock& block) const { return size < block.size; }
+  bool operator()(const TorchBlock& block, Bytes size) const { return block.size < size; }
+  bool operator()(Bytes size, const TorchBlock& block) const { return size < block.size; }
 };
 struct TorchByAddress {
   bool operator()(const TorchBlock& a, const TorchBlock& b) const { return a.address < b.address; }

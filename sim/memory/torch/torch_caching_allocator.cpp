@@ -8,25 +8,21 @@ namespace torch_caching_allocator_detail {
 namespace {
 
 // Sizes from c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
-constexpr std::int64_t kMinBlockSize = 512;
-constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;     // largest block of a small pool
-constexpr std::int64_t kSmallBuffer = std::int64_t{2} << 20;   // segment of a small pool
-constexpr std::int64_t kLargeBuffer = std::int64_t{20} << 20;  // segment below kMinLargeAlloc
-constexpr std::int64_t kMinLargeAlloc = std::int64_t{10} << 20;
-constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;  // unit of larger segments
-constexpr int kFirstInterval = 20;                           // log2 of 1 MiB
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
-}
+constexpr Bytes kMinBlockSize{512};
+constexpr Bytes kSmallSize = kMiB;         // largest block of a small pool
+constexpr Bytes kSmallBuffer = 2 * kMiB;   // segment of a small pool
+constexpr Bytes kLargeBuffer = 20 * kMiB;  // segment below kMinLargeAlloc
+constexpr Bytes kMinLargeAlloc = 10 * kMiB;
+constexpr Bytes kRoundLarge = 2 * kMiB;  // unit of larger segments
+constexpr int kFirstInterval = 20;       // log2 of 1 MiB
 
 // Rounds up to the next of `divisions` equal steps between two powers of two.
-std::int64_t round_to_division(std::int64_t size, std::int64_t divisions) {
-  const auto bits = static_cast<std::uint64_t>(size);
+Bytes round_to_division(Bytes size, std::int64_t divisions) {
+  const auto bits = static_cast<std::uint64_t>(size.count);
   if (std::has_single_bit(bits)) return size;
   const auto floor = static_cast<std::int64_t>(std::bit_floor(bits));
   const std::int64_t step = floor >> std::countr_zero(static_cast<std::uint64_t>(divisions));
-  return step == 0 ? 2 * floor : round_up(size, step);
+  return step == 0 ? Bytes(2 * floor) : round_up(size, Bytes(step));
 }
 
 }  // namespace
@@ -36,15 +32,15 @@ TorchCachingAllocator::TorchCachingAllocator(Bytes capacity, const TorchAllocato
                                              Bytes taken)
     : options_(options),
       device_(capacity, taken),
-      allowed_(capacity.count),
+      allowed_(capacity),
       rounds_to_divisions_(std::any_of(options.roundup_power2_divisions.begin(),
                                        options.roundup_power2_divisions.end(),
                                        [](std::int64_t divisions) { return divisions > 1; })),
       collects_garbage_(options.memory_fraction.has_value() &&
                         options.garbage_collection_threshold > 0) {
   if (options.memory_fraction) {
-    allowed_ =
-        static_cast<std::int64_t>(*options.memory_fraction * static_cast<double>(capacity.count));
+    allowed_ = Bytes(
+        static_cast<std::int64_t>(*options.memory_fraction * static_cast<double>(capacity.count)));
   }
 }
 
@@ -74,11 +70,11 @@ TorchStream TorchCachingAllocator::begin_capture(TorchStream stream) {
   return static_cast<TorchStream>(streams_.size() - 1);
 }
 
-std::int64_t TorchCachingAllocator::rounded(std::int64_t bytes) const {
+Bytes TorchCachingAllocator::rounded(Bytes bytes) const {
   if (bytes < torch_caching_allocator_detail::kMinBlockSize)
     return torch_caching_allocator_detail::kMinBlockSize;
   if (rounds_to_divisions_) {
-    const int log2 = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))) - 1;
+    const int log2 = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes.count))) - 1;
     const int interval = std::clamp(log2 - torch_caching_allocator_detail::kFirstInterval, 0,
                                     int{kRoundupIntervals} - 1);
     const std::int64_t divisions =
@@ -88,22 +84,20 @@ std::int64_t TorchCachingAllocator::rounded(std::int64_t bytes) const {
       return torch_caching_allocator_detail::round_to_division(bytes, divisions);
     }
   }
-  return torch_caching_allocator_detail::round_up(bytes,
-                                                  torch_caching_allocator_detail::kMinBlockSize);
+  return round_up(bytes, torch_caching_allocator_detail::kMinBlockSize);
 }
 
-std::int64_t TorchCachingAllocator::segment_size(std::int64_t size) {
+Bytes TorchCachingAllocator::segment_size(Bytes size) {
   if (size <= torch_caching_allocator_detail::kSmallSize)
     return torch_caching_allocator_detail::kSmallBuffer;
   if (size < torch_caching_allocator_detail::kMinLargeAlloc)
     return torch_caching_allocator_detail::kLargeBuffer;
-  return torch_caching_allocator_detail::round_up(size,
-                                                  torch_caching_allocator_detail::kRoundLarge);
+  return round_up(size, torch_caching_allocator_detail::kRoundLarge);
 }
 
-TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t bytes,
+TorchCachingAllocator::Request TorchCachingAllocator::request_for(Bytes bytes,
                                                                   TorchStream stream) const {
-  const std::int64_t size = rounded(bytes);
+  const Bytes size = rounded(bytes);
   return {.bytes = bytes,
           .size = size,
           .segment = segment_size(size),
@@ -111,7 +105,7 @@ TorchCachingAllocator::Request TorchCachingAllocator::request_for(std::int64_t b
           .large = size > torch_caching_allocator_detail::kSmallSize};
 }
 
-TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stream) {
+TorchBlock* TorchCachingAllocator::allocate(Bytes bytes, TorchStream stream) {
   TorchBlock* block = allocate_without_retry(bytes, stream);
   if (block != nullptr) return block;
   if (capturing_) {
@@ -124,7 +118,7 @@ TorchBlock* TorchCachingAllocator::allocate(std::int64_t bytes, TorchStream stre
   return block;
 }
 
-TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, TorchStream stream) {
+TorchBlock* TorchCachingAllocator::allocate_without_retry(Bytes bytes, TorchStream stream) {
   if (events_ > 0 && !capturing_) process_events();
   const Request request = request_for(bytes, stream);
   TorchBlock* block = find_free(request);
@@ -138,17 +132,17 @@ TorchBlock* TorchCachingAllocator::allocate_without_retry(std::int64_t bytes, To
 }
 
 // Asks only the device, since the pools have been searched before release_cached().
-TorchBlock* TorchCachingAllocator::allocate_again(std::int64_t bytes, TorchStream stream) {
+TorchBlock* TorchCachingAllocator::allocate_again(Bytes bytes, TorchStream stream) {
   ++statistics_.num_alloc_retries;
   const Request request = request_for(bytes, stream);
   TorchBlock* block = new_segment(request);
   return block == nullptr ? nullptr : hand_out(request, block);
 }
 
-void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream stream) {
+void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) {
   const Request request = request_for(bytes, stream);
   ++statistics_.num_ooms;
-  const std::int64_t device_free = device_.available();
+  const Bytes device_free = device_.available();
   note(SegmentAction::kOutOfMemory, device_free, request.size, stream);
   out_of_memory_ = {.segment = request.segment,
                     .capacity = device_.capacity(),
@@ -171,14 +165,14 @@ void TorchCachingAllocator::note_out_of_memory(std::int64_t bytes, TorchStream s
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (collects_garbage_) ++searches_[request.large ? 1 : 0];
   FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
-  const std::int64_t size = request.size;
+  const Bytes size = request.size;
   auto found = free.lower_bound(size, TorchAtLeast());
   if (found == free.end()) return nullptr;
   if (found->is_expandable()) {
     // A block before unmapped space counts with the size that it can grow to.
     const auto growable = [](const TorchBlock& block) {
       const bool grows = block.next != nullptr && !block.next->mapped;
-      return block.size + (grows ? block.next->size : 0);
+      return block.size + (grows ? block.next->size : Bytes(0));
     };
     for (auto next = std::next(found);
          found->is_expandable() && next != free.end() && growable(*next) < growable(*found);
@@ -186,7 +180,7 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
       found = next;
     }
   }
-  const std::int64_t limit = options_.max_split_size;
+  const Bytes limit = options_.max_split_size;
   if (size < limit && found->size >= limit) return nullptr;
   if (size >= limit && found->size >= size + torch_caching_allocator_detail::kLargeBuffer)
     return nullptr;
@@ -196,11 +190,11 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
 }
 
 TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
-  const std::int64_t reserved = statistics_.reserved_bytes.all.current;
+  const Bytes reserved = statistics_.reserved_bytes.all.current;
   if (options_.memory_fraction && request.segment > allowed_ - reserved) return nullptr;
   // Private pools have no expandable segments in 2.4.
   if (options_.expandable_segments && !streams_[request.stream].is_private) return expand(request);
-  const std::int64_t address = device_.allocate(request.segment);
+  const Bytes address = device_.allocate(request.segment);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();
   block->size = request.segment;
@@ -215,8 +209,8 @@ TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
   return block;
 }
 
-bool TorchCachingAllocator::should_split(const TorchBlock& block, std::int64_t size) const {
-  const std::int64_t rest = block.size - size;
+bool TorchCachingAllocator::should_split(const TorchBlock& block, Bytes size) const {
+  const Bytes rest = block.size - size;
   if (!block.large || options_.expandable_segments)
     return rest >= torch_caching_allocator_detail::kMinBlockSize;
   return size < options_.max_split_size && rest > torch_caching_allocator_detail::kSmallSize;
@@ -283,12 +277,12 @@ void TorchCachingAllocator::begin_free(TorchBlock& block) {
 // Joins the free neighbours of the same segment: first the one before, then the one after.
 void TorchCachingAllocator::complete_free(TorchBlock& block) {
   const bool large = block.large;
-  const std::int64_t size = block.size;
+  const Bytes size = block.size;
   std::int64_t split_blocks = 0;
-  std::int64_t split_bytes = 0;
+  Bytes split_bytes;
   for (TorchBlock* neighbour : {block.previous, block.next}) {
-    const std::int64_t merged = merge(block, neighbour);
-    if (merged == 0) continue;
+    const Bytes merged = merge(block, neighbour);
+    if (merged == Bytes(0)) continue;
     --split_blocks;
     split_bytes -= merged;
   }
@@ -306,9 +300,11 @@ void TorchCachingAllocator::complete_free(TorchBlock& block) {
   statistics_.requested_bytes.add(large, -block.requested);
 }
 
-// Merges a neighbour, whose block disappears, and returns its bytes; 0 when it cannot be merged.
-std::int64_t TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
-  if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped) return 0;
+// Merges a neighbour, whose block disappears, and returns its size; 0 bytes when it cannot be
+// merged.
+Bytes TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
+  if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped)
+    return Bytes(0);
   Pool& pool = pool_of(*neighbour);
   if (neighbour->mapped) {
     pool.free.erase(pool.free.iterator_to(*neighbour));
@@ -323,7 +319,7 @@ std::int64_t TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbou
     into.next = neighbour->next;
     if (into.next != nullptr) into.next->previous = &into;
   }
-  const std::int64_t merged = neighbour->size;
+  const Bytes merged = neighbour->size;
   into.size += merged;
   arena_.give_back(neighbour);
   return merged;
@@ -343,7 +339,7 @@ TorchBlock* TorchCachingAllocator::new_block_between(TorchBlock* previous, Torch
   return block;
 }
 
-void TorchCachingAllocator::note(SegmentAction action, std::int64_t address, std::int64_t size,
+void TorchCachingAllocator::note(SegmentAction action, Bytes address, Bytes size,
                                  TorchStream stream) {
   if (!records_segment_events_) return;
   segment_events_.push_back({.action = action, .address = address, .size = size, .stream = stream});

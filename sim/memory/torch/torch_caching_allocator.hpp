@@ -31,42 +31,42 @@ enum class SegmentAction : std::uint8_t { kAlloc, kFree, kMap, kUnmap, kOutOfMem
 
 struct SegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
-  std::int64_t address = 0;  // for an out-of-memory: free bytes of the device
-  std::int64_t size = 0;
+  Bytes address;  // for an out-of-memory: free bytes of the device
+  Bytes size;
   TorchStream stream = 0;
 };
 
 // The figures of an out-of-memory error.
 struct TorchOutOfMemory {
-  std::int64_t segment = 0;  // bytes that were asked of the device
-  std::int64_t capacity = 0;
-  std::int64_t device_free = 0;
-  std::optional<std::int64_t> allowed;  // bytes that the memory fraction allows
-  std::int64_t allocated = 0;
-  std::int64_t reserved = 0;
-  std::int64_t private_pools = 0;  // free blocks of private pools, which the text calls allocated
+  Bytes segment;  // asked of the device
+  Bytes capacity;
+  Bytes device_free;
+  std::optional<Bytes> allowed;  // by the memory fraction
+  Bytes allocated;
+  Bytes reserved;
+  Bytes private_pools;  // free blocks of private pools, which the text calls allocated
 };
 // Returns the text of torch.cuda.OutOfMemoryError for device 0.
 [[nodiscard]] std::string message_of(const TorchOutOfMemory& failure);
 // Returns "512 bytes", "20.00 MiB", as the error writes sizes.
-[[nodiscard]] std::string torch_size(std::int64_t bytes);
+[[nodiscard]] std::string torch_size(Bytes bytes);
 
 // Contiguous memory that the device gave: a segment, or a mapped run of an expandable range.
 struct TorchSegment {
-  std::int64_t address = 0;
-  std::int64_t size = 0;
+  Bytes address;
+  Bytes size;
   TorchStream stream = 0;
   bool large = false;
   bool expandable = false;
-  std::int64_t allocated = 0;
-  std::int64_t active = 0;
+  Bytes allocated;
+  Bytes active;
   std::vector<const TorchBlock*> blocks;  // by address
 };
 
 class TorchCachingAllocator {
  public:
   // PyTorch refuses larger requests before it looks at its pools.
-  static constexpr std::int64_t kLargestRequest = (std::int64_t{1} << 60) - 1;
+  static constexpr Bytes kLargestRequest{(std::int64_t{1} << 60) - 1};
 
   // `taken` bytes of the device's `capacity` are not available to PyTorch: its context, other
   // processes.
@@ -89,8 +89,9 @@ class TorchCachingAllocator {
   [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream].timeline; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
 
-  // Returns null when out of memory; out_of_memory() then says why. 0 < bytes <= kLargestRequest.
-  [[nodiscard]] TorchBlock* allocate(std::int64_t bytes, TorchStream stream);
+  // Returns null when out of memory; out_of_memory() then says why. A request has at least one byte
+  // and at most kLargestRequest.
+  [[nodiscard]] TorchBlock* allocate(Bytes bytes, TorchStream stream);
   void record_stream(TorchBlock& block, TorchStream stream);
   // Frees a block, which stays active until every stream that recorded it has passed this moment.
   void free(TorchBlock& block);
@@ -99,10 +100,10 @@ class TorchCachingAllocator {
 
   // Callers that wait for events themselves, because waiting takes their time, use these:
   // all of allocate() but the last retry, which is `release_cached` and `allocate_again`.
-  [[nodiscard]] TorchBlock* allocate_without_retry(std::int64_t bytes, TorchStream stream);
-  [[nodiscard]] TorchBlock* allocate_again(std::int64_t bytes, TorchStream stream);
+  [[nodiscard]] TorchBlock* allocate_without_retry(Bytes bytes, TorchStream stream);
+  [[nodiscard]] TorchBlock* allocate_again(Bytes bytes, TorchStream stream);
   void release_cached();
-  void note_out_of_memory(std::int64_t bytes, TorchStream stream);
+  void note_out_of_memory(Bytes bytes, TorchStream stream);
   // The two halves of free(): the owner releases the block; later, no stream uses it any more.
   void defer_free(TorchBlock& block);
   void finish_free(TorchBlock& block) { event_passed(block); }
@@ -118,14 +119,14 @@ class TorchCachingAllocator {
   // Returns the free bytes that release_cached() could not give back: inactive_split_bytes and, in
   // expandable ranges, which that statistic leaves out, free memory that shares a page with a block
   // in use.
-  [[nodiscard]] std::int64_t inactive_bytes() const;
+  [[nodiscard]] Bytes inactive_bytes() const;
   // Returns the largest free block that a request of this size could be given without new memory;
-  // 0: none.
-  [[nodiscard]] std::int64_t largest_free(std::int64_t bytes, TorchStream stream) const;
+  // 0 bytes: none.
+  [[nodiscard]] Bytes largest_free(Bytes bytes, TorchStream stream) const;
 
-  [[nodiscard]] std::int64_t rounded(std::int64_t bytes) const;
+  [[nodiscard]] Bytes rounded(Bytes bytes) const;
   // Returns the bytes asked of the device for a rounded size.
-  [[nodiscard]] static std::int64_t segment_size(std::int64_t size);
+  [[nodiscard]] static Bytes segment_size(Bytes size);
 
  private:
   static constexpr std::size_t kSpareBlocks = 64;
@@ -157,9 +158,9 @@ class TorchCachingAllocator {
     std::uint32_t next = kNoLink;
   };
   struct Request {
-    std::int64_t bytes = 0;
-    std::int64_t size = 0;
-    std::int64_t segment = 0;
+    Bytes bytes;
+    Bytes size;
+    Bytes segment;
     TorchStream stream = 0;
     bool large = false;
   };
@@ -167,15 +168,15 @@ class TorchCachingAllocator {
   [[nodiscard]] Pool& pool_of(const TorchBlock& block) {
     return streams_[block.stream].pools[block.large ? 1 : 0];
   }
-  [[nodiscard]] Request request_for(std::int64_t bytes, TorchStream stream) const;
+  [[nodiscard]] Request request_for(Bytes bytes, TorchStream stream) const;
   [[nodiscard]] TorchBlock* find_free(const Request& request);
   [[nodiscard]] TorchBlock* new_segment(const Request& request);
-  [[nodiscard]] bool should_split(const TorchBlock& block, std::int64_t size) const;
+  [[nodiscard]] bool should_split(const TorchBlock& block, Bytes size) const;
   TorchBlock* hand_out(const Request& request, TorchBlock* block);
   void begin_free(TorchBlock& block);
   void complete_free(TorchBlock& block);
   void insert_free(TorchBlock& block);
-  std::int64_t merge(TorchBlock& into, TorchBlock* neighbour);
+  Bytes merge(TorchBlock& into, TorchBlock* neighbour);
 
   // Events.
   void insert_events(TorchBlock& block);
@@ -194,16 +195,16 @@ class TorchCachingAllocator {
   // Expandable segments.
   [[nodiscard]] TorchBlock* expand(const Request& request);
   [[nodiscard]] TorchBlock* find_expandable(const Request& request);
-  [[nodiscard]] bool map(TorchBlock& block, std::int64_t bytes);
+  [[nodiscard]] bool map(TorchBlock& block, Bytes bytes);
   void unmap(TorchBlock& block);
   void release_range(TorchBlock& block);
   TorchBlock* new_block_between(TorchBlock* previous, TorchBlock* next, const TorchBlock& like);
 
-  void note(SegmentAction action, std::int64_t address, std::int64_t size, TorchStream stream);
+  void note(SegmentAction action, Bytes address, Bytes size, TorchStream stream);
 
   TorchAllocatorOptions options_;
   FakeDevice device_;
-  std::int64_t allowed_;  // bytes that may be reserved
+  Bytes allowed_;  // most that may be reserved
   bool rounds_to_divisions_;
   bool collects_garbage_;
   bool records_segment_events_ = false;

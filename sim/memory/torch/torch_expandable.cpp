@@ -12,26 +12,22 @@ namespace torch_expandable_detail {
 namespace {
 
 // Sizes from c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.4.
-constexpr std::int64_t kSmallPage = std::int64_t{2} << 20;
-constexpr std::int64_t kLargePage = std::int64_t{20} << 20;
+constexpr Bytes kSmallPage = 2 * kMiB;
+constexpr Bytes kLargePage = 20 * kMiB;
 constexpr std::int64_t kSpareShare = 8;  // a range is the device's memory and an eighth more
 
-constexpr std::int64_t page_size(bool large) {
+constexpr Bytes page_size(bool large) {
   return large ? kLargePage : kSmallPage;
-}
-
-constexpr std::int64_t round_up_to_page(std::int64_t value, std::int64_t page) {
-  return (value + page - 1) / page * page;
 }
 
 // The addresses of the whole pages inside a block; none if first >= last.
 struct PageRun {
-  std::int64_t first;
-  std::int64_t last;
+  Bytes first;
+  Bytes last;
 };
 PageRun whole_pages(const TorchBlock& block) {
-  const std::int64_t page = page_size(block.large);
-  return {.first = block.range + round_up_to_page(block.address - block.range, page),
+  const Bytes page = page_size(block.large);
+  return {.first = block.range + round_up(block.address - block.range, page),
           .last = block.range + (block.end() - block.range) / page * page};
 }
 
@@ -61,18 +57,17 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
   for (TorchBlock& unmapped : pool.unmapped) {
     TorchBlock* first = &unmapped;
     if (first->previous != nullptr && first->previous->is_idle()) first = first->previous;
-    std::int64_t room = 0;
+    Bytes room;
     for (const TorchBlock* b = first; b != nullptr && b->is_idle() && room < request.size;
          b = b->next) {
       room += b->size;
     }
     if (room >= request.size) return first;
   }
-  const std::int64_t space =
+  const Bytes space =
       device_.capacity() + device_.capacity() / torch_expandable_detail::kSpareShare;
-  const std::int64_t size = torch_expandable_detail::round_up_to_page(
-      space, torch_expandable_detail::page_size(request.large));
-  const std::int64_t address = device_.reserve_addresses(size);
+  const Bytes size = round_up(space, torch_expandable_detail::page_size(request.large));
+  const Bytes address = device_.reserve_addresses(size);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();
   block->size = size;
@@ -87,10 +82,9 @@ TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
 
 // Maps whole pages for the first `bytes` of an unmapped block. It joins its free neighbours and
 // becomes a free block.
-bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
-  const std::int64_t mapped = torch_expandable_detail::round_up_to_page(
-      bytes, torch_expandable_detail::page_size(block.large));
-  const std::int64_t address = block.address;
+bool TorchCachingAllocator::map(TorchBlock& block, Bytes bytes) {
+  const Bytes mapped = round_up(bytes, torch_expandable_detail::page_size(block.large));
+  const Bytes address = block.address;
   if (!device_.map(mapped)) return false;
   Pool& pool = pool_of(block);
   pool.unmapped.erase(pool.unmapped.iterator_to(block));
@@ -112,15 +106,15 @@ bool TorchCachingAllocator::map(TorchBlock& block, std::int64_t bytes) {
   return true;
 }
 
-std::int64_t TorchCachingAllocator::inactive_bytes() const {
-  std::int64_t bytes = statistics_.inactive_split_bytes.all.current;
+Bytes TorchCachingAllocator::inactive_bytes() const {
+  Bytes bytes = statistics_.inactive_split_bytes.all.current;
   if (!options_.expandable_segments) return bytes;
   for (const Stream& stream : streams_) {
     for (const Pool& pool : stream.pools) {
       for (const TorchBlock& block : pool.free) {
         if (!block.is_expandable()) continue;
         const torch_expandable_detail::PageRun pages = torch_expandable_detail::whole_pages(block);
-        bytes += block.size - std::max(pages.last - pages.first, std::int64_t{0});
+        bytes += block.size - std::max(pages.last - pages.first, Bytes(0));
       }
     }
   }
@@ -151,7 +145,7 @@ void TorchCachingAllocator::unmap(TorchBlock& block) {
   merge(block, block.previous);
   merge(block, block.next);
   pool.unmapped.insert(block);
-  const std::int64_t unmapped = last - first;
+  const Bytes unmapped = last - first;
   device_.unmap(unmapped);
   statistics_.reserved_bytes.add(block.large, -unmapped);
   ++statistics_.num_device_free;

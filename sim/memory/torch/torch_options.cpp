@@ -151,8 +151,7 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
     if (mebibytes <= kSmallestSplitLimitMb) {
       refuse(fmt::format("{}: must be above {}, found {}", name, kSmallestSplitLimitMb, mebibytes));
     }
-    options.max_split_size =
-        mebibytes > kNoSplitLimit / kMiB.count ? kNoSplitLimit : mebibytes * kMiB.count;
+    options.max_split_size = mebibytes > kNoSplitLimit / kMiB ? kNoSplitLimit : mebibytes * kMiB;
   } else if (name == "garbage_collection_threshold") {
     options.garbage_collection_threshold = check_collection_threshold(number(value(), name));
   } else if (name == "expandable_segments") {

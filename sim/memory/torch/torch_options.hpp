@@ -17,10 +17,10 @@ namespace tidemark {
 // The version whose rules are modelled; a newer PyTorch would be another name.
 inline constexpr std::string_view kTorchAllocatorVersion = "torch-2.4";
 
-inline constexpr std::int64_t kNoSplitLimit = std::numeric_limits<std::int64_t>::max();
+inline constexpr Bytes kNoSplitLimit{std::numeric_limits<std::int64_t>::max()};
 
 struct TorchAllocatorOptions {
-  std::int64_t max_split_size = kNoSplitLimit;  // bytes; blocks of at least this are never split
+  Bytes max_split_size = kNoSplitLimit;         // blocks of at least this are never split
   RoundupDivisions roundup_power2_divisions{};  // 0: round to 512 bytes
   // share of what the memory fraction allows; 0: never collects
   double garbage_collection_threshold = 0;

@@ -25,9 +25,9 @@ enum class TorchTraceAction : std::uint8_t {
 
 struct TorchTraceEntry {
   TorchTraceAction action = TorchTraceAction::kAlloc;
-  AllocationId allocation;   // invalid where the entry is about a segment
-  std::int64_t address = 0;  // for an out-of-memory: free bytes of the device
-  std::int64_t size = 0;     // for an allocation: as requested
+  AllocationId allocation;  // invalid where the entry is about a segment
+  Bytes address;            // for an out-of-memory: free bytes of the device
+  Bytes size;               // for an allocation: as requested
 };
 
 class TorchRecorder {
@@ -41,10 +41,10 @@ class TorchRecorder {
     torch_.reserve(allocations);
     deferred_.assign(allocations, 0);
   }
-  AllocationResult allocate(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate(AllocationId allocation, Bytes bytes) {
     return keep(allocation, torch_.allocate(allocation, bytes));
   }
-  AllocationResult allocate_again(AllocationId allocation, std::int64_t bytes) {
+  AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
     return keep(allocation, torch_.allocate_again(allocation, bytes));
   }
   void free(AllocationId allocation) {
@@ -65,17 +65,15 @@ class TorchRecorder {
     add_segment_events();
     return released;
   }
-  void note_out_of_memory(std::int64_t bytes) {
+  void note_out_of_memory(Bytes bytes) {
     torch_.note_out_of_memory(bytes);
     add_segment_events();
   }
-  [[nodiscard]] std::int64_t allocated() const { return torch_.allocated(); }
-  [[nodiscard]] std::int64_t active() const { return torch_.active(); }
-  [[nodiscard]] std::int64_t reserved() const { return torch_.reserved(); }
-  [[nodiscard]] std::int64_t inactive_split() const { return torch_.inactive_split(); }
-  [[nodiscard]] std::int64_t address(AllocationId allocation) const {
-    return torch_.address(allocation);
-  }
+  [[nodiscard]] Bytes allocated() const { return torch_.allocated(); }
+  [[nodiscard]] Bytes active() const { return torch_.active(); }
+  [[nodiscard]] Bytes reserved() const { return torch_.reserved(); }
+  [[nodiscard]] Bytes inactive_split() const { return torch_.inactive_split(); }
+  [[nodiscard]] Bytes address(AllocationId allocation) const { return torch_.address(allocation); }
   [[nodiscard]] std::size_t segments() const { return torch_.segments(); }
   [[nodiscard]] const TorchBlock* given(AllocationId allocation) const {
     return torch_.given(allocation);

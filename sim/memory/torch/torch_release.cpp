@@ -20,10 +20,10 @@ void TorchCachingAllocator::release_segment(TorchBlock& block) {
 // Above the threshold, frees whole large segments that have not been used for longer than the
 // average of them, until enough is reclaimed. Age is the number of searches since it became free.
 void TorchCachingAllocator::collect_garbage() {
-  const auto threshold = static_cast<std::int64_t>(options_.garbage_collection_threshold *
-                                                   static_cast<double>(allowed_));
-  const std::int64_t excess = statistics_.reserved_bytes.all.current - threshold;
-  if (excess <= 0) return;
+  const Bytes threshold(static_cast<std::int64_t>(options_.garbage_collection_threshold *
+                                                  static_cast<double>(allowed_.count)));
+  const Bytes excess = statistics_.reserved_bytes.all.current - threshold;
+  if (excess <= Bytes(0)) return;
   const auto age = [&](const TorchBlock& block) { return searches_[1] - block.searches; };
   std::uint64_t total_age = 0;
   std::int64_t candidates = 0;
@@ -34,7 +34,7 @@ void TorchCachingAllocator::collect_garbage() {
       ++candidates;
     }
   }
-  std::int64_t reclaimed = 0;
+  Bytes reclaimed;
   for (bool freed = true; freed && reclaimed < excess && candidates > 0;) {
     freed = false;
     const double average = static_cast<double>(total_age) / static_cast<double>(candidates);
@@ -61,7 +61,7 @@ bool TorchCachingAllocator::release_available(const Request& request) {
   FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
   TorchBlock key;
   key.size = std::max(request.size, options_.max_split_size);
-  key.address = -1;
+  key.address = Bytes(-1);
   // Expandable segments cannot be freed one by one (PyTorch issue 123548).
   auto it = free.lower_bound(key);
   if (it != free.end()) {
@@ -69,7 +69,7 @@ bool TorchCachingAllocator::release_available(const Request& request) {
     release_segment(*it);
     return true;
   }
-  std::int64_t released = 0;
+  Bytes released;
   while (released < key.size && it != free.begin()) {
     --it;
     TorchBlock& block = *it;

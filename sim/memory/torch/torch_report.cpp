@@ -37,23 +37,23 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
   return segments;
 }
 
-std::int64_t TorchCachingAllocator::largest_free(std::int64_t bytes, TorchStream stream) const {
+Bytes TorchCachingAllocator::largest_free(Bytes bytes, TorchStream stream) const {
   const FreeSet& free = streams_[stream].pools[request_for(bytes, stream).large ? 1 : 0].free;
-  return free.empty() ? 0 : free.rbegin()->size;
+  return free.empty() ? Bytes(0) : free.rbegin()->size;
 }
 
-std::string torch_size(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes <= kKiB.count) return fmt::format("{} bytes", bytes);
-  if (bytes <= kMiB.count) return fmt::format("{:.2f} KiB", value / 1024.0);
-  if (bytes <= kGiB.count) return fmt::format("{:.2f} MiB", value / 1048576.0);
+std::string torch_size(Bytes bytes) {
+  const auto value = static_cast<double>(bytes.count);
+  if (bytes <= kKiB) return fmt::format("{} bytes", bytes.count);
+  if (bytes <= kMiB) return fmt::format("{:.2f} KiB", value / 1024.0);
+  if (bytes <= kGiB) return fmt::format("{:.2f} MiB", value / 1048576.0);
   return fmt::format("{:.2f} GiB", value / 1073741824.0);
 }
 
 std::string message_of(const TorchOutOfMemory& failure) {
   const std::string allowed =
       failure.allowed ? torch_size(*failure.allowed) + " allowed; " : std::string();
-  const std::string private_pools = failure.private_pools == 0
+  const std::string private_pools = failure.private_pools == Bytes(0)
                                         ? std::string()
                                         : fmt::format(
                                               "with {} allocated in private pools (e.g., CUDA "

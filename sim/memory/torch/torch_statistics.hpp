@@ -1,49 +1,58 @@
 // torch.cuda.memory_stats() under its own names.
 #pragma once
 
-#include <array>
 #include <cstdint>
+
+#include "graph/core/units.hpp"
 
 namespace tidemark {
 
-// One figure over time. `allocated` and `freed` add up all its rises and falls.
+// One figure over time: a number of things or of bytes. `allocated` and `freed` add up all its
+// rises and falls.
+template <class Quantity>
 struct TorchStatistic {
-  std::int64_t current = 0;
-  std::int64_t peak = 0;
-  std::int64_t allocated = 0;
-  std::int64_t freed = 0;
+  Quantity current{};
+  Quantity peak{};
+  Quantity allocated{};
+  Quantity freed{};
 
-  void add(std::int64_t amount) {
+  void add(Quantity amount) {
     current += amount;
     if (current > peak) peak = current;
-    (amount > 0 ? allocated : freed) += amount > 0 ? amount : -amount;
+    if (amount > Quantity{}) {
+      allocated += amount;
+    } else {
+      freed -= amount;
+    }
   }
 };
 
 // A figure by pool, as in "allocated_bytes.small_pool.peak".
+template <class Quantity>
 struct TorchPoolStatistic {
-  TorchStatistic all;
-  TorchStatistic small_pool;
-  TorchStatistic large_pool;
+  TorchStatistic<Quantity> all;
+  TorchStatistic<Quantity> small_pool;
+  TorchStatistic<Quantity> large_pool;
 
-  void add(bool large, std::int64_t amount) {
+  void add(bool large, Quantity amount) {
     all.add(amount);
     (large ? large_pool : small_pool).add(amount);
   }
 };
 
 struct TorchStatistics {
-  TorchPoolStatistic allocation;      // blocks handed out
-  TorchPoolStatistic segment;         // taken with cudaMalloc
-  TorchPoolStatistic active;          // handed out, or freed and waiting for events
-  TorchPoolStatistic inactive_split;  // free blocks that share a segment with another block
-  TorchPoolStatistic allocated_bytes;
-  TorchPoolStatistic reserved_bytes;
-  TorchPoolStatistic active_bytes;
-  TorchPoolStatistic inactive_split_bytes;
-  TorchPoolStatistic requested_bytes;   // before rounding; falls when a free is complete
-  TorchStatistic oversize_allocations;  // blocks of at least max_split_size
-  TorchStatistic oversize_segments;
+  TorchPoolStatistic<std::int64_t> allocation;  // blocks handed out
+  TorchPoolStatistic<std::int64_t> segment;     // taken with cudaMalloc
+  TorchPoolStatistic<std::int64_t> active;      // handed out, or freed and waiting for events
+  TorchPoolStatistic<std::int64_t>
+      inactive_split;  // free blocks that share a segment with another block
+  TorchPoolStatistic<Bytes> allocated_bytes;
+  TorchPoolStatistic<Bytes> reserved_bytes;
+  TorchPoolStatistic<Bytes> active_bytes;
+  TorchPoolStatistic<Bytes> inactive_split_bytes;
+  TorchPoolStatistic<Bytes> requested_bytes;  // before rounding; falls when a free is complete
+  TorchStatistic<std::int64_t> oversize_allocations;  // blocks of at least max_split_size
+  TorchStatistic<std::int64_t> oversize_segments;
   std::int64_t num_alloc_retries = 0;
   std::int64_t num_ooms = 0;
   std::int64_t num_sync_all_streams = 0;

@@ -13,17 +13,17 @@ namespace peak_allocations_detail {
 namespace {
 
 using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
-using Sizes = std::span<const std::int64_t>;
+using Sizes = std::span<const Bytes>;
 
 // Returns the lengths of the common subsequences of all of `a` with each beginning of `b`.
 std::vector<std::uint32_t> last_row(Sizes a, Sizes b, bool backwards) {
   std::vector<std::uint32_t> row(b.size() + 1, 0);
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const std::int64_t value = backwards ? a[a.size() - 1 - i] : a[i];
+    const Bytes value = backwards ? a[a.size() - 1 - i] : a[i];
     std::uint32_t diagonal = 0;
     for (std::size_t j = 0; j < b.size(); ++j) {
       const std::uint32_t above = row[j + 1];
-      const std::int64_t other = backwards ? b[b.size() - 1 - j] : b[j];
+      const Bytes other = backwards ? b[b.size() - 1 - j] : b[j];
       row[j + 1] = value == other ? diagonal + 1 : std::max(above, row[j]);
       diagonal = above;
     }
@@ -79,21 +79,17 @@ void match_nearby(Sizes a, Sizes b, std::size_t first_a, std::size_t first_b, Pa
 }  // namespace
 }  // namespace peak_allocations_detail
 
-std::int64_t rounded_request(std::int64_t bytes) {
-  return (bytes + kTorchBlockMultiple - 1) / kTorchBlockMultiple * kTorchBlockMultiple;
-}
-
-std::int64_t RecordedPeak::rounding() const {
-  std::int64_t sum = 0;
+Bytes RecordedPeak::rounding() const {
+  Bytes sum;
   for (const LiveAllocation& allocation : live)
-    sum += rounded_request(allocation.bytes.count) - allocation.bytes.count;
+    sum += rounded_request(allocation.bytes) - allocation.bytes;
   return sum;
 }
 
 RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device) {
   SnapshotReader reader(path, device, true);
   RecordedPeak peak;
-  std::int64_t live = 0;
+  Bytes live;
   std::size_t rows = 0;
   std::size_t peak_rows = 0;
   std::vector<std::size_t> born;  // rows that allocate
@@ -104,11 +100,11 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
   const auto initial = static_cast<std::size_t>(reader.summary().live_blocks);
   while (reader.next(row)) {
     ++rows;
-    peak.most_reserved.count = std::max(peak.most_reserved.count, reader.reserved());
+    peak.most_reserved = std::max(peak.most_reserved, reader.reserved());
     if (row.op == TraceOp::kFailed) peak.out_of_memory = true;
     if (row.op == TraceOp::kAllocate) {
       place[row.id] = all.size();
-      all.push_back({.bytes = Bytes(row.bytes), .label = reader.label(), .names = reader.names()});
+      all.push_back({.bytes = row.bytes, .label = reader.label(), .names = reader.names()});
       born.push_back(rows);
       died.push_back(0);
       live += row.bytes;
@@ -116,11 +112,11 @@ RecordedPeak peak_of_snapshot(const std::string& path, std::optional<int> device
       const std::size_t* at = place.find(row.id);
       if (at == nullptr) continue;  // a request that failed
       died[*at] = rows;
-      live -= all[*at].bytes.count;
+      live -= all[*at].bytes;
     }
-    if (live > peak.bytes.count) {
-      peak.bytes.count = live;
-      peak.reserved.count = reader.reserved();
+    if (live > peak.bytes) {
+      peak.bytes = live;
+      peak.reserved = reader.reserved();
       peak_rows = rows;
     }
   }
@@ -189,9 +185,7 @@ class Matching {
  private:
   struct Side {
     explicit Side(const RecordedPeak& recorded) : peak(recorded), taken(recorded.live.size(), 0) {}
-    [[nodiscard]] std::int64_t size(std::size_t i) const {
-      return rounded_request(peak.live[i].bytes.count);
-    }
+    [[nodiscard]] Bytes size(std::size_t i) const { return rounded_request(peak.live[i].bytes); }
     const RecordedPeak& peak;
     std::vector<char> taken;
   };
@@ -216,7 +210,7 @@ std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy ho
     text.emplace();
     for (const std::string_view part : parts)
       text->append(part).append(1, '\0');
-    if (same_size(how)) *text += std::to_string(rounded_request(allocation.bytes.count));
+    if (same_size(how)) *text += std::to_string(rounded_request(allocation.bytes).count);
     return text;
   };
   switch (how) {
@@ -267,7 +261,7 @@ void Matching::by(MatchedBy how) {
 
 void Matching::in_order() {
   std::array<std::vector<std::size_t>, 2> places;
-  std::array<std::vector<std::int64_t>, 2> sizes;
+  std::array<std::vector<Bytes>, 2> sizes;
   for (std::size_t s = 0; s < 2; ++s) {
     for (std::size_t i = sides_[s].peak.unordered; i < sides_[s].taken.size(); ++i) {
       if (sides_[s].taken[i] != 0) continue;

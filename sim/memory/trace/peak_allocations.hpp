@@ -15,8 +15,10 @@
 namespace tidemark {
 
 // PyTorch's allocator rounds requests to this many bytes, options aside.
-inline constexpr std::int64_t kTorchBlockMultiple = 512;  // CUDACachingAllocator, kMinBlockSize
-[[nodiscard]] std::int64_t rounded_request(std::int64_t bytes);
+inline constexpr Bytes kTorchBlockMultiple{512};  // CUDACachingAllocator, kMinBlockSize
+[[nodiscard]] constexpr Bytes rounded_request(Bytes bytes) {
+  return round_up(bytes, kTorchBlockMultiple);
+}
 
 struct LiveAllocation {
   Bytes bytes;        // as requested
@@ -34,7 +36,7 @@ struct RecordedPeak {
   std::size_t allocations = 0;  // number in the whole recording
   bool out_of_memory = false;   // the recording has a request that failed
 
-  [[nodiscard]] std::int64_t rounding() const;  // bytes added by rounding `live` to blocks
+  [[nodiscard]] Bytes rounding() const;  // bytes added by rounding `live` to blocks
 };
 
 // Reads a PyTorch snapshot (SnapshotReader). Throws UserError.
@@ -83,6 +85,6 @@ struct AllocationMatch {
 // values are looked for only near each other and the result may be shorter.
 inline constexpr std::size_t kMostCells = std::size_t{400'000'000};
 [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> common_subsequence(
-    std::span<const std::int64_t> a, std::span<const std::int64_t> b);
+    std::span<const Bytes> a, std::span<const Bytes> b);
 
 }  // namespace tidemark

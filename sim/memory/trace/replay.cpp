@@ -12,7 +12,7 @@ namespace tidemark {
 namespace replay_detail {
 namespace {
 
-constexpr std::int64_t kLiveRounding = 512;
+constexpr Bytes kLiveRounding{512};
 constexpr std::string_view kHeader =
     "op,id,bytes,stream,addr,allocated,reserved,active,inactive_split,segments,retries,ooms\n";
 
@@ -35,12 +35,12 @@ class RowWriter {
   explicit RowWriter(WholeFile* file) : file_(file) {
     if (file_ != nullptr) file_->write(kHeader);
   }
-  void write(const TraceRow& row, std::int64_t address, const ReplayState& state) {
+  void write(const TraceRow& row, Bytes address, const ReplayState& state) {
     if (file_ == nullptr) return;
     const std::array<std::int64_t, 11> fields{row.id,
-                                              row.bytes,
+                                              row.bytes.count,
                                               row.stream,
-                                              address,
+                                              address.count,
                                               state.allocated.count,
                                               state.reserved.count,
                                               state.active.count,
@@ -75,12 +75,12 @@ class Replay {
   // The allocation of an id. A request of zero bytes, or one that failed, has nothing to free.
   struct Live {
     typename Target::Handle handle{};
-    std::int64_t bytes = 0;
+    Bytes bytes;
     bool failed = false;
   };
 
   // The functions about rows return false when the row is left out.
-  bool allocate(TraceRow& row, std::int64_t& address);
+  bool allocate(TraceRow& row, Bytes& address);
   bool free(const TraceRow& row);
   bool request_free(TraceRow& row);
   void complete_free(const TraceRow& row);
@@ -97,14 +97,14 @@ class Replay {
   IdMap<Live> live_;
   IdMap<Live> waiting_;  // freed, but a stream may still use them
   IdSet freed_;
-  std::int64_t live_512_ = 0;
+  Bytes live_512_;
 };
 
 template <class Target, class Reader>
 ReplayResult Replay<Target, Reader>::run() {
   TraceRow row;
   while (reader_.next(row)) {
-    std::int64_t address = -1;
+    Bytes address(-1);
     bool written = true;
     switch (row.op) {
       case TraceOp::kAllocate:
@@ -144,7 +144,7 @@ ReplayResult Replay<Target, Reader>::run() {
 }
 
 template <class Target, class Reader>
-bool Replay<Target, Reader>::allocate(TraceRow& row, std::int64_t& address) {
+bool Replay<Target, Reader>::allocate(TraceRow& row, Bytes& address) {
   if (const Live* known = live_.find(row.id); known != nullptr && !known->failed) {
     reader_.fail("id", fmt::format("id {} is live: it is allocated a second time before it is "
                                    "freed",
@@ -153,16 +153,16 @@ bool Replay<Target, Reader>::allocate(TraceRow& row, std::int64_t& address) {
   target_.tick();
   Live entry{.bytes = row.bytes};
   row.op = TraceOp::kAllocate;
-  if (row.bytes > 0) {
+  if (row.bytes > Bytes(0)) {
     entry.handle = target_.allocate(row.bytes, row.stream);
     entry.failed = entry.handle == typename Target::Handle{};
   }
   if (entry.failed) {
     row.op = TraceOp::kFailed;
-  } else if (row.bytes > 0) {
+  } else if (row.bytes > Bytes(0)) {
     address = Target::address(entry.handle);
-    live_512_ += (row.bytes + kLiveRounding - 1) / kLiveRounding * kLiveRounding;
-    result_.peak_live_512.count = std::max(result_.peak_live_512.count, live_512_);
+    live_512_ += round_up(row.bytes, kLiveRounding);
+    result_.peak_live_512 = std::max(result_.peak_live_512, live_512_);
   }
   live_[row.id] = entry;
   return true;
@@ -186,8 +186,8 @@ bool Replay<Target, Reader>::free(const TraceRow& row) {
   freed_.insert(row.id);
   if (freed.failed) return false;
   target_.tick();
-  if (freed.bytes == 0) return true;
-  live_512_ -= (freed.bytes + kLiveRounding - 1) / kLiveRounding * kLiveRounding;
+  if (freed.bytes == Bytes(0)) return true;
+  live_512_ -= round_up(freed.bytes, kLiveRounding);
   target_.free(freed.handle);
   return true;
 }
@@ -201,8 +201,8 @@ bool Replay<Target, Reader>::request_free(TraceRow& row) {
   row.op = TraceOp::kFree;
   if (freed.failed) return false;
   target_.tick();
-  if (freed.bytes == 0) return true;
-  live_512_ -= (freed.bytes + kLiveRounding - 1) / kLiveRounding * kLiveRounding;
+  if (freed.bytes == Bytes(0)) return true;
+  live_512_ -= round_up(freed.bytes, kLiveRounding);
   target_.defer_free(freed.handle);
   waiting_[row.id] = freed;
   return true;
@@ -221,7 +221,7 @@ bool Replay<Target, Reader>::record_stream(const TraceRow& row) {
   const Live& entry = live(row, "recorded on a stream");
   if (entry.failed) return false;
   target_.tick();
-  if (entry.bytes > 0) target_.record_stream(entry.handle, row.stream);
+  if (entry.bytes > Bytes(0)) target_.record_stream(entry.handle, row.stream);
   return true;
 }
 
@@ -235,8 +235,8 @@ void Replay<Target, Reader>::begin_step(const TraceRow& row) {
 template <class Target, class Reader>
 void Replay<Target, Reader>::note_step_peaks(const ReplayState& state) {
   ReplayStep& step = result_.steps.back();
-  step.peak_allocated.count = std::max(step.peak_allocated.count, state.allocated.count);
-  step.peak_reserved.count = std::max(step.peak_reserved.count, state.reserved.count);
+  step.peak_allocated = std::max(step.peak_allocated, state.allocated);
+  step.peak_reserved = std::max(step.peak_reserved, state.reserved);
 }
 
 template <class Reader>

@@ -53,7 +53,7 @@ struct ReplayedBlock {
   int state = 0;  // 2 allocated, 1 freed and waiting for events, 0 free
 };
 struct ReplayedSegment {
-  std::int64_t address = 0;
+  Bytes address;
   Bytes size;
   std::int64_t stream = 0;
   bool large = false;
@@ -64,7 +64,7 @@ struct ReplayedSegment {
 };
 struct ReplayedSegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
-  std::int64_t address = 0;
+  Bytes address;
   Bytes size;
   std::int64_t stream = 0;
 };

@@ -6,7 +6,8 @@ namespace tidemark {
 namespace replay_targets_detail {
 namespace {
 
-void move(TorchPoolStatistic& statistic, std::int64_t from, std::int64_t to) {
+template <class Quantity>
+void move(TorchPoolStatistic<Quantity>& statistic, Quantity from, Quantity to) {
   if (from != to) statistic.all.add(to - from);
 }
 
@@ -19,45 +20,44 @@ void TorchTarget::finish(ReplayResult& result, bool layout) const {
   if (!layout) return;
   for (const TorchSegment& segment : torch_.segments()) {
     ReplayedSegment replayed{.address = segment.address,
-                             .size = Bytes(segment.size),
+                             .size = segment.size,
                              .stream = torch_.handle(segment.stream),
                              .large = segment.large,
                              .expandable = segment.expandable,
-                             .allocated = Bytes(segment.allocated),
-                             .active = Bytes(segment.active),
+                             .allocated = segment.allocated,
+                             .active = segment.active,
                              .blocks = {}};
     for (const TorchBlock* block : segment.blocks) {
       const int state = block->allocated ? 2 : block->is_idle() ? 0 : 1;
       replayed.blocks.push_back(
-          {.size = Bytes(block->size), .requested = Bytes(block->requested), .state = state});
+          {.size = block->size, .requested = block->requested, .state = state});
     }
     result.segments.push_back(std::move(replayed));
   }
   for (const SegmentEvent& event : torch_.segment_events()) {
     result.segment_events.push_back({.action = event.action,
                                      .address = event.address,
-                                     .size = Bytes(event.size),
+                                     .size = event.size,
                                      .stream = torch_.handle(event.stream)});
   }
 }
 
-void SampledStatistics::sample(const ReplayState& state, std::int64_t requested) {
-  if (requested != 0) {
+void SampledStatistics::sample(const ReplayState& state, Bytes requested) {
+  if (requested != Bytes(0)) {
     statistics.requested_bytes.all.add(requested);
-    statistics.allocation.all.add(requested > 0 ? 1 : -1);
+    statistics.allocation.all.add(requested > Bytes(0) ? 1 : -1);
   }
-  replay_targets_detail::move(statistics.allocated_bytes, last.allocated.count,
-                              state.allocated.count);
-  replay_targets_detail::move(statistics.reserved_bytes, last.reserved.count, state.reserved.count);
-  replay_targets_detail::move(statistics.active_bytes, last.active.count, state.active.count);
-  replay_targets_detail::move(statistics.inactive_split_bytes, last.inactive_split.count,
-                              state.inactive_split.count);
+  replay_targets_detail::move(statistics.allocated_bytes, last.allocated, state.allocated);
+  replay_targets_detail::move(statistics.reserved_bytes, last.reserved, state.reserved);
+  replay_targets_detail::move(statistics.active_bytes, last.active, state.active);
+  replay_targets_detail::move(statistics.inactive_split_bytes, last.inactive_split,
+                              state.inactive_split);
   replay_targets_detail::move(statistics.segment, last.segments, state.segments);
   statistics.num_ooms = state.ooms;
   last = state;
 }
 
-void BfcTarget::note_failure(std::int64_t bytes) {
+void BfcTarget::note_failure(Bytes bytes) {
   ++ooms_;
   if (!message_.empty()) return;
   message_ =
@@ -70,19 +70,19 @@ void BfcTarget::finish(ReplayResult& result, bool /*layout*/) const {
   result.oom_message = message_;
 }
 
-IdealTarget::Handle IdealTarget::allocate(std::int64_t bytes, std::int64_t /*stream*/) {
+IdealTarget::Handle IdealTarget::allocate(Bytes bytes, std::int64_t /*stream*/) {
   if (bytes > capacity_ - live_) {
     ++ooms_;
     if (message_.empty()) {
       message_ = fmt::format("out of memory: {} were requested, {} are live", torch_size(bytes),
                              torch_size(live_));
     }
-    sampled_.sample(state(), 0);
+    sampled_.sample(state(), Bytes(0));
     return 0;
   }
   if (unused_.empty()) {
     unused_.push_back(sizes_.size());
-    sizes_.push_back(0);
+    sizes_.push_back(Bytes(0));
   }
   const Handle slot = unused_.back();
   unused_.pop_back();

@@ -27,7 +27,7 @@ class TorchTarget {
   }
 
   void tick() { ++now_; }
-  Handle allocate(std::int64_t bytes, std::int64_t stream) {
+  Handle allocate(Bytes bytes, std::int64_t stream) {
     if (bytes > TorchCachingAllocator::kLargestRequest) return refuse();
     const TorchStream s = stream_of(stream);
     if (torch_.events_pending()) move_clock();
@@ -53,13 +53,13 @@ class TorchTarget {
     finish_waiting();
     torch_.empty_cache();
   }
-  [[nodiscard]] static std::int64_t address(Handle block) { return block->address; }
+  [[nodiscard]] static Bytes address(Handle block) { return block->address; }
   [[nodiscard]] ReplayState state() const {
     const TorchStatistics& s = torch_.statistics();
-    return {.allocated = Bytes(s.allocated_bytes.all.current),
-            .reserved = Bytes(s.reserved_bytes.all.current),
-            .active = Bytes(s.active_bytes.all.current),
-            .inactive_split = Bytes(s.inactive_split_bytes.all.current),
+    return {.allocated = s.allocated_bytes.all.current,
+            .reserved = s.reserved_bytes.all.current,
+            .active = s.active_bytes.all.current,
+            .inactive_split = s.inactive_split_bytes.all.current,
             .segments = s.segment.all.current,
             .retries = s.num_alloc_retries,
             .ooms = s.num_ooms};
@@ -86,7 +86,7 @@ class TorchTarget {
       torch_.finish_free(*block);
     waiting_.clear();
   }
-  Handle allocate_with_waiting(std::int64_t bytes, TorchStream stream) {
+  Handle allocate_with_waiting(Bytes bytes, TorchStream stream) {
     Handle block = torch_.allocate_without_retry(bytes, stream);
     if (block != nullptr) return block;
     empty_cache();
@@ -118,7 +118,7 @@ struct SampledStatistics {
   ReplayState last;
 
   // `requested` is the change of the live requests; negative for a free.
-  void sample(const ReplayState& state, std::int64_t requested);
+  void sample(const ReplayState& state, Bytes requested);
 };
 
 class BfcTarget {
@@ -128,14 +128,14 @@ class BfcTarget {
   explicit BfcTarget(const ReplayOptions& options) : bfc_(options.capacity, options.bfc) {}
 
   void tick() {}
-  Handle allocate(std::int64_t bytes, std::int64_t /*stream*/) {
+  Handle allocate(Bytes bytes, std::int64_t /*stream*/) {
     Handle chunk = bytes > TorchCachingAllocator::kLargestRequest ? nullptr : bfc_.allocate(bytes);
     if (chunk == nullptr) note_failure(bytes);
-    sampled_.sample(state(), chunk == nullptr ? 0 : bytes);
+    sampled_.sample(state(), chunk == nullptr ? Bytes(0) : bytes);
     return chunk;
   }
   void free(Handle chunk) {
-    const std::int64_t requested = chunk->requested;
+    const Bytes requested = chunk->requested;
     bfc_.free(*chunk);
     sampled_.sample(state(), -requested);
   }
@@ -143,12 +143,12 @@ class BfcTarget {
   void finish_free(Handle chunk) { free(chunk); }
   void record_stream(Handle /*chunk*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
-  [[nodiscard]] static std::int64_t address(Handle chunk) { return chunk->address; }
+  [[nodiscard]] static Bytes address(Handle chunk) { return chunk->address; }
   [[nodiscard]] ReplayState state() const {
-    return {.allocated = Bytes(bfc_.allocated()),
-            .reserved = Bytes(bfc_.reserved()),
-            .active = Bytes(bfc_.active()),
-            .inactive_split = Bytes(bfc_.reserved() - bfc_.active() - bfc_.free_region_bytes()),
+    return {.allocated = bfc_.allocated(),
+            .reserved = bfc_.reserved(),
+            .active = bfc_.active(),
+            .inactive_split = bfc_.inactive_split(),
             .segments = static_cast<std::int64_t>(bfc_.segments()),
             .retries = 0,
             .ooms = ooms_};
@@ -156,7 +156,7 @@ class BfcTarget {
   void finish(ReplayResult& result, bool layout) const;
 
  private:
-  void note_failure(std::int64_t bytes);
+  void note_failure(Bytes bytes);
 
   BfcAllocator bfc_;
   std::int64_t ooms_ = 0;
@@ -170,10 +170,10 @@ class IdealTarget {
   // Sizes, by slot; 0 is the null handle.
   using Handle = std::size_t;
 
-  explicit IdealTarget(const ReplayOptions& options) : capacity_(options.capacity.count) {}
+  explicit IdealTarget(const ReplayOptions& options) : capacity_(options.capacity) {}
 
   void tick() {}
-  Handle allocate(std::int64_t bytes, std::int64_t /*stream*/);
+  Handle allocate(Bytes bytes, std::int64_t /*stream*/);
   void free(Handle slot) {
     live_ -= sizes_[slot];
     unused_.push_back(slot);
@@ -183,19 +183,18 @@ class IdealTarget {
   void finish_free(Handle /*slot*/) {}
   void record_stream(Handle /*slot*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
-  [[nodiscard]] static std::int64_t address(Handle /*slot*/) { return -1; }
+  [[nodiscard]] static Bytes address(Handle /*slot*/) { return Bytes(-1); }
   [[nodiscard]] ReplayState state() const {
-    return {
-        .allocated = Bytes(live_), .reserved = Bytes(live_), .active = Bytes(live_), .ooms = ooms_};
+    return {.allocated = live_, .reserved = live_, .active = live_, .ooms = ooms_};
   }
   void finish(ReplayResult& result, bool layout) const;
 
  private:
-  std::int64_t capacity_;
-  std::int64_t live_ = 0;
+  Bytes capacity_;
+  Bytes live_;
   std::int64_t ooms_ = 0;
   std::string message_;
-  std::vector<std::int64_t> sizes_{1};
+  std::vector<Bytes> sizes_{Bytes(1)};
   std::vector<Handle> unused_;
   SampledStatistics sampled_;
 };

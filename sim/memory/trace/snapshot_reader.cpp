@@ -65,8 +65,10 @@ class SnapshotRows {
                        std::size_t offset);
   void add(TraceOp op, std::int64_t id, std::int64_t bytes, std::int64_t stream,
            std::size_t offset) {
-    reader_.rows_.push_back(
-        {{.op = op, .id = id, .bytes = bytes, .stream = stream}, offset, reserved_, 0});
+    reader_.rows_.push_back({{.op = op, .id = id, .bytes = Bytes(bytes), .stream = stream},
+                             offset,
+                             Bytes(reserved_),
+                             0});
   }
   void put_initial_first();
 
@@ -259,13 +261,13 @@ SnapshotRows::Initial& SnapshotRows::add_initial(std::int64_t address, std::int6
                                                  std::int64_t stream, std::size_t offset) {
   places_[address] = {.id = next_id_, .live = true};
   ++reader_.summary_.live_blocks;
-  std::int64_t& live = reader_.summary_.live_bytes;
+  std::int64_t& live = reader_.summary_.live_bytes.count;
   if (!checked_add(live, bytes, live)) {
     pickle_.fail(offset, "the live blocks are more than 2^63 bytes together");
   }
   initial_.push_back(
       {.address = address,
-       .row = {.op = TraceOp::kAllocate, .id = next_id_++, .bytes = bytes, .stream = stream},
+       .row = {.op = TraceOp::kAllocate, .id = next_id_++, .bytes = Bytes(bytes), .stream = stream},
        .offset = offset});
   return initial_.back();
 }
@@ -319,7 +321,8 @@ void SnapshotRows::read_segments(const PickleValue& segments, int device) {
   }
   // The trace of a recording may contradict its segments; the bytes at its beginning are at least
   // 0.
-  reader_.summary_.reserved_before = final_reserved >= reserved_ ? final_reserved - reserved_ : 0;
+  reader_.summary_.reserved_before =
+      Bytes(final_reserved >= reserved_ ? final_reserved - reserved_ : 0);
 }
 
 void SnapshotRows::put_initial_first() {
@@ -327,10 +330,11 @@ void SnapshotRows::put_initial_first() {
             [](const Initial& a, const Initial& b) { return a.address < b.address; });
   std::vector<SnapshotReader::Row> first;
   for (const Initial& block : initial_)
-    first.push_back({block.row, block.offset, 0, block.label});
+    first.push_back({block.row, block.offset, Bytes(0), block.label});
   for (const Initial& block : initial_) {
     if (block.waits)
-      first.push_back({{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset, 0, 0});
+      first.push_back(
+          {{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset, Bytes(0), 0});
   }
   reader_.rows_.insert(reader_.rows_.begin(), first.begin(), first.end());
 }

@@ -28,8 +28,8 @@ struct SnapshotSummary {
   // allocated them, and those of the final segments that it never mentions. They are allocated
   // first, in the order of their addresses; when they were asked for is not known.
   std::int64_t live_blocks = 0;
-  std::int64_t live_bytes = 0;
-  std::int64_t reserved_before = 0;  // bytes of segments at the beginning of the recording
+  Bytes live_bytes;
+  Bytes reserved_before;  // of segments at the beginning of the recording
   // Final blocks in use where the trace says that nothing is in use; left out.
   std::int64_t contradicting_blocks = 0;
   // Runs of freed segments that were taken as an allocator's retry, and those taken as an
@@ -57,7 +57,7 @@ class SnapshotReader {
   [[nodiscard]] const SnapshotSummary& summary() const { return summary_; }
   // Figures of the last row: bytes of all segments after it, and for an allocation the innermost
   // frame outside of PyTorch, "forward model.py:42", else the innermost one; empty without stacks.
-  [[nodiscard]] std::int64_t reserved() const {
+  [[nodiscard]] Bytes reserved() const {
     return summary_.reserved_before + rows_[next_ - 1].reserved;
   }
   [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label].text; }
@@ -69,8 +69,8 @@ class SnapshotReader {
  private:
   struct Row {
     TraceRow row;
-    std::size_t offset = 0;     // offset of the entry in the file
-    std::int64_t reserved = 0;  // beyond reserved_before
+    std::size_t offset = 0;  // offset of the entry in the file
+    Bytes reserved;          // beyond reserved_before
     std::uint32_t label = 0;
   };
 

@@ -115,7 +115,7 @@ bool TraceReader::next(TraceRow& row) {
   const bool allocates = row.op == TraceOp::kAllocate || row.op == TraceOp::kFailed;
   const bool records = row.op == TraceOp::kRecordStream;
   row.id = number(kId, allocates || records || row.op == TraceOp::kFree);
-  row.bytes = number(kBytes, allocates);
+  row.bytes = Bytes(number(kBytes, allocates));
   row.stream = number(kStream, allocates || records);
   return true;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "graph/core/units.hpp"
 #include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
@@ -29,7 +30,7 @@ enum class TraceOp : char {
 struct TraceRow {
   TraceOp op = TraceOp::kMark;
   std::int64_t id = 0;
-  std::int64_t bytes = 0;
+  Bytes bytes;
   std::int64_t stream = 0;
 };
 

@@ -22,20 +22,20 @@ class GreedyAllocator {
   GreedyAllocator(Bytes capacity, std::int64_t factor) : ideal_(capacity), factor_(factor) {}
 
   void reserve(std::size_t blocks) { ideal_.reserve(blocks); }
-  AllocationResult allocate(AllocationId block, std::int64_t bytes) {
+  AllocationResult allocate(AllocationId block, Bytes bytes) {
     return ideal_.allocate(block, factor_ * bytes);
   }
-  AllocationResult allocate_again(AllocationId block, std::int64_t bytes) {
+  AllocationResult allocate_again(AllocationId block, Bytes bytes) {
     return allocate(block, bytes);
   }
   void free(AllocationId block) { ideal_.free(block); }
   void defer_free(AllocationId block) { ideal_.defer_free(block); }
   int release_cached() { return 0; }
-  [[nodiscard]] std::int64_t allocated() const { return ideal_.allocated(); }
-  [[nodiscard]] std::int64_t active() const { return ideal_.active(); }
-  [[nodiscard]] std::int64_t reserved() const { return ideal_.reserved(); }
-  [[nodiscard]] std::int64_t inactive_split() const { return 0; }
-  [[nodiscard]] std::int64_t address(AllocationId block) const { return ideal_.address(block); }
+  [[nodiscard]] Bytes allocated() const { return ideal_.allocated(); }
+  [[nodiscard]] Bytes active() const { return ideal_.active(); }
+  [[nodiscard]] Bytes reserved() const { return ideal_.reserved(); }
+  [[nodiscard]] Bytes inactive_split() const { return Bytes(0); }
+  [[nodiscard]] Bytes address(AllocationId block) const { return ideal_.address(block); }
   [[nodiscard]] const IdealAllocator& ideal() const { return ideal_; }
   [[nodiscard]] std::int64_t factor() const { return factor_; }
 

@@ -11,25 +11,23 @@ namespace tidemark::allocator_invariants_test {
 
 namespace {
 
-constexpr std::int64_t kMebi = 1 << 20;
-
 // Checks invariants that hold at any moment, whatever the options.
 void check_layout(const TorchCachingAllocator& torch) {
   const TorchStatistics& s = torch.statistics();
-  std::int64_t reserved = 0;
-  std::int64_t allocated = 0;
-  std::int64_t active = 0;
-  std::int64_t split = 0;
+  Bytes reserved;
+  Bytes allocated;
+  Bytes active;
+  Bytes split;
   std::int64_t segments = 0;
-  std::int64_t end = 0;
+  Bytes end;
   for (const TorchSegment& segment : torch.segments()) {
     REQUIRE(segment.address >= end);  // no overlap
     end = segment.address + segment.size;
-    std::int64_t at = segment.address;
+    Bytes at = segment.address;
     bool after_free = false;
     for (const TorchBlock* block : segment.blocks) {
       REQUIRE(block->address == at);  // no holes
-      REQUIRE(block->size >= 512);
+      REQUIRE(block->size >= Bytes(512));
       at += block->size;
       REQUIRE(!(after_free && block->is_idle()));  // free neighbours have been joined
       after_free = block->is_idle();
@@ -74,7 +72,7 @@ void torture(const Options& given, unsigned seed, Bytes capacity) {
     if (action < 50) {
       const double exponent = std::uniform_real_distribution<double>(6, 27)(random);
       TorchBlock* block =
-          torch.allocate(static_cast<std::int64_t>(std::exp2(exponent)), any_stream());
+          torch.allocate(Bytes(static_cast<std::int64_t>(std::exp2(exponent))), any_stream());
       if (block != nullptr) live.push_back(block);
     } else if (action < 98 && !live.empty()) {
       std::swap(live[random() % live.size()], live.back());
@@ -93,12 +91,12 @@ void torture(const Options& given, unsigned seed, Bytes capacity) {
     torch.free(*block);
   torch.empty_cache();
   check_layout(torch);
-  CHECK(torch.statistics().active_bytes.all.current == 0);
-  CHECK(torch.statistics().requested_bytes.all.current == 0);
+  CHECK(torch.statistics().active_bytes.all.current == Bytes(0));
+  CHECK(torch.statistics().requested_bytes.all.current == Bytes(0));
   CHECK(torch.statistics().inactive_split.all.current == 0);
   CHECK(torch.statistics().oversize_allocations.current == 0);
   CHECK(torch.statistics().oversize_segments.current == 0);
-  CHECK(torch.device().used() == 0);
+  CHECK(torch.device().used() == Bytes(0));
 }
 
 }  // namespace
@@ -120,7 +118,7 @@ TEST_SUITE("property") {
       for (const std::int64_t capacity : {300, 2000}) {
         CAPTURE(options.conf);
         CAPTURE(seed);
-        torture(options, seed++, Bytes(capacity * kMebi));
+        torture(options, seed++, capacity * kMiB);
       }
     }
   }

@@ -5,20 +5,20 @@
 namespace tidemark::bfc_allocator_test {
 
 namespace {
-constexpr std::int64_t kMebi = 1 << 20;
+constexpr Bytes kMebi = kMiB;
 }
 
 TEST_SUITE("unit") {
   TEST_CASE("without growth the first request takes the whole limit") {
-    BfcAllocator bfc(Bytes(100 * kMebi), {.memory_fraction = 0.75});
-    const BfcChunk* a = bfc.allocate(1000);
-    CHECK(a->size == 1024);  // to 256 bytes
+    BfcAllocator bfc(100 * kMebi, {.memory_fraction = 0.75});
+    const BfcChunk* a = bfc.allocate(Bytes(1000));
+    CHECK(a->size == Bytes(1024));  // to 256 bytes
     CHECK(bfc.reserved() == 75 * kMebi);
     CHECK(bfc.segments() == 1);
   }
 
   TEST_CASE("with growth regions start at 2 MiB and double until the request fits") {
-    BfcAllocator bfc(Bytes(100 * kMebi), {.allow_growth = true});
+    BfcAllocator bfc(100 * kMebi, {.allow_growth = true});
     static_cast<void>(bfc.allocate(kMebi));
     CHECK(bfc.reserved() == 2 * kMebi);
     static_cast<void>(bfc.allocate(3 * kMebi));  // the next region is 4 MiB
@@ -30,20 +30,20 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a chunk is split when it has twice the request, or 128 MiB more") {
-    BfcAllocator bfc(Bytes(1000 * kMebi), {.allow_growth = true});
+    BfcAllocator bfc(1000 * kMebi, {.allow_growth = true});
     BfcChunk* a = bfc.allocate(256 * kMebi);
     bfc.free(*a);
     CHECK(bfc.allocate(129 * kMebi)->size == 256 * kMebi);  // 127 MiB more, not twice
-    BfcAllocator other(Bytes(1000 * kMebi), {.allow_growth = true});
+    BfcAllocator other(1000 * kMebi, {.allow_growth = true});
     other.free(*other.allocate(256 * kMebi));
     CHECK(other.allocate(128 * kMebi)->size == 128 * kMebi);
-    BfcAllocator third(Bytes(1000 * kMebi), {.allow_growth = true});
+    BfcAllocator third(1000 * kMebi, {.allow_growth = true});
     third.free(*third.allocate(512 * kMebi));
     CHECK(third.allocate(384 * kMebi)->size == 384 * kMebi);  // 128 MiB more, not twice
   }
 
   TEST_CASE("free neighbours are joined and the smallest adequate chunk is taken") {
-    BfcAllocator bfc(Bytes(64 * kMebi), {});
+    BfcAllocator bfc(64 * kMebi, {});
     BfcChunk* a = bfc.allocate(4 * kMebi);
     BfcChunk* b = bfc.allocate(4 * kMebi);
     BfcChunk* c = bfc.allocate(4 * kMebi);
@@ -56,30 +56,30 @@ TEST_SUITE("unit") {
     bfc.free(*d);  // 0..14 MiB
     // 14 and 49 MiB are free: a request of 10 takes the smaller, whole, since 14 < 2 * 10.
     const BfcChunk* e = bfc.allocate(10 * kMebi);
-    CHECK(e->address == 0);
+    CHECK(e->address == Bytes(0));
     CHECK(e->size == 14 * kMebi);
     CHECK(bfc.fragmentation() == 0);
   }
 
   TEST_CASE("free regions go back when that makes room for a larger one") {
-    BfcAllocator bfc(Bytes(64 * kMebi), {.allow_growth = true});
+    BfcAllocator bfc(64 * kMebi, {.allow_growth = true});
     bfc.free(*bfc.allocate(32 * kMebi));
     CHECK(bfc.allocate(40 * kMebi) != nullptr);
     CHECK(bfc.segments() == 1);
-    BfcAllocator keeps(Bytes(64 * kMebi), {.allow_growth = true, .garbage_collection = false});
+    BfcAllocator keeps(64 * kMebi, {.allow_growth = true, .garbage_collection = false});
     keeps.free(*keeps.allocate(32 * kMebi));
     CHECK(keeps.allocate(40 * kMebi) == nullptr);
   }
 
   TEST_CASE("a deferred free stays active") {
-    BfcAllocator bfc(Bytes(64 * kMebi), {});
+    BfcAllocator bfc(64 * kMebi, {});
     bfc.reserve(1);
-    CHECK(bfc.allocate(AllocationId(0U), 1000).ok);
+    CHECK(bfc.allocate(AllocationId(0U), Bytes(1000)).ok);
     bfc.defer_free(AllocationId(0U));
-    CHECK(bfc.allocated() == 0);
-    CHECK(bfc.active() == 1024);
+    CHECK(bfc.allocated() == Bytes(0));
+    CHECK(bfc.active() == Bytes(1024));
     bfc.free(AllocationId(0U));
-    CHECK(bfc.active() == 0);
+    CHECK(bfc.active() == Bytes(0));
   }
 }
 

@@ -207,23 +207,23 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a block whose bytes a stream still uses is not handed out") {
     PackedPlacement placement;
-    placement.address.push_back(0);
-    placement.address.push_back(512);
-    placement.address.push_back(0);  // in the place of the first
-    placement.height = 1024;
+    placement.address.push_back(Bytes(0));
+    placement.address.push_back(Bytes(512));
+    placement.address.push_back(Bytes(0));  // in the place of the first
+    placement.height = Bytes(1024);
     PackedAllocator allocator(placement, Bytes(1024));
     allocator.reserve(3);
-    CHECK(allocator.allocate(AllocationId(0U), 100).ok);
-    CHECK(allocator.allocate(AllocationId(1U), 512).ok);
-    CHECK(allocator.allocated() == 1024);
-    CHECK(allocator.reserved() == 1024);
+    CHECK(allocator.allocate(AllocationId(0U), Bytes(100)).ok);
+    CHECK(allocator.allocate(AllocationId(1U), Bytes(512)).ok);
+    CHECK(allocator.allocated() == Bytes(1024));
+    CHECK(allocator.reserved() == Bytes(1024));
     allocator.defer_free(AllocationId(0U));
-    CHECK(allocator.allocated() == 512);
-    CHECK(allocator.active() == 1024);
-    CHECK(!allocator.allocate(AllocationId(2U), 512).ok);
+    CHECK(allocator.allocated() == Bytes(512));
+    CHECK(allocator.active() == Bytes(1024));
+    CHECK(!allocator.allocate(AllocationId(2U), Bytes(512)).ok);
     allocator.free(AllocationId(0U));
-    CHECK(allocator.active() == 512);
-    CHECK(allocator.allocate(AllocationId(2U), 512).ok);
+    CHECK(allocator.active() == Bytes(512));
+    CHECK(allocator.allocate(AllocationId(2U), Bytes(512)).ok);
   }
 }
 
@@ -317,16 +317,16 @@ TEST_SUITE("golden") {
         const Compiled compiled = compile(scenario, trained);
         std::vector<AllocationId> blocks;
         const PackingProblem problem = packing_problem(compiled.program, blocks);
-        Packing packing{.height = compiled.placement.height};
+        Packing packing{.height = compiled.placement.height.count};
         for (const AllocationId block : blocks) {
-          packing.offsets.push_back(compiled.placement.address[block]);
+          packing.offsets.push_back(compiled.placement.address[block].count);
         }
         CAPTURE(model);
         CAPTURE(policies);
         CHECK(!packing_fault(problem, packing));
-        CHECK(compiled.placement.lower_bound == most_live_bytes(problem));
+        CHECK(compiled.placement.lower_bound.count == most_live_bytes(problem));
         CHECK(static_cast<double>(packing.height) <=
-              1.01 * static_cast<double>(compiled.placement.lower_bound));
+              1.01 * static_cast<double>(compiled.placement.lower_bound.count));
         const PointResult point = simulate(scenario, trained, {});
         CHECK(point.status == PointStatus::kFits);
         CHECK(point.run.most_reserved.count == packing.height);

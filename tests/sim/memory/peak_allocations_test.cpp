@@ -14,7 +14,7 @@ namespace tidemark::peak_allocations_test {
 
 namespace {
 
-std::size_t longest(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+std::size_t longest(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
   std::vector<std::vector<std::size_t>> best(a.size() + 1,
                                              std::vector<std::size_t>(b.size() + 1, 0));
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -25,11 +25,11 @@ std::size_t longest(const std::vector<std::int64_t>& a, const std::vector<std::i
   return best[a.size()][b.size()];
 }
 
-RecordedPeak peak_of(const std::vector<std::int64_t>& sizes, std::size_t unordered) {
+RecordedPeak peak_of(const std::vector<Bytes>& sizes, std::size_t unordered) {
   RecordedPeak peak{.unordered = unordered};
-  for (const std::int64_t bytes : sizes) {
-    peak.live.push_back({.bytes = Bytes(bytes)});
-    peak.bytes.count += bytes;
+  for (const Bytes bytes : sizes) {
+    peak.live.push_back({.bytes = bytes});
+    peak.bytes += bytes;
   }
   return peak;
 }
@@ -40,13 +40,13 @@ TEST_SUITE("property") {
   TEST_CASE("common subsequences are as long as can be and ascend on both sides") {
     std::mt19937 random(11);
     for (int round = 0; round < 400; ++round) {
-      std::vector<std::int64_t> a(random() % 30);
-      std::vector<std::int64_t> b(random() % 30);
+      std::vector<Bytes> a(random() % 30);
+      std::vector<Bytes> b(random() % 30);
       const auto values = 1 + random() % 8;
       for (auto& value : a)
-        value = static_cast<std::int64_t>(random() % values);
+        value = Bytes(static_cast<std::int64_t>(random() % values));
       for (auto& value : b)
-        value = static_cast<std::int64_t>(random() % values);
+        value = Bytes(static_cast<std::int64_t>(random() % values));
       const auto pairs = common_subsequence(a, b);
       CHECK(pairs.size() == longest(a, b));
       for (std::size_t p = 0; p < pairs.size(); ++p) {
@@ -61,11 +61,11 @@ TEST_SUITE("property") {
   TEST_CASE("a match uses every allocation once, and as many of each size as both have") {
     std::mt19937 random(12);
     for (int round = 0; round < 200; ++round) {
-      std::vector<std::int64_t> a(random() % 40);
-      std::vector<std::int64_t> b(random() % 40);
+      std::vector<Bytes> a(random() % 40);
+      std::vector<Bytes> b(random() % 40);
       for (auto* side : {&a, &b}) {
         for (auto& bytes : *side)
-          bytes = static_cast<std::int64_t>(random() % 3000);
+          bytes = Bytes(static_cast<std::int64_t>(random() % 3000));
       }
       const RecordedPeak pa = peak_of(a, a.size() / 4);
       const RecordedPeak pb = peak_of(b, b.size() / 3);
@@ -129,8 +129,7 @@ TEST_SUITE("property") {
         seen.insert(pair.how);
         used_a.insert(pair.a);
         used_b.insert(pair.b);
-        if (same_size(pair.how))
-          CHECK(rounded_request(x.bytes.count) == rounded_request(y.bytes.count));
+        if (same_size(pair.how)) CHECK(rounded_request(x.bytes) == rounded_request(y.bytes));
         switch (pair.how) {
           case MatchedBy::kTensor:
           case MatchedBy::kTensorOnly:
@@ -164,7 +163,7 @@ TEST_SUITE("property") {
         CHECK(used_b.count(j) == 1);
       for (const std::size_t i : match.only_a) {
         for (const std::size_t j : match.only_b)
-          CHECK(rounded_request(a.live[i].bytes.count) != rounded_request(b.live[j].bytes.count));
+          CHECK(rounded_request(a.live[i].bytes) != rounded_request(b.live[j].bytes));
       }
     }
     CHECK(seen.size() == kMatchedBys);
@@ -202,7 +201,7 @@ TEST_SUITE("unit") {
     CHECK(peak.live[3].label == "workspace");
     CHECK(peak.bytes.count == 512 + 1000 + 3000 + 600);
     // 512 + 1024 + 3072 + 1024
-    CHECK(peak.rounding() == 5632 - 5112);
+    CHECK(peak.rounding() == Bytes(5632 - 5112));
     CHECK(peak.reserved.count == 2048 + 2048 + 4096);
     CHECK(peak.most_reserved.count == 8192);
     CHECK(peak.allocations == 5);

@@ -16,7 +16,7 @@ namespace tidemark::segment_pieces_test {
 
 namespace {
 
-constexpr std::int64_t kMebi = 1 << 20;
+constexpr Bytes kMebi = kMiB;
 
 static_assert(!SegmentAllocator<IdealAllocator>);
 static_assert(!SegmentAllocator<PackedAllocator>);
@@ -26,7 +26,7 @@ static_assert(!SegmentAllocator<PackedAllocator>);
 //
 //   | 0 |  free  | 2, waits |
 template <class A>
-void check_neighbours(A& allocator, std::int64_t bytes) {
+void check_neighbours(A& allocator, Bytes bytes) {
   allocator.reserve(3);
   for (std::size_t b = 0; b < 3; ++b)
     REQUIRE(allocator.allocate(AllocationId(b), bytes).ok);
@@ -57,31 +57,31 @@ void check_neighbours(A& allocator, std::int64_t bytes) {
 TEST_SUITE("unit") {
   TEST_CASE("a piece of a segment is free once no stream uses it any more") {
     SUBCASE("torch: three blocks of 2 MiB in one segment of 20 MiB") {
-      TorchAllocator torch(Bytes(64 * kMebi));
+      TorchAllocator torch(64 * kMebi);
       check_neighbours(torch, 2 * kMebi);
     }
     SUBCASE("bfc: one region") {
-      BfcAllocator bfc(Bytes(64 * kMebi));
+      BfcAllocator bfc(64 * kMebi);
       check_neighbours(bfc, 2 * kMebi);
     }
   }
 
   TEST_CASE("torch serves requests up to 1 MiB from other pieces than larger ones") {
-    TorchAllocator torch(Bytes(64 * kMebi));
+    TorchAllocator torch(64 * kMebi);
     torch.reserve(2);
     REQUIRE(torch.allocate(AllocationId(std::size_t{0}), kMebi).ok);
-    REQUIRE(torch.allocate(AllocationId(std::size_t{1}), kMebi + 1).ok);
+    REQUIRE(torch.allocate(AllocationId(std::size_t{1}), kMebi + Bytes(1)).ok);
     const TorchBlock* small = torch.given(AllocationId(std::size_t{0}));
     const TorchBlock* large = torch.given(AllocationId(std::size_t{1}));
-    CHECK(small->serves(512));
+    CHECK(small->serves(Bytes(512)));
     CHECK(small->serves(kMebi));
-    CHECK(!small->serves(kMebi + 1));
+    CHECK(!small->serves(kMebi + Bytes(1)));
     CHECK(!large->serves(kMebi));
-    CHECK(large->serves(kMebi + 1));
-    BfcAllocator bfc(Bytes(64 * kMebi));
+    CHECK(large->serves(kMebi + Bytes(1)));
+    BfcAllocator bfc(64 * kMebi);
     bfc.reserve(1);
     REQUIRE(bfc.allocate(AllocationId(std::size_t{0}), kMebi).ok);
-    CHECK(bfc.given(AllocationId(std::size_t{0}))->serves(1));
+    CHECK(bfc.given(AllocationId(std::size_t{0}))->serves(Bytes(1)));
     CHECK(bfc.given(AllocationId(std::size_t{0}))->serves(40 * kMebi));
   }
 

@@ -31,7 +31,7 @@ std::string rows_of(const std::vector<std::vector<Entry>>& traces,
     text += text.empty() ? "" : " ";
     text += static_cast<char>(row.op);
     if (row.op != TraceOp::kEmptyCache) text += std::to_string(row.id);
-    if (row.bytes > 0) text += ':' + std::to_string(row.bytes);
+    if (row.bytes > Bytes(0)) text += ':' + std::to_string(row.bytes.count);
   }
   return text;
 }
@@ -326,7 +326,7 @@ TEST_SUITE("unit") {
     const SnapshotFile file(traces, segments);
     const SnapshotReader reader(file.path(), std::nullopt);
     CHECK(reader.summary().live_blocks == 5);
-    CHECK(reader.summary().live_bytes == 1000 + 900 + 300 + 77 + 55);
+    CHECK(reader.summary().live_bytes.count == 1000 + 900 + 300 + 77 + 55);
     CHECK(reader.summary().contradicting_blocks == 0);
     CHECK(rows_of(traces, segments) == "a3:1000 a2:55 a4:900 a1:77 a5:300 q2 q5 a0:10 f1 c2");
   }
@@ -368,9 +368,10 @@ TEST_SUITE("unit") {
                               {"alloc", 200 * mib, 30 * mib}}},
                             {});
     const ReplayResult roomy = replay_snapshot(file.path(), std::nullopt, {.capacity = kGiB});
-    CHECK(roomy.statistics.reserved_bytes.all.peak == 60 * mib);  // the third takes the first's
-    CHECK(roomy.statistics.active_bytes.all.peak == 60 * mib);
-    CHECK(roomy.statistics.allocated_bytes.all.peak == 60 * mib);
+    CHECK(roomy.statistics.reserved_bytes.all.peak.count ==
+          60 * mib);  // the third takes the first's
+    CHECK(roomy.statistics.active_bytes.all.peak.count == 60 * mib);
+    CHECK(roomy.statistics.allocated_bytes.all.peak.count == 60 * mib);
     const ReplayResult tight =
         replay_snapshot(file.path(), std::nullopt, {.capacity = Bytes(40 * mib)});
     // The second waits for the streams, then its segment is freed and taken again; the third fails.

@@ -8,8 +8,8 @@ namespace tidemark::torch_caching_allocator_test {
 
 namespace {
 
-constexpr std::int64_t kMebi = 1 << 20;
-constexpr Bytes kRoomy{std::int64_t{80} << 30};
+constexpr Bytes kMebi = kMiB;
+constexpr Bytes kRoomy = 80 * kGiB;
 
 // An allocator with the stream 0.
 struct Torch : TorchCachingAllocator {
@@ -23,11 +23,11 @@ struct Torch : TorchCachingAllocator {
     options.memory_fraction = fraction;
     return options;
   }
-  TorchBlock* get(std::int64_t bytes) { return allocate(bytes, zero); }
-  [[nodiscard]] std::int64_t reserved() const { return statistics().reserved_bytes.all.current; }
-  [[nodiscard]] std::int64_t allocated() const { return statistics().allocated_bytes.all.current; }
-  [[nodiscard]] std::int64_t active() const { return statistics().active_bytes.all.current; }
-  [[nodiscard]] std::int64_t split() const { return statistics().inactive_split_bytes.all.current; }
+  TorchBlock* get(Bytes bytes) { return allocate(bytes, zero); }
+  [[nodiscard]] Bytes reserved() const { return statistics().reserved_bytes.all.current; }
+  [[nodiscard]] Bytes allocated() const { return statistics().allocated_bytes.all.current; }
+  [[nodiscard]] Bytes active() const { return statistics().active_bytes.all.current; }
+  [[nodiscard]] Bytes split() const { return statistics().inactive_split_bytes.all.current; }
 };
 
 }  // namespace
@@ -35,25 +35,27 @@ struct Torch : TorchCachingAllocator {
 TEST_SUITE("unit") {
   TEST_CASE("sizes round up to 512 bytes") {
     const Torch torch;
-    CHECK(torch.rounded(1) == 512);
-    CHECK(torch.rounded(512) == 512);
-    CHECK(torch.rounded(513) == 1024);
-    CHECK(torch.rounded(kMebi + 1) == kMebi + 512);
+    CHECK(torch.rounded(Bytes(1)) == Bytes(512));
+    CHECK(torch.rounded(Bytes(512)) == Bytes(512));
+    CHECK(torch.rounded(Bytes(513)) == Bytes(1024));
+    CHECK(torch.rounded(kMebi + Bytes(1)) == kMebi + Bytes(512));
   }
 
   TEST_CASE("with four divisions sizes round up to quarters of a power of two") {
     const Torch torch("roundup_power2_divisions:4");
-    CHECK(torch.rounded(1200) == 1536);                  // not above 4 * 512: to 512 as ever
-    CHECK(torch.rounded(2048) == 2048);                  // a power of two stays
-    CHECK(torch.rounded(2049) == 2560);                  // 2048, 2560, 3072, 3584, 4096
+    CHECK(torch.rounded(Bytes(1200)) == Bytes(1536));    // not above 4 * 512: to 512 as ever
+    CHECK(torch.rounded(Bytes(2048)) == Bytes(2048));    // a power of two stays
+    CHECK(torch.rounded(Bytes(2049)) == Bytes(2560));    // 2048, 2560, 3072, 3584, 4096
     CHECK(torch.rounded(1000 * kMebi) == 1024 * kMebi);  // 512, 640, 768, 896, 1024
     CHECK(torch.rounded(1200 * kMebi) == 1280 * kMebi);
   }
 
   TEST_CASE("divisions differ by interval: the first key reaches down, '>' reaches up") {
     const Torch torch("roundup_power2_divisions:[256:1,512:2,>:4]");
-    CHECK(torch.rounded(100 * kMebi + 1) == 100 * kMebi + 512);  // below 256 MiB: one division
-    CHECK(torch.rounded(300 * kMebi + 1) == 300 * kMebi + 512);  // 256..512 MiB: one division
+    CHECK(torch.rounded(100 * kMebi + Bytes(1)) ==
+          100 * kMebi + Bytes(512));  // below 256 MiB: one division
+    CHECK(torch.rounded(300 * kMebi + Bytes(1)) ==
+          300 * kMebi + Bytes(512));  // 256..512 MiB: one division
     // '>' starts at the last key, 512 MiB, itself: quarters of 512 MiB, not halves.
     CHECK(torch.rounded(600 * kMebi) == 640 * kMebi);
     CHECK(torch.rounded(3000 * kMebi) == 3072 * kMebi);
@@ -61,38 +63,39 @@ TEST_SUITE("unit") {
 
   TEST_CASE("intervals that nobody mentions round to 512 bytes") {
     const Torch torch("roundup_power2_divisions:[1:8,4:8]");
-    CHECK(torch.rounded(1100 * 1024) == 1152 * 1024);        // 1 MiB in eighths of 128 KiB
-    CHECK(torch.rounded(2 * kMebi + 1) == 2 * kMebi + 512);  // 2..4 MiB: between the keys
-    CHECK(torch.rounded(4 * kMebi + 1) == 4 * kMebi + kMebi / 2);
-    CHECK(torch.rounded(8 * kMebi + 1) == 8 * kMebi + 512);
+    CHECK(torch.rounded(1100 * kKiB) == 1152 * kKiB);  // 1 MiB in eighths of 128 KiB
+    CHECK(torch.rounded(2 * kMebi + Bytes(1)) ==
+          2 * kMebi + Bytes(512));  // 2..4 MiB: between the keys
+    CHECK(torch.rounded(4 * kMebi + Bytes(1)) == 4 * kMebi + kMebi / 2);
+    CHECK(torch.rounded(8 * kMebi + Bytes(1)) == 8 * kMebi + Bytes(512));
   }
 
   TEST_CASE("segments are 2 MiB, 20 MiB, or the request rounded up to 2 MiB") {
     CHECK(TorchCachingAllocator::segment_size(kMebi) == 2 * kMebi);
-    CHECK(TorchCachingAllocator::segment_size(kMebi + 512) == 20 * kMebi);
-    CHECK(TorchCachingAllocator::segment_size(10 * kMebi - 512) == 20 * kMebi);
+    CHECK(TorchCachingAllocator::segment_size(kMebi + Bytes(512)) == 20 * kMebi);
+    CHECK(TorchCachingAllocator::segment_size(10 * kMebi - Bytes(512)) == 20 * kMebi);
     CHECK(TorchCachingAllocator::segment_size(10 * kMebi) == 10 * kMebi);
     CHECK(TorchCachingAllocator::segment_size(11 * kMebi) == 12 * kMebi);
   }
 
   TEST_CASE("the front of a block is handed out and the tail stays free") {
     Torch torch;
-    const TorchBlock* a = torch.get(1000);
-    const TorchBlock* b = torch.get(1000);
-    CHECK(a->address == 0);
-    CHECK(b->address == 1024);
+    const TorchBlock* a = torch.get(Bytes(1000));
+    const TorchBlock* b = torch.get(Bytes(1000));
+    CHECK(a->address == Bytes(0));
+    CHECK(b->address == Bytes(1024));
     CHECK(torch.reserved() == 2 * kMebi);
-    CHECK(torch.split() == 2 * kMebi - 2048);
+    CHECK(torch.split() == 2 * kMebi - Bytes(2048));
   }
 
   TEST_CASE("a large tail of up to 1 MiB is not split off and counts as allocated") {
     Torch torch;
     static_cast<void>(torch.get(11 * kMebi));  // a segment of 12 MiB: exactly 1 MiB is left
     CHECK(torch.allocated() == 12 * kMebi);
-    CHECK(torch.split() == 0);
-    static_cast<void>(torch.get(11 * kMebi - 512));  // 1 MiB and 512 bytes are left
-    CHECK(torch.allocated() == 23 * kMebi - 512);
-    CHECK(torch.split() == kMebi + 512);
+    CHECK(torch.split() == Bytes(0));
+    static_cast<void>(torch.get(11 * kMebi - Bytes(512)));  // 1 MiB and 512 bytes are left
+    CHECK(torch.allocated() == 23 * kMebi - Bytes(512));
+    CHECK(torch.split() == kMebi + Bytes(512));
   }
 
   TEST_CASE("a freed block joins free neighbours of its segment, not of the next") {
@@ -142,13 +145,13 @@ TEST_SUITE("unit") {
     torch.record_stream(*block, side);
     torch.timeline(side) = {.issued = 10, .ended = 4};
     torch.free(*block);
-    CHECK(torch.allocated() == 0);  // drops at once
+    CHECK(torch.allocated() == Bytes(0));  // drops at once
     CHECK(torch.active() == 20 * kMebi);
     torch.timeline(side) = {.issued = 12, .ended = 9};
     CHECK(torch.get(20 * kMebi)->address == 20 * kMebi);  // still in use: another segment
     torch.timeline(side).ended = 10;
     CHECK(torch.active() == 40 * kMebi);  // no request has looked at the events yet
-    CHECK(torch.get(20 * kMebi)->address == 0);
+    CHECK(torch.get(20 * kMebi)->address == Bytes(0));
     CHECK(torch.reserved() == 40 * kMebi);
   }
 
@@ -165,7 +168,7 @@ TEST_SUITE("unit") {
     torch.timeline(first).ended = 5;
     CHECK(torch.get(20 * kMebi)->address == 20 * kMebi);
     torch.timeline(second).ended = 7;
-    CHECK(torch.get(20 * kMebi)->address == 0);
+    CHECK(torch.get(20 * kMebi)->address == Bytes(0));
   }
 
   TEST_CASE("empty_cache waits for events and frees every segment without a block in use") {
@@ -183,11 +186,11 @@ TEST_SUITE("unit") {
     CHECK(torch.statistics().num_device_free == 2);
     torch.free(*half);
     torch.empty_cache();
-    CHECK(torch.reserved() == 0);
+    CHECK(torch.reserved() == Bytes(0));
   }
 
   TEST_CASE("a failing request frees the cache and retries") {
-    Torch torch("", Bytes(64 * kMebi));
+    Torch torch("", 64 * kMebi);
     torch.free(*torch.get(40 * kMebi));
     CHECK(torch.get(60 * kMebi) != nullptr);
     CHECK(torch.statistics().num_alloc_retries == 1);
@@ -196,7 +199,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("out of memory tells the segment that was asked for, as PyTorch's message does") {
-    Torch torch("", Bytes(64 * kMebi));
+    Torch torch("", 64 * kMebi);
     static_cast<void>(torch.get(31 * kMebi));
     CHECK(torch.get(39 * kMebi) == nullptr);
     CHECK(torch.statistics().num_alloc_retries == 1);
@@ -218,7 +221,7 @@ TEST_SUITE("unit") {
     torch.free(*torch.get(100 * kMebi));
     CHECK(torch.get(12 * kMebi)->address == 100 * kMebi);  // not from the oversize block
     const TorchBlock* whole = torch.get(81 * kMebi);       // less than 20 MiB are wasted
-    CHECK(whole->address == 0);
+    CHECK(whole->address == Bytes(0));
     CHECK(whole->size == 100 * kMebi);
     CHECK(torch.statistics().oversize_allocations.current == 1);
   }
@@ -227,11 +230,11 @@ TEST_SUITE("unit") {
     Torch torch("max_split_size_mb:32");
     torch.free(*torch.get(100 * kMebi));
     CHECK(torch.get(80 * kMebi)->address == 100 * kMebi);
-    CHECK(torch.get(80 * kMebi + 512)->address == 0);
+    CHECK(torch.get(80 * kMebi + Bytes(512))->address == Bytes(0));
   }
 
   TEST_CASE("before a retry, oversize blocks that are large enough are freed, no others") {
-    Torch torch("max_split_size_mb:32", Bytes(200 * kMebi));
+    Torch torch("max_split_size_mb:32", 200 * kMebi);
     TorchBlock* a = torch.get(60 * kMebi);
     TorchBlock* b = torch.get(50 * kMebi);
     TorchBlock* c = torch.get(40 * kMebi);
@@ -246,15 +249,15 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a memory fraction limits what is reserved, down to whole bytes") {
-    Torch torch("", Bytes(100 * kMebi), 0.5);
+    Torch torch("", 100 * kMebi, 0.5);
     CHECK(torch.get(50 * kMebi) != nullptr);
-    CHECK(torch.get(1) == nullptr);
+    CHECK(torch.get(Bytes(1)) == nullptr);
     CHECK(message_of(torch.out_of_memory()).find("50.00 MiB is free. 50.00 MiB allowed; Of the") !=
           std::string::npos);
   }
 
   TEST_CASE("garbage collection frees the segments that were not used for longest") {
-    Torch torch("garbage_collection_threshold:0.5", Bytes(100 * kMebi), 1.0);
+    Torch torch("garbage_collection_threshold:0.5", 100 * kMebi, 1.0);
     TorchBlock* old = torch.get(20 * kMebi);
     TorchBlock* recent = torch.get(30 * kMebi);
     torch.free(*old);
@@ -278,11 +281,11 @@ TEST_SUITE("unit") {
     const TorchBlock* a = torch.get(15 * kMebi);
     CHECK(torch.reserved() == 20 * kMebi);
     const TorchBlock* b = torch.get(10 * kMebi);  // 5 MiB are free before it, 5 more are needed
-    CHECK(a->address == 0);
+    CHECK(a->address == Bytes(0));
     CHECK(b->address == 15 * kMebi);
     CHECK(torch.reserved() == 40 * kMebi);
     CHECK(torch.statistics().segment.all.current == 0);
-    CHECK(torch.split() == 0);
+    CHECK(torch.split() == Bytes(0));
     REQUIRE(torch.segments().size() == 1);
     CHECK(torch.segments()[0].size == 40 * kMebi);
   }
@@ -300,19 +303,19 @@ TEST_SUITE("unit") {
     // the first one 40 MiB are unmapped.
     CHECK(torch.get(5 * kMebi)->address == 60 * kMebi);
     CHECK(torch.get(5 * kMebi)->address == 15 * kMebi);
-    CHECK(a->address == 0);
+    CHECK(a->address == Bytes(0));
   }
 
   TEST_CASE("a range without pages is given back and the next one lies elsewhere") {
-    Torch torch("expandable_segments:True", Bytes(160 * kMebi));
+    Torch torch("expandable_segments:True", 160 * kMebi);
     torch.free(*torch.get(15 * kMebi));
     torch.empty_cache();
-    CHECK(torch.reserved() == 0);
+    CHECK(torch.reserved() == Bytes(0));
     CHECK(torch.get(15 * kMebi)->address == 180 * kMebi);  // 160 MiB and an eighth
   }
 
   TEST_CASE("pages that were mapped for a request that fails stay mapped") {
-    Torch torch("expandable_segments:True", Bytes(100 * kMebi));
+    Torch torch("expandable_segments:True", 100 * kMebi);
     TorchBlock* a = torch.get(40 * kMebi);
     static_cast<void>(torch.get(20 * kMebi));
     torch.free(*a);
@@ -322,26 +325,26 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("the other streams' memory counts against the capacity, the context too") {
-    TorchCachingAllocator torch(Bytes(100 * kMebi), {}, Bytes(60 * kMebi));
+    TorchCachingAllocator torch(100 * kMebi, {}, 60 * kMebi);
     const TorchStream s = torch.stream(0);
     CHECK(torch.allocate(40 * kMebi, s) != nullptr);
-    CHECK(torch.allocate(1, s) == nullptr);
-    CHECK(torch.out_of_memory().device_free == 0);
+    CHECK(torch.allocate(Bytes(1), s) == nullptr);
+    CHECK(torch.out_of_memory().device_free == Bytes(0));
     CHECK(torch.out_of_memory().capacity == 100 * kMebi);
   }
 
   TEST_CASE("sizes in messages have two digits and binary units") {
-    CHECK(torch_size(1024) == "1024 bytes");
-    CHECK(torch_size(1025) == "1.00 KiB");
+    CHECK(torch_size(Bytes(1024)) == "1024 bytes");
+    CHECK(torch_size(Bytes(1025)) == "1.00 KiB");
     CHECK(torch_size(20 * kMebi) == "20.00 MiB");
-    CHECK(torch_size(kRoomy.count) == "80.00 GiB");
+    CHECK(torch_size(kRoomy) == "80.00 GiB");
   }
 }
 
 TEST_SUITE("unit") {
   TEST_CASE("what a CUDA graph captures comes from a pool of its own, which keeps its segments") {
-    constexpr std::int64_t kMib = std::int64_t{1} << 20;
-    tidemark::TorchCachingAllocator allocator(tidemark::Bytes(100 * kMib), {});
+    constexpr Bytes kMib = kMiB;
+    tidemark::TorchCachingAllocator allocator(100 * kMib, {});
     const tidemark::TorchStream eager = allocator.stream(0);
     tidemark::TorchBlock* warm_up = allocator.allocate(30 * kMib, eager);
     allocator.free(*warm_up);

@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
         "max_split_size_mb:128, garbage_collection_threshold:0.8,expandable_segments:True,"
         "backend:native,release_lock_on_cudamalloc:False,pinned_num_register_threads:8,"
         "pinned_use_cuda_host_register:True,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]");
-    CHECK(options.max_split_size == std::int64_t{128} << 20);
+    CHECK(options.max_split_size == 128 * kMiB);
     CHECK(options.garbage_collection_threshold == 0.8);
     CHECK(options.expandable_segments);
     const std::array<std::int64_t, kRoundupIntervals> divisions{1, 1, 1, 1, 1, 1, 1, 1,
@@ -103,13 +103,13 @@ TEST_SUITE("unit") {
         " conf: 'expandable_segments:True,max_split_size_mb:128,roundup_power2_divisions:8,"
         "garbage_collection_threshold:0.9'}");
     CHECK_FALSE(options.expandable_segments);
-    CHECK(options.max_split_size == 64 * kMiB.count);
+    CHECK(options.max_split_size == 64 * kMiB);
     CHECK(options.roundup_power2_divisions == parse_roundup_divisions("4"));
     CHECK(options.garbage_collection_threshold == 0.5);
     const TorchAllocatorOptions one =
         decode("{conf: 'expandable_segments:True,max_split_size_mb:128', max_split_size: 64MiB}");
     CHECK(one.expandable_segments);
-    CHECK(one.max_split_size == 64 * kMiB.count);
+    CHECK(one.max_split_size == 64 * kMiB);
   }
 
   TEST_CASE("mistakes in a scenario's allocator are reported at their place") {

@@ -61,7 +61,7 @@ Json layout_of(const ReplayResult& result) {
     Json blocks = Json::array();
     for (const ReplayedBlock& b : s.blocks)
       blocks.push_back(Json::array({b.size.count, b.state == 0 ? 0 : b.requested.count, b.state}));
-    segments.push_back({{"addr", s.address},
+    segments.push_back({{"addr", s.address.count},
                         {"size", s.size.count},
                         {"stream", s.stream},
                         {"large", s.large ? 1 : 0},
@@ -72,7 +72,7 @@ Json layout_of(const ReplayResult& result) {
   }
   Json events = Json::array();
   for (const ReplayedSegmentEvent& e : result.segment_events)
-    events.push_back(Json::array({name_of(e.action), e.address, e.size.count, e.stream}));
+    events.push_back(Json::array({name_of(e.action), e.address.count, e.size.count, e.stream}));
   return {{"segments", segments}, {"segment_events", events}};
 }
 
@@ -87,14 +87,14 @@ Json without_requests_of_free_blocks(Json layout) {
 
 void check_figures(const ReplayResult& result, const Json& want) {
   const TorchStatistics& s = result.statistics;
-  CHECK(s.allocated_bytes.all.peak == want["peak_allocated"]);
-  CHECK(s.reserved_bytes.all.peak == want["peak_reserved"]);
-  CHECK(s.active_bytes.all.peak == want["peak_active"]);
-  CHECK(s.inactive_split_bytes.all.peak == want["peak_inactive_split"]);
-  CHECK(s.requested_bytes.all.peak == want["peak_requested"]);
+  CHECK(s.allocated_bytes.all.peak.count == want["peak_allocated"]);
+  CHECK(s.reserved_bytes.all.peak.count == want["peak_reserved"]);
+  CHECK(s.active_bytes.all.peak.count == want["peak_active"]);
+  CHECK(s.inactive_split_bytes.all.peak.count == want["peak_inactive_split"]);
+  CHECK(s.requested_bytes.all.peak.count == want["peak_requested"]);
   CHECK(s.segment.all.peak == want["peak_segments"]);
-  CHECK(s.reserved_bytes.small_pool.peak == want["small_peak_reserved"]);
-  CHECK(s.reserved_bytes.large_pool.peak == want["large_peak_reserved"]);
+  CHECK(s.reserved_bytes.small_pool.peak.count == want["small_peak_reserved"]);
+  CHECK(s.reserved_bytes.large_pool.peak.count == want["large_peak_reserved"]);
   CHECK(s.inactive_split.all.peak == want["inactive_split_peak_count"]);
   CHECK(s.allocation.all.allocated == want["allocation_allocated"]);
   CHECK(s.segment.all.allocated == want["segment_allocated"]);
@@ -150,7 +150,7 @@ TEST_SUITE("golden") {
       ReplayOptions options = options_of(trace);
       options.allocator = ReplayAllocator::kIdeal;
       const ReplayResult ideal = replay_trace(kFolder + name + ".csv.gz", options);
-      CHECK(ideal.statistics.reserved_bytes.all.peak <= ideal.peak_live_512.count);
+      CHECK(ideal.statistics.reserved_bytes.all.peak <= ideal.peak_live_512);
       options.allocator = ReplayAllocator::kBfc;
       options.bfc.allow_growth = true;
       const ReplayResult bfc = replay_trace(kFolder + name + ".csv.gz", options);
