@@ -41,7 +41,7 @@ void add_small(std::vector<Figure>& figures) {
       for (const ScheduleClass schedule_class : kScheduleClasses) {
         PlanResult plan;
         const double seconds = median_seconds(1, [&] {
-          plan = plan_optimal(problem, {.budget = one.at("budget").get<std::int64_t>(),
+          plan = plan_optimal(problem, {.budget = Bytes(one.at("budget").get<std::int64_t>()),
                                         .schedule_class = schedule_class});
         });
         slowest = std::max(slowest, seconds);
@@ -99,8 +99,9 @@ void add_gpt2(std::vector<Figure>& figures) {
         step_costs(model.training, micro_batch_of(model.training), costs.device, false).graph);
     Schedule once(problem.size());
     std::iota(once.begin(), once.end(), NodeIndex{0});
-    const PlanResult plan = plan_optimal(problem, {.budget = evaluate(problem, once).peak / 2,
-                                                   .time_limit = std::chrono::seconds(10)});
+    const PlanResult plan =
+        plan_optimal(problem, {.budget = Bytes(evaluate(problem, once).peak / 2),
+                               .time_limit = std::chrono::seconds(10)});
     const std::string name = std::string("plan.gpt2.") + precision + ".50_percent";
     figures.push_back({.name = name + ".nodes", .value = static_cast<double>(problem.size())});
     if (!plan.solution) continue;
@@ -119,7 +120,7 @@ void add_checkmate(std::vector<Figure>& figures) {
     const RematProblem problem = remat_problem(read_cost_graph(path.string()));
     PlanResult plan;
     const double seconds = median_seconds(1, [&] {
-      plan = plan_checkmate_lp(problem, {.budget = published.budget,
+      plan = plan_checkmate_lp(problem, {.budget = Bytes(published.budget),
                                          .schedule_class = ScheduleClass::kCheckmate,
                                          .time_limit = std::chrono::seconds(30)});
     });
@@ -194,8 +195,8 @@ std::vector<Figure> plan_figures() {
     if (!std::filesystem::exists(path)) continue;
     const RematProblem problem = remat_problem(read_cost_graph(path.string()));
     PlanResult plan;
-    const double seconds =
-        median_seconds(1, [&] { plan = plan_optimal(problem, {.budget = published.budget}); });
+    const double seconds = median_seconds(
+        1, [&] { plan = plan_optimal(problem, {.budget = Bytes(published.budget)}); });
     const std::string prefix =
         std::string("plan.") + published.graph + "." + published.share + "_percent";
     figures.push_back({.name = prefix + ".seconds", .value = seconds, .unit = "s"});

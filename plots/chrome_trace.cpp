@@ -237,7 +237,7 @@ void ChromeWriter::counters() {
   std::array<bool, kRoles> used{};
   for (const TraceCounter& counter : model_.counters) {
     for (std::size_t r = 0; r < kRoles; ++r)
-      used[r] = used[r] || counter.by_role[r] != 0;
+      used[r] = used[r] || counter.by_role[r] != Bytes(0);
   }
   std::string roles;
   for (const TraceCounter& counter : model_.counters) {
@@ -246,7 +246,7 @@ void ChromeWriter::counters() {
       const auto r = static_cast<std::size_t>(role);
       if (!used[r]) continue;
       fmt::format_to(std::back_inserter(roles), FMT_COMPILE("{}\"{}\": {}"),
-                     roles.empty() ? "" : ", ", name_of(role), counter.by_role[r]);
+                     roles.empty() ? "" : ", ", name_of(role), counter.by_role[r].count);
     }
     event(
         FMT_COMPILE(
@@ -255,7 +255,7 @@ void ChromeWriter::counters() {
     event(
         FMT_COMPILE(
             R"({{"ph": "C", "name": "reserved memory", "pid": {}, "tid": 0, "ts": {}, "args": {{"reserved": {}}}}})"),
-        kDevice, Microseconds{counter.time}, counter.reserved);
+        kDevice, Microseconds{counter.time}, counter.reserved.count);
   }
 }
 

@@ -49,21 +49,21 @@ Duration end_of(const MemoryFigure& figure) {
 }
 
 // Returns the bytes that the device holds in a column, never less than what is live.
-std::int64_t device_bytes(const MemoryFigure& figure, const MemorySample& sample) {
-  return figure.options.context.count + std::max(sample.reserved, sample.live);
+Bytes device_bytes(const MemoryFigure& figure, const MemorySample& sample) {
+  return figure.options.context + std::max(sample.reserved, sample.live);
 }
 
-std::int64_t most_on_device(const MemoryFigure& figure) {
-  std::int64_t most = 1;
+Bytes most_on_device(const MemoryFigure& figure) {
+  Bytes most(1);
   for (const MemorySample& sample : figure.samples)
     most = std::max(most, device_bytes(figure, sample));
   return most;
 }
 
 // Sets the y axis, with the capacity on it or in the notes.
-void scale_memory(SvgChart& chart, std::int64_t most, Bytes capacity, bool does_not_fit) {
+void scale_memory(SvgChart& chart, Bytes most, Bytes capacity, bool does_not_fit) {
   chart.y = {.title = "device memory", .unit = AxisUnit::kBytes};
-  const double highest = static_cast<double>(most);
+  const double highest = static_cast<double>(most.count);
   const double limit = static_cast<double>(capacity.count);
   const bool near = limit > 0 && limit <= kFarCapacity * highest;
   chart.y.end = kHeadroom * (near ? std::max(highest, limit) : highest);
@@ -97,9 +97,9 @@ SvgLine step_line(const MemoryFigure& figure, bool reserved) {
   SvgLine line{.steps = true};
   for (std::size_t c = 0; c < figure.samples.size(); ++c) {
     const MemorySample& sample = figure.samples[c];
-    const std::int64_t bytes =
-        reserved ? device_bytes(figure, sample) : figure.options.context.count + sample.live;
-    line.points.push_back({seconds(figure.column_begin(c)), static_cast<double>(bytes)});
+    const Bytes bytes =
+        reserved ? device_bytes(figure, sample) : figure.options.context + sample.live;
+    line.points.push_back({seconds(figure.column_begin(c)), static_cast<double>(bytes.count)});
   }
   if (!line.points.empty()) {
     line.points.push_back({seconds(end_of(figure)), line.points.back().y});
@@ -144,44 +144,44 @@ SvgChart memory_chart(const MemoryFigure& figure) {
   const auto peak = std::max_element(
       samples.begin(), samples.end(),
       [](const MemorySample& a, const MemorySample& b) { return a.live < b.live; });
-  const auto add = [&](std::string_view label, std::int64_t at_peak,
+  const auto add = [&](std::string_view label, Bytes at_peak,
                        const memory_figure_detail::AreaInk& ink, std::vector<double> heights) {
     if (std::all_of(heights.begin(), heights.end(), [](double h) { return h == 0; })) return;
-    chart.areas.push_back({.label = fmt::format("{} {}", label, format_bytes(Bytes(at_peak))),
+    chart.areas.push_back({.label = fmt::format("{} {}", label, format_bytes(at_peak)),
                            .rgb = ink.rgb,
                            .hatch = ink.hatch,
                            .heights = std::move(heights)});
   };
   const double context = static_cast<double>(options.context.count);
-  add(context_style().label, options.context.count, memory_figure_detail::kContextInk,
+  add(context_style().label, options.context, memory_figure_detail::kContextInk,
       std::vector<double>(samples.size(), context));
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
     std::vector<double> heights;
     heights.reserve(samples.size());
     for (const MemorySample& sample : samples)
-      heights.push_back(static_cast<double>(sample.by_role[r]));
+      heights.push_back(static_cast<double>(sample.by_role[r].count));
     add(style_of(role).label, peak->by_role[r], memory_figure_detail::kRoleInks[r],
         std::move(heights));
   }
   SvgLine reserved = memory_figure_detail::step_line(figure, true);
-  reserved.label = fmt::format(
-      "reserved {}", format_bytes(Bytes(memory_figure_detail::device_bytes(figure, *peak))));
+  reserved.label =
+      fmt::format("reserved {}", format_bytes(memory_figure_detail::device_bytes(figure, *peak)));
   reserved.rgb = memory_figure_detail::kReservedInk;
   reserved.dash = Dash::kShort;
   chart.lines.push_back(std::move(reserved));
   chart.notes.insert(chart.notes.begin(), "sizes at the peak of what is live");
 
-  const std::int64_t on_device = options.context.count + peak->live;
+  const Bytes on_device = options.context + peak->live;
   const auto column = static_cast<std::size_t>(peak - samples.begin());
   const double at =
       memory_figure_detail::seconds(figure.column_begin(column) + figure.column_begin(column + 1)) /
       2;
   const std::string size =
-      fmt::format("peak {} live at {}", format_bytes(Bytes(peak->live)),
+      fmt::format("peak {} live at {}", format_bytes(peak->live),
                   format_duration(std::max(peak->time - options.begin, Duration(0))));
   chart.marks.push_back(
-      {.at = {at, static_cast<double>(on_device)},
+      {.at = {at, static_cast<double>(on_device.count)},
        .label = options.peak_note.empty() ? size : fmt::format("{}: {}", size, options.peak_note),
        .short_label = size,
        .shape = MarkShape::kTriangle,
@@ -198,10 +198,10 @@ void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure) {
     const MemorySample& sample = figure.samples[c];
     const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
     out << figure.column_begin(c).count() << ',' << time.count() << ',' << name_of(figure.phases[c])
-        << ',' << sample.live << ',' << sample.reserved << ','
-        << memory_figure_detail::device_bytes(figure, sample);
-    for (const std::int64_t bytes : sample.by_role)
-      out << ',' << bytes;
+        << ',' << sample.live.count << ',' << sample.reserved.count << ','
+        << memory_figure_detail::device_bytes(figure, sample).count;
+    for (const Bytes bytes : sample.by_role)
+      out << ',' << bytes.count;
     out << '\n';
   }
 }
@@ -231,7 +231,7 @@ std::string common_setting(const std::vector<NamedFigure>& runs) {
 SvgChart overlaid_memory_chart(const std::string& title, const std::vector<NamedFigure>& runs) {
   SvgChart chart{.title = title, .subtitle = common_setting(runs)};
   chart.x = {.title = "time in the step", .unit = AxisUnit::kSeconds, .end = 1e-9};
-  std::int64_t most = 1;
+  Bytes most(1);
   std::vector<Bytes> capacities;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const MemoryFigure& figure = runs[i].figure;
@@ -239,7 +239,7 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
     chart.x.end =
         std::max(chart.x.end, memory_figure_detail::seconds(memory_figure_detail::end_of(figure)));
     for (const MemorySample& sample : figure.samples)
-      most = std::max(most, figure.options.context.count + sample.live);
+      most = std::max(most, figure.options.context + sample.live);
     capacities.push_back(figure.options.capacity);
     const LineInk ink = line_ink(i);
     SvgLine line = memory_figure_detail::step_line(figure, false);
@@ -274,8 +274,8 @@ void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>
       const MemorySample& sample = figure.samples[c];
       const Duration time = std::max(sample.time - figure.options.begin, Duration(0));
       out << csv_field(name) << ',' << figure.column_begin(c).count() << ',' << time.count() << ','
-          << sample.live << ',' << figure.options.context.count + sample.live << ','
-          << memory_figure_detail::device_bytes(figure, sample) << '\n';
+          << sample.live.count << ',' << (figure.options.context + sample.live).count << ','
+          << memory_figure_detail::device_bytes(figure, sample).count << '\n';
     }
   }
 }

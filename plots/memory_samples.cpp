@@ -39,14 +39,14 @@ std::vector<MemorySample> thin_out(const StepProgram& program, const MemoryTimel
         memory_samples_detail::column_at(point.time.count(), begin.count(), end.count(), columns);
     if (!before) enter(column);
     const Allocation& allocation = program.allocations[point.allocation];
-    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
+    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes;
     now.time = point.time;
     now.instruction = point.instruction;
-    now.live = point.live.count;
-    now.reserved = point.reserved.count;
+    now.live = point.live;
+    now.reserved = point.reserved;
     if (before) continue;
     MemorySample& sample = samples[column];
-    const std::int64_t reserved = std::max(sample.reserved, now.reserved);
+    const Bytes reserved = std::max(sample.reserved, now.reserved);
     if (now.live > sample.live) sample = now;
     sample.reserved = reserved;
   }

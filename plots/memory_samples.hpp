@@ -11,9 +11,9 @@ namespace tidemark {
 struct MemorySample {
   Duration time{};  // time at which `live` was reached
   std::uint32_t instruction = kNoInstruction;
-  BytesByRole by_role{};      // sums to `live`
-  std::int64_t live = 0;      // most bytes live at any moment of the column
-  std::int64_t reserved = 0;  // most bytes reserved at any moment of it
+  BytesByRole by_role{};  // sums to `live`
+  Bytes live;             // most bytes live at any moment of the column
+  Bytes reserved;         // most bytes reserved at any moment of it
 };
 
 // Cuts [begin, end] into `columns` equal parts. Of all states of a part, also those that last no

@@ -286,17 +286,17 @@ void PerfettoWriter::host() {
 
 // Writes the counters; values that stay the same are not repeated.
 void PerfettoWriter::counters() {
-  std::array<std::int64_t, kRoles> last{};
-  std::int64_t reserved = -1;
+  BytesByRole last{};
+  Bytes reserved(-1);
   for (const TraceCounter& at : model_.counters) {
     for (std::size_t r = 0; r < kRoles; ++r) {
       if (at.by_role[r] == last[r]) continue;
       last[r] = at.by_role[r];
-      counter(kRoleTracks + r, at.time, last[r]);
+      counter(kRoleTracks + r, at.time, last[r].count);
     }
     if (at.reserved == reserved) continue;
     reserved = at.reserved;
-    counter(kReservedTrack, at.time, reserved);
+    counter(kReservedTrack, at.time, reserved.count);
   }
 }
 

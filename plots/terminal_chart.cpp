@@ -38,10 +38,10 @@ Stack stack_of(const MemorySample& sample, Bytes context) {
   double height = static_cast<double>(context.count);
   edges[0] = height;
   for (std::size_t r = 0; r < kRoles; ++r) {
-    height += static_cast<double>(sample.by_role[static_cast<std::size_t>(kStackOrder[r])]);
+    height += static_cast<double>(sample.by_role[static_cast<std::size_t>(kStackOrder[r])].count);
     edges[r + 1] = height;
   }
-  edges[kCachedBand] = std::max(height, static_cast<double>(context.count + sample.reserved));
+  edges[kCachedBand] = std::max(height, static_cast<double>((context + sample.reserved).count));
   return edges;
 }
 
@@ -139,7 +139,7 @@ Chart::Chart(const StepProgram& program, const Scratch& scratch, const MemoryTim
 
 std::string Chart::peak_line() const {
   const MemorySample& peak = samples_[peak_column_];
-  std::string note = fmt::format("peak {} at {}", format_bytes(Bytes(peak.live)),
+  std::string note = fmt::format("peak {} at {}", format_bytes(peak.live),
                                  format_duration(std::max(peak.time - begin_, Duration(0))));
   if (!options_.peak_note.empty()) note += ", " + options_.peak_note;
   const std::size_t length = display_width(note);
@@ -308,21 +308,21 @@ std::string Chart::phase_line() const {
 std::string Chart::legend() const {
   const MemorySample& peak = samples_[peak_column_];
   std::vector<std::string> items;
-  const auto add = [&](const RoleStyle& style, std::int64_t bytes) {
+  const auto add = [&](const RoleStyle& style, Bytes bytes) {
     const std::string mark =
         options_.colour ? paint("█", style.colour, true) : std::string(style.letter);
-    items.push_back(fmt::format("{} {} {}", mark, style.label, format_bytes(Bytes(bytes))));
+    items.push_back(fmt::format("{} {} {}", mark, style.label, format_bytes(bytes)));
   };
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
     // A band that is too thin to see anywhere is not explained.
     const bool seen = std::any_of(samples_.begin(), samples_.end(), [&](const MemorySample& s) {
-      return static_cast<double>(s.by_role[r]) >
+      return static_cast<double>(s.by_role[r].count) >
              height_ / static_cast<double>(scale_.rows() * kLevels);
     });
     if (seen) add(style_of(role), peak.by_role[r]);
   }
-  if (options_.context.count > 0) add(context_style(), options_.context.count);
+  if (options_.context.count > 0) add(context_style(), options_.context);
   if (peak.reserved > peak.live) add(cached_style(), peak.reserved - peak.live);
   std::string text = std::string(kAxisWidth, ' ') + "at the peak:";
   std::size_t used = display_width(text);

@@ -19,7 +19,7 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
   fmt::memory_buffer line;
   for (const TimelinePoint& point : timeline.points) {
     const Allocation& allocation = program.allocations[point.allocation];
-    live[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
+    live[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes;
     // Restores of evicted allocations may come after the program's last instruction.
     const std::size_t instruction = std::min<std::size_t>(point.instruction, program.size() - 1);
     const Position position = program.position[instruction];
@@ -39,8 +39,8 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
         : point.sign < 0 ? "free"
                          : "return",
         allocation.bytes.count, point.live.count, point.active.count, point.reserved.count);
-    for (const std::int64_t bytes : live)
-      fmt::format_to(std::back_inserter(line), ",{}", bytes);
+    for (const Bytes bytes : live)
+      fmt::format_to(std::back_inserter(line), ",{}", bytes.count);
     line.push_back('\n');
     out.write(line.data(), static_cast<std::streamsize>(line.size()));
   }

@@ -158,10 +158,10 @@ void TraceBuilder::memory() {
       highest = {};
     }
     const Allocation& allocation = program_.allocations[point.allocation];
-    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes.count;
+    now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes;
     now.time = time;
-    now.live = point.live.count;
-    now.reserved = point.reserved.count;
+    now.live = point.live;
+    now.reserved = point.reserved;
     any = true;
     if (now.live > highest.live) highest = now;
     if (point.sign > 0) {

@@ -63,8 +63,8 @@ struct TraceSpan {
 struct TraceCounter {
   std::int64_t time = 0;
   BytesByRole by_role{};  // live bytes
-  std::int64_t live = 0;
-  std::int64_t reserved = 0;
+  Bytes live;
+  Bytes reserved;
 };
 
 struct TraceLifetime {

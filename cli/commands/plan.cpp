@@ -111,8 +111,8 @@ Planned planned_graph(const ScenarioInput& input, const Console& console) {
 }
 
 // Parses bytes, or a share of what computing every node once takes.
-std::int64_t parse_budget(const std::string& text, const RematProblem& problem) {
-  if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes).count;
+Bytes parse_budget(const std::string& text, const RematProblem& problem) {
+  if (!text.ends_with('%')) return parse_option("budget", text, parse_bytes);
   const std::string number = text.substr(0, text.size() - 1);
   const double percent = parse_option("budget", number, [&](const std::string& share) {
     double value = 0;
@@ -126,7 +126,7 @@ std::int64_t parse_budget(const std::string& text, const RematProblem& problem) 
   });
   Schedule once(problem.size());
   std::iota(once.begin(), once.end(), NodeIndex{0});
-  return std::llround(static_cast<double>(evaluate(problem, once).peak) * percent / 100);
+  return Bytes(std::llround(static_cast<double>(evaluate(problem, once).peak) * percent / 100));
 }
 
 struct Answer {
@@ -147,7 +147,7 @@ nlohmann::ordered_json document_of(const Answer& a) {
                                   {"lower_bound", nullptr},
                                   {"base_cost", a.problem.base_cost},
                                   {"peak", nullptr},
-                                  {"budget", a.request.budget},
+                                  {"budget", a.request.budget.count},
                                   {"solve_seconds", a.seconds},
                                   {"order", nullptr}};
   if (a.result.lower_bound) document["lower_bound"] = *a.result.lower_bound;
@@ -218,11 +218,11 @@ std::string summary(const Answer& a, const std::string& name) {
     text += fmt::format("  peak         {} bytes ({})\n", grouped(evaluation.peak),
                         format_bytes(Bytes(evaluation.peak)));
   }
-  text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget),
-                      format_bytes(Bytes(a.request.budget)));
+  text += fmt::format("  budget       {} bytes ({})\n", grouped(a.request.budget.count),
+                      format_bytes(a.request.budget));
   if (r.lower_bound) {
     text += fmt::format("  lower bound  {}", cost_text(a, *r.lower_bound));
-    if (r.solution && r.solution->evaluation.peak <= a.request.budget && *r.lower_bound > 0) {
+    if (r.solution && r.solution->evaluation.peak <= a.request.budget.count && *r.lower_bound > 0) {
       const auto bound = static_cast<double>(*r.lower_bound);
       text += fmt::format("; gap {:.3f} %",
                           100 * (static_cast<double>(r.solution->evaluation.cost) - bound) / bound);
@@ -284,8 +284,8 @@ int PlanCommand::execute(const Console& console) const {
   const PlanFunction solve_with = plan_detail::parse_policy(policy, policy_name, request);
   const plan_detail::Planned planned = plan_detail::planned_graph(input, console);
   const RematProblem problem = remat_problem(planned.costs);
-  const std::int64_t asked = plan_detail::parse_budget(budget, problem);
-  if (request.budget == 0) request.budget = asked;
+  const Bytes asked = plan_detail::parse_budget(budget, problem);
+  if (request.budget == Bytes(0)) request.budget = asked;
   const auto begin = std::chrono::steady_clock::now();
   const PlanResult result = [&] {
     const Waiting waiting(console, "solving", request.time_limit);

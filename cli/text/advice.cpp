@@ -59,7 +59,7 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
                     "The allocator needed {} ({} rounded) from the device, which had {}, "
                     "but may reserve no more than {}, allowed by memory_fraction; {}",
                     bytes(failure.segment.count), bytes(failure.rounded.count),
-                    bytes(failure.device_free.count), bytes(*failure.allowed), inside)
+                    bytes(failure.device_free.count), bytes(failure.allowed->count), inside)
               : fmt::format(
                     "The allocator asked the device for {} ({} rounded) and the device had "
                     "{}; {}",

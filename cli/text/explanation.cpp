@@ -1,7 +1,6 @@
 #include "cli/text/explanation.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,8 +34,7 @@ class Explanation {
         all_(view.all),
         colour_(view.colour),
         width_(view.width),
-        total_(std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(),
-                               std::int64_t{0})) {}
+        total_(sum_of(point_.peak.by_role).count) {}
 
   [[nodiscard]] std::string text() const {
     return heading() + roles() + layers() + tensors() + saved() + phases() +
@@ -117,7 +115,7 @@ std::string Explanation::roles() const {
   Terms terms;
   std::vector<int> colours;
   for (const Role role : kStackOrder) {
-    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)].count;
     if (bytes == 0) continue;
     terms.emplace_back(style_of(role).label, bytes);
     colours.push_back(style_of(role).colour);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -130,10 +129,9 @@ std::string Summary::reserved() const {
 }
 
 std::string Summary::roles() const {
-  const std::int64_t total =
-      std::accumulate(point_.peak.by_role.begin(), point_.peak.by_role.end(), std::int64_t{0});
+  const std::int64_t total = sum_of(point_.peak.by_role).count;
   const std::int64_t largest =
-      *std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end());
+      std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end())->count;
   if (total <= 0) return {};
   const BytesColumn unit(total);
   // Where there is no room for whole bars, they are shorter.
@@ -143,7 +141,7 @@ std::string Summary::roles() const {
                  : kLongestBar;
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
   for (const Role role : kStackOrder) {
-    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)].count;
     if (bytes <= 0) continue;
     const RoleStyle& style = style_of(role);
     table.add_row(

@@ -94,8 +94,8 @@ class Revolve final : public SequencePolicy {
       return micro_batches(context, order);
     };
     const auto peak_of = [&](const ProgramOrder& order) {
-      const std::vector<std::int64_t> peaks = laid_out_peaks(context, order, stretch_of(order));
-      return peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
+      const std::vector<Bytes> peaks = laid_out_peaks(context, order, stretch_of(order));
+      return peaks.empty() ? Bytes(0) : *std::max_element(peaks.begin(), peaks.end());
     };
     const auto cost_of = [&](const ProgramOrder& order) {
       const Stretch last = stretch_of(order).back();
@@ -105,26 +105,26 @@ class Revolve final : public SequencePolicy {
       return cost;
     };
     ProgramOrder best = context.order;
-    std::int64_t peak = peak_of(best);
-    for (int checkpoints = context.graph.blocks - 1; checkpoints > 0 && peak > budget_->count;
+    Bytes peak = peak_of(best);
+    for (int checkpoints = context.graph.blocks - 1; checkpoints > 0 && peak > *budget_;
          --checkpoints) {
       ProgramOrder next = reversed(context, checkpoints);
-      const std::int64_t taken = peak_of(next);
+      const Bytes taken = peak_of(next);
       if (taken >= peak) continue;
       peak = taken;
       best = std::move(next);
     }
-    const bool fits = peak <= budget_->count;
+    const bool fits = peak <= *budget_;
     outcome.plan = {.status = fits ? PlanStatus::kFeasible : PlanStatus::kUnknown,
                     .schedule_class = "fixed",
-                    .budget = Bytes(budget_->count),
-                    .peak = Bytes(peak),
+                    .budget = *budget_,
+                    .peak = peak,
                     .cost = Duration(cost_of(best)),
                     .base_cost = Duration(cost_of(context.order))};
     if (!fits) {
       outcome.plan->infeasible =
           fmt::format("revolve needs at least {} ({} bytes) here; another policy may fit",
-                      format_bytes(Bytes(peak)), peak);
+                      format_bytes(peak), peak.count);
     }
     return best;
   }

@@ -23,7 +23,7 @@ class Belady final : public PrefetchingPolicy {
     arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
       Prefetch prefetch = fetching();
       prefetch.budget = budget;
-      std::vector<Departure> departures = evict(context, tried, budget.count);
+      std::vector<Departure> departures = evict(context, tried, budget);
       place_fetches(context, tried, prefetch, departures);
       decide_offloads(context, departures, tried);
     });
@@ -31,7 +31,7 @@ class Belady final : public PrefetchingPolicy {
 
  private:
   [[nodiscard]] std::vector<Departure> evict(const PolicyContext& context,
-                                             const ResidencyPlan& plan, std::int64_t budget) const {
+                                             const ResidencyPlan& plan, Bytes budget) const {
     MemoryCurve curve(context, plan);
     const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
     std::vector<Departure> departures;
@@ -47,7 +47,7 @@ class Belady final : public PrefetchingPolicy {
         const SavedGap& gap = saved[resident.rbegin()->second];
         resident.erase(std::prev(resident.end()));
         departures.push_back({.gap = gap, .release_at = p, .fetch_at = gap.to});
-        curve.add(p, gap.to, -gap.bytes.count);
+        curve.add(p, gap.to, -gap.bytes);
       }
     }
     return departures;

@@ -80,21 +80,20 @@ class Capuchin final : public PrefetchingPolicy {
  private:
   void plan_within(const PolicyContext& context, ResidencyPlan& plan, bool recompute) const {
     arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
-      relieve(context, tried, recompute, budget.count);
+      relieve(context, tried, recompute, budget);
     });
   }
   void relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute,
-               std::int64_t budget) const;
+               Bytes budget) const;
   static void feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
-                        const MemoryCurve& curve, std::int64_t budget,
-                        std::vector<Departure>& departures);
+                        const MemoryCurve& curve, Bytes budget, std::vector<Departure>& departures);
 
   bool recompute_;
   Bytes min_bytes_;
 };
 
 void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool recompute,
-                       std::int64_t budget) const {
+                       Bytes budget) const {
   const std::vector<Duration> starts = predicted_starts(context);
   MemoryCurve curve(context, plan);
   std::vector<Candidate> candidates;
@@ -116,7 +115,7 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
       // Decisions since the recipe was found may have dropped its inputs.
       const std::optional<Recipe> recipe = recipe_of(context, plan, chosen.gap);
       if (recipe && decide_recompute(chosen.gap, *recipe, plan)) {
-        curve.add(Position(chosen.gap.release.value + 1), chosen.gap.to, -chosen.gap.bytes.count);
+        curve.add(Position(chosen.gap.release.value + 1), chosen.gap.to, -chosen.gap.bytes);
       }
       continue;
     }
@@ -128,14 +127,14 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
     feed_back(context, starts, curve, budget, departures);
   } else {
     Prefetch prefetch = fetching();
-    prefetch.budget = Bytes(budget);
+    prefetch.budget = budget;
     place_fetches(context, plan, prefetch, departures);
   }
   decide_offloads(context, departures, plan);
 }
 
 void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duration>& starts,
-                         const MemoryCurve& curve, std::int64_t budget,
+                         const MemoryCurve& curve, Bytes budget,
                          std::vector<Departure>& departures) {
   constexpr int kPasses = 100;  // five swap times
   std::vector<Duration> trigger;
@@ -144,9 +143,9 @@ void Capuchin::feed_back(const PolicyContext& context, const std::vector<Duratio
   for (const Departure& d : departures) {
     trigger.push_back(starts[d.fetch_at.index()]);
     const Position first = std::min(Position(d.release_at.value + 1), d.gap.to);
-    const Position fits = room.earliest_fit(first, d.fetch_at, d.gap.bytes.count, budget);
+    const Position fits = room.earliest_fit(first, d.fetch_at, d.gap.bytes, budget);
     earliest.push_back(fits);
-    room.add(fits, d.fetch_at, d.gap.bytes.count);
+    room.add(fits, d.fetch_at, d.gap.bytes);
   }
   std::vector<std::size_t> order(departures.size());
   for (int pass = 0; pass < kPasses; ++pass) {

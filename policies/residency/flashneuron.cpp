@@ -82,8 +82,8 @@ class FlashNeuron final : public PrefetchingPolicy {
     compression_.check(context.graph);
     Prefetch prefetch = fetching();
     prefetch.budget = curve_budget(context, plan, fetching().budget);
-    const std::int64_t excess = MemoryCurve(context, plan).peak() - prefetch.budget->count;
-    if (excess <= 0) return;
+    const Bytes excess = MemoryCurve(context, plan).peak() - *prefetch.budget;
+    if (excess <= Bytes(0)) return;
     std::vector<Duration> forward(static_cast<std::size_t>(context.order.steps) *
                                   static_cast<std::size_t>(context.order.micro_batches));
     for (const Occurrence& o : context.order.at) {
@@ -109,7 +109,7 @@ class FlashNeuron final : public PrefetchingPolicy {
  private:
   // Selects among the values of one micro-batch, in forward order.
   [[nodiscard]] std::vector<Departure> select(const PolicyContext& context,
-                                              std::vector<Departure> saved, std::int64_t excess,
+                                              std::vector<Departure> saved, Bytes excess,
                                               Duration forward) const {
     Duration copies{};
     const std::size_t linear = first_that_suffice(context, saved, excess, copies);
@@ -137,11 +137,11 @@ class FlashNeuron final : public PrefetchingPolicy {
 
   // Returns how many values of the list make up for `excess`; adds up their copies.
   [[nodiscard]] std::size_t first_that_suffice(const PolicyContext& context,
-                                               const std::vector<Departure>& saved,
-                                               std::int64_t excess, Duration& copies) const {
+                                               const std::vector<Departure>& saved, Bytes excess,
+                                               Duration& copies) const {
     std::size_t count = 0;
-    for (std::int64_t bytes = 0; count < saved.size() && bytes < excess; ++count) {
-      bytes += saved[count].gap.bytes.count;
+    for (Bytes bytes; count < saved.size() && bytes < excess; ++count) {
+      bytes += saved[count].gap.bytes;
       copies += time_out(context, saved[count]);
     }
     return count;

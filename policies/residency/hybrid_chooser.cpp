@@ -11,21 +11,20 @@ namespace tidemark {
 
 HybridScore HybridChooser::score(const ResidencyPlan& plan) {
   if (context_.trial == nullptr) {
-    return {.over = std::max<std::int64_t>(MemoryCurve(context_, plan).peak() - budget_, 0)};
+    return {.over = std::max(MemoryCurve(context_, plan).peak() - budget_, Bytes(0))};
   }
   const auto [tried, is_new] = tried_.emplace(additions(plan), HybridScore{});
   if (is_new) {
     const TrialFigures figures = context_.trial->run(plan);
-    const std::int64_t peak =
-        prefetch_.budget ? figures.peak_live.count : figures.peak_reserved.count;
-    tried->second = {.over = std::max<std::int64_t>(peak - budget_, 0), .step = figures.step};
+    const Bytes peak = prefetch_.budget ? figures.peak_live : figures.peak_reserved;
+    tried->second = {.over = std::max(peak - budget_, Bytes(0)), .step = figures.step};
   }
   return tried->second;
 }
 
 HybridScore HybridChooser::score_choices() {
   ResidencyPlan tried = plan_;
-  if (!apply(tried)) return {.over = std::numeric_limits<std::int64_t>::max()};
+  if (!apply(tried)) return {.over = kImpossible};
   return score(tried);
 }
 
@@ -58,7 +57,7 @@ std::vector<std::uint32_t> HybridChooser::additions(const ResidencyPlan& plan) c
 
 // Whether a plan cannot beat `best`: the compute of a step takes its time whatever hides behind it.
 bool HybridChooser::cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const {
-  if (best.over > 0 || context_.trial == nullptr) return false;
+  if (best.over > Bytes(0) || context_.trial == nullptr) return false;
   Duration again{};
   for (GroupId id : ids_of(plan.groups())) {
     if (plan_.groups().contains(id)) continue;
@@ -105,7 +104,7 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
     }
   }
   Prefetch prefetch = prefetch_;
-  prefetch.budget = Bytes(budget_);
+  prefetch.budget = budget_;
   place_fetches(context_, plan, prefetch, departures);
   decide_offloads(context_, departures, plan);
   return true;

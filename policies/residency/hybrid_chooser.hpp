@@ -17,9 +17,12 @@ namespace tidemark {
 
 enum class HybridChoice : std::uint8_t { kKeep, kRecompute, kOffload };
 
+// The excess of choices that cannot be carried out.
+inline constexpr Bytes kImpossible{std::numeric_limits<std::int64_t>::max()};
+
 // The score of a plan: first whether it fits, then its time, or its memory where nothing fits.
 struct HybridScore {
-  std::int64_t over = 0;  // bytes above the budget
+  Bytes over;  // above the budget
   Duration step{};
   friend auto operator<=>(const HybridScore&, const HybridScore&) = default;
 };
@@ -31,20 +34,20 @@ class HybridChooser {
       : context_(context),
         plan_(plan),
         prefetch_(prefetch),
-        budget_(prefetch.budget.value_or(device_budget(context)).count),
+        budget_(prefetch.budget.value_or(device_budget(context))),
         starts_(predicted_starts(context)),
         compute_(compute_of_last_step(context)),
         sites_(sites_of(context, plan, starts_, min_bytes)),
         choices_(sites_.size(), HybridChoice::kKeep) {}
 
   [[nodiscard]] std::size_t size() const { return sites_.size(); }
-  [[nodiscard]] std::int64_t budget() const { return budget_; }
+  [[nodiscard]] Bytes budget() const { return budget_; }
   [[nodiscard]] bool fits_as_it_is() {
-    return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == 0;
+    return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == Bytes(0);
   }
   // `link_share`: share of the compute time that copies are expected to hide behind. `target`: live
   // bytes, less than the budget where recomputation needs room.
-  void choose_greedily(bool recompute, double link_share, std::int64_t target);
+  void choose_greedily(bool recompute, double link_share, Bytes target);
   // Takes the best of the greedy choices without recomputation and with it, for several shares of
   // the link.
   void choose_best();
@@ -69,7 +72,7 @@ class HybridChooser {
   const PolicyContext& context_;
   const ResidencyPlan& plan_;  // decisions of the policies before
   const Prefetch& prefetch_;
-  std::int64_t budget_;
+  Bytes budget_;
   std::vector<Duration> starts_;
   Duration compute_{};  // on the device, last step, without recomputed operators
   std::vector<Site> sites_;

@@ -14,7 +14,7 @@ namespace tidemark {
 // before them would run for every block that drops its input. An offload costs the time that its
 // copies add to what links need beyond forward and backward, and the part of a copy that its own
 // gap is too short for.
-void HybridChooser::choose_greedily(bool recompute, double link_share, std::int64_t target) {
+void HybridChooser::choose_greedily(bool recompute, double link_share, Bytes target) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
   std::array<Duration, 2> compute{};  // first micro-batch: forward, backward
@@ -72,7 +72,7 @@ void HybridChooser::choose_greedily(bool recompute, double link_share, std::int6
       copies[1] += sites_[best].copy_in;
     }
     for (const SavedGap& gap : sites_[best].gaps) {
-      curve.add(Position(gap.release.value + 1), gap.to, -gap.bytes.count);
+      curve.add(Position(gap.release.value + 1), gap.to, -gap.bytes);
       if (way == HybridChoice::kRecompute)
         plan.decide(gap.id, Recompute{.group = plan.add_group({})});
     }
@@ -93,7 +93,7 @@ void HybridChooser::choose_best() {
   // Copies come in bursts, so a link that is busy all the time makes compute wait.
   for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
     // Recomputation takes room of its own, which only the trial run shows.
-    std::int64_t target = budget_;
+    Bytes target = budget_;
     for (int attempt = 0; attempt < 3; ++attempt) {
       std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);
       choose_greedily(true, share, target);
@@ -102,8 +102,8 @@ void HybridChooser::choose_best() {
         best = tried;
         found = choices_;
       }
-      if (tried.over == 0) break;
-      if (tried.over == std::numeric_limits<std::int64_t>::max()) break;
+      if (tried.over == Bytes(0)) break;
+      if (tried.over == kImpossible) break;
       target -= tried.over;
     }
   }
@@ -142,7 +142,7 @@ void HybridChooser::improve(int tries) {
 void HybridChooser::search(std::size_t site, Duration recomputed, const Repeated& repeated,
                            HybridScore& best, std::vector<HybridChoice>& found) {
   // Compute alone takes this long in the last step; nothing below can be faster.
-  if (best.over == 0 && recomputed >= best.step) return;
+  if (best.over == Bytes(0) && recomputed >= best.step) return;
   if (site == sites_.size()) {
     const std::optional<HybridScore> tried = score_if_better(best);
     if (tried) {

@@ -33,7 +33,7 @@ class Karma final : public PrefetchingPolicy {
     std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
     std::erase_if(saved, [](const SavedGap& gap) { return gap.block == kNoBlock; });
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);
-    const int leaving = leaving_blocks(context, plan, saved, spans, prefetch.budget->count);
+    const int leaving = leaving_blocks(context, plan, saved, spans, *prefetch.budget);
     if (leaving == 0) return;
     std::vector<std::vector<char>> again(spans.size());
     for (std::size_t micro_batch = 0; micro_batch < spans.size(); ++micro_batch)
@@ -63,7 +63,7 @@ class Karma final : public PrefetchingPolicy {
   // Returns how many of the first blocks do not fit; the last one always stays.
   static int leaving_blocks(const PolicyContext& context, const ResidencyPlan& plan,
                             const std::vector<SavedGap>& saved,
-                            const std::vector<std::vector<BlockSpan>>& spans, std::int64_t budget) {
+                            const std::vector<std::vector<BlockSpan>>& spans, Bytes budget) {
     MemoryCurve curve(context, plan);
     int leaving = 0;
     while (curve.peak() > budget && leaving + 1 < context.graph.blocks) {
@@ -72,7 +72,7 @@ class Karma final : public PrefetchingPolicy {
         const Position end =
             spans[gap.micro_batch][static_cast<std::size_t>(leaving) + 1].forward_end;
         const Position freed_from(std::max(end, gap.release).value + 1);
-        curve.add(std::min(freed_from, gap.to), gap.to, -gap.bytes.count);
+        curve.add(std::min(freed_from, gap.to), gap.to, -gap.bytes);
       }
       ++leaving;
     }

@@ -12,10 +12,10 @@ Position after(Position p) {
 
 // Differences of live bytes from one position to the next: +bytes where memory is allocated, -bytes
 // after it is freed.
-using Differences = std::vector<std::int64_t>;
+using Differences = std::vector<Bytes>;
 
 // Counts bytes as live at the positions [first, last).
-void count_live(Position first, Position last, std::int64_t bytes, Differences& differences) {
+void count_live(Position first, Position last, Bytes bytes, Differences& differences) {
   if (first >= last) return;
   differences[first.index()] += bytes;
   differences[last.index()] -= bytes;
@@ -33,7 +33,7 @@ bool freed_in(const Gap& gap, const Decision& decision, bool visits) {
 void count_gap(const PolicyContext& context, const Gap& gap, const Decision& decision,
                Differences& differences) {
   const Storage& storage = context.graph.storages[gap.storage];
-  const std::int64_t bytes = storage.bytes.count;
+  const Bytes bytes = storage.bytes;
   const auto on_device = [&](Position p) { return context.op_at(p).executor == Executor::kDevice; };
   // A storage whose home is off device is on the device while the device touches it.
   const bool visits = storage.home != Tier::kDevice;
@@ -62,7 +62,7 @@ IdVector<StorageId, char> count_touched(const PolicyContext& context, const Resi
     const bool visits = storage.home != Tier::kDevice;
     if (!visits && counts == MemoryCurve::Counts::kVisitors) continue;
     if (touched[gap.storage] == 0 && storage.initial && !visits) {
-      count_live(Position(0U), gap.from, storage.bytes.count, differences);
+      count_live(Position(0U), gap.from, storage.bytes, differences);
     }
     touched[gap.storage] = 1;
     count_gap(context, gap, plan.decision(id), differences);
@@ -77,15 +77,14 @@ void count_untouched(const PolicyContext& context, const IdVector<StorageId, cha
   for (StorageId s : ids_of(context.graph.storages)) {
     const Storage& storage = context.graph.storages[s];
     if (touched[s] == 0 && storage.initial && storage.home == Tier::kDevice)
-      count_live(Position(0U), end, storage.bytes.count, differences);
+      count_live(Position(0U), end, storage.bytes, differences);
   }
 }
 
 // Counts the memory of frames, which belongs to no storage.
 void count_frames(const PolicyContext& context, Differences& differences) {
   for (const Kept& kept : context.order.kept) {
-    if (!kept.storage.valid())
-      count_live(kept.since, after(kept.until), kept.bytes.count, differences);
+    if (!kept.storage.valid()) count_live(kept.since, after(kept.until), kept.bytes, differences);
   }
 }
 
@@ -93,12 +92,12 @@ void count_frames(const PolicyContext& context, Differences& differences) {
 void count_workspaces(const PolicyContext& context, Differences& differences) {
   for (Position p : ids_of(context.order.at)) {
     const Occurrence& occurrence = context.order.at[p];
-    count_live(p, after(p), context.graph.operators[occurrence.op].workspace.count, differences);
+    count_live(p, after(p), context.graph.operators[occurrence.op].workspace, differences);
     if (occurrence.scratch == 0) continue;
     const std::span<const Touch> touches = context.graph.touches_of(occurrence.op);
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (!is_scratch(occurrence, i)) continue;
-      count_live(p, after(p), context.graph.storages[touches[i].storage].bytes.count, differences);
+      count_live(p, after(p), context.graph.storages[touches[i].storage].bytes, differences);
     }
   }
 }
@@ -107,7 +106,7 @@ void count_workspaces(const PolicyContext& context, Differences& differences) {
 }  // namespace memory_curve_detail
 
 MemoryCurve::MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan, Counts counts)
-    : bytes_(context.order.at.size() + 1, 0) {
+    : bytes_(context.order.at.size() + 1) {
   const IdVector<StorageId, char> touched =
       memory_curve_detail::count_touched(context, plan, counts, bytes_);
   if (counts == Counts::kAll) {
@@ -131,7 +130,7 @@ void MemoryCurve::note_peak(std::size_t stretch) {
                         bytes_.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
-std::int64_t MemoryCurve::peak() const {
+Bytes MemoryCurve::peak() const {
   return *std::max_element(most_.begin(), most_.end());
 }
 
@@ -142,7 +141,7 @@ Position MemoryCurve::peak_at() const {
       std::find(bytes_.begin() + begin, bytes_.end(), *stretch) - bytes_.begin()));
 }
 
-void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
+void MemoryCurve::add(Position first, Position end, Bytes bytes) {
   if (first >= end) return;
   for (std::size_t i = first.index(); i < end.index(); ++i)
     bytes_[i] += bytes;
@@ -158,15 +157,14 @@ void MemoryCurve::add(Position first, Position end, std::int64_t bytes) {
   }
 }
 
-Position MemoryCurve::first_above(Position first, Position end, std::int64_t budget) const {
+Position MemoryCurve::first_above(Position first, Position end, Bytes budget) const {
   Position at = first;
   while (at < end && bytes_[at.index()] <= budget)
     at = memory_curve_detail::after(at);
   return at;
 }
 
-Position MemoryCurve::earliest_fit(Position first, Position end, std::int64_t bytes,
-                                   std::int64_t budget) const {
+Position MemoryCurve::earliest_fit(Position first, Position end, Bytes bytes, Bytes budget) const {
   Position at = end;
   while (at > first && bytes_[at.index() - 1] + bytes <= budget)
     at = Position(at.value - 1);
@@ -174,8 +172,7 @@ Position MemoryCurve::earliest_fit(Position first, Position end, std::int64_t by
 }
 
 Bytes device_budget(const PolicyContext& context) {
-  const std::int64_t left = context.device.hbm.capacity.count - context.process_overhead.count;
-  return Bytes(std::max<std::int64_t>(left, 0));
+  return std::max(context.device.hbm.capacity - context.process_overhead, Bytes(0));
 }
 
 Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
@@ -183,9 +180,9 @@ Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,
   const Bytes whole = budget.value_or(device_budget(context));
   if (context.trial == nullptr) return whole;
   const TrialFigures figures = context.trial->run(plan);
-  const std::int64_t beyond = (budget ? figures.peak_live.count : figures.peak_reserved.count) -
-                              MemoryCurve(context, plan).peak();
-  return Bytes(std::max<std::int64_t>(whole.count - std::max<std::int64_t>(beyond, 0), 0));
+  const Bytes beyond =
+      (budget ? figures.peak_live : figures.peak_reserved) - MemoryCurve(context, plan).peak();
+  return std::max(whole - std::max(beyond, Bytes(0)), Bytes(0));
 }
 
 }  // namespace tidemark

@@ -22,24 +22,24 @@ class MemoryCurve {
   MemoryCurve(const PolicyContext& context, const ResidencyPlan& plan,
               Counts counts = Counts::kAll);
 
-  [[nodiscard]] std::int64_t at(Position p) const { return bytes_[p.index()]; }
-  [[nodiscard]] std::int64_t peak() const;
+  [[nodiscard]] Bytes at(Position p) const { return bytes_[p.index()]; }
+  [[nodiscard]] Bytes peak() const;
   [[nodiscard]] Position peak_at() const;  // the first of equals
   // Returns the first position of [first, end) with more than `budget`; `end` when there is none.
-  [[nodiscard]] Position first_above(Position first, Position end, std::int64_t budget) const;
+  [[nodiscard]] Position first_above(Position first, Position end, Bytes budget) const;
   // Adds bytes to the positions [first, end).
-  void add(Position first, Position end, std::int64_t bytes);
+  void add(Position first, Position end, Bytes bytes);
   // Returns the earliest position in [first, end] from which on `bytes` more stay within `budget`
   // until before `end`; `end` where even the last operator before it has no room.
-  [[nodiscard]] Position earliest_fit(Position first, Position end, std::int64_t bytes,
-                                      std::int64_t budget) const;
+  [[nodiscard]] Position earliest_fit(Position first, Position end, Bytes bytes,
+                                      Bytes budget) const;
 
  private:
   static constexpr std::size_t kStretch = 256;  // positions
   void note_peak(std::size_t stretch);
 
-  std::vector<std::int64_t> bytes_;
-  std::vector<std::int64_t> most_;  // the most in each stretch of positions
+  std::vector<Bytes> bytes_;
+  std::vector<Bytes> most_;  // the most in each stretch of positions
 };
 
 // Returns the memory that a plan may use where the scenario gives no budget: the device without the

@@ -90,7 +90,7 @@ MemoryCurve curve_without(const PolicyContext& context, const ResidencyPlan& pla
                           const std::vector<Departure>& departures) {
   MemoryCurve curve(context, plan);
   for (const Departure& d : departures) {
-    if (!plan.decided(d.gap.id)) curve.add(away_from(d), d.gap.to, -d.gap.bytes.count);
+    if (!plan.decided(d.gap.id)) curve.add(away_from(d), d.gap.to, -d.gap.bytes);
   }
   return curve;
 }
@@ -102,23 +102,23 @@ void wait_for_room(const PolicyContext& context, const ResidencyPlan& plan, Byte
   for (std::size_t i : by_use(departures)) {
     Departure& d = departures[i];
     if (plan.decided(d.gap.id)) continue;
-    d.fetch_at = curve.earliest_fit(d.fetch_at, d.gap.to, d.gap.bytes.count, budget.count);
-    curve.add(d.fetch_at, d.gap.to, d.gap.bytes.count);
+    d.fetch_at = curve.earliest_fit(d.fetch_at, d.gap.to, d.gap.bytes, budget);
+    curve.add(d.fetch_at, d.gap.to, d.gap.bytes);
   }
 }
 
 void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
                     const Prefetch& prefetch, std::vector<Departure>& departures) {
   MemoryCurve curve = curve_without(context, plan, departures);
-  const std::int64_t budget = prefetch.budget ? prefetch.budget->count : curve.peak();
+  const Bytes budget = prefetch.budget.value_or(curve.peak());
   std::vector<char> stays(departures.size(), 0);
   for (std::size_t i : by_use(departures)) {
     Departure& d = departures[i];
     if (plan.decided(d.gap.id)) continue;
-    const Position fits = curve.earliest_fit(away_from(d), d.gap.to, d.gap.bytes.count, budget);
+    const Position fits = curve.earliest_fit(away_from(d), d.gap.to, d.gap.bytes, budget);
     stays[i] = static_cast<char>(fits == away_from(d) && fits < d.gap.to);
     d.fetch_at = std::clamp(fits, std::min(first_fetch(d), d.gap.to), d.gap.to);
-    curve.add(stays[i] != 0 ? fits : d.fetch_at, d.gap.to, d.gap.bytes.count);
+    curve.add(stays[i] != 0 ? fits : d.fetch_at, d.gap.to, d.gap.bytes);
   }
   std::size_t kept = 0;
   for (std::size_t i = 0; i < departures.size(); ++i) {

@@ -63,7 +63,7 @@ class SuperNeurons final : public PrefetchingPolicy {
     arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
       Prefetch prefetch = fetching();
       prefetch.budget = budget;
-      decide(context, prefetch, leaving_cache(context, tried, outputs, budget.count), tried);
+      decide(context, prefetch, leaving_cache(context, tried, outputs, budget), tried);
     });
   }
 
@@ -103,7 +103,7 @@ class SuperNeurons final : public PrefetchingPolicy {
   // use.
   static std::vector<Departure> leaving_cache(const PolicyContext& context,
                                               const ResidencyPlan& plan,
-                                              std::vector<Departure> cached, std::int64_t budget) {
+                                              std::vector<Departure> cached, Bytes budget) {
     std::erase_if(cached, [&](const Departure& d) { return plan.decided(d.gap.id); });
     std::stable_sort(cached.begin(), cached.end(), [](const Departure& a, const Departure& b) {
       return a.gap.from < b.gap.from;
@@ -126,8 +126,8 @@ class SuperNeurons final : public PrefetchingPolicy {
       }
     }
     for (Departure& d : leaving) {
-      const Position room = curve.earliest_fit(d.fetch_at, d.gap.to, 0, budget);
-      curve.add(d.fetch_at, room, -d.gap.bytes.count);
+      const Position room = curve.earliest_fit(d.fetch_at, d.gap.to, Bytes(0), budget);
+      curve.add(d.fetch_at, room, -d.gap.bytes);
       d.fetch_at = room;
     }
     return leaving;

@@ -5,7 +5,7 @@
 namespace tidemark {
 
 Departure swap_window(const PolicyContext& context, const std::vector<Duration>& starts,
-                      const MemoryCurve& curve, const SavedGap& gap, std::int64_t budget) {
+                      const MemoryCurve& curve, const SavedGap& gap, Bytes budget) {
   const auto position_of = [](auto iterator, auto begin) {
     return Position(static_cast<std::size_t>(iterator - begin));
   };
@@ -17,7 +17,7 @@ Departure swap_window(const PolicyContext& context, const std::vector<Duration>&
   const Position latest =
       later == starts.begin() ? Position(0U) : position_of(later - 1, starts.begin());
   // The place where the curve, which still counts the value, stays within the budget until its use.
-  const Position room = curve.earliest_fit(release_at, gap.to, 0, budget);
+  const Position room = curve.earliest_fit(release_at, gap.to, Bytes(0), budget);
   const Position next = std::min(Position(release_at.value + 1), gap.to);
   return {.gap = gap,
           .release_at = release_at,
@@ -32,7 +32,7 @@ Duration free_time(const PolicyContext& context, const std::vector<Duration>& st
 }
 
 void take_off(const Departure& departure, MemoryCurve& curve) {
-  curve.add(departure.release_at, departure.fetch_at, -departure.gap.bytes.count);
+  curve.add(departure.release_at, departure.fetch_at, -departure.gap.bytes);
 }
 
 }  // namespace tidemark

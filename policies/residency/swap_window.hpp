@@ -16,7 +16,7 @@ namespace tidemark {
 //                  release_at fetch_at
 [[nodiscard]] Departure swap_window(const PolicyContext& context,
                                     const std::vector<Duration>& starts, const MemoryCurve& curve,
-                                    const SavedGap& gap, std::int64_t budget);
+                                    const SavedGap& gap, Bytes budget);
 
 // Returns the free time of Capuchin: (t_back - t_swap_in) - (t_evict + t_swap_out). Negative:
 // compute waits.

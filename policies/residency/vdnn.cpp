@@ -129,7 +129,7 @@ class Vdnn final : public PrefetchingPolicy {
       decide(context, layers_ == VdnnLayers::kConv, plan);
       return;
     }
-    const std::int64_t budget = fetching().budget.value_or(device_budget(context)).count;
+    const Bytes budget = fetching().budget.value_or(device_budget(context));
     if (peak_of(context, plan) <= budget) return;
     ResidencyPlan convolutions = plan;
     decide(context, true, convolutions);
@@ -139,11 +139,10 @@ class Vdnn final : public PrefetchingPolicy {
  private:
   // Returns the peak of live bytes where a budget is given, of what the allocator reserves where
   // the device is the limit.
-  [[nodiscard]] std::int64_t peak_of(const PolicyContext& context,
-                                     const ResidencyPlan& plan) const {
+  [[nodiscard]] Bytes peak_of(const PolicyContext& context, const ResidencyPlan& plan) const {
     if (context.trial == nullptr) return MemoryCurve(context, plan).peak();
     const TrialFigures figures = context.trial->run(plan);
-    return fetching().budget ? figures.peak_live.count : figures.peak_reserved.count;
+    return fetching().budget ? figures.peak_live : figures.peak_reserved;
   }
 
   void decide(const PolicyContext& context, bool convolutions_only, ResidencyPlan& plan) const {

@@ -16,16 +16,15 @@ template <class Arrange>
 void arrange_within(const PolicyContext& context, const std::optional<Bytes>& budget,
                     ResidencyPlan& plan, const Arrange& arrange) {
   constexpr int kAttempts = 3;
-  const std::int64_t limit = budget.value_or(device_budget(context)).count;
+  const Bytes limit = budget.value_or(device_budget(context));
   Bytes target = curve_budget(context, plan, budget);
   for (int attempt = 0; attempt < kAttempts && context.trial != nullptr; ++attempt) {
     ResidencyPlan tried = plan;
     arrange(target, tried);
     const TrialFigures figures = context.trial->run(tried);
-    const std::int64_t over =
-        (budget ? figures.peak_live.count : figures.peak_reserved.count) - limit;
-    if (over <= 0) break;
-    target = Bytes(std::max<std::int64_t>(target.count - over, 0));
+    const Bytes over = (budget ? figures.peak_live : figures.peak_reserved) - limit;
+    if (over <= Bytes(0)) break;
+    target = std::max(target - over, Bytes(0));
   }
   arrange(target, plan);
 }

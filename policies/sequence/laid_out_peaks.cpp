@@ -23,8 +23,8 @@ ResidencyPlan fetches_of(const PolicyContext& context) {
 }  // namespace
 }  // namespace laid_out_peaks_detail
 
-std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const ProgramOrder& order,
-                                         std::span<const Stretch> stretches) {
+std::vector<Bytes> laid_out_peaks(const PolicyContext& context, const ProgramOrder& order,
+                                  std::span<const Stretch> stretches) {
   const TrainingGraph& graph = context.graph;
   const Liveness live = analyze_liveness(graph, order);
   const PolicyContext laid_out{.graph = graph,
@@ -42,13 +42,13 @@ std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const Pro
     first_product = p;
     break;
   }
-  std::vector<std::int64_t> peaks;
+  std::vector<Bytes> peaks;
   for (const Stretch& stretch : stretches) {
-    std::int64_t peak = 0;
+    Bytes peak;
     for (Position p = stretch.begin; p < stretch.end; ++p.value) {
       const Operator& op = graph.operators[order.at[p].op];
-      std::int64_t bytes = curve.at(p) - op.workspace.count + workspace_of(op, libraries);
-      if (p >= first_product) bytes += libraries.cublas_workspace.count;
+      Bytes bytes = curve.at(p) - op.workspace + Bytes(workspace_of(op, libraries));
+      if (p >= first_product) bytes += libraries.cublas_workspace;
       peak = std::max(peak, bytes);
     }
     peaks.push_back(peak);
@@ -56,10 +56,10 @@ std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context, const Pro
   return peaks;
 }
 
-std::vector<std::int64_t> visiting_bytes(const PolicyContext& context) {
+std::vector<Bytes> visiting_bytes(const PolicyContext& context) {
   const MemoryCurve curve(context, laid_out_peaks_detail::fetches_of(context),
                           MemoryCurve::Counts::kVisitors);
-  std::vector<std::int64_t> bytes;
+  std::vector<Bytes> bytes;
   bytes.reserve(context.order.at.size());
   for (const Position p : ids_of(context.order.at))
     bytes.push_back(curve.at(p));

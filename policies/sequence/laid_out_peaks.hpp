@@ -20,12 +20,12 @@ struct Stretch {
 // context's graph: storages, workspaces and what libraries keep, as an allocator without rounding
 // serves them. Offloaded values are fetched as the context's rewrites do in this order. Values that
 // a residency policy would move count as staying, so with one it takes less.
-[[nodiscard]] std::vector<std::int64_t> laid_out_peaks(const PolicyContext& context,
-                                                       const ProgramOrder& order,
-                                                       std::span<const Stretch> stretches);
+[[nodiscard]] std::vector<Bytes> laid_out_peaks(const PolicyContext& context,
+                                                const ProgramOrder& order,
+                                                std::span<const Stretch> stretches);
 
 // Returns, by position of the context's order, the bytes whose home is off device and that are on
 // the device while the operator runs.
-[[nodiscard]] std::vector<std::int64_t> visiting_bytes(const PolicyContext& context);
+[[nodiscard]] std::vector<Bytes> visiting_bytes(const PolicyContext& context);
 
 }  // namespace tidemark

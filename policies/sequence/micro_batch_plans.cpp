@@ -83,8 +83,7 @@ void make_problems(const PolicyContext& context, std::span<const MicroBatch> mic
   const bool fetches =
       std::any_of(context.graph.storages.begin(), context.graph.storages.end(),
                   [](const Storage& storage) { return storage.home != Tier::kDevice; });
-  const std::vector<std::int64_t> visiting =
-      fetches ? visiting_bytes(context) : std::vector<std::int64_t>();
+  const std::vector<Bytes> visiting = fetches ? visiting_bytes(context) : std::vector<Bytes>();
   for (std::size_t i = 0; i < plans.size(); ++i) {
     MicroBatchPlan& plan = plans[i];
     std::vector<std::int64_t> visitors(plan.operators.size());
@@ -92,7 +91,7 @@ void make_problems(const PolicyContext& context, std::span<const MicroBatch> mic
     for (const MicroBatch& micro_batch : micro_batches) {
       if (!fetches || micro_batch.plan != i) continue;
       for (std::size_t k = 0; k < visitors.size(); ++k)
-        visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k]);
+        visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k].count);
     }
     for (std::size_t k = 0; k < touched.size(); ++k)
       touched[k] = micro_batch_plans_detail::touched_elsewhere(context.graph, plan.operators[k]);

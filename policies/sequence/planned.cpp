@@ -48,10 +48,10 @@ class Planned final : public SequencePolicy {
   [[nodiscard]] std::string_view name() const override { return policy_.name; }
 
   [[nodiscard]] std::optional<Bytes> budget() const override {
-    return budget_given_ ? std::optional(Bytes(request_.budget)) : std::nullopt;
+    return budget_given_ ? std::optional(request_.budget) : std::nullopt;
   }
   [[nodiscard]] bool set_budget(Bytes budget) override {
-    request_.budget = budget.count;
+    request_.budget = budget;
     request_.saved_share.reset();
     budget_given_ = true;
     return true;
@@ -66,12 +66,12 @@ class Planned final : public SequencePolicy {
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
     make_problems(context, micro_batches, request_.schedule_class == ScheduleClass::kUnrestricted,
                   plans);
-    const std::int64_t budget = budget_given_ ? request_.budget : device_budget(context).count;
-    const std::vector<std::int64_t> kept_all = laid_out(context, micro_batches, plans, true).peaks;
+    const std::int64_t budget = (budget_given_ ? request_.budget : device_budget(context)).count;
+    const std::vector<Bytes> kept_all = laid_out(context, micro_batches, plans, true).peaks;
     std::vector<PlanFigures> figures;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       // If keeping all fits, though the cost graph counts more, so does the plan.
-      const bool all_fits = kept_all[i] <= budget;
+      const bool all_fits = kept_all[i].count <= budget;
       const std::int64_t counted = evaluate(plans[i].problem, plans[i].schedule).peak;
       figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
       figures.back().budget.count = budget;
@@ -79,7 +79,7 @@ class Planned final : public SequencePolicy {
     LaidOut result = laid_out(context, micro_batches, plans, false);
     if (budget_given_) refit(context, micro_batches, plans, figures, result);
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      settle(plans[i], result.peaks[i], figures[i]);
+      settle(plans[i], result.peaks[i].count, figures[i]);
       // If there are several kinds of micro-batch, the one that needs most memory counts.
       if (!outcome.plan || figures[i].peak > outcome.plan->peak) outcome.plan = figures[i];
     }
@@ -93,7 +93,7 @@ class Planned final : public SequencePolicy {
  private:
   struct LaidOut {
     ProgramOrder order;
-    std::vector<std::int64_t> peaks;  // by plan, as laid_out_peaks()
+    std::vector<Bytes> peaks;  // by plan, as laid_out_peaks()
   };
   // `in_order`: even a plan that changes nothing is laid out in the order of its cost graph.
   [[nodiscard]] LaidOut laid_out(const PolicyContext& context,
@@ -118,10 +118,10 @@ class Planned final : public SequencePolicy {
       p = next->end;
       ++next;
     }
-    const std::vector<std::int64_t> peaks = laid_out_peaks(context, order, stretches);
+    const std::vector<Bytes> peaks = laid_out_peaks(context, order, stretches);
     result.peaks.resize(plans.size());
     for (std::size_t k = 0; k < peaks.size(); ++k) {
-      std::int64_t& most = result.peaks[micro_batches[k].plan];
+      Bytes& most = result.peaks[micro_batches[k].plan];
       most = std::max(most, peaks[k]);
     }
     return result;
@@ -145,7 +145,7 @@ class Planned final : public SequencePolicy {
         MicroBatchPlan& plan = plans[i];
         if (!plan.fetched_least) continue;
         const std::int64_t budget = figures[i].budget.count;
-        const std::int64_t slack = budget - result.peaks[i];
+        const std::int64_t slack = budget - result.peaks[i].count;
         const bool cheaper = !best[i] || figures[i].cost.count() < best[i]->figures.cost.count();
         if (slack >= 0 && cheaper) best[i] = {plan, figures[i]};
         const bool done = slack < 0 ? !plan.reason.empty()
@@ -181,7 +181,8 @@ class Planned final : public SequencePolicy {
                                   std::size_t index, std::int64_t budget) const {
     MicroBatchPlan& plan = plans[index];
     PlanRequest request = request_;
-    request.budget = plan.budget = budget;
+    plan.budget = budget;
+    request.budget = Bytes(budget);
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     if (plan.fetched_least) request.time_limit /= kAttempts;
     request.known = known_schedule(context, index);

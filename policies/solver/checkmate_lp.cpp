@@ -80,7 +80,7 @@ class CheckmateRounding {
   // Solves the paper's program, with a stage for each node.
   void round_single_nodes() {
     LinearOptions options{.tolerance = 1e-5, .deadline = at(0.6)};
-    const CheckmateRelaxation full = relax_checkmate(problem_, request_.budget, options);
+    const CheckmateRelaxation full = relax_checkmate(problem_, request_.budget.count, options);
     bound_ = full.lower_bound;
     const auto complete = [&](const Kept& kept) { return complete_stages(problem_, kept); };
     round(full.resident, single_nodes(), 40, 20, complete);
@@ -97,13 +97,13 @@ class CheckmateRounding {
 
   // Solves programs with longer stages, one after the other, alike except for the room.
   void round_stages() {
-    const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget, kMatrixEntries);
+    const std::vector<NodeIndex> ends = stage_ends(problem_, request_.budget.count, kMatrixEntries);
     stages_ = ends.size();
     const auto complete = [&](const Kept& kept) {
       return complete_stages(problem_, spread_over_nodes(problem_, ends, kept));
     };
     LinearOptions options{.tolerance = 1e-4, .iterations = kFirstIterations, .deadline = at(0.4)};
-    StageRelaxation relaxed = relax_stages(problem_, request_.budget, ends, options);
+    StageRelaxation relaxed = relax_stages(problem_, request_.budget.count, ends, options);
     bound_ = relaxed.lower_bound;
     round(relaxed.resident, ends, 20, 5, complete);
     round_one_stage(relaxed.resident, ends);
@@ -121,7 +121,7 @@ class CheckmateRounding {
   }
 
   [[nodiscard]] std::int64_t part_of_budget(double allowance) const {
-    return static_cast<std::int64_t>(static_cast<double>(request_.budget) * allowance);
+    return static_cast<std::int64_t>(static_cast<double>(request_.budget.count) * allowance);
   }
   [[nodiscard]] std::vector<NodeIndex> single_nodes() const {
     std::vector<NodeIndex> ends(problem_.size());
@@ -147,7 +147,7 @@ class CheckmateRounding {
   // Rounds the values that enter one stage and keeps all else.
   void round_one_stage(const Fractions& resident, const std::vector<NodeIndex>& ends) {
     for (const CutChoice& choice :
-         single_stage_roundings(problem_, request_.budget, ends, resident))
+         single_stage_roundings(problem_, request_.budget.count, ends, resident))
       consider(schedule_of(problem_, choice));
   }
 
@@ -170,7 +170,7 @@ class CheckmateRounding {
 
   void consider(Schedule schedule) {
     Solution solution = evaluated(problem_, std::move(schedule));
-    fits_ = fits_ || solution.evaluation.peak <= request_.budget;
+    fits_ = fits_ || solution.evaluation.peak <= request_.budget.count;
     roundings_.push_back(std::move(solution));
   }
 
@@ -197,7 +197,7 @@ class CheckmateRounding {
     constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
     std::int64_t cheapest = kNothing;
     for (const Solution& one : roundings_) {
-      if (one.evaluation.peak > request_.budget || !of_class(one.schedule)) continue;
+      if (one.evaluation.peak > request_.budget.count || !of_class(one.schedule)) continue;
       cheapest = std::min(cheapest, one.evaluation.cost);
     }
     std::string done;
@@ -226,7 +226,7 @@ class CheckmateRounding {
 
   // Ends at the first schedule that fits and does not look for cheaper ones.
   [[nodiscard]] NeighbourhoodOptions closing(std::int64_t repairs) const {
-    return {.budget = request_.budget,
+    return {.budget = request_.budget.count,
             .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
             .lower_bound = kNoSchedule,
             .anneal = repairs > 0,
@@ -249,7 +249,7 @@ class CheckmateRounding {
 }  // namespace checkmate_lp_detail
 
 PlanResult plan_checkmate_lp(const RematProblem& problem, const PlanRequest& request) {
-  if (footprint_fault(problem, request.budget)) {
+  if (footprint_fault(problem, request.budget.count)) {
     return choose_schedule(problem, request, "checkmate_lp", {});
   }
   return checkmate_lp_detail::CheckmateRounding(problem, request).run();

@@ -13,12 +13,12 @@ namespace tidemark {
 
 PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& request,
                            std::string_view policy, std::vector<Schedule> candidates) {
-  if (auto fault = footprint_fault(problem, request.budget)) {
+  if (auto fault = footprint_fault(problem, request.budget.count)) {
     return {.status = PlanStatus::kInfeasible, .reason = *std::move(fault)};
   }
   if (request.known != nullptr) candidates.push_back(*request.known);
   std::optional<Solution> best;
-  const auto fits = [&](const Solution& s) { return s.evaluation.peak <= request.budget; };
+  const auto fits = [&](const Solution& s) { return s.evaluation.peak <= request.budget.count; };
   for (Schedule& schedule : candidates) {
     schedule = with_parts_again(problem, std::move(schedule), request.schedule_class);
     if (class_fault(problem, schedule, request.schedule_class)) continue;
@@ -29,7 +29,7 @@ PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& reque
     if (better) best = std::move(next);
   }
   PlanResult result;
-  result.lower_bound = cut_bound(problem, request.budget, request.schedule_class);
+  result.lower_bound = cut_bound(problem, request.budget.count, request.schedule_class);
   if (*result.lower_bound >= kNoSchedule) {
     return {.status = PlanStatus::kInfeasible,
             .solution = std::move(best),

@@ -38,7 +38,7 @@ class Planner {
       : problem_(problem), request_(request), start_(Clock::now()) {}
 
   PlanResult run() {
-    if (auto fault = footprint_fault(problem_, request_.budget)) {
+    if (auto fault = footprint_fault(problem_, request_.budget.count)) {
       return {.status = PlanStatus::kInfeasible, .reason = *std::move(fault)};
     }
     Schedule once(problem_.size());
@@ -48,7 +48,8 @@ class Planner {
         !class_fault(problem_, *request_.known, request_.schedule_class)) {
       consider(evaluated(problem_, *request_.known));
     }
-    bound_ = cut_bound(problem_, request_.budget, request_.schedule_class, at(0.2), &choices_);
+    bound_ =
+        cut_bound(problem_, request_.budget.count, request_.schedule_class, at(0.2), &choices_);
     if (bound_ >= kNoSchedule) return {.status = PlanStatus::kInfeasible, .reason = kOnceFault};
     if (!done()) search(once);
     return result();
@@ -99,7 +100,7 @@ class Planner {
     int tried = 0;
     for (int step = kSmallerBudgets; step-- > 0 && tried < kSmallerBudgetsTried && !done();) {
       const std::int64_t budget = low + (high - low) / kSmallerBudgets * step;
-      if (budget >= request_.budget) continue;
+      if (budget >= request_.budget.count) continue;
       ++tried;
       NeighbourhoodOptions less = options(1, at(0.15), false);
       less.budget = budget;
@@ -116,8 +117,8 @@ class Planner {
   void combine_cuts() {
     if (choices_.empty()) return;
     std::vector<CutChoice> roundings;
-    const std::int64_t combined = combined_bound(problem_, request_.budget, choices_.back().node,
-                                                 bound_, at(0.35), &roundings);
+    const std::int64_t combined = combined_bound(
+        problem_, request_.budget.count, choices_.back().node, bound_, at(0.35), &roundings);
     if (request_.schedule_class != ScheduleClass::kUnrestricted) bound_ = combined;
     if (!done()) start_from_roundings(roundings);
   }
@@ -153,11 +154,11 @@ class Planner {
   void start_from_blocks() {
     std::optional<Solution> best;
     for (Schedule& schedule :
-         block_chain_schedules(problem_, request_.budget,
+         block_chain_schedules(problem_, request_.budget.count,
                                {.plans = 32, .seed = request_.seed, .deadline = at(0.5)})) {
       if (class_fault(problem_, schedule, request_.schedule_class)) continue;
       Solution next = evaluated(problem_, std::move(schedule));
-      if (next.evaluation.peak > request_.budget) continue;
+      if (next.evaluation.peak > request_.budget.count) continue;
       if (!best || next.evaluation.cost < best->evaluation.cost) best = std::move(next);
     }
     if (!best) return;
@@ -170,7 +171,7 @@ class Planner {
 
   // Returns false when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
-    Construction found = construct_schedule(problem_, request_.budget, 200'000, at(0.6));
+    Construction found = construct_schedule(problem_, request_.budget.count, 200'000, at(0.6));
     if (found.reach == Reach::kImpossible) {
       impossible_ = found.node;
       return false;
@@ -189,7 +190,7 @@ class Planner {
 
   [[nodiscard]] NeighbourhoodOptions options(std::int64_t iterations, Clock::time_point deadline,
                                              bool anneal) const {
-    return {.budget = request_.budget,
+    return {.budget = request_.budget.count,
             .checkmate = request_.schedule_class == ScheduleClass::kCheckmate,
             .lower_bound = bound_,
             .anneal = anneal,
@@ -206,8 +207,9 @@ class Planner {
   }
 
   void solve() {
-    ExactOptions options{
-        .budget = request_.budget, .schedule_class = request_.schedule_class, .deadline = at(0.7)};
+    ExactOptions options{.budget = request_.budget.count,
+                         .schedule_class = request_.schedule_class,
+                         .deadline = at(0.7)};
     // Graphs of dozens of nodes are solved to the end; of larger ones the search mostly leaves a
     // part open, and where iterations limit the work, they limit that, too.
     if (problem_.size() > kAlwaysSolved && request_.iterations > 0) {
@@ -228,7 +230,7 @@ class Planner {
 
   // Takes every schedule; keeps only one that is evaluated to be within the budget and the class.
   void consider(Solution solution) {
-    if (solution.evaluation.peak > request_.budget) return;
+    if (solution.evaluation.peak > request_.budget.count) return;
     if (best_ && best_->evaluation.cost <= solution.evaluation.cost) return;
     if (const auto fault = class_fault(problem_, solution.schedule, request_.schedule_class)) {
       throw InternalError(fmt::format("a schedule is not of class {}: {}",
@@ -252,7 +254,7 @@ class Planner {
               .reason =
                   fmt::format("node {} cannot be computed within {} ({} bytes), whatever is "
                               "dropped and computed again for it",
-                              *impossible_, format_bytes(Bytes(request_.budget)), request_.budget)};
+                              *impossible_, format_bytes(request_.budget), request_.budget.count)};
     }
     if (complete_) {
       return {.status = PlanStatus::kInfeasible,

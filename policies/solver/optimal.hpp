@@ -14,7 +14,7 @@
 namespace tidemark {
 
 struct PlanRequest {
-  std::int64_t budget = 0;  // bytes, fixed bytes included
+  Bytes budget;  // fixed bytes included
   ScheduleClass schedule_class = ScheduleClass::kFixed;
   // Wall-clock time after which the best so far is returned.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);

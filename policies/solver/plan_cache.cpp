@@ -44,7 +44,7 @@ std::string content_of(std::string_view policy, const PlanRequest& request) {
   Content content;
   content.add(request.known != nullptr);
   if (request.known != nullptr) content.add_all(*request.known);
-  return fmt::format("{}\n{} {} {} {} {} {}\n{}", policy, request.budget,
+  return fmt::format("{}\n{} {} {} {} {} {}\n{}", policy, request.budget.count,
                      name_of(request.schedule_class), request.time_limit.count(),
                      request.iterations, request.seed, request.saved_share.value_or(-1),
                      content.take());

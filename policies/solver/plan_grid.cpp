@@ -7,7 +7,7 @@ namespace tidemark {
 
 std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
                                                std::span<const PlanFunction> policies,
-                                               std::span<const std::int64_t> budgets,
+                                               std::span<const Bytes> budgets,
                                                const PlanRequest& request) {
   std::vector<std::size_t> ascending(budgets.size());
   std::iota(ascending.begin(), ascending.end(), std::size_t{0});

@@ -1,7 +1,6 @@
 // Plans for several budgets, each no worse than that for less memory.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace tidemark {
 // for a larger budget holds for the smaller ones. The time limit is that of one plan.
 [[nodiscard]] std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
                                                              std::span<const PlanFunction> policies,
-                                                             std::span<const std::int64_t> budgets,
+                                                             std::span<const Bytes> budgets,
                                                              const PlanRequest& request);
 
 }  // namespace tidemark

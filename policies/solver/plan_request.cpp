@@ -41,7 +41,7 @@ PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
   if (share) {
     request.saved_share = parameters.maybe<double>("budget", between(0, 1));
   } else if (const auto bytes = parameters.maybe<Bytes>("budget")) {
-    request.budget = bytes->count;
+    request.budget = *bytes;
   }
   std::vector<std::string_view> names;
   for (const ScheduleClass schedule_class : kScheduleClasses)

@@ -35,7 +35,8 @@ std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanReq
                     "itself of what comes before. Choose another policy",
                     policy));
   }
-  return block_chain_schedules(problem, request.budget, {.plans = plans, .seed = request.seed});
+  return block_chain_schedules(problem, request.budget.count,
+                               {.plans = plans, .seed = request.seed});
 }
 
 PlanFunction decode_rotor(const Decoder& /*d*/) {
@@ -43,7 +44,7 @@ PlanFunction decode_rotor(const Decoder& /*d*/) {
     std::vector<Schedule> candidates;
     if (!is_chain(problem)) {
       candidates = chain_of_blocks(problem, request, "rotor", 0);
-    } else if (auto found = rotor_schedule(problem, request.budget)) {
+    } else if (auto found = rotor_schedule(problem, request.budget.count)) {
       candidates.push_back(std::move(found->schedule));
     }
     return choose_schedule(problem, request, "rotor", std::move(candidates));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 namespace tidemark {
 
@@ -33,20 +32,19 @@ std::string name_in_layer(const LargestTensor& tensor) {
 }
 
 DeviceTerms device_terms(const PointResult& point, const PointDetail& detail) {
-  const std::int64_t live =
-      std::accumulate(point.peak.by_role.begin(), point.peak.by_role.end(), std::int64_t{0});
-  std::int64_t active = live;
-  std::int64_t reserved = live;
+  const Bytes live = sum_of(point.peak.by_role);
+  Bytes active = live;
+  Bytes reserved = live;
   // The state at the peak: the last one recorded for the instruction that reached it.
   for (const TimelinePoint& p : detail.timeline.points) {
     if (p.instruction > point.run.live.instruction) break;
-    active = p.active.count;
-    reserved = p.reserved.count;
+    active = p.active;
+    reserved = p.reserved;
   }
-  return {.live = Bytes(live),
-          .rounding = Bytes(active - live),
-          .cached = Bytes(reserved - active),
-          .other_times = Bytes(point.run.reserved.bytes.count - reserved),
+  return {.live = live,
+          .rounding = active - live,
+          .cached = reserved - active,
+          .other_times = point.run.reserved.bytes - reserved,
           .context = point.context};
 }
 

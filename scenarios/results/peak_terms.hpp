@@ -2,7 +2,6 @@
 // and the steps from live bytes to what the device holds.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "sim/step/simulate.hpp"
@@ -23,10 +22,8 @@ struct DeviceTerms {
   Bytes cached;       // reserved and free at that moment
   Bytes other_times;  // reserved at other times, and kept
   Bytes context;      // process overhead of the framework
-  [[nodiscard]] std::int64_t reserved() const {
-    return live.count + rounding.count + cached.count + other_times.count;
-  }
-  [[nodiscard]] std::int64_t device() const { return reserved() + context.count; }
+  [[nodiscard]] Bytes reserved() const { return live + rounding + cached + other_times; }
+  [[nodiscard]] Bytes device() const { return reserved() + context; }
 };
 [[nodiscard]] DeviceTerms device_terms(const PointResult& point, const PointDetail& detail);
 

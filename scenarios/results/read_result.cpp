@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
 #include "scenarios/results/document_json.hpp"
@@ -52,7 +53,7 @@ Bytes bytes(const Json& json) {
 BytesByRole by_role(const Json& json) {
   BytesByRole held{};
   for (int r = 0; r < kRoles; ++r)
-    held[static_cast<std::size_t>(r)] = json.at(std::string(name_of(static_cast<Role>(r))));
+    held[static_cast<std::size_t>(r)] = bytes(json.at(std::string(name_of(static_cast<Role>(r)))));
   return held;
 }
 
@@ -256,7 +257,7 @@ Failure read_failure(const Json& json) {
                   .short_of = Bytes(json.at("short_of")),
                   .largest_free = Bytes(json.at("largest_free_block")),
                   .free_in_segments = Bytes(json.at("free_in_segments"))};
-  if (!json.at("allowed").is_null()) failure.allowed = json.at("allowed").get<std::int64_t>();
+  if (!json.at("allowed").is_null()) failure.allowed = bytes(json.at("allowed"));
   for (const Json& entry : json.at("partly_free_segments")) {
     PartlyFreeSegment segment{.size = Bytes(entry.at("size")),
                               .free = Bytes(entry.at("free")),

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "scenarios/results/document_json.hpp"
 #include "sim/result/transfers.hpp"
 #include "tidemark/version.hpp"
@@ -49,7 +51,7 @@ Json model_of(const PointResult& point) {
 Json by_role_of(const BytesByRole& bytes) {
   Json by_role = Json::object();
   for (int r = 0; r < kRoles; ++r) {
-    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[static_cast<std::size_t>(r)];
+    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[static_cast<std::size_t>(r)].count;
   }
   return by_role;
 }
@@ -284,7 +286,7 @@ Json failure_of(const PointResult& point) {
           {"segment", failure.segment.count},
           {"device_free", failure.device_free.count},
           {"short_of", failure.short_of.count},
-          {"allowed", failure.allowed ? Json(*failure.allowed) : Json(nullptr)},
+          {"allowed", failure.allowed ? Json(failure.allowed->count) : Json(nullptr)},
           {"largest_free_block", failure.largest_free.count},
           {"free_in_segments", failure.free_in_segments.count},
           {"partly_free_segments", segments_of(failure)},

@@ -53,11 +53,8 @@ class CostGraphEvaluator final : public Evaluator {
         cost_graph_planner(listed.front(), fmt::format("compare.policies[{}]", list));
     PlanRequest request = planner.request;
     limit_search(request, spec_.limits);
-    std::vector<std::int64_t> budgets;
-    budgets.reserve(ascending.size());
-    for (const Bytes budget : ascending)
-      budgets.push_back(budget.count);
-    if (budgets.empty()) budgets.push_back(request.budget > 0 ? request.budget : kUnlimited.count);
+    std::vector<Bytes> budgets = ascending;
+    if (budgets.empty()) budgets.push_back(request.budget > Bytes(0) ? request.budget : kUnlimited);
     std::vector<SimulatedPoint> row;
     try {
       const PlanFunction counted = [&](const RematProblem& problem, const PlanRequest& asked) {
@@ -90,11 +87,11 @@ class CostGraphEvaluator final : public Evaluator {
   }
 
   [[nodiscard]] PointResult point_of(const std::string& policy, const PlanResult& result,
-                                     const PlanRequest& request, std::int64_t budget) const {
+                                     const PlanRequest& request, Bytes budget) const {
     PointResult point = empty();
     PlanFigures plan{.status = result.status,
                      .schedule_class = name_of(request.schedule_class),
-                     .budget = Bytes(budget),
+                     .budget = budget,
                      .base_cost = Duration(problem_.base_cost),
                      .lower_bound = as_duration(result.lower_bound)};
     if (result.solution) {
@@ -104,7 +101,7 @@ class CostGraphEvaluator final : public Evaluator {
       point.run.step = plan.cost;
       point.run.recompute = plan.cost - plan.base_cost;
     }
-    if (!result.solution || plan.peak.count > budget) plan.infeasible = result.reason;
+    if (!result.solution || plan.peak > budget) plan.infeasible = result.reason;
     PolicyOutcome& outcome = point.policies.emplace_back();
     outcome.name = policy;
     outcome.plan = plan;

@@ -35,8 +35,8 @@ void check_key(const std::string& key) {
 }
 
 // Returns the bytes that the allocator may take of the device.
-std::int64_t room(const PointResult& point) {
-  const std::int64_t device = point.usable().count;
+Bytes room(const PointResult& point) {
+  const Bytes device = point.usable();
   const bool limited = point.failure && point.failure->allowed;
   return limited ? std::min(device, *point.failure->allowed) : device;
 }
@@ -91,7 +91,7 @@ class Search {
 
   [[nodiscard]] bool is_too_large(std::int64_t value) {
     const PointResult& point = at(value);
-    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes.count > room(point);
+    return point.status == PointStatus::kOutOfMemory && point.run.live.bytes > room(point);
   }
   // Returns the least value above `fits` whose live bytes alone are too many; they grow with the
   // value.

@@ -24,8 +24,10 @@ std::vector<TermPair> role_terms(const PointResult& a, const PointResult& b) {
   std::vector<TermPair> terms;
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
-    if (a.peak.by_role[r] == 0 && b.peak.by_role[r] == 0) continue;
-    terms.push_back({std::string(label_of(role)), a.peak.by_role[r], b.peak.by_role[r]});
+    const Bytes of_a = a.peak.by_role[r];
+    const Bytes of_b = b.peak.by_role[r];
+    if (of_a == Bytes(0) && of_b == Bytes(0)) continue;
+    terms.push_back({std::string(label_of(role)), of_a.count, of_b.count});
   }
   return terms;
 }
@@ -73,10 +75,7 @@ std::vector<TensorPair> tensor_terms(const PointResult& a, const PointResult& b)
 }
 
 std::int64_t live_of(const PointResult& point) {
-  std::int64_t live = 0;
-  for (const std::int64_t bytes : point.peak.by_role)
-    live += bytes;
-  return live;
+  return sum_of(point.peak.by_role).count;
 }
 
 }  // namespace
@@ -89,7 +88,7 @@ PeakDifference peak_difference(const DetailedPoint& a, const DetailedPoint& b) {
   const DeviceTerms on_b = device_terms(b.result, b.detail);
   PeakDifference d{.live = {"live at the peak", peak_difference_detail::live_of(a.result),
                             peak_difference_detail::live_of(b.result)},
-                   .device_used = {"device memory used", on_a.device(), on_b.device()},
+                   .device_used = {"device memory used", on_a.device().count, on_b.device().count},
                    .step = {"step", of_a.step.count(), of_b.step.count()},
                    .roles = peak_difference_detail::role_terms(a.result, b.result),
                    .layers = peak_difference_detail::layer_terms(a.result, b.result),

@@ -1,6 +1,7 @@
 #include "sim/result/timeline.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include "sim/engine/eviction.hpp"
@@ -199,7 +200,7 @@ std::vector<StepReserved> reserved_by_step(const StepProgram& program, const Pro
       steps.resize(step + 1, {.peak = before.end, .end = before.end});
     }
     steps[step].end = event.reserved;
-    steps[step].peak.count = std::max(steps[step].peak.count, event.reserved.count);
+    steps[step].peak = std::max(steps[step].peak, event.reserved);
   }
   return steps;
 }
@@ -217,10 +218,13 @@ BytesByRole bytes_by_role(const StepProgram& program,
                           const std::vector<AllocationId>& allocations) {
   BytesByRole sums{};
   for (AllocationId id : allocations) {
-    sums[static_cast<std::size_t>(program.allocations[id].role)] +=
-        program.allocations[id].bytes.count;
+    sums[static_cast<std::size_t>(program.allocations[id].role)] += program.allocations[id].bytes;
   }
   return sums;
+}
+
+Bytes sum_of(const BytesByRole& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), Bytes(0));
 }
 
 }  // namespace tidemark

@@ -56,8 +56,9 @@ struct StepReserved {
 // later step is there to show it.
 [[nodiscard]] std::optional<int> converged_step(const std::vector<StepReserved>& steps);
 
-using BytesByRole = std::array<std::int64_t, kRoles>;
+using BytesByRole = std::array<Bytes, kRoles>;
 [[nodiscard]] BytesByRole bytes_by_role(const StepProgram& program,
                                         const std::vector<AllocationId>& allocations);
+[[nodiscard]] Bytes sum_of(const BytesByRole& bytes);
 
 }  // namespace tidemark

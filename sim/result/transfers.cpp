@@ -173,17 +173,17 @@ TransferReport transfers(const TrainingGraph& graph, const StepProgram& program,
   return report;
 }
 
-std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program, const Scratch& scratch,
-                                              Tier tier, std::size_t events) {
-  std::array<std::int64_t, kRoles> held{};
-  std::int64_t before = 0;
+BytesByRole held_by_role(const StepProgram& program, const Scratch& scratch, Tier tier,
+                         std::size_t events) {
+  BytesByRole held{};
+  Bytes before;
   for (std::size_t e = 0; e < std::min(events, scratch.events.size()); ++e) {
     const MemoryEvent& event = scratch.events[e];
     const Allocation& allocation = program.allocations[event.allocation];
     if (allocation.tier != tier) continue;
     // A buffer that is freed while a stream uses it counts until the stream has passed.
-    held[static_cast<std::size_t>(allocation.role)] += event.active.count - before;
-    before = event.active.count;
+    held[static_cast<std::size_t>(allocation.role)] += event.active - before;
+    before = event.active;
   }
   return held;
 }

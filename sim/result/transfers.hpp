@@ -8,6 +8,7 @@
 #include "graph/ir/training_graph.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/program/step_program.hpp"
+#include "sim/result/timeline.hpp"
 
 namespace tidemark {
 
@@ -50,8 +51,7 @@ struct TransferReport {
 
 // Returns the bytes that the host or NVMe (`tier`) holds after the first `events` events, by role;
 // with buffers that are freed but still in a stream's use, as in RunResult.
-[[nodiscard]] std::array<std::int64_t, kRoles> held_by_role(const StepProgram& program,
-                                                            const Scratch& scratch, Tier tier,
-                                                            std::size_t events);
+[[nodiscard]] BytesByRole held_by_role(const StepProgram& program, const Scratch& scratch,
+                                       Tier tier, std::size_t events);
 
 }  // namespace tidemark

@@ -46,20 +46,20 @@ std::vector<PartlyFreeSegment> named_segments(const AllocationNames& names,
 std::string off_device_reason(Tier tier, const Compiled& compiled, const Scratch& scratch,
                               const Failure& failure, const std::string& requested_for) {
   const BytesByRole held = held_by_role(compiled.program, scratch, tier, scratch.events.size());
-  std::int64_t sum = 0;
+  Bytes sum;
   std::string holders;
   for (std::size_t r = 0; r < held.size(); ++r) {
     sum += held[r];
-    if (held[r] <= 0) continue;
+    if (held[r] <= Bytes(0)) continue;
     holders += fmt::format("{}{} {}", holders.empty() ? "" : ", ", name_of(static_cast<Role>(r)),
-                           format_bytes(Bytes(held[r])));
+                           format_bytes(held[r]));
   }
   const std::string place =
       failure.op.empty() ? "before the first step"
                          : fmt::format("in step {}, {}", failure.step, name_of(failure.phase));
   return fmt::format("out of {} {}: {} for {}; {} are live{}{}",
                      tier == Tier::kHost ? "host memory" : "NVMe", place,
-                     format_bytes(failure.requested), requested_for, format_bytes(Bytes(sum)),
+                     format_bytes(failure.requested), requested_for, format_bytes(sum),
                      holders.empty() ? "" : ": ", holders);
 }
 
@@ -68,7 +68,7 @@ std::string device_reason(const RunResult& run, const Failure& failure, Role rol
                           const std::string& requested_for) {
   const std::string limit =
       failure.allowed && run.status == RunStatus::kOutOfMemory
-          ? fmt::format(", {} allowed by memory_fraction", format_bytes(Bytes(*failure.allowed)))
+          ? fmt::format(", {} allowed by memory_fraction", format_bytes(*failure.allowed))
           : std::string();
   if (failure.op.empty()) {
     return fmt::format(
@@ -124,7 +124,7 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   const std::string tensor = names.tensor_of(run.failed_allocation);
   const std::string requested_for =
       allocation.storage.valid() ? fmt::format("'{}'", tensor) : fmt::format("the {}", tensor);
-  if (memory.allowed) failure.allowed = memory.allowed->count;
+  failure.allowed = memory.allowed;
   failure.reason =
       allocation.tier == Tier::kDevice
           ? failure_report_detail::device_reason(run, failure, allocation.role, requested_for)

@@ -93,8 +93,8 @@ struct Failure {
   Bytes rounded;
   Bytes segment;  // bytes asked of the device for it
   Bytes device_free;
-  Bytes short_of;                       // bytes missing in host memory or NVMe for the whole run
-  std::optional<std::int64_t> allowed;  // bytes that memory_fraction allows to reserve
+  Bytes short_of;                // bytes missing in host memory or NVMe for the whole run
+  std::optional<Bytes> allowed;  // most that memory_fraction allows to reserve
   Bytes largest_free;
   Bytes free_in_segments;
   std::vector<PartlyFreeSegment> partly_free;  // most free bytes first

@@ -245,7 +245,7 @@ TEST_SUITE("unit") {
       MemoryFigure figure{.options = {.subtitle = fmt::format("gpt2; a100; {}", policy),
                                       .context = Bytes(100),
                                       .end = Duration(1000)}};
-      figure.samples = {{.live = 50, .reserved = 70}};
+      figure.samples = {{.live = Bytes(50), .reserved = Bytes(70)}};
       runs.push_back({policy, std::move(figure)});
     }
     CHECK(common_setting(runs) == "gpt2; a100");
@@ -279,15 +279,12 @@ TEST_SUITE("golden") {
       const Run run(more);
       for (const std::size_t columns : {200UL, 600UL}) {
         const MemoryFigure figure = run.figure(columns);
-        std::int64_t peak = 0;
+        Bytes peak;
         for (const MemorySample& sample : figure.samples) {
           peak = std::max(peak, sample.live);
-          std::int64_t sum = 0;
-          for (const std::int64_t bytes : sample.by_role)
-            sum += bytes;
-          CHECK(sum == sample.live);
+          CHECK(sum_of(sample.by_role) == sample.live);
         }
-        CHECK(peak == run.result.run.live.bytes.count);
+        CHECK(peak == run.result.run.live.bytes);
         const std::string svg = svg_of(memory_chart(figure));
         check_well_formed(svg);
         check_no_overlap(svg);
@@ -305,7 +302,7 @@ TEST_SUITE("golden") {
         write_memory_figure_csv(csv, figure);
         const std::string rows = csv.str();
         CHECK(static_cast<std::size_t>(std::count(rows.begin(), rows.end(), '\n')) == columns + 1);
-        CHECK(rows.find(fmt::format(",{},", peak)) != std::string::npos);
+        CHECK(rows.find(fmt::format(",{},", peak.count)) != std::string::npos);
       }
     }
   }

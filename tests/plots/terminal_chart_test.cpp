@@ -91,9 +91,9 @@ TEST_SUITE("unit") {
     const auto samples = thin_out(e.program, e.timeline, Duration(0), Duration(1000), 10);
     REQUIRE(samples.size() == 10);
     for (std::size_t c = 0; c < 10; ++c) {
-      CHECK(samples[c].live == (c == 4 ? 4 : 1) * kGiB.count);
+      CHECK(samples[c].live == (c == 4 ? 4 : 1) * kGiB);
     }
-    CHECK(samples[4].by_role[static_cast<std::size_t>(Role::kSavedActivation)] == 3 * kGiB.count);
+    CHECK(samples[4].by_role[static_cast<std::size_t>(Role::kSavedActivation)] == 3 * kGiB);
     CHECK(samples[4].time == Duration(400));
     CHECK(samples[4].instruction == 2);
   }
@@ -105,7 +105,7 @@ TEST_SUITE("unit") {
       const auto largest =
           std::max_element(samples.begin(), samples.end(),
                            [](const auto& a, const auto& b) { return a.live < b.live; });
-      CHECK(largest->live == 4 * kGiB.count);
+      CHECK(largest->live == 4 * kGiB);
     }
   }
 
@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
     const Example e;
     const auto samples = thin_out(e.program, e.timeline, Duration(600), Duration(1000), 4);
     for (const MemorySample& sample : samples)
-      CHECK(sample.live == kGiB.count);
+      CHECK(sample.live == kGiB);
   }
 
   TEST_CASE("a column shows the phase that most of its time belongs to") {

@@ -231,7 +231,7 @@ TEST_SUITE("unit") {
       const ScheduleClass schedule_class =
           point.list == 3 ? ScheduleClass::kFixed : ScheduleClass::kUnrestricted;
       const PlanResult alone =
-          plan_optimal(problem, {.budget = point.budget->count, .schedule_class = schedule_class});
+          plan_optimal(problem, {.budget = *point.budget, .schedule_class = schedule_class});
       CAPTURE(point.budget->count);
       CHECK((alone.status == PlanStatus::kOptimal) == (point.result.status == PointStatus::kFits));
       if (alone.status != PlanStatus::kOptimal) continue;

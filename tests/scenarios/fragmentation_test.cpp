@@ -437,7 +437,7 @@ TEST_SUITE("unit") {
       REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
       const Failure& f = *failed.point.failure;
       REQUIRE(f.allowed);
-      CHECK(*f.allowed <= failed.point.capacity.count / 1000);
+      CHECK(f.allowed->count <= failed.point.capacity.count / 1000);
       CHECK(f.device_free.count > 78 * kGiB.count);
       CHECK(f.reason.find("allowed by memory_fraction") != std::string::npos);
       const std::vector<Suggestion> tried = failed.suggestions();

@@ -18,7 +18,7 @@ double milliseconds(const PointResult& point) {
 }
 
 std::int64_t saved_at_peak(const PointResult& point) {
-  return point.peak.by_role[static_cast<std::size_t>(Role::kSavedActivation)];
+  return point.peak.by_role[static_cast<std::size_t>(Role::kSavedActivation)].count;
 }
 
 TEST_SUITE("paper") {

@@ -1,5 +1,4 @@
 // Optimizer state and parameters that live off the device, from scenario text to figures.
-#include <numeric>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -79,7 +78,7 @@ TEST_SUITE("unit") {
     CHECK(all.point.run.phase_live[0].bytes.count ==
           none.point.run.phase_live[0].bytes.count - state);
     const BytesByRole& held = all.point.host_by_role;
-    CHECK(held[static_cast<std::size_t>(Role::kOptimizerState)] == state);
+    CHECK(held[static_cast<std::size_t>(Role::kOptimizerState)].count == state);
     // Gradients of 2 bytes down, parameters of 2 bytes up.
     CHECK(all.moved().bytes_out.count == all.bytes_of(Role::kGradient));
     CHECK(all.moved().bytes_in.count == all.bytes_of(Role::kParameter));
@@ -136,7 +135,7 @@ TEST_SUITE("unit") {
     const Simulated late = simulate_with(state + small + "0}");
     const Simulated early = simulate_with(state + small + "2}");
     const auto parameters = [](const Simulated& s) {
-      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)];
+      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)].count;
     };
     CHECK(parameters(late) < parameters(stay) / 2);
     CHECK(parameters(late) <= parameters(early));
@@ -174,7 +173,7 @@ TEST_SUITE("unit") {
     const Simulated own = simulate_with("offload_optimizer: {delayed: true}");
     const Simulated none = simulate_with("offload_optimizer: {}");
     const auto state = static_cast<std::size_t>(Role::kOptimizerState);
-    CHECK(own.point.host_by_role[state] - none.point.host_by_role[state] ==
+    CHECK((own.point.host_by_role[state] - none.point.host_by_role[state]).count ==
           none.bytes_of(Role::kParameter));
   }
 
@@ -184,7 +183,7 @@ TEST_SUITE("unit") {
       return simulate_with(state + "offload_parameters: {min_elements: 1000, " + limits + "}");
     };
     const auto live = [](const Simulated& s) {
-      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)];
+      return s.point.peak.by_role[static_cast<std::size_t>(Role::kParameter)].count;
     };
     const Simulated none = with("prefetch_bucket_size: 0, max_reuse_distance: 0");
     const Simulated late =
@@ -291,8 +290,7 @@ TEST_SUITE("unit") {
       CAPTURE(policies);
       const PointResult point = simulate_with(policies, "", ", accumulate: 3").point;
       CHECK(point.run.host.bytes.count > 0);
-      CHECK(std::accumulate(point.host_by_role.begin(), point.host_by_role.end(),
-                            std::int64_t{0}) == point.run.host.bytes.count);
+      CHECK(sum_of(point.host_by_role) == point.run.host.bytes);
     }
   }
 

@@ -58,7 +58,7 @@ TEST_SUITE("paper") {
     REQUIRE(points.size() == 6);
     const auto saved = [&](std::size_t i) {
       return static_cast<double>(
-          points[i].peak.by_role[static_cast<std::size_t>(Role::kSavedActivation)]);
+          points[i].peak.by_role[static_cast<std::size_t>(Role::kSavedActivation)].count);
     };
     for (std::size_t n = 0; n < 3; ++n) {
       const double layers = std::pow(4.0, static_cast<double>(n) + 2);  // 16, 64, 256

@@ -86,10 +86,7 @@ TEST_SUITE("golden") {
       CAPTURE(policies);
       const PointResult r = simulate_text(gpt(4, policies)).result;
       REQUIRE(r.status == PointStatus::kFits);
-      std::int64_t sum = 0;
-      for (std::int64_t bytes : r.peak.by_role)
-        sum += bytes;
-      CHECK(sum == r.run.live.bytes.count);
+      CHECK(sum_of(r.peak.by_role) == r.run.live.bytes);
       std::int64_t layers = 0;
       for (const auto& [layer, bytes] : r.peak.by_layer)
         layers += bytes;
@@ -113,10 +110,7 @@ TEST_SUITE("golden") {
     CHECK(r.run.evictions > 0);
     CHECK(r.run.restores > 0);
     CHECK(r.policies.front().recomputed_operators == r.run.restores);
-    std::int64_t sum = 0;
-    for (std::int64_t bytes : r.peak.by_role)
-      sum += bytes;
-    CHECK(sum == r.run.live.bytes.count);
+    CHECK(sum_of(r.peak.by_role) == r.run.live.bytes);
     CHECK(r.run.live.bytes.count <= capacity);
   }
 

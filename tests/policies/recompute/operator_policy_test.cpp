@@ -69,7 +69,8 @@ TEST_SUITE("unit") {
   TEST_CASE("a name without a layer is the operator's, and parts are no operators") {
     const RematProblem problem = chain({"linear", "gelu", "h: gelu", "linear"}, false);
     const Value value = parse_document("{recompute: [gelu]}", "test");
-    const PlanResult plan = selective_plan().decode(Decoder(value))(problem, {.budget = 1000});
+    const PlanResult plan =
+        selective_plan().decode(Decoder(value))(problem, {.budget = Bytes(1000)});
     REQUIRE(plan.solution);
     CHECK(plan.solution->evaluation.cost - problem.base_cost == 2 + 4);
   }

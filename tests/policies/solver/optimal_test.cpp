@@ -185,9 +185,9 @@ TEST_SUITE("golden") {
           const auto& expected = one.at(keys[static_cast<std::size_t>(schedule_class)]);
           CAPTURE(name);
           CAPTURE(name_of(schedule_class));
-          const PlanResult plan = plan_optimal(
-              recorded.problem,
-              {.budget = one.at("budget").get<std::int64_t>(), .schedule_class = schedule_class});
+          const PlanResult plan =
+              plan_optimal(recorded.problem, {.budget = Bytes(one.at("budget").get<std::int64_t>()),
+                                              .schedule_class = schedule_class});
           if (expected.at("status") == "INF") {
             CHECK(plan.status == PlanStatus::kInfeasible);
             CHECK_FALSE(plan.solution);
@@ -295,7 +295,7 @@ TEST_SUITE("unit") {
     const RecordedCase recorded = recorded_case("chain_n4");
     const NodeIndex node = recorded.problem.largest_footprint();
     const PlanResult plan =
-        plan_optimal(recorded.problem, {.budget = recorded.problem.footprint(node) - 1});
+        plan_optimal(recorded.problem, {.budget = Bytes(recorded.problem.footprint(node) - 1)});
     CHECK(plan.status == PlanStatus::kInfeasible);
     CHECK(plan.reason.find(std::to_string(recorded.problem.footprint(node))) != std::string::npos);
   }
@@ -343,11 +343,11 @@ TEST_SUITE("unit") {
       const RematProblem problem = random_problem(rng, 80, false);
       const std::int64_t high = peak_without_repeats(problem);
       for (const int share : {90, 95}) {
-        const PlanRequest request{.budget = high * share / 100,
+        const PlanRequest request{.budget = Bytes(high * share / 100),
                                   .time_limit = std::chrono::hours(1),
                                   .iterations = 40,
                                   .seed = 5};
-        if (footprint_fault(problem, request.budget)) continue;
+        if (footprint_fault(problem, request.budget.count)) continue;
         const PlanResult plan = plan_optimal(problem, request);
         const PlanResult again = plan_optimal(problem, request);
         REQUIRE(plan.solution.has_value() == again.solution.has_value());
@@ -368,11 +368,11 @@ TEST_SUITE("unit") {
       std::int64_t before = std::int64_t{1} << 60;
       const std::int64_t low = problem.footprint(problem.largest_footprint());
       for (std::int64_t budget = low; budget <= peak_without_repeats(problem); ++budget) {
-        const PlanResult plan = plan_optimal(problem, {.budget = budget});
+        const PlanResult plan = plan_optimal(problem, {.budget = Bytes(budget)});
         if (!plan.solution) continue;
         CHECK(plan.solution->evaluation.cost <= before);
         before = plan.solution->evaluation.cost;
-        const PlanResult again = plan_optimal(problem, {.budget = budget});
+        const PlanResult again = plan_optimal(problem, {.budget = Bytes(budget)});
         REQUIRE(again.solution);
         CHECK(again.solution->schedule == plan.solution->schedule);
       }

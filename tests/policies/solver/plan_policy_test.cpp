@@ -52,7 +52,7 @@ std::int64_t binomial(std::int64_t n, std::int64_t k) {
 PlanResult plan_with(std::string_view policy, const RematProblem& problem, std::int64_t budget) {
   const PlanPolicy* entry = find_plan_policy(policy);
   REQUIRE(entry != nullptr);
-  return entry->decode(Decoder())(problem, {.budget = budget});
+  return entry->decode(Decoder())(problem, {.budget = Bytes(budget)});
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ TEST_SUITE("unit") {
     const auto extra = [&](std::string_view policy, const std::string& parameters) {
       const Value value = parse_document(parameters, "test");
       const PlanResult plan =
-          find_plan_policy(policy)->decode(Decoder(value))(problem, {.budget = 1000});
+          find_plan_policy(policy)->decode(Decoder(value))(problem, {.budget = Bytes(1000)});
       REQUIRE(plan.solution);
       return plan.solution->evaluation.cost - problem.base_cost;
     };
@@ -163,9 +163,10 @@ TEST_SUITE("unit") {
     CHECK_THROWS_WITH_AS(extra("selective", "{}"), doctest::Contains("chooses nothing"), UserError);
     CHECK_THROWS_WITH_AS(extra("selective", "{save: [bmm], recompute: [linear]}"),
                          doctest::Contains("give one of save and recompute"), UserError);
-    CHECK_THROWS_WITH_AS(static_cast<void>(find_plan_policy("megatron_selective")
-                                               ->decode(Decoder())(unit_chain(4), {.budget = 99})),
-                         doctest::Contains("no layer of this graph"), UserError);
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(find_plan_policy("megatron_selective")
+                              ->decode(Decoder())(unit_chain(4), {.budget = Bytes(99)})),
+        doctest::Contains("no layer of this graph"), UserError);
   }
 }
 
@@ -246,7 +247,7 @@ TEST_SUITE("property") {
       const RematProblem problem = random_problem(rng, 14, false);
       const std::int64_t budget =
           (problem.footprint(problem.largest_footprint()) + 2 * peak_without_repeats(problem)) / 3;
-      const PlanResult best = plan_optimal(problem, {.budget = budget});
+      const PlanResult best = plan_optimal(problem, {.budget = Bytes(budget)});
       for (const PlanPolicy& policy : plan_policies()) {
         if (policy.name == "revolve") continue;            // for chains only
         if (policy.name.ends_with("selective")) continue;  // for operators with names
@@ -254,7 +255,7 @@ TEST_SUITE("property") {
         PlanResult plan;
         try {
           plan = policy.decode(Decoder())(
-              problem, {.budget = budget, .time_limit = std::chrono::seconds(1)});
+              problem, {.budget = Bytes(budget), .time_limit = std::chrono::seconds(1)});
         } catch (const UserError&) {
           CHECK((policy.name == "rotor" || policy.name == "rockmate"));  // chains of stages
           continue;
@@ -315,7 +316,7 @@ TEST_SUITE("property") {
       nothing.reason = "the time is over";
       return nothing;
     };
-    const std::vector<std::int64_t> budgets{2 * all, all};
+    const std::vector<Bytes> budgets{Bytes(2 * all), Bytes(all)};
     const auto grid = plan_grid(problem, {&out_of_time, 1}, budgets, {});
     REQUIRE(grid.front()[0].solution);
     CHECK(grid.front()[0].status == PlanStatus::kFeasible);
@@ -332,9 +333,9 @@ TEST_SUITE("property") {
                                        : unit_chain(static_cast<NodeIndex>(6 + rng() % 6));
       const std::int64_t low = problem.footprint(problem.largest_footprint());
       const std::int64_t high = peak_without_repeats(problem);
-      std::vector<std::int64_t> budgets;
+      std::vector<Bytes> budgets;
       for (int k = 8; k >= 0; --k)
-        budgets.push_back(low + (high - low) * k / 8);
+        budgets.emplace_back(low + (high - low) * k / 8);
       for (const PlanPolicy& policy : plan_policies()) {
         CAPTURE(policy.name);
         const PlanFunction plan = policy.decode(Decoder());
@@ -403,7 +404,7 @@ TEST_SUITE("property") {
       const std::int64_t budget =
           (problem.footprint(problem.largest_footprint()) + peak_without_repeats(problem)) / 2;
       for (const ScheduleClass schedule_class : kScheduleClasses) {
-        const PlanRequest request{.budget = budget, .schedule_class = schedule_class};
+        const PlanRequest request{.budget = Bytes(budget), .schedule_class = schedule_class};
         const PlanResult plan = plan_optimal(problem, request);
         const PlanResult unlimited = plan_optimal(free, request);
         CHECK(plan.status != PlanStatus::kUnknown);

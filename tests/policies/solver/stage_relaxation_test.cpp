@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
     std::mt19937_64 rng(47);
     const RematProblem problem = residual_problem(rng, 70);
     const std::int64_t budget = peak_without_repeats(problem) / 2;
-    const PlanResult plan = plan_checkmate_lp(problem, {.budget = budget,
+    const PlanResult plan = plan_checkmate_lp(problem, {.budget = Bytes(budget),
                                                         .schedule_class = ScheduleClass::kCheckmate,
                                                         .time_limit = std::chrono::hours(1)});
     REQUIRE(plan.solution);
@@ -180,7 +180,7 @@ TEST_SUITE("unit") {
         const std::int64_t budget = peak / 100 * percent;
         CAPTURE(percent);
         CAPTURE(name_of(schedule_class));
-        const PlanResult plan = plan_optimal(problem, {.budget = budget,
+        const PlanResult plan = plan_optimal(problem, {.budget = Bytes(budget),
                                                        .schedule_class = schedule_class,
                                                        .time_limit = std::chrono::hours(1),
                                                        .iterations = 30});
@@ -220,7 +220,7 @@ TEST_SUITE("golden") {
     if (!published) return;
     const std::int64_t budget = 19'029'678'080;  // half of the peak
     const RematProblem& problem = *published;
-    const PlanResult plan = plan_checkmate_lp(problem, {.budget = budget,
+    const PlanResult plan = plan_checkmate_lp(problem, {.budget = Bytes(budget),
                                                         .schedule_class = ScheduleClass::kCheckmate,
                                                         .time_limit = std::chrono::hours(1)});
     REQUIRE(plan.status == PlanStatus::kFeasible);
@@ -246,7 +246,7 @@ TEST_SUITE("golden") {
       if (!problem) return;
       CAPTURE(one.graph);
       const PlanResult plan =
-          plan_checkmate_lp(*problem, {.budget = one.budget,
+          plan_checkmate_lp(*problem, {.budget = Bytes(one.budget),
                                        .schedule_class = ScheduleClass::kCheckmate,
                                        .time_limit = std::chrono::hours(1)});
       REQUIRE(plan.status == PlanStatus::kFeasible);
