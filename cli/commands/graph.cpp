@@ -77,7 +77,7 @@ Json graph_json(const TrainingGraph& graph) {
           {"samples", graph.samples},
           {"tokens", graph.tokens},
           {"micro_batches", graph.micro_batches},
-          {"parameters", parameter_elements(graph.parameters)},
+          {"parameters", parameter_elements(graph.parameters).count},
           {"storages", std::move(storages)},
           {"operators", std::move(operators)},
           {"parts", std::move(parts)}};
@@ -116,7 +116,7 @@ Bytes created_by(const TrainingGraph& graph, OperatorId id) {
 std::string graph_table(const TrainingGraph& graph, const Console& console) {
   std::string text = fmt::format(
       "{}: {} parameters, {} operators, {} storages\n", bold(graph.name, console.colour),
-      format_count(static_cast<double>(parameter_elements(graph.parameters))),
+      format_count(static_cast<double>(parameter_elements(graph.parameters).count)),
       grouped(static_cast<std::int64_t>(graph.operators.size())),
       grouped(static_cast<std::int64_t>(graph.storages.size())));
   for (const StepPart& part : graph.parts.all()) {

@@ -77,9 +77,11 @@ struct Graph {
     return nodes[node].outputs[index];
   }
 
-  [[nodiscard]] std::int64_t parameter_count() const { return parameter_elements(parameters); }
+  [[nodiscard]] std::int64_t parameter_count() const {
+    return parameter_elements(parameters).count;
+  }
   [[nodiscard]] std::int64_t trainable_parameter_count() const {
-    return trained_elements(parameters);
+    return trained_elements(parameters).count;
   }
   // Returns "h.3.attn: matmul" for messages.
   [[nodiscard]] std::string describe(NodeId node) const;

@@ -2,18 +2,19 @@
 
 namespace tidemark {
 
-std::int64_t parameter_elements(const IdVector<ParameterId, Parameter>& parameters) {
-  std::int64_t count = 0;
+Elements parameter_elements(const IdVector<ParameterId, Parameter>& parameters) {
+  Elements sum;
   for (const Parameter& parameter : parameters)
-    count += parameter.elements.count;
-  return count;
+    sum += parameter.elements;
+  return sum;
 }
 
-std::int64_t trained_elements(const IdVector<ParameterId, Parameter>& parameters) {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : parameters)
-    count += parameter.trained ? parameter.elements.count : 0;
-  return count;
+Elements trained_elements(const IdVector<ParameterId, Parameter>& parameters) {
+  Elements sum;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.trained) sum += parameter.elements;
+  }
+  return sum;
 }
 
 }  // namespace tidemark

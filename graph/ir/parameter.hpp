@@ -49,7 +49,7 @@ struct Parameter {
 };
 
 // Counts the elements of all parameters, and of the trained ones.
-[[nodiscard]] std::int64_t parameter_elements(const IdVector<ParameterId, Parameter>& parameters);
-[[nodiscard]] std::int64_t trained_elements(const IdVector<ParameterId, Parameter>& parameters);
+[[nodiscard]] Elements parameter_elements(const IdVector<ParameterId, Parameter>& parameters);
+[[nodiscard]] Elements trained_elements(const IdVector<ParameterId, Parameter>& parameters);
 
 }  // namespace tidemark

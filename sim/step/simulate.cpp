@@ -124,8 +124,8 @@ class PointSimulation {
 void PointSimulation::fill_model() {
   const TrainingGraph& t = model_.training;
   point_.name = spec_.name;
-  point_.parameter_count = parameter_elements(t.parameters);
-  point_.trainable_parameter_count = trained_elements(t.parameters);
+  point_.parameter_count = parameter_elements(t.parameters).count;
+  point_.trainable_parameter_count = trained_elements(t.parameters).count;
   point_.operators = t.operators.size();
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;

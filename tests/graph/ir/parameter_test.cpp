@@ -48,8 +48,8 @@ TEST_SUITE("unit") {
     const TrainingGraph training =
         differentiate(graph, *find_framework("torch-2.4-cuda"), {.gradient_dtype = {}});
     REQUIRE(training.parameters.size() == 3);
-    CHECK(parameter_elements(training.parameters) == 51);
-    CHECK(trained_elements(training.parameters) == 19);
+    CHECK(parameter_elements(training.parameters) == Elements(51));
+    CHECK(trained_elements(training.parameters) == Elements(19));
     CHECK_FALSE(training.parameters[ParameterId(0U)].gradient.valid());
     CHECK_FALSE(training.parameters[ParameterId(1U)].gradient.valid());  // the loss needs no c
     REQUIRE(training.trained == std::vector<ParameterId>{ParameterId(2U)});

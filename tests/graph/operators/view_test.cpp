@@ -87,7 +87,7 @@ TEST_SUITE("unit") {
     const TrainingGraph graph =
         train_on_cpu(b, b.cat({b.expand(token, {4, 1, 64}), b.parameter("x", {4, 32, 64})}, 1));
     REQUIRE(graph.trained.size() == 2);
-    CHECK(trained_elements(graph.parameters) == 64 + 8192);
+    CHECK(trained_elements(graph.parameters) == Elements(64 + 8192));
   }
 
   TEST_CASE("a view that strides do not allow says so") {
