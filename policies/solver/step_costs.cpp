@@ -115,7 +115,7 @@ void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
     for (const auto& [last, bytes] : inside)
       live -= last == at ? bytes : 0;
   }
-  node.workspace = Bytes(std::max<std::int64_t>(0, peak - node.bytes.count));
+  node.workspace = std::max(Bytes(0), Bytes(peak) - node.bytes);
 }
 
 // Whether the results of a node that runs once are two values: those that stay, and those that are
