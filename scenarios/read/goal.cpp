@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"

@@ -1,7 +1,7 @@
 // Reads an entry of the result document back as the point that it came from.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "sim/step/simulate.hpp"
 

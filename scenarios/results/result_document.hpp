@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "sim/step/simulate.hpp"
 

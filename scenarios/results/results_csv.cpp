@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
