@@ -67,6 +67,16 @@ Work matmul_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, st
           .extent = {m, n, k, batch}};
 }
 
+double dropout_probability(const Attributes& attributes) {
+  return attributes.number("p", 0.5);
+}
+
+double required_dropout_probability(Inference& inference) {
+  const double p = dropout_probability(inference.attributes());
+  inference.require(p >= 0 && p < 1, fmt::format("p = {} is not in [0, 1)", p));
+  return p;
+}
+
 void create_elementwise(Inference& inference, const Shape& shape, DType dtype) {
   for (std::size_t i = 0; i < inference.input_count(); ++i) {
     if (!inference.has_input(i) || !(inference.input(i).shape == shape)) continue;

@@ -44,6 +44,12 @@ struct ScalarOperand {
 // input that is neither absent nor broadcast.
 void create_elementwise(Inference& inference, const Shape& shape, DType dtype);
 
+// Returns the probability `p` with which dropout zeroes what it drops: elements, channels or
+// samples. With p = 0 it returns its input itself.
+[[nodiscard]] double dropout_probability(const Attributes& attributes);
+// Returns the same, and requires that it lies in [0, 1).
+[[nodiscard]] double required_dropout_probability(Inference& inference);
+
 // Creates a fresh gradient in the memory order of `like`.
 [[nodiscard]] Tensor create_dense(BackwardBuilder& backward, std::string_view name,
                                   const Tensor& like);

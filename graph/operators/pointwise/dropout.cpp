@@ -1,21 +1,13 @@
 // torch.nn.functional.dropout while training.
-#include <fmt/format.h>
-
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
 namespace dropout_family {
 
-double probability(const Attributes& attributes) {
-  return attributes.number("p", 0.5);
-}
-
-// p = 0 returns the input itself.
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  const double p = probability(inference.attributes());
-  inference.require(p >= 0 && p < 1, fmt::format("p = {} is not in [0, 1)", p));
+  const double p = required_dropout_probability(inference);
   if (p == 0) {
     inference.view(0, x.shape, x.strides);
   } else if (inference.attributes().flag("in_place")) {
@@ -37,7 +29,7 @@ Bytes mask_bytes(const NodeView& node) {
 }
 
 ForwardKernel forward(const NodeView& node) {
-  if (probability(node.attributes()) == 0) return {};
+  if (dropout_probability(node.attributes()) == 0) return {};
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kElementwise, 3)};
   kernel.work.written += mask_bytes(node);
   if (mask_type(node) != DType::kBool) {
@@ -55,13 +47,13 @@ ForwardKernel forward(const NodeView& node) {
 }
 
 void save(SavedSet& saved) {
-  if (probability(saved.node().attributes()) == 0) return;
+  if (dropout_probability(saved.node().attributes()) == 0) return;
   saved.extra("mask", saved.node().output().shape, mask_type(saved.node()));
 }
 
 void backward(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
-  if (probability(b.node().attributes()) == 0) {
+  if (dropout_probability(b.node().attributes()) == 0) {
     b.set_input_gradient(0, gradient);
     return;
   }

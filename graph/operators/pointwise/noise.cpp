@@ -8,15 +8,9 @@
 namespace tidemark {
 namespace noise_family {
 
-double probability(const Attributes& attributes) {
-  return attributes.number("p", 0.5);
-}
-
-// p = 0 returns the input itself.
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  const double p = probability(inference.attributes());
-  inference.require(p >= 0 && p < 1, fmt::format("p = {} is not in [0, 1)", p));
+  const double p = required_dropout_probability(inference);
   inference.require(x.shape.rank() >= 2, "needs the axes batch and channels");
   const std::string mode = inference.attributes().text("mode", "row");
   inference.require(mode == "row" || mode == "batch",
@@ -47,7 +41,7 @@ Shape noise_shape(const NodeView& node) {
 }
 
 ForwardKernel forward(const NodeView& node) {
-  if (probability(node.attributes()) == 0) return {};
+  if (dropout_probability(node.attributes()) == 0) return {};
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kElementwise, 1)};
   const Bytes noise = bytes_of(node.input(0).dtype, Elements(element_count(noise_shape(node))));
   kernel.work.read += noise * 2;  // bernoulli_, div_, mul
@@ -58,12 +52,12 @@ ForwardKernel forward(const NodeView& node) {
 }
 
 void save(SavedSet& saved) {
-  if (probability(saved.node().attributes()) == 0) return;
+  if (dropout_probability(saved.node().attributes()) == 0) return;
   saved.extra("noise", noise_shape(saved.node()), saved.node().input(0).dtype);
 }
 
 void backward(BackwardBuilder& b) {
-  if (probability(b.node().attributes()) == 0) {
+  if (dropout_probability(b.node().attributes()) == 0) {
     pass_gradient(b);
     return;
   }
