@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
+#include "sim/step/pass_checks.hpp"
 #include "sim/step/policy_passes.hpp"
 #include "sim/step/step_device.hpp"
 #include "sim/step/trial_run.hpp"
@@ -44,11 +45,18 @@ const EvictionPolicy* eviction_of(const StepSpec& spec) {
 OrderedStep plain_step(const TrainingGraph& graph, StepMode mode, int steps,
                        std::vector<PassTime>& passes) {
   OrderedStep step;
-  step.order = run_pass(passes, "order", [&] {
-    const bool trains = mode == StepMode::kTrain;
-    return program_order(graph, trains ? training_schedule(graph) : forward_schedule(graph), steps);
-  });
-  step.live = run_pass(passes, "liveness", [&] { return analyze_liveness(graph, step.order); });
+  StepSchedule schedule;
+  step.order = run_pass(
+      passes, "order",
+      [&] {
+        const bool trains = mode == StepMode::kTrain;
+        schedule = trains ? training_schedule(graph) : forward_schedule(graph);
+        return program_order(graph, schedule, steps);
+      },
+      [&](const ProgramOrder& order) { check_scheduled(graph, schedule, order); });
+  step.live = run_pass(
+      passes, "liveness", [&] { return analyze_liveness(graph, step.order); },
+      [&](const Liveness& live) { check_liveness(graph, step.order, live); });
   return step;
 }
 
@@ -87,8 +95,9 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
   Compiled result{.policies = compile_detail::named_outcomes(spec),
                   .eviction = compile_detail::eviction_of(spec)};
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
-  result.costs = run_pass(result.passes, "price",
-                          [&] { return price(graph, CostModel(spec.device), spec.mesh); });
+  result.costs = run_pass(
+      result.passes, "price", [&] { return price(graph, CostModel(spec.device), spec.mesh); },
+      [&](const CostTable& costs) { check_prices(graph, costs); });
   const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });

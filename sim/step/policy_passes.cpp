@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "sim/step/pass_checks.hpp"
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
@@ -82,6 +83,7 @@ void PolicyPasses::order_by(const SequencePolicy& sequence, OrderedStep& step,
   });
   outcome.recomputed_operators = policy_passes_detail::repeats_in_last_step(step.order) - before;
   step.live = analyze_liveness(graph_, step.order);
+  check_liveness(graph_, step.order, step.live);
 }
 
 // Calls the policies one after another: ask(index, context).

@@ -1,0 +1,127 @@
+#include "sim/step/pass_checks.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace pass_checks_detail {
+namespace {
+
+// Returns how often each operator runs in all steps of a schedule.
+IdVector<OperatorId, std::uint32_t> scheduled_runs(const TrainingGraph& graph,
+                                                   const StepSchedule& schedule, int steps) {
+  IdVector<OperatorId, std::uint32_t> runs(graph.operators.size(), 0);
+  const auto add = [&](const std::vector<ScheduledPart>& parts, std::uint32_t times) {
+    for (const ScheduledPart& part : parts) {
+      for (const OperatorId op : graph.part(part.part, part.chunk))
+        runs[op] += times;
+    }
+  };
+  if (steps > 0) add(schedule.first_step, 1);
+  if (steps > 1) add(schedule.later_steps, static_cast<std::uint32_t>(steps - 1));
+  return runs;
+}
+
+[[noreturn]] void fail_touch(const TrainingGraph& graph, OperatorId op, Position p,
+                             StorageId storage, const char* problem) {
+  throw InternalError(fmt::format("operator '{}' at position {} touches '{}' {}",
+                                  graph.describe(op), p.value, graph.storages[storage].name,
+                                  problem));
+}
+
+// Returns what is wrong with the gap that a touch opens; null when nothing is. Ids that are invalid
+// are larger than all others.
+const char* fault_of(const TrainingGraph& graph, const Liveness& live, GapId id, Touch touch,
+                     Position p) {
+  if (id.index() >= live.gaps.size()) return "outside of every interval";
+  const Gap& gap = live.gaps[id];
+  if (gap.storage != touch.storage || gap.from != p) return "in an interval that begins elsewhere";
+  if (gap.release < gap.from) return "in an interval that is released before it begins";
+  if (gap.to < gap.release) return "in an interval that ends too early";
+  const Position before = id.index() == 0 ? Position() : live.gaps[GapId(id.value - 1)].to;
+  if (before == p) return nullptr;
+  if (before.valid()) return "behind an interval that ends elsewhere";
+  const bool exists = touch.access == Access::kCreate || graph.storages[touch.storage].initial;
+  return exists ? nullptr : "before any operator has created it";
+}
+
+void check_duration(const TrainingGraph& graph, OperatorId op, const char* what, Duration value) {
+  if (value >= Duration(0)) return;
+  throw InternalError(fmt::format("operator '{}' has a negative {}: {} ns", graph.describe(op),
+                                  what, value.count()));
+}
+
+void check_rate(const char* what, double value) {
+  if (std::isfinite(value) && value >= 0) return;
+  throw InternalError(fmt::format("{} is {}", what, value));
+}
+
+}  // namespace
+}  // namespace pass_checks_detail
+
+void check_scheduled(const TrainingGraph& graph, const StepSchedule& schedule,
+                     const ProgramOrder& order) {
+  IdVector<OperatorId, std::uint32_t> runs(graph.operators.size(), 0);
+  for (const Occurrence& occurrence : order.at)
+    ++runs[occurrence.op];
+  const IdVector<OperatorId, std::uint32_t> scheduled =
+      pass_checks_detail::scheduled_runs(graph, schedule, order.steps);
+  for (const OperatorId op : ids_of(graph.operators)) {
+    if (runs[op] == scheduled[op]) continue;
+    throw InternalError(fmt::format("operator '{}' occurs {} times; its schedule says {}",
+                                    graph.describe(op), runs[op], scheduled[op]));
+  }
+}
+
+void check_liveness(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live) {
+  for (const Position p : ids_of(order.at)) {
+    const Occurrence& occurrence = order.at[p];
+    const std::span<const Touch> touches = graph.touches_of(occurrence.op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (occurrence.scratch != 0 && is_scratch(occurrence, i)) continue;
+      const GapId id = live.after(p, i);
+      if (id.index() - 1 < live.gaps.size() - 1) {  // it exists, and one before it
+        const Gap& gap = live.gaps[id];
+        const bool fits = (gap.storage == touches[i].storage) & (gap.from == p) &
+                          (gap.release >= p) & (gap.release <= gap.to);
+        if (fits && live.gaps[GapId(id.value - 1)].to == p) continue;
+      }
+      const char* fault = pass_checks_detail::fault_of(graph, live, id, touches[i], p);
+      if (fault != nullptr) {
+        pass_checks_detail::fail_touch(graph, occurrence.op, p, touches[i].storage, fault);
+      }
+    }
+  }
+}
+
+void check_prices(const TrainingGraph& graph, const CostTable& costs) {
+  if (costs.device.size() != graph.operators.size() ||
+      costs.dispatch.size() != graph.operators.size()) {
+    throw InternalError(fmt::format("{} operators have {} prices on the device and {} on the host",
+                                    graph.operators.size(), costs.device.size(),
+                                    costs.dispatch.size()));
+  }
+  std::int64_t total = 0;
+  for (const OperatorId op : ids_of(graph.operators)) {
+    pass_checks_detail::check_duration(graph, op, "time on the device", costs.device[op]);
+    pass_checks_detail::check_duration(graph, op, "time to dispatch", costs.dispatch[op]);
+    if (!checked_add(total, costs.device[op].count(), total) ||
+        !checked_add(total, costs.dispatch[op].count(), total)) {
+      throw InternalError(fmt::format(
+          "the operators up to '{}' take more nanoseconds than 63 bits hold", graph.describe(op)));
+    }
+  }
+  for (const CostTable::Link* link :
+       {&costs.copy_out, &costs.copy_in, &costs.nvme_read, &costs.nvme_write}) {
+    pass_checks_detail::check_rate("the time of a copied byte", link->ns_per_byte_alone);
+    pass_checks_detail::check_rate("the time of a copied byte", link->ns_per_byte_duplex);
+  }
+}
+
+}  // namespace tidemark
