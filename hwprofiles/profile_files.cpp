@@ -89,7 +89,7 @@ Value lay_over(const Value& base, const Value& changes, const std::string& sourc
     const double share = *old_duplex / *old_alone;
     Value rate = *change->find("alone");
     if (rate.is_mapping()) rate = *rate.find("value");
-    rate.scalar = write_bandwidth({std::floor(*alone * share)});
+    rate.scalar = write_bandwidth({std::max(1.0, std::floor(*alone * share))});
     *merged.find("links")->find(name)->find("duplex") =
         figure_value(rate, fmt::format("derived: the profile's share of alone, {:.3g}", share));
   }

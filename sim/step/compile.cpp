@@ -95,15 +95,18 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
   Compiled result{.policies = compile_detail::named_outcomes(spec),
                   .eviction = compile_detail::eviction_of(spec)};
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
+  const int steps = options.steps.value_or(spec.training.steps);
   result.costs = run_pass(
       result.passes, "price", [&] { return price(graph, CostModel(spec.device), spec.mesh); },
-      [&](const CostTable& costs) { check_prices(graph, costs); });
+      [&](const CostTable& costs) {
+        check_time(graph, costs, steps);
+        check_prices(graph, costs);
+      });
   const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });
 
-  OrderedStep step = compile_detail::plain_step(
-      graph, spec.training.mode, options.steps.value_or(spec.training.steps), result.passes);
+  OrderedStep step = compile_detail::plain_step(graph, spec.training.mode, steps, result.passes);
   const ProgramOrder plain = step.order;
   policies.order(step, options.smaller_budget, result.policies);
   const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);

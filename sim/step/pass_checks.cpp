@@ -1,5 +1,6 @@
 #include "sim/step/pass_checks.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -98,6 +99,35 @@ void check_liveness(const TrainingGraph& graph, const ProgramOrder& order, const
       }
     }
   }
+}
+
+void check_time(const TrainingGraph& graph, const CostTable& costs, int steps) {
+  const auto real = [](Duration duration) { return static_cast<double>(duration.count()); };
+  double nanoseconds = 0;
+  for (const OperatorId op : ids_of(graph.operators))
+    nanoseconds += real(costs.device[op]) + real(costs.dispatch[op]);
+  const double around = 2 * real(costs.synchronize) + real(costs.device_malloc) +
+                        real(costs.device_free) + real(costs.copy_dispatch);
+  double bytes = 0;
+  for (const Storage& storage : graph.storages)
+    bytes += static_cast<double>(storage.bytes.count);
+  for (const CostTable::Link* link :
+       {&costs.copy_out, &costs.copy_in, &costs.nvme_read, &costs.nvme_write}) {
+    nanoseconds += bytes * std::max(link->ns_per_byte_alone, link->ns_per_byte_duplex) +
+                   static_cast<double>(graph.storages.size()) * real(link->latency);
+  }
+  nanoseconds += bytes * costs.page_locking_ns_per_byte;
+  nanoseconds += static_cast<double>(graph.operators.size() + graph.storages.size()) * around;
+  nanoseconds *= static_cast<double>(steps) * graph.micro_batches;
+  constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
+  constexpr double kMost =
+      4.0 * static_cast<double>(kLargestQuantity);  // half of what 64 bits hold
+  if (nanoseconds <= kMost) return;
+  throw UserError({}, "hardware",
+                  fmt::format("on this device {} steps may take {:.3g} years, more than can be "
+                              "counted in nanoseconds; are its rates and times in the units that "
+                              "are meant?",
+                              steps, nanoseconds / kYear));
 }
 
 void check_prices(const TrainingGraph& graph, const CostTable& costs) {

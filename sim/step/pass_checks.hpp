@@ -1,5 +1,5 @@
-// Checks of the results of a step's first passes, which hold for every step. Each throws
-// InternalError with the operator at fault, and takes a small part of the time of its pass.
+// Checks of the results of a step's first passes. Each takes a small part of the time of its pass;
+// what holds for every step throws InternalError with the operator at fault.
 #pragma once
 
 #include "graph/analysis/liveness.hpp"
@@ -27,5 +27,9 @@ void check_liveness(const TrainingGraph& graph, const ProgramOrder& order, const
 // Checks that each operator has a price, that no duration is negative, and that running every
 // operator once takes a time that can be counted in nanoseconds.
 void check_prices(const TrainingGraph& graph, const CostTable& costs);
+
+// Throws UserError where `steps` steps might take longer than 64 bits of nanoseconds hold: every
+// operator and copy one after the other, each with an allocation that is retried.
+void check_time(const TrainingGraph& graph, const CostTable& costs, int steps);
 
 }  // namespace tidemark

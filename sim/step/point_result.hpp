@@ -142,7 +142,7 @@ struct PointResult {
   // Live bytes that each policy is to stay within, in the order of `policies`; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
   std::optional<Failure> failure;  // present for a point that does not fit
-  double samples = 0;  // of one step, on all ranks
+  double samples = 0;              // of one step, on all ranks
   double tokens = 0;
   double samples_per_second = 0;
   double tokens_per_second = 0;

@@ -12,6 +12,7 @@
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/build_training.hpp"
+#include "sim/step/compile.hpp"
 
 namespace tidemark::pass_checks_test {
 
@@ -187,6 +188,29 @@ TEST_SUITE("unit") {
                 costs.copy_in.ns_per_byte_alone = std::numeric_limits<double>::infinity();
               }),
               "the time of a copied byte is inf"));
+  }
+
+  TEST_CASE("times that cannot be counted are a mistake of the user's, fast or slow") {
+    const auto error_of = [](const std::string& hardware) -> std::string {
+      const Scenario scenario = decode_scenario(
+          parse_document("{model: gpt2, hardware: {gpu: a100-sxm-80gb, " + hardware + "}}",
+                         "s.yaml"),
+          default_environment());
+      try {
+        static_cast<void>(compile(scenario, build_training(scenario)));
+      } catch (const UserError& error) {
+        return error.what();
+      }
+      return {};
+    };
+    for (const std::string hardware :
+         {"hbm: {bandwidth: 1B/s}", "host: {launch: 100000h}", "host: {synchronize: 300000h}",
+          "peaks: {bf16: 1FLOP/s}", "links: {h2d: {alone: 1B/s}}"}) {
+      CAPTURE(hardware);
+      CHECK(error_of(hardware).find("are its rates and times") != std::string::npos);
+    }
+    CHECK(error_of("hbm: {bandwidth: 1GB/s}").empty());
+    CHECK(error_of("host: {launch: 1h}").empty());
   }
 }
 
