@@ -19,6 +19,7 @@
 #include "plots/svg.hpp"
 #include "plots/table.hpp"
 #include "scenarios/studies/compare_document.hpp"
+#include "scenarios/studies/compare_parts.hpp"
 
 namespace tidemark {
 namespace compare_detail {
@@ -148,23 +149,6 @@ void add_options(Value& document, const std::vector<std::string>& budgets,
     apply_override(document, parse_override("compare.budgets=" + joined(budgets)));
 }
 
-// Returns -o, else the scenario's report.dir.
-std::string folder_of(const Value& document, const std::string& option) {
-  if (!option.empty()) return option;
-  const Value* report = document.find("report");
-  const Value* dir = report == nullptr ? nullptr : report->find("dir");
-  return dir == nullptr ? std::string() : dir->scalar;
-}
-
-// Says whether the scenario lists the report; with no formats it is written wherever it can be.
-bool wants_html(const Value& document) {
-  const Value* report = document.find("report");
-  const Value* formats = report == nullptr ? nullptr : report->find("formats");
-  if (formats == nullptr) return has_html_report();
-  return std::any_of(formats->items.begin(), formats->items.end(),
-                     [](const Value& format) { return format.scalar == "html"; });
-}
-
 }  // namespace
 }  // namespace compare_detail
 
@@ -201,10 +185,11 @@ int CompareCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   Value document = input.load().front();
   compare_detail::add_options(document, budgets, policies, !input.gpu.empty());
-  const std::string into = compare_detail::folder_of(document, folder);
   static_cast<void>(decode_compare(document, environment));
+  const ReportFiles files = report_files(comparable(document, environment), folder, environment);
+  const std::string& into = files.folder;
   check_writable(into);
-  const bool html = !into.empty() && compare_detail::wants_html(document);
+  const bool html = !into.empty() && files.wants("html");
   compare_detail::Charts charts;
   Comparison comparison;
   {

@@ -1,6 +1,7 @@
 #include "cli/commands/diff.hpp"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -35,7 +36,7 @@ DetailedPoint simulate_side(const ScenarioInput& input, const Environment& envir
                                        "changes (choose a point with -s, -a or -b KEY=VALUE)",
                                        excerpt(input.names.front())));
   }
-  std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  document = without_sweep(std::move(document));
   return simulate_in_detail(
       document, 0, environment,
       {.smallest_capacity = false, .largest_tensors = static_cast<std::size_t>(-1)});

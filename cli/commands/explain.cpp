@@ -1,5 +1,6 @@
 // tidemark explain: shows every byte of the peak.
 #include <span>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -34,7 +35,7 @@ int ExplainCommand::execute(const Console& console) const {
                   "(choose a point with -s KEY=VALUE)");
   }
   // Only the base is explained; keys of a point are given with -s.
-  std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  document = without_sweep(std::move(document));
   const DetailedPoint point = simulate_in_detail(document, 0, environment,
                                                  {.convergence_limit = kConvergenceLimit,
                                                   .suggestions = true,

@@ -119,11 +119,8 @@ std::vector<Value> ScenarioInput::load() const {
 }
 
 Scenario ScenarioInput::first_point(const Environment& environment) const {
-  Value document = load().front();
-  const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.front())
-    apply_override(document, change);
-  return decode_scenario(document, environment);
+  const Value document = load().front();
+  return decode_scenario(point_document(document, sweep_points(document).front()), environment);
 }
 
 Environment ScenarioInput::environment(const Console& console) const {

@@ -55,7 +55,7 @@ TraceTitle title_of(const DetailedPoint& point) {
   return {.name = point.result.name,
           .device = point.scenario.device.name,
           .capacity = point.result.capacity,
-          .ranks = point.scenario.count};
+          .ranks = point.scenario.mesh.ranks()};
 }
 
 void add_chrome_trace(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {

@@ -101,7 +101,7 @@ Json resolved(const Scenario& scenario) {
                {"device", device.description.empty() ? device.name : device.description},
                {"device memory", format_bytes(device.hbm.capacity)},
                {"framework context", format_bytes(device.framework.context)},
-               {"data-parallel ranks", scenario.count},
+               {"data-parallel ranks", scenario.mesh.ranks()},
                {"allocator", scenario.allocator->traits().name}};
   if (scenario.model.kind != ModelKind::kCostGraph) {
     json["precision"] = rules_of(t.precision).name;
@@ -251,8 +251,7 @@ PointCharts charts_of(const DetailedPoint& point) {
         html_page_detail::file_name(name) + entry["setting"].get<std::string>().substr(name.size());
   }
   entry["resolved"] = html_page_detail::resolved(point.scenario);
-  Value document = point.document;
-  std::erase_if(document.entries, [](const Value::Entry& e) { return e.key == "sweep"; });
+  Value document = without_sweep(point.document);
   for (Value::Entry& key : document.entries) {
     if (key.key == "model" || key.key == "hardware" || key.key == "report") {
       html_page_detail::shorten_paths(key.value);

@@ -53,10 +53,7 @@ ReportFiles report_files(const Value& document, const std::string& output_option
   const Value* given = document.find("report");
   if (given == nullptr || given->is_null()) return files;
   // The report is the same for all points, but only a point is a whole scenario.
-  Value point = document;
-  const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.front())
-    apply_override(point, change);
+  const Value point = point_document(document, sweep_points(document).front());
   const ReportOptions report = decode_scenario(point, environment).report;
   if (files.folder.empty()) files.folder = report.directory;
   files.listed = given->find("formats") != nullptr;

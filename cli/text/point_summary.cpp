@@ -303,7 +303,8 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
                          const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
   std::string text = scenario.device.name;
-  if (scenario.count > 1) text += fmt::format(" x {}", scenario.count);
+  const int ranks = scenario.mesh.ranks();
+  if (ranks > 1) text += fmt::format(" x {}", ranks);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
   text = fmt::format("{}, {} parameters; {}", model_name(graph.name),
                      format_count(static_cast<double>(point.parameter_count)), text);

@@ -141,13 +141,13 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
   }
   const Decoder hardware(mapping, "hardware");
   result.device = load_profile(hardware, is_word ? "hardware" : "hardware.gpu", environment);
-  result.count = hardware.optional<int>("count", 1, between(1, kMaxCount));
-  if (result.count > 1 && result.model.kind == ModelKind::kCostGraph) {
+  const int count = hardware.optional<int>("count", 1, between(1, kMaxCount));
+  if (count > 1 && result.model.kind == ModelKind::kCostGraph) {
     hardware.fail_at("count",
                      "a cost graph does not say which gradients several GPUs would reduce; leave "
                      "count out");
   }
-  result.mesh = data_mesh(result.count, result.device);
+  result.mesh = data_mesh(count, result.device);
 }
 
 // Throws for a word such as torch-2.4 where the name of an allocator belongs.

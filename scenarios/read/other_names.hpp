@@ -13,8 +13,8 @@ namespace tidemark {
 // micro-batches is a sweep, `checkpoint_every: 2` is checkpoint_every: {period: 2}.
 void check_other_names(const Value& scenario);
 
-// Returns what to do about a model that was given by `name`, where that is a checkpoint of weights or
-// a name on Hugging Face's hub: "; ..."; empty for others.
+// Returns what to do about a model that was given by `name`, where that is a checkpoint of weights
+// or a name on Hugging Face's hub: "; ..."; empty for others.
 [[nodiscard]] std::string advice_for_model(const std::string& name);
 
 }  // namespace tidemark

@@ -198,4 +198,16 @@ void apply_override(Value& document, const Override& change) {
   override_detail::set_below(path, document, 0, {});
 }
 
+Value without_sweep(Value document) {
+  std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  return document;
+}
+
+Value point_document(const Value& document, std::span<const Override> changes) {
+  Value point = without_sweep(document);
+  for (const Override& change : changes)
+    apply_override(point, change);
+  return point;
+}
+
 }  // namespace tidemark

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,11 @@ void apply_override(Value& document, const Override& change);
 
 // Reads and checks a whole document, `sweep` excepted. Throws UserError.
 [[nodiscard]] Scenario decode_scenario(const Value& document, const Environment& environment);
+
+// Returns the document without its sweep.
+[[nodiscard]] Value without_sweep(Value document);
+// Returns the document of one point: without the sweep, with these changes. Throws UserError.
+[[nodiscard]] Value point_document(const Value& document, std::span<const Override> changes);
 
 // Returns the points of `sweep`: the product of the matrix (first key slowest) without what
 // `exclude` matches, then `include`. One point without overrides when there is no sweep. Keys that

@@ -46,10 +46,7 @@ SimulatedPoint simulate_point(const Value& document, Scenario scenario,
 
 DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                  const Environment& environment, const SimulateOptions& options) {
-  Value point = document;
-  const std::vector<std::vector<Override>> points = sweep_points(document);
-  for (const Override& change : points.at(index))
-    apply_override(point, change);
+  const Value point = point_document(document, sweep_points(document).at(index));
   DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
   try {
     auto model = std::make_shared<const TrainedModel>(build_training(found.scenario));

@@ -133,10 +133,8 @@ void check_base(const Value& document, const std::vector<Point>& points,
     shared = &points[i].error;
   }
   if (shared == nullptr) return;
-  Value base = document;
-  std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
   try {
-    static_cast<void>(decode_scenario(base, environment));
+    static_cast<void>(decode_scenario(without_sweep(document), environment));
   } catch (const UserError& error) {
     if (error.what() == *shared) throw;
   }
@@ -146,14 +144,12 @@ void check_base(const Value& document, const std::vector<Point>& points,
 }  // namespace simulate_points_detail
 
 std::vector<PointDocument> point_documents(const Value& document) {
-  Value base = document;
-  std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "sweep"; });
+  const Value base = without_sweep(document);
   std::vector<PointDocument> points;
   for (std::vector<Override>& overrides : sweep_points(document)) {
     PointDocument& point = points.emplace_back(PointDocument{base, std::move(overrides), {}});
     try {
-      for (const Override& change : point.overrides)
-        apply_override(point.document, change);
+      point.document = point_document(base, point.overrides);
     } catch (const UserError& error) {
       point.error = error.what();
     }

@@ -102,10 +102,9 @@ void check_key(const Value::Entry& entry, const Value& document, bool policies_d
   }
   // If the sweep changes the list, only a point knows whether a policy is listed.
   if (first == "policies" && policies_differ && key != first) return;
-  Value changed = document;
-  std::erase_if(changed.entries, [](const Value::Entry& other) { return other.key == "sweep"; });
+  const Override change{.key = key, .value = entry.value};
   try {
-    apply_override(changed, {.key = key, .value = entry.value});
+    static_cast<void>(point_document(document, std::span(&change, 1)));
   } catch (const UserError& error) {
     place.fail(entry, error.problem());
   }

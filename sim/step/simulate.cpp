@@ -130,12 +130,12 @@ void PointSimulation::fill_model() {
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;
   point_.step_flops = model_.step_flops;
-  const double micro_batches = t.micro_batches * static_cast<double>(spec_.count);
+  const double micro_batches = t.micro_batches * static_cast<double>(spec_.mesh.ranks());
   point_.samples = static_cast<double>(t.samples) * micro_batches;
   point_.tokens = static_cast<double>(t.tokens) * micro_batches;
   point_.capacity = spec_.device.hbm.capacity;
   point_.context = process_overhead(spec_);
-  point_.ranks = spec_.count;
+  point_.ranks = spec_.mesh.ranks();
   point_.mesh = spec_.mesh;
   point_.parameters = model_.parameters;
   point_.gradients = model_.gradients;

@@ -19,7 +19,7 @@ DeviceProfile device_of(const StepSpec& spec) {
 Bytes process_overhead(const StepSpec& spec) {
   if (!spec.allocator->traits().has_overhead) return Bytes(0);
   const FrameworkProfile& framework = spec.device.framework;
-  return framework.context + (spec.count > 1 ? framework.communication_buffers : Bytes(0));
+  return framework.context + (spec.mesh.ranks() > 1 ? framework.communication_buffers : Bytes(0));
 }
 
 }  // namespace tidemark

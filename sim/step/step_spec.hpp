@@ -60,8 +60,7 @@ struct StepSpec {
   // Specs with equal keys build equal models, which may then be shared.
   std::string training_key;
   DeviceProfile device;
-  int count = 1;  // data-parallel ranks; each is equal, so one is simulated
-  Mesh mesh;      // mesh of those ranks
+  Mesh mesh;  // data-parallel ranks; each is equal, so one is simulated
   TrainingOptions training;
   std::unique_ptr<const AllocatorModel> allocator;          // the device's allocator, never null
   PageLockedMemory page_locked = PageLockedMemory::kExact;  // key host_allocator

@@ -33,7 +33,7 @@ TEST_SUITE("unit") {
     CHECK(s.model.kind == ModelKind::kPreset);
     CHECK(s.model.name == "gpt2");
     CHECK(s.device.name == "h100-sxm-80gb");
-    CHECK(s.count == 1);
+    CHECK(s.mesh.ranks() == 1);
     CHECK(s.training.model.micro_batch == 1);
     CHECK_FALSE(s.training.model.sequence.has_value());
     CHECK_FALSE(s.training.model.image.has_value());
@@ -88,7 +88,7 @@ report: {dir: out, formats: [json]}
     CHECK(s.model.overrides.find("layers")->scalar == "2");
     CHECK(s.model.overrides.find("preset") == nullptr);
     CHECK(s.device.hbm.capacity == 40 * kGiB);
-    CHECK(s.count == 8);
+    CHECK(s.mesh.ranks() == 8);
     CHECK(s.training.model.micro_batch == 4);
     CHECK(s.training.accumulate == 3);
     CHECK(s.training.model.sequence == 128);

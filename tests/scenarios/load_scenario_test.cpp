@@ -55,7 +55,7 @@ TEST_SUITE("unit") {
     CHECK(s.model.name == "gpt2");
     CHECK(s.model.overrides.find("layers")->scalar == "2");
     CHECK(s.device.name == "h100-sxm-80gb");
-    CHECK(s.count == 8);
+    CHECK(s.mesh.ranks() == 8);
     CHECK(s.training.optimizer.kind == find_optimizer("adam"));
     CHECK(s.training.optimizer.implementation == OptimizerImplementation::kLoop);
   }

@@ -52,7 +52,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a word becomes the mapping that it is short for when a key of it is set") {
-    CHECK(changed("", {"hardware.count=8"}).count == 8);
+    CHECK(changed("", {"hardware.count=8"}).mesh.ranks() == 8);
     CHECK(changed("", {"hardware.hbm.capacity=10GiB"}).device.hbm.capacity == 10 * kGiB);
     CHECK(changed("", {"model.layers=2"}).model.overrides.find("layers")->scalar == "2");
     CHECK(changed("training: {optimizer: adam}\n", {"training.optimizer.implementation=fused"})
