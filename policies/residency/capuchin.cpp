@@ -15,7 +15,7 @@ namespace {
 
 struct Candidate {
   SavedGap gap;
-  Duration free{};  // free time; negative: a swap makes compute wait that long
+  Duration free{};  // free time on an idle link
   std::optional<Recipe> recipe;
   bool searched = false;  // a recipe has been searched for
   bool taken = false;
@@ -40,12 +40,12 @@ Candidate* most_free(std::vector<Candidate>& candidates, Position peak) {
 }
 
 // Returns the value live at the peak whose recomputation saves most memory per second; nullptr if
-// none saves more than the swap, which makes compute wait.
+// none saves more than `swap`, which makes compute wait for `wait`.
 Candidate* better_recomputed(const PolicyContext& context, const ResidencyPlan& plan,
-                             const Candidate& swap, Position peak,
+                             const Candidate& swap, Duration wait, Position peak,
                              std::vector<Candidate>& candidates) {
   Candidate* recomputed = nullptr;
-  double best = saving_per_second(swap.gap.bytes, -swap.free);
+  double best = saving_per_second(swap.gap.bytes, wait);
   for (Candidate& c : candidates) {
     if (!live_at(c, peak)) continue;
     if (!c.searched) c.recipe = recipe_of(context, plan, c.gap);
@@ -58,7 +58,8 @@ Candidate* better_recomputed(const PolicyContext& context, const ResidencyPlan& 
 }
 
 // While the predicted peak passes the budget, of the values that are live at it:
-//   - the one with the largest free time is swapped if that is not negative;
+//   - the one with the largest free time is swapped if compute waits for none of its copies, on the
+//     link as the swaps before it leave it;
 //   - else the better of swapping it and recomputing the value with the largest memory saving per
 //     second (MSPS = bytes / recompute time), by bytes saved per second lost.
 // A swap comes back at the latest operator that hides the copy, not inside the peak. Feedback: a
@@ -102,13 +103,16 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
     candidates.push_back({.gap = gap, .free = free_time(context, starts, gap), .recipe = {}});
   }
   std::vector<Departure> departures;
+  CopyQueues queues(context, starts);
   while (curve.peak() > budget) {
     const Position peak = curve.peak_at();
     Candidate* const swap = most_free(candidates, peak);
     if (swap == nullptr) break;  // nothing at the peak can leave
-    Candidate* const recomputed = recompute && swap->free < Duration(0)
-                                      ? better_recomputed(context, plan, *swap, peak, candidates)
-                                      : nullptr;
+    const Departure departure = swap_window(context, starts, curve, swap->gap, budget);
+    const Duration wait = recompute ? queues.added_wait(departure) : Duration(0);
+    Candidate* const recomputed =
+        wait > Duration(0) ? better_recomputed(context, plan, *swap, wait, peak, candidates)
+                           : nullptr;
     Candidate& chosen = recomputed != nullptr ? *recomputed : *swap;
     chosen.taken = true;
     if (recomputed != nullptr) {
@@ -119,9 +123,9 @@ void Capuchin::relieve(const PolicyContext& context, ResidencyPlan& plan, bool r
       }
       continue;
     }
-    const Departure d = swap_window(context, starts, curve, chosen.gap, budget);
-    take_off(d, curve);
-    departures.push_back(d);
+    take_off(departure, curve);
+    departures.push_back(departure);
+    if (recompute) queues.add(departure);
   }
   if (fetching().rule == PrefetchRule::kOwn) {
     feed_back(context, starts, curve, budget, departures);

@@ -2,6 +2,10 @@
 // budget.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "policies/residency/memory_curve.hpp"
 #include "policies/residency/saved_gaps.hpp"
 
@@ -22,6 +26,36 @@ namespace tidemark {
 // compute waits.
 [[nodiscard]] Duration free_time(const PolicyContext& context, const std::vector<Duration>& starts,
                                  const SavedGap& gap);
+
+// The copies of departures as they queue in the two directions of the host link. Compute waits
+// where a departure is to be freed before its copy is over, and where it is used before it is back.
+class CopyQueues {
+ public:
+  // Both outlive this. `starts` are those of a step without copies.
+  CopyQueues(const PolicyContext& context, const std::vector<Duration>& starts)
+      : context_(context), starts_(starts) {}
+  void add(const Departure& departure);
+  // Returns how much longer compute waits where `departure` is copied, too.
+  [[nodiscard]] Duration added_wait(const Departure& departure) const;
+
+ private:
+  enum class Moment : std::uint8_t { kCopyOut, kFreed, kCopyIn, kUsed };
+  struct Event {
+    Position at;
+    Moment moment = Moment::kCopyOut;
+    std::size_t copy = 0;  // index of the departure
+  };
+  [[nodiscard]] static bool comes_before(const Event& a, const Event& b);
+  static void insert(const Departure& departure, std::size_t copy, std::vector<Event>& events);
+  [[nodiscard]] Duration wait(const std::vector<Event>& events,
+                              const std::vector<Bytes>& bytes) const;
+
+  const PolicyContext& context_;
+  const std::vector<Duration>& starts_;
+  std::vector<Event> events_;  // by position
+  std::vector<Bytes> bytes_;   // by departure
+  Duration wait_{};
+};
 
 // Subtracts the value from the curve while it is off device.
 void take_off(const Departure& departure, MemoryCurve& curve);

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/compare.hpp"
 #include "sim/result/transfers.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -381,6 +383,31 @@ TEST_SUITE("unit") {
     const std::string problem = error_of(
         [] { static_cast<void>(simulate_with("offload_optimizer: {}", "", ", optimizer: muon")); });
     CHECK(problem.find("muon has no implementation on the CPU") != std::string::npos);
+  }
+
+  TEST_CASE("Capuchin recomputes once the link is full of swaps, and is faster for it") {
+    // The link moves a layer's saved tensors in several times the layer's compute: the first swaps
+    // are hidden, those behind them wait.
+    for (const std::string_view budget : {"82%", "88%"}) {
+      CAPTURE(std::string(budget));
+      const Comparison comparison = compare(
+          parse_document(
+              fmt::format("{{model: {{preset: gpt2, layers: 6}}, hardware: a100-sxm-40gb, "
+                          "training: {{micro_batch: 4, sequence: 1024}}, compare: {{policies: "
+                          "[[capuchin: {{recompute: false}}], [capuchin]], budgets: [{}]}}}}",
+                          budget),
+              "s.yaml"),
+          default_environment(), 1);
+      REQUIRE(comparison.points.size() == 2);
+      const PointResult& swaps = comparison.points[0].result;
+      const PointResult& both = comparison.points[1].result;
+      REQUIRE(swaps.status == PointStatus::kFits);
+      REQUIRE(both.status == PointStatus::kFits);
+      CHECK(swaps.policies[0].recomputed_operators == 0);
+      CHECK(both.policies[0].recomputed_operators > 0);
+      CHECK(2 * both.run.exposed_transfer < swaps.run.exposed_transfer);
+      CHECK(4 * both.run.step < 3 * swaps.run.step);
+    }
   }
 }
 
