@@ -32,6 +32,8 @@ class TrialRun {
  public:
   virtual ~TrialRun() = default;
   [[nodiscard]] virtual TrialFigures run(const ResidencyPlan& plan) const = 0;
+  // Returns whether the step runs on its device with this plan.
+  [[nodiscard]] virtual bool fits(const ResidencyPlan& plan) const = 0;
 };
 
 // The view of a run that policies get.
@@ -47,6 +49,9 @@ struct PolicyContext {
   const PolicyOutcome* smaller_budget = nullptr;
   // Device memory that a process takes outside its allocator: the CUDA context, NCCL's buffers.
   Bytes process_overhead{};
+  // Device memory that an order for the whole device leaves free, since allocators take more than
+  // what is live.
+  Bytes held_back{};
   // The rewrites that decide when offloaded values are fetched, in this order.
   std::span<const TrainingRewrite* const> rewrites = {};
   // The cache of plans that are made once for all runs; null where each run makes its own.
@@ -76,6 +81,9 @@ class SequencePolicy : public Policy {
   // Every occurrence of the given order must appear at least once. May add to `outcome`.
   [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context,
                                            PolicyOutcome& outcome) const = 0;
+  // Whether the order is one for the memory of the device. It is asked for again with more held
+  // back where its step does not fit.
+  [[nodiscard]] virtual bool fills_device() const { return false; }
 };
 
 // Positions of one micro-batch of one step whose operators belong to one repeated block.

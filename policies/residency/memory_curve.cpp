@@ -172,7 +172,8 @@ Position MemoryCurve::earliest_fit(Position first, Position end, Bytes bytes, By
 }
 
 Bytes device_budget(const PolicyContext& context) {
-  return std::max(context.device.hbm.capacity - context.process_overhead, Bytes(0));
+  return std::max(context.device.hbm.capacity - context.process_overhead - context.held_back,
+                  Bytes(0));
 }
 
 Bytes curve_budget(const PolicyContext& context, const ResidencyPlan& plan,

@@ -60,6 +60,7 @@ class Planned final : public SequencePolicy {
     tidemark::limit_search(request_, limits);
   }
 
+  [[nodiscard]] bool fills_device() const override { return !budget_given_; }
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {
     std::vector<MicroBatchPlan> plans;

@@ -1,6 +1,7 @@
 // A step as a verified program, ready to run.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/analysis/program_order.hpp"
@@ -20,9 +21,11 @@ struct Compiled {
   CostTable costs;
   std::vector<PolicyOutcome> policies;  // outcomes in the order in which the policies are listed
   std::vector<PolicyOutcome> smaller_budget;  // outcomes that they started from; empty: none
-  const EvictionPolicy* eviction = nullptr;   // owned by the StepSpec
-  PackedPlacement placement;                  // filled for the allocator `packed` only
-  std::vector<SavedTensor> saved;             // tensors of one micro-batch, after policies
+  // Device memory that orders for the whole device leave free; none where no policy orders.
+  std::optional<Bytes> held_back;
+  const EvictionPolicy* eviction = nullptr;  // owned by the StepSpec
+  PackedPlacement placement;                 // filled for the allocator `packed` only
+  std::vector<SavedTensor> saved;            // tensors of one micro-batch, after policies
   std::vector<PassTime> passes;
 };
 

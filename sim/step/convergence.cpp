@@ -31,7 +31,8 @@ const Compiled* LongerPrograms::of(int steps) {
       size_ * static_cast<std::size_t>(steps) / static_cast<std::size_t>(spec_.training.steps);
   if (size > convergence_detail::kMaxInstructions) return nullptr;
   const auto* smaller = smaller_budget_.empty() ? nullptr : &smaller_budget_;
-  Compiled compiled = compile(spec_, model_, {.steps = steps, .smaller_budget = smaller});
+  Compiled compiled =
+      compile(spec_, model_, {.steps = steps, .smaller_budget = smaller, .held_back = held_back_});
   return &known_.emplace(steps, std::move(compiled)).first->second;
 }
 

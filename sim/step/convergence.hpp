@@ -31,7 +31,8 @@ class LongerPrograms {
       : spec_(spec),
         model_(model),
         size_(compiled.program.size()),
-        smaller_budget_(compiled.smaller_budget) {}
+        smaller_budget_(compiled.smaller_budget),
+        held_back_(compiled.held_back) {}
   [[nodiscard]] const StepSpec& spec() const { return spec_; }
   // Null where the program would be too long to be compiled only to look for convergence.
   [[nodiscard]] const Compiled* of(int steps);
@@ -41,6 +42,7 @@ class LongerPrograms {
   const TrainedModel& model_;
   std::size_t size_;  // instructions of the configured steps
   std::vector<PolicyOutcome> smaller_budget_;
+  std::optional<Bytes> held_back_;
   std::map<int, Compiled> known_;
 };
 

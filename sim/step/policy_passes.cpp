@@ -64,26 +64,65 @@ PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
 }
 
 void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
+                         std::optional<Bytes>& held_back,
                          std::vector<PolicyOutcome>& outcomes) const {
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     const auto* sequence = policy_passes_detail::as_kind<SequencePolicy>(spec_.policies[i]);
     if (sequence == nullptr || !trains_) continue;
-    order_by(*sequence, step, smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i],
-             outcomes[i]);
+    step = order_that_fits(*sequence, step,
+                           smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i], held_back,
+                           outcomes[i]);
   }
 }
 
-void PolicyPasses::order_by(const SequencePolicy& sequence, OrderedStep& step,
-                            const PolicyOutcome* smaller_budget, PolicyOutcome& outcome) const {
-  const std::int64_t before = policy_passes_detail::repeats_in_last_step(step.order);
-  step.order = run_pass(times_, sequence.name(), [&] {
+OrderedStep PolicyPasses::order_by(const SequencePolicy& sequence, const OrderedStep& step,
+                                   const PolicyOutcome* smaller_budget, Bytes held_back,
+                                   PolicyOutcome& outcome) const {
+  OrderedStep ordered;
+  ordered.order = run_pass(times_, sequence.name(), [&] {
     PolicyContext context = context_for(step);
     context.smaller_budget = smaller_budget;
+    context.held_back = held_back;
     return sequence.order(context, outcome);
   });
-  outcome.recomputed_operators = policy_passes_detail::repeats_in_last_step(step.order) - before;
-  step.live = analyze_liveness(graph_, step.order);
-  check_liveness(graph_, step.order, step.live);
+  outcome.recomputed_operators = policy_passes_detail::repeats_in_last_step(ordered.order) -
+                                 policy_passes_detail::repeats_in_last_step(step.order);
+  ordered.live = analyze_liveness(graph_, ordered.order);
+  check_liveness(graph_, ordered.order, ordered.live);
+  return ordered;
+}
+
+// An order that fills the device with live bytes may not fit, since allocators fragment. Then more
+// and more is held back; where nothing helps, the order for the whole device stays.
+OrderedStep PolicyPasses::order_that_fits(const SequencePolicy& sequence, const OrderedStep& step,
+                                          const PolicyOutcome* smaller_budget,
+                                          std::optional<Bytes>& held_back,
+                                          PolicyOutcome& outcome) const {
+  const PolicyOutcome before = outcome;
+  OrderedStep whole =
+      order_by(sequence, step, smaller_budget, held_back.value_or(Bytes(0)), outcome);
+  // Other policies may make room, and are not part of the trial run.
+  const bool alone =
+      std::none_of(spec_.policies.begin(), spec_.policies.end(), [&](const AnyPolicy& policy) {
+        return !rewrites_model(policy) && &policy_of(policy) != &sequence;
+      });
+  if (held_back || !alone || !sequence.fills_device()) return whole;
+  held_back = Bytes(0);
+  const ResidencyPlan nothing(whole.live);
+  const std::unique_ptr<const TrialRun> trial = trials_(whole);
+  if (trial->fits(nothing)) return whole;
+  const Bytes usable = device_.hbm.capacity - process_overhead(spec_);
+  const Bytes over = trial->run(nothing).peak_reserved - usable;
+  for (const int halves : {1, 2, 4}) {
+    const Bytes tried = over * halves / 2;
+    PolicyOutcome found = before;
+    OrderedStep less = order_by(sequence, step, nullptr, tried, found);
+    if (!trials_(less)->fits(ResidencyPlan(less.live))) continue;
+    held_back = tried;
+    outcome = std::move(found);
+    return less;
+  }
+  return whole;
 }
 
 // Calls the policies one after another: ask(index, context).

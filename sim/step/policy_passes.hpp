@@ -33,9 +33,10 @@ class PolicyPasses {
 
   // Each sequence policy orders what the one before it returned. `smaller_budget` holds the
   // outcomes of the same policies with less memory, or is null. `outcomes` receives one for each
-  // policy, as listed.
+  // policy, as listed. `held_back` is the device memory that orders for the whole device leave
+  // free; where it has no value, it is found by trial runs.
   void order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
-             std::vector<PolicyOutcome>& outcomes) const;
+             std::optional<Bytes>& held_back, std::vector<PolicyOutcome>& outcomes) const;
   // Plans recomputation and movement.
   [[nodiscard]] std::unique_ptr<PlannedStep> plan(OrderedStep step,
                                                   std::vector<PolicyOutcome>& outcomes) const;
@@ -45,8 +46,13 @@ class PolicyPasses {
   using DecidedBy = IdVector<GapId, std::optional<std::size_t>>;
 
   [[nodiscard]] PolicyContext context_for(const OrderedStep& step) const;
-  void order_by(const SequencePolicy& sequence, OrderedStep& step,
-                const PolicyOutcome* smaller_budget, PolicyOutcome& outcome) const;
+  [[nodiscard]] OrderedStep order_by(const SequencePolicy& sequence, const OrderedStep& step,
+                                     const PolicyOutcome* smaller_budget, Bytes held_back,
+                                     PolicyOutcome& outcome) const;
+  [[nodiscard]] OrderedStep order_that_fits(const SequencePolicy& sequence, const OrderedStep& step,
+                                            const PolicyOutcome* smaller_budget,
+                                            std::optional<Bytes>& held_back,
+                                            PolicyOutcome& outcome) const;
   template <class Ask>
   void ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask ask) const;
   [[nodiscard]] DecidedBy plan_recomputation(const OrderedStep& step, ResidencyPlan& plan) const;

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "sim/program/lower.hpp"
-#include "sim/step/compiled.hpp"
 #include "sim/step/planned_step.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
 
-TrialFigures StepTrial::run(const ResidencyPlan& plan) const {
+Compiled StepTrial::compiled(const ResidencyPlan& plan) const {
   Compiled trial;
   if (plan.groups().empty()) {
     trial.program =
@@ -26,9 +25,19 @@ TrialFigures StepTrial::run(const ResidencyPlan& plan) const {
   }
   trial.costs = costs_;
   trial.placement = spec_.allocator->place(trial.program);
-  const RunResult result = run_compiled(spec_, trial, scratch_, kUnlimited, false);
+  return trial;
+}
+
+TrialFigures StepTrial::run(const ResidencyPlan& plan) const {
+  const RunResult result = run_compiled(spec_, compiled(plan), scratch_, kUnlimited, false);
   return {
       .peak_live = result.live.bytes, .peak_reserved = result.reserved.bytes, .step = result.step};
+}
+
+bool StepTrial::fits(const ResidencyPlan& plan) const {
+  const Bytes usable = spec_.device.hbm.capacity - process_overhead(spec_);
+  return run_compiled(spec_, compiled(plan), scratch_, usable, false).status ==
+         RunStatus::kCompleted;
 }
 
 }  // namespace tidemark

@@ -6,6 +6,7 @@
 #include "policies/plan/policy.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/step/compiled.hpp"
 #include "sim/step/step_spec.hpp"
 
 namespace tidemark {
@@ -17,8 +18,11 @@ class StepTrial final : public TrialRun {
             const ProgramOrder& order, const Liveness& live)
       : spec_(spec), graph_(graph), costs_(costs), order_(order), live_(live) {}
   [[nodiscard]] TrialFigures run(const ResidencyPlan& plan) const override;
+  [[nodiscard]] bool fits(const ResidencyPlan& plan) const override;
 
  private:
+  [[nodiscard]] Compiled compiled(const ResidencyPlan& plan) const;
+
   const StepSpec& spec_;
   const TrainingGraph& graph_;
   const CostTable& costs_;

@@ -30,6 +30,27 @@ bool fits(const Value& scenario, const std::string& key, std::int64_t value) {
 }  // namespace
 
 TEST_SUITE("property") {
+  TEST_CASE("a plan for the whole device leaves what the allocator needs, so larger batches fit") {
+    const auto largest = [](const std::string& policies) {
+      const Value scenario = parse_document(
+          fmt::format("{{model: {{preset: bert-base, layers: 3}}, hardware: {{gpu: v100-sxm-16gb, "
+                      "hbm: {{capacity: 4GiB}}}}, training: {{sequence: 256}}, policies: {}}}",
+                      policies),
+          "test.yaml");
+      const Fit found = fit(
+          scenario, environment(),
+          {.key = "training.micro_batch", .simulate = {.convergence_limit = kConvergenceLimit}});
+      REQUIRE(found.largest);
+      return found.tried[*found.largest].value;
+    };
+    const std::int64_t without = largest("[]");
+    const std::int64_t all_blocks = largest("[checkpoint_every: {period: 1}]");
+    CHECK(all_blocks > without);
+    CHECK(largest("[chen_greedy]") > without);
+    // Every schedule is open to it, but which of them fragments least is not part of the plan.
+    CHECK(20 * largest("[optimal: {iterations: 20}]") >= 19 * all_blocks);
+  }
+
   TEST_CASE("the value that is found fits and none above it does") {
     for (const char* more :
          {"", ", allocator: ideal", ", allocator: bfc", ", policies: [checkpoint_every]",

@@ -94,6 +94,9 @@ class ChainTrial final : public TrialRun {
             .peak_reserved = result.reserved.bytes,
             .step = result.total};
   }
+  [[nodiscard]] bool fits(const ResidencyPlan& plan) const override {
+    return run(plan).peak_reserved <= kGiB;
+  }
 
   static RunResult execute(const TrainingGraph& graph, const ProgramOrder& order,
                            const Liveness& live, const ResidencyPlan& movement,
