@@ -16,6 +16,8 @@
 #include "sim/memory/torch/torch_options.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
 #include "sim/memory/trace/replay.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/compile.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
