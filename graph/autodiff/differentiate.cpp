@@ -59,9 +59,7 @@ void GradientTape::emit_forward(NodeId id) {
     kernel.work = forward.work;
     kernel.workspace = forward.workspace;
     if (forward.temporary > Bytes(0)) {
-      const Tensor temporary = create("temporary", {forward.temporary.count}, DType::kInt8);
-      training_.storages[temporary.storage].role = Role::kTemporary;
-      kernel.creates.push_back(temporary);
+      kernel.temporary = forward.temporary;
     }
     launch(kernel);
   }
@@ -97,6 +95,8 @@ void GradientTape::emit_backward(NodeId id) {
 
   current_ = id;
   results_.clear();
+  incoming_until_ = {};
+  saved_until_ = {};
   const std::size_t before = part_->size();
   const NodeView view(graph_, id, rules_);
   BackwardBuilder builder(*this, view);
@@ -176,7 +176,9 @@ void GradientTape::hold_variables(OperatorId end) {
   }
   for (const LocalVariable& local : graph_.locals) {
     if (local.only_in_evaluation && !options_.evaluates) continue;
-    const OperatorId until = forward_operator_[local.until];
+    const OperatorId until = local.until.valid() ? forward_operator_[local.until] : end;
+    if (!local.until.valid())
+      training_.module_state.push_back(graph_.tensors[local.tensor].storage);
     if (until.valid()) hold_content(local.tensor, until);
   }
 }

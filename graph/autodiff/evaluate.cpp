@@ -87,9 +87,11 @@ void drop_loss(Graph& graph) {
     moved.push_back(kept.empty() ? NodeId() : NodeId(kept.size() - 1));
   }
   graph.nodes = std::move(kept);
-  for (LocalVariable& local : graph.locals)
+  std::erase_if(graph.locals, [&](LocalVariable& local) {
+    if (!local.until.valid()) return false;
     local.until = moved[local.until];
-  std::erase_if(graph.locals, [](const LocalVariable& local) { return !local.until.valid(); });
+    return !local.until.valid();
+  });
   graph.loss = {};
 }
 

@@ -55,6 +55,15 @@ Tensor GradientTape::create(std::string_view name, const Shape& shape, DType dty
   return tensor;
 }
 
+StorageId GradientTape::add_temporary(Bytes bytes) {
+  references_.push_back(0);
+  return training_.storages.push_back(
+      {.bytes = bytes,
+       .role = Role::kTemporary,
+       .layer = current_.valid() ? graph_.nodes[current_].layer : LayerId(),
+       .name = "temporary"});
+}
+
 void GradientTape::launch(const BackwardKernel& kernel) {
   std::vector<Touch> touches;
   touches.reserve(kernel.reads.size() + kernel.creates.size() + kernel.mutates.size());
@@ -65,6 +74,8 @@ void GradientTape::launch(const BackwardKernel& kernel) {
   for (const Tensor& t : kernel.creates)
     touches.push_back({t.storage, Access::kCreate});
   const Node* node = current_.valid() ? &graph_.nodes[current_] : nullptr;
+  if (kernel.temporary > Bytes(0))
+    touches.push_back({add_temporary(kernel.temporary), Access::kCreate});
   part_->push_back(training_.add_operator({.name = std::string(kernel.name),
                                            .family = node != nullptr ? node->family : nullptr,
                                            .part = kernel.part,
@@ -92,12 +103,14 @@ void GradientTape::hold_node(NodeId id, OperatorId last) {
   if (!rules_.holds || !last.valid()) return;
   for (StorageId s : saved_[id].storages) {
     if (!training_.storages[s].persistent) {
-      training_.holds.push_back({s, OperatorId(), last, HoldKind::kSaved});
+      const OperatorId until = saved_until_.valid() ? saved_until_ : last;
+      training_.holds.push_back({s, OperatorId(), until, HoldKind::kSaved});
     }
   }
   for (TensorId out : graph_.nodes[id].outputs) {
     if (pending_[out]) {
-      training_.holds.push_back({pending_[out]->storage, OperatorId(), last, HoldKind::kSaved});
+      const OperatorId until = incoming_until_.valid() ? incoming_until_ : last;
+      training_.holds.push_back({pending_[out]->storage, OperatorId(), until, HoldKind::kSaved});
     }
   }
 }

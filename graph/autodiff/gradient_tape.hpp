@@ -25,11 +25,14 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const override;
   [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype) override;
   void launch(const BackwardKernel& kernel) override;
+  void release_incoming_gradient() override { incoming_until_ = part_->back(); }
+  void release_saved() override { saved_until_ = part_->back(); }
   void add_result(TensorId input, const Tensor& gradient) override {
     results_.emplace_back(input, gradient);
   }
 
  private:
+  [[nodiscard]] StorageId add_temporary(Bytes bytes);
   void emit_forward(NodeId id);
   void save_operands(NodeId id, const NodeView& view, BackwardKernel& kernel);
   void emit_root_gradient();
@@ -65,6 +68,10 @@ class GradientTape final : public BackwardTape {
   IdVector<TensorId, ParameterId> parameter_;
   std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
   NodeId current_;
+  // Operators of the running node after which its incoming gradient and its saved tensors are
+  // released; invalid: after its last.
+  OperatorId incoming_until_;
+  OperatorId saved_until_;
   std::vector<OperatorId>* part_ = nullptr;  // the part to which operators are appended
   Phase phase_ = Phase::kForward;
 };

@@ -127,7 +127,8 @@ void check_invariants(const Graph& graph) {
       graph_detail::broken(graph, fmt::format("parameter {} has no tensor", parameter.name));
   }
   for (const LocalVariable& local : graph.locals) {
-    if (!graph.tensors.contains(local.tensor) || !graph.nodes.contains(local.until))
+    const bool ends = !local.until.valid() || graph.nodes.contains(local.until);
+    if (!graph.tensors.contains(local.tensor) || !ends)
       graph_detail::broken(graph, "a variable names a tensor or a node that does not exist");
   }
   std::vector<TensorId> results = graph.other_outputs;

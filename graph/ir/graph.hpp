@@ -39,7 +39,8 @@ struct Node {
 };
 
 // A Python variable of the module's code: it keeps `tensor` alive from the node that makes it until
-// the function that holds it returns, whatever autograd needs.
+// the function that holds it returns, whatever autograd needs. An attribute of the module, whose
+// `until` is invalid, keeps it until the step ends.
 struct LocalVariable {
   TensorId tensor;
   NodeId until;

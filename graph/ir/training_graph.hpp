@@ -83,6 +83,8 @@ struct TrainingGraph {
   // Parameters with a gradient, in the order in which it is complete.
   std::vector<ParameterId> trained;
   StorageId loss;  // invalid in a cost graph
+  // What modules keep as attributes from one forward pass to the next, which replaces it.
+  std::vector<StorageId> module_state;
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;

@@ -36,7 +36,8 @@ void BackwardBuilder::launch(const Kernel& kernel) {
 
 void BackwardBuilder::launch_elementwise(std::string_view name, std::vector<Tensor> reads,
                                          const Tensor& result, OperatorClass op_class,
-                                         double flops_per_element, Bytes workspace) {
+                                         double flops_per_element, Bytes workspace,
+                                         Bytes temporary) {
   Work work{.op_class = op_class, .dtype = result.dtype};
   work.flops = Flops(flops_per_element * static_cast<double>(result.elements().count));
   for (const Tensor& t : reads)
@@ -47,7 +48,8 @@ void BackwardBuilder::launch_elementwise(std::string_view name, std::vector<Tens
           .creates = {result},
           .mutates = {},
           .work = work,
-          .workspace = workspace});
+          .workspace = workspace,
+          .temporary = temporary});
 }
 
 Tensor BackwardBuilder::contiguous(const Tensor& tensor) {

@@ -22,6 +22,8 @@ struct BackwardKernel {
   std::vector<Tensor> mutates;
   Work work;
   Bytes workspace;
+  // Bytes of tensors that a formula of several kernels makes between them and drops.
+  Bytes temporary;
 };
 
 // The record of a differentiation (autodiff/gradient_tape.hpp), as far as families write to it.
@@ -33,6 +35,8 @@ class BackwardTape {
   [[nodiscard]] virtual Tensor saved(NodeId node, std::string_view name) const = 0;
   [[nodiscard]] virtual Tensor create(std::string_view name, const Shape& shape, DType dtype) = 0;
   virtual void launch(const BackwardKernel& kernel) = 0;
+  virtual void release_incoming_gradient() = 0;
+  virtual void release_saved() = 0;
   virtual void add_result(TensorId input, const Tensor& gradient) = 0;
 };
 
@@ -58,12 +62,16 @@ class BackwardBuilder {
   // Launches an elementwise kernel that reads `reads` and creates one tensor, once each.
   void launch_elementwise(std::string_view name, std::vector<Tensor> reads, const Tensor& result,
                           OperatorClass op_class = OperatorClass::kElementwise,
-                          double flops_per_element = 1, Bytes workspace = {});
+                          double flops_per_element = 1, Bytes workspace = {}, Bytes temporary = {});
   // Returns a copy of `tensor` in row-major order: the tensor itself when it already is.
   [[nodiscard]] Tensor contiguous(const Tensor& tensor);
   // Sums `gradient` over broadcast axes to the shape of the input (torch's sum_to_size).
   [[nodiscard]] Tensor sum_to(const Tensor& gradient, const Shape& shape);
   void set_input_gradient(std::size_t index, const Tensor& gradient);
+  // A composite of several autograd nodes is past the one that received the incoming gradient, or
+  // that saved tensors: they are released after the last kernel so far.
+  void release_incoming_gradient() { tape_.release_incoming_gradient(); }
+  void release_saved() { tape_.release_saved(); }
 
  private:
   BackwardTape& tape_;

@@ -46,6 +46,16 @@ struct FrameworkRules {
   bool scalars_are_tensors = false;
   // The kernels of torch.optim's foreach form take lists of tensors; elsewhere one tensor each.
   bool multi_tensor_kernels = true;
+  // x[:, i] is slice and select: a slice written without an end is an operator also where it takes
+  // everything, and its backward fills zeros of the whole size. Known of 1.13 only: 2.4 is
+  // simulated without.
+  bool whole_slices_are_operators = false;
+  // F.linear runs as one addmm over any number of axes in 2.x; 1.13 does so for three axes in
+  // row-major order only, otherwise it multiplies, then adds the bias in place.
+  bool linear_flattens_any_rank = true;
+  // torch.matmul expands the weight and runs bmm where the two inner axes of three are transposed
+  // (should_fold). 2.x folds, by a copy, whatever weight needs a gradient.
+  bool multiplies_transposed_rows_in_batches = false;
   // Autocast's lists are those of CPU 1.13: shorter, and with cross_entropy_loss as a whole.
   bool cpu_autocast_lists = false;
 
@@ -67,6 +77,10 @@ struct FrameworkRules {
   bool zero_grad_drops = true;
   // The implementation of torch.optim that a step uses unless training chooses one.
   std::string_view optimizer_implementation = "foreach";
+  // The foreach optimizers add the decayed weights to the gradients in place, and make new lists
+  // where they change one element by element: 1.13's first form of them.
+  bool foreach_decays_in_place = false;
+  bool foreach_makes_new_lists = false;
   // Copies of all parameters that foreach Adam makes during a step.
   int foreach_adam_temporaries = 1;
   // cuBLAS takes a workspace from the caching allocator at the first product of a stream and keeps

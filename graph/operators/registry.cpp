@@ -44,6 +44,8 @@ std::vector<const OperatorFamily*> collect() {
   add(noise_families());
   add(regression_loss_families());
   add(recurrent_families());
+  add(weight_norm_families());
+  add(tensor_power_families());
   std::sort(all.begin(), all.end(),
             [](const OperatorFamily* a, const OperatorFamily* b) { return a->name < b->name; });
   return all;

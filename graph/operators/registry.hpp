@@ -38,5 +38,7 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> noise_families();
 [[nodiscard]] std::span<const OperatorFamily> regression_loss_families();
 [[nodiscard]] std::span<const OperatorFamily> recurrent_families();
+[[nodiscard]] std::span<const OperatorFamily> weight_norm_families();
+[[nodiscard]] std::span<const OperatorFamily> tensor_power_families();
 
 }  // namespace tidemark

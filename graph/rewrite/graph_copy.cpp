@@ -101,7 +101,8 @@ void GraphCopy::end(NodeId id) {
 Graph GraphCopy::finish() {
   copy_roots(source_.tensors.end_id());
   for (const LocalVariable& local : source_.locals)
-    result_.locals.push_back({at(local.tensor), node_[local.until], local.only_in_evaluation});
+    result_.locals.push_back({at(local.tensor), local.until.valid() ? node_[local.until] : NodeId(),
+                              local.only_in_evaluation});
   result_.logits = at(source_.logits);
   result_.loss = at(source_.loss);
   for (TensorId output : source_.other_outputs)

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/operators/kernels.hpp"
+#include "graph/operators/on_view.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
@@ -24,9 +24,10 @@ struct Unary {
   std::string_view summary;
   Keeps keeps;
   InPlace in_place;
-  double flops;                  // per element, forward
-  int backward_temporaries = 0;  // tensors beside the result in a formula of several kernels
-  int backward_masks = 0;        // bool tensors beside the result
+  double flops;                     // per element, forward
+  int backward_temporaries = 0;     // tensors beside the result in a formula of several kernels
+  int backward_masks = 0;           // bool tensors beside the result
+  bool composite_backward = false;  // native_functions.yaml: CompositeImplicitAutograd
 };
 
 // Measured on PyTorch 1.13.1: reference/torch-op-rules. Formulas are those of derivatives.yaml:
@@ -35,7 +36,8 @@ constexpr std::array kUnaries = {
     Unary{"relu", "max(x, 0); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 1},
     Unary{"gelu", "x times the normal distribution; keeps its input (approximate: none, tanh)",
           Keeps::kInput, InPlace::kNo, 10},
-    Unary{"silu", "x sigmoid(x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 6},
+    Unary{"silu", "x sigmoid(x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 6, 0, 0,
+          true},
     Unary{"sigmoid", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4},
     Unary{"tanh", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 6},
     Unary{"exp", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 4},
@@ -57,7 +59,8 @@ constexpr std::array kUnaries = {
     Unary{"celu", "elu with a continuous derivative; keeps its input", Keeps::kInput,
           InPlace::kKeepsOutput, 6},
     Unary{"softplus", "log(1 + exp(x)); keeps its input", Keeps::kInput, InPlace::kNo, 6},
-    Unary{"mish", "x tanh(softplus(x)); keeps its input", Keeps::kInput, InPlace::kClonesInput, 10},
+    Unary{"mish", "x tanh(softplus(x)); keeps its input", Keeps::kInput, InPlace::kClonesInput, 10,
+          0, 0, true},
     Unary{"log", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4},
     Unary{"log2", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
     Unary{"log10", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
@@ -65,14 +68,14 @@ constexpr std::array kUnaries = {
     Unary{"sin", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
     Unary{"cos", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 2},
     Unary{"tan", "keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 6, 2},
-    Unary{"asin", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 3},
-    Unary{"acos", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 4},
+    Unary{"asin", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 4},
+    Unary{"acos", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 5},
     Unary{"atan", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 2},
     Unary{"sinh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
     Unary{"cosh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 1},
     Unary{"asinh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 5, 3},
     Unary{"acosh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 5, 3},
-    Unary{"atanh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 2},
+    Unary{"atanh", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 4, 3},
     Unary{"erf", "error function; keeps its input", Keeps::kInput, InPlace::kClonesInput, 8, 4},
     Unary{"abs", "keeps its input", Keeps::kInput, InPlace::kClonesInput, 1, 1},
     Unary{"pow", "x to a constant exponent; keeps its input", Keeps::kInput, InPlace::kClonesInput,
@@ -122,7 +125,8 @@ void save(SavedSet& saved) {
   const NodeView& node = saved.node();
   const Keeps keeps = unary_of(node).keeps;
   if (clones_input(node)) {
-    saved.extra("input_clone", node.input(0).shape, node.input(0).dtype);
+    const Tensor part = changed_part(node);
+    saved.extra("input_clone", part.shape, part.dtype);
   } else if (keeps == Keeps::kOutput || (keeps == Keeps::kInput && node.is_in_place())) {
     saved.output();
   } else if (keeps == Keeps::kInput) {
@@ -133,7 +137,8 @@ void save(SavedSet& saved) {
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
   const Unary& unary = unary_of(node);
-  const Tensor gradient = b.output_gradient();
+  ChangedPart part(b);
+  const Tensor& gradient = part.gradient();
   std::vector<Tensor> reads{gradient};
   if (clones_input(node)) {
     reads.push_back(b.saved("input_clone"));
@@ -144,8 +149,10 @@ void backward(BackwardBuilder& b) {
     reads.push_back(node.input(0));
   }
   const Tensor result = create_dense(b, "input_gradient", gradient);
-  const Bytes masks =
-      bytes_of(DType::kBool, Elements(unary.backward_masks * result.elements().count));
+  // A clamp without one of its bounds compares once.
+  const std::int64_t comparisons =
+      std::min<std::int64_t>(unary.backward_masks, node.attributes().integer("bounds", 2));
+  const Bytes masks = bytes_of(DType::kBool, Elements(comparisons * result.elements().count));
   // where(mask, grad, 0): on a CPU the zero is a tensor too.
   const Bytes filler =
       unary.backward_masks > 0 ? scalar_operand(node.rules(), result.dtype).converted : Bytes(0);
@@ -157,12 +164,16 @@ void backward(BackwardBuilder& b) {
   work.read += result.bytes() * unary.backward_temporaries + masks;
   work.written = result.bytes() * (1 + unary.backward_temporaries) + masks;
   work.launches = 1 + unary.backward_temporaries + unary.backward_masks;
-  b.launch({.name = std::string(unary.name) + ".backward",
-            .reads = reads,
-            .creates = {result},
-            .work = work,
-            .workspace = result.bytes() * unary.backward_temporaries + masks + filler});
-  b.set_input_gradient(0, result);
+  const std::string name = std::string(unary.name) + ".backward";
+  const BackwardBuilder::Kernel kernel{
+      .name = name,
+      .reads = reads,
+      .creates = {result},
+      .work = work,
+      .temporary = result.bytes() * unary.backward_temporaries + masks + filler};
+  if (unary.composite_backward && part.launch_inside(kernel, result)) return;
+  b.launch(kernel);
+  part.finish(result);
 }
 
 template <std::size_t... I>

@@ -43,7 +43,8 @@ void backward_extremum(BackwardBuilder& b) {
     if (!b.needs_gradient(i)) continue;
     results[i] = create_dense(b, "selected_gradient", gradient);
     b.launch_elementwise("maximum.backward", {gradient, b.node().input(0), b.node().input(1)},
-                         results[i], OperatorClass::kElementwise, 4, gradient.bytes() + masks);
+                         results[i], OperatorClass::kElementwise, 4, Bytes(0),
+                         gradient.bytes() + masks);
   }
   for (std::size_t i : {std::size_t{0}, std::size_t{1}}) {
     if (b.needs_gradient(i)) set_fitted_gradient(b, i, results[i]);
@@ -83,7 +84,7 @@ void backward_where(BackwardBuilder& b) {
     if (!b.needs_gradient(i)) continue;
     const Tensor result = create_dense(b, "selected_gradient", gradient);
     b.launch_elementwise("where.backward", {gradient, b.node().input(kCondition)}, result,
-                         OperatorClass::kElementwise, 1,
+                         OperatorClass::kElementwise, 1, Bytes(0),
                          scalar_operand(b.node().rules(), result.dtype).converted);
     set_fitted_gradient(b, i, result);
   }

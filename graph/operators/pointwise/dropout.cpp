@@ -1,5 +1,6 @@
 // torch.nn.functional.dropout while training.
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/on_view.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
@@ -25,7 +26,7 @@ DType mask_type(const NodeView& node) {
 }
 
 Bytes mask_bytes(const NodeView& node) {
-  return bytes_of(mask_type(node), node.output().elements());
+  return bytes_of(mask_type(node), changed_part(node).elements());
 }
 
 ForwardKernel forward(const NodeView& node) {
@@ -48,7 +49,7 @@ ForwardKernel forward(const NodeView& node) {
 
 void save(SavedSet& saved) {
   if (dropout_probability(saved.node().attributes()) == 0) return;
-  saved.extra("mask", saved.node().output().shape, mask_type(saved.node()));
+  saved.extra("mask", changed_part(saved.node()).shape, mask_type(saved.node()));
 }
 
 void backward(BackwardBuilder& b) {
@@ -57,10 +58,11 @@ void backward(BackwardBuilder& b) {
     b.set_input_gradient(0, gradient);
     return;
   }
-  const Tensor result = create_dense(b, "input_gradient", gradient);
-  b.launch_elementwise("dropout.backward", {gradient, b.saved("mask")}, result,
+  ChangedPart part(b);
+  const Tensor result = create_dense(b, "input_gradient", part.gradient());
+  b.launch_elementwise("dropout.backward", {part.gradient(), b.saved("mask")}, result,
                        OperatorClass::kElementwise, 2);
-  b.set_input_gradient(0, result);
+  part.finish(result);
 }
 
 constexpr OperatorFamily kFamilies[] = {

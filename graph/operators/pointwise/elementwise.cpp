@@ -94,7 +94,7 @@ void backward_quotient(BackwardBuilder& b) {
     std::vector<Tensor> reads{gradient, divisor};
     if (i == 1) reads.push_back(saved_left(b));
     b.launch_elementwise("div.backward", reads, quotients[i], OperatorClass::kElementwise,
-                         i == 1 ? 4 : 1, gradient.bytes() * (i == 1 ? 3 : 0));
+                         i == 1 ? 4 : 1, Bytes(0), gradient.bytes() * (i == 1 ? 3 : 0));
   }
   for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (b.needs_gradient(i)) set_fitted_gradient(b, i, quotients[i]);

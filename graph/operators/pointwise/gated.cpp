@@ -81,21 +81,20 @@ void save_prelu(SavedSet& saved) {
   saved.input(kWeight);
 }
 
-// The weight's gradient has one element per element of the input before it is summed.
+// The kernel collects the weight's gradient in one element per element of the input, then sums it.
 void backward_prelu(BackwardBuilder& b) {
   const Tensor& x = b.node().input(kX);
   const Tensor gradient = b.output_gradient();
   const Tensor result = create_dense(b, "input_gradient", x);
-  const Tensor terms = create_dense(b, "weight_gradient_terms", x);
+  const Tensor of_weight = b.create_like("weight_gradient", b.node().input(kWeight));
   b.launch({.name = "prelu.backward",
             .reads = {gradient, x, b.node().input(kWeight)},
-            .creates = {result, terms},
-            .work = work_on(OperatorClass::kElementwise, flops_per(3, x), {gradient, x},
-                            {result, terms})});
+            .creates = {result, of_weight},
+            .work = work_on(OperatorClass::kElementwise, flops_per(3, x), {gradient, x, x},
+                            {result, x, of_weight}),
+            .workspace = x.bytes()});
   b.set_input_gradient(kX, result);
-  if (b.needs_gradient(kWeight)) {
-    b.set_input_gradient(kWeight, b.sum_to(terms, b.node().input(kWeight).shape));
-  }
+  b.set_input_gradient(kWeight, of_weight);
 }
 
 constexpr OperatorFamily kFamilies[] = {

@@ -53,6 +53,11 @@ void save(SavedSet& saved) {
   if (saved.node().needs_gradient(kLeft)) saved.input(kRight);
 }
 
+// A gradient that is multiplied by alpha is a tensor of its own before.
+Bytes unscaled(const NodeView& node, const Tensor& gradient) {
+  return node.attributes().number("alpha", 1) == 1 ? Bytes(0) : gradient.bytes();
+}
+
 // The added operand receives the incoming gradient itself.
 void backward(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
@@ -64,7 +69,8 @@ void backward(BackwardBuilder& b) {
     b.launch({.name = family + ".left_gradient",
               .reads = {gradient, right},
               .creates = {result},
-              .work = product_work(result, right.shape[-1])});
+              .work = product_work(result, right.shape[-1]),
+              .temporary = unscaled(b.node(), result)});
     b.set_input_gradient(kLeft, result);
   }
   if (b.needs_gradient(kRight)) {
@@ -72,7 +78,8 @@ void backward(BackwardBuilder& b) {
     b.launch({.name = family + ".right_gradient",
               .reads = {gradient, left},
               .creates = {result},
-              .work = product_work(result, left.shape[-2])});
+              .work = product_work(result, left.shape[-2]),
+              .temporary = unscaled(b.node(), result)});
     b.set_input_gradient(kRight, result);
   }
   set_fitted_gradient(b, kAdded, gradient);

@@ -109,8 +109,12 @@ void save_instance(SavedSet& saved) {
   if (saved.node().has_input(kWeight)) {
     saved.extra("repeated_weight", channels, saved.node().input(kWeight).dtype);
   }
-  saved.extra("mean", channels, DType::kFloat32);
-  saved.extra("invstd", channels, DType::kFloat32);
+  // The CPU kernel keeps statistics in fp32 beside weights in fp32, else in the input's type.
+  const bool narrow =
+      !saved.node().rules().norm_statistics_in_fp32 && !saved.node().has_input(kWeight);
+  const DType statistics = narrow ? saved.node().input(kX).dtype : DType::kFloat32;
+  saved.extra("mean", channels, statistics);
+  saved.extra("invstd", channels, statistics);
 }
 
 void backward_instance(BackwardBuilder& b) {

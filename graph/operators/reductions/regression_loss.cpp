@@ -24,6 +24,14 @@ void infer_resized(Inference& inference) {
   inference.create_scalar_in(x.elements().count, x.dtype);
 }
 
+// Without a reduction the loss has the prediction's shape.
+void infer_reduced(Inference& inference) {
+  require_same_shape(inference);
+  const Tensor x = inference.input(kPrediction);
+  const bool reduced = inference.attributes().text("reduction", "mean") != "none";
+  inference.create(reduced ? Shape{} : x.shape, x.dtype);
+}
+
 void infer_scalar(Inference& inference) {
   require_same_shape(inference);
   inference.create({}, inference.input(kPrediction).dtype);
@@ -105,7 +113,7 @@ constexpr OperatorFamily kFamilies[] = {
          forward_resized),
     loss("bce_loss", "mean binary cross-entropy of probabilities; keeps both", infer_scalar,
          forward_resized),
-    loss("bce_with_logits_loss", "mean binary cross-entropy of logits; keeps both", infer_scalar,
+    loss("bce_with_logits_loss", "mean binary cross-entropy of logits; keeps both", infer_reduced,
          forward_logits, backward_logits),
 };
 

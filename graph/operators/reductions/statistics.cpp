@@ -26,45 +26,57 @@ void save_input_and_output(SavedSet& saved) {
   saved.output();
 }
 
-// Launches a formula over the input with some tensors of its size, some of the result's and some
-// bool masks of the result's shape, beside its own result.
-void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, int full, int reduced,
-                    int masks = 0) {
+// The tensors that the kernels of a formula make beside its result.
+struct Temporaries {
+  int full = 0;           // of the input's size
+  int reduced = 0;        // of the result's size
+  int masks = 0;          // bool, of the input's size
+  int reduced_masks = 0;  // bool, of the result's size
+  int counts = 0;         // int64, of the result's size
+
+  [[nodiscard]] Bytes bytes(const Tensor& x, const Tensor& out) const {
+    return x.bytes() * full + out.bytes() * reduced + bytes_of(DType::kBool, x.elements()) * masks +
+           bytes_of(DType::kBool, out.elements()) * reduced_masks +
+           bytes_of(DType::kInt64, out.elements()) * counts;
+  }
+  [[nodiscard]] int kernels() const { return full + reduced + masks + reduced_masks + counts; }
+};
+
+void launch_formula(BackwardBuilder& b, std::vector<Tensor> reads, const Temporaries& made) {
   const Tensor& x = b.node().input(0);
   const Tensor& out = b.node().output();
   const Tensor result = b.create_like("input_gradient", x);
   reads.push_back(expanded_gradient(b));
   Work work{.op_class = OperatorClass::kElementwise, .dtype = x.dtype};
-  work.flops = flops_per(2 + full, x);
+  work.flops = flops_per(2 + made.full, x);
   for (const Tensor& tensor : reads)
     work.read += traffic(tensor);
-  const Bytes mask = bytes_of(DType::kBool, out.elements());
-  const Bytes temporaries = x.bytes() * full + out.bytes() * reduced + mask * masks;
+  const Bytes temporaries = made.bytes(x, out);
   work.read += temporaries;
   work.written = result.bytes() + temporaries;
-  work.launches = 1 + full + reduced + masks;
+  work.launches = 1 + made.kernels();
   const std::string name = std::string(b.node().family_name()) + ".backward";
   b.launch({.name = name,
             .reads = std::move(reads),
             .creates = {result},
             .work = work,
-            .workspace = temporaries});
+            .temporary = temporaries});
   b.set_input_gradient(0, result);
 }
 
 // (2 / (n - correction)) * grad * (self - self.mean(dim, true))
 void backward_variance(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0)}, 1, 2);
+  launch_formula(b, {b.node().input(0)}, {.full = 1, .reduced = 2});
 }
 
 // The gradient of the variance comes first: grad / (result * 2).
 void backward_deviation(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 1, 3);
+  launch_formula(b, {b.node().input(0), b.node().output()}, {.full = 1, .reduced = 3});
 }
 
 // grad * (self / norm).masked_fill_(norm == 0, 0)
 void backward_norm(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 1, 0, 1);
+  launch_formula(b, {b.node().input(0), b.node().output()}, {.full = 1, .reduced_masks = 1});
 }
 
 // Maxima, and exp(self - maxima) before its sum.
@@ -77,12 +89,13 @@ ForwardKernel forward_logsumexp(const NodeView& node) {
 
 // grad * (self - result).exp()
 void backward_logsumexp(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 2, 0);
+  launch_formula(b, {b.node().input(0), b.node().output()}, {.full = 2});
 }
 
-// (grad * result) / self
+// (grad * result) / self where no element is zero: a mask of the zeros and their numbers come
+// first.
 void backward_product(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 0, 1);
+  launch_formula(b, {b.node().input(0), b.node().output()}, {.full = 1, .masks = 1, .counts = 1});
 }
 
 // Values and int64 positions along one axis.
@@ -116,9 +129,11 @@ void backward_extremum(BackwardBuilder& b) {
   b.set_input_gradient(0, result);
 }
 
-// amax and amin share the gradient between equal elements: they keep both.
+// amax and amin share the gradient between equal elements, (grad / mask.sum(dim)) * mask: they keep
+// both.
 void backward_shared(BackwardBuilder& b) {
-  launch_formula(b, {b.node().input(0), b.node().output()}, 1, 1);
+  launch_formula(b, {b.node().input(0), b.node().output()},
+                 {.reduced = 1, .masks = 1, .counts = 1});
 }
 
 void infer_position(Inference& inference) {
@@ -141,7 +156,7 @@ void backward_cumsum(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = create_dense(b, "input_gradient", gradient);
   b.launch_elementwise("cumsum.backward", {gradient}, result, OperatorClass::kReduction, 1,
-                       result.bytes() * 2);
+                       Bytes(0), result.bytes() * 2);
   b.set_input_gradient(0, result);
 }
 

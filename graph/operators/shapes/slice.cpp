@@ -43,6 +43,10 @@ void infer_narrow(Inference& inference) {
 // slice_backward: zeros of the input's size, then a copy of the part.
 void backward_narrow(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
+  const bool whole = gradient.shape == b.node().input(0).shape;
+  if (whole && !b.node().rules().whole_slices_are_operators) {
+    return b.set_input_gradient(0, gradient);
+  }
   const Tensor result = b.create_like("input_gradient", b.node().input(0));
   Work work = work_on(OperatorClass::kMemset, Flops(0), {gradient}, {result, gradient});
   work.launches = 2;

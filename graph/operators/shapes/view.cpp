@@ -142,6 +142,26 @@ void backward_expand(BackwardBuilder& b) {
   set_fitted_gradient(b, 0, b.output_gradient());
 }
 
+// The part of a tensor that a view of it shows, by its own shape and strides.
+void infer_as_strided(Inference& inference) {
+  const Shape shape = shape_from(inference.attributes().list("shape"));
+  const Strides strides = shape_from(inference.attributes().list("strides"));
+  inference.require(
+      shape.rank() == strides.rank() && element_count(shape) <= inference.input(0).elements().count,
+      "shape and strides leave the memory of its input");
+  inference.view(0, shape, strides);
+}
+
+// as_strided_backward: zeros of the input's size, then a copy of the part.
+void backward_as_strided(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor result = create_dense(b, "input_gradient", b.node().input(0));
+  Work work = work_on(OperatorClass::kMemset, Flops(0), {gradient}, {result, gradient});
+  work.launches = 2;
+  b.launch({.name = "as_strided.backward", .reads = {gradient}, .creates = {result}, .work = work});
+  b.set_input_gradient(0, result);
+}
+
 constexpr OperatorFamily kFamilies[] = {
     {.name = "view",
      .summary = "another shape of the same memory; fails where the strides do not allow it",
@@ -173,6 +193,12 @@ constexpr OperatorFamily kFamilies[] = {
      .forward = no_kernel,
      .save = save_nothing,
      .backward = backward_permute},
+    {.name = "as_strided",
+     .summary = "a part of a tensor by shape and strides, as a view",
+     .infer = infer_as_strided,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_as_strided},
     {.name = "expand",
      .summary = "repeats axes of extent 1 without a copy",
      .infer = infer_expand,
