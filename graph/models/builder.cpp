@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/operators/kernels.hpp"
 
 namespace tidemark {
 namespace builder_detail {
@@ -103,13 +103,16 @@ TensorId ModelBuilder::linear(std::string_view module, TensorId x, std::int64_t 
   return linear_with(x, weight, bias ? parameter("bias", {out_features}) : TensorId());
 }
 
-// Rows that are not contiguous are copied first, as torch.matmul folds its operand.
+// Rows that are not contiguous are copied first, as torch.matmul folds its operand, unless it may
+// multiply them in batches instead (operators/products/linear.cpp).
 TensorId ModelBuilder::linear_with(TensorId x, TensorId weight, TensorId bias) {
   const Tensor& input = tensor(x);
   if (input.shape.rank() > 2) {
     const Shape rows{input.elements().count / input.shape[-1], input.shape[-1]};
     Strides strides;
-    if (!view_strides(input.shape, input.strides, rows, strides)) x = contiguous(x);
+    if (!view_strides(input.shape, input.strides, rows, strides) && !has_transposed_rows(input)) {
+      return add("linear", {contiguous(x), weight, bias}, {{"copied_rows", std::int64_t{1}}});
+    }
   }
   return add("linear", {x, weight, bias});
 }
@@ -303,45 +306,6 @@ std::vector<TensorId> ModelBuilder::split(TensorId x, std::int64_t size, int axi
 
 TensorId ModelBuilder::cat(std::vector<TensorId> parts, int axis) {
   return add("cat", std::move(parts), {{"axis", std::int64_t{axis}}});
-}
-
-// torch.matmul: a 2-D right operand is a linear layer without transposition; otherwise both are
-// expanded to common batch axes and reshaped to three axes, which copies head-split views: the
-// contiguous copies are what bmm keeps.
-TensorId ModelBuilder::matmul(TensorId a, TensorId b) {
-  if (shape(b).rank() == 2) {
-    if (shape(a).rank() > 2) {
-      const Shape rows{-1, shape(a)[-1]};
-      Shape result = shape(a);
-      result[-1] = shape(b)[1];
-      return view(
-          add("linear", {reshape(a, rows), b}, {{"transposed_weight", builder_detail::flag(true)}}),
-          result);
-    }
-    return add("linear", {a, b}, {{"transposed_weight", builder_detail::flag(true)}});
-  }
-  const int rank = std::max(shape(a).rank(), shape(b).rank());
-  Shape batch;
-  std::int64_t batches = 1;
-  for (int axis = rank; axis > 2; --axis) {
-    const std::int64_t left = shape(a).rank() >= axis ? shape(a)[-axis] : 1;
-    const std::int64_t right = shape(b).rank() >= axis ? shape(b)[-axis] : 1;
-    batch.push_back(std::max(left, right));
-    batches *= batch[-1];
-  }
-  const auto folded = [&](TensorId x) {
-    Shape expanded = batch;
-    expanded.push_back(shape(x)[-2]);
-    expanded.push_back(shape(x)[-1]);
-    if (!(shape(x) == expanded)) x = expand(x, expanded);
-    return shape(x).rank() == 3 ? x : reshape(x, {batches, shape(x)[-2], shape(x)[-1]});
-  };
-  Shape result = batch;
-  result.push_back(shape(a)[-2]);
-  result.push_back(shape(b)[-1]);
-  const TensorId left = folded(a);
-  const TensorId product = add("bmm", {left, folded(b)});
-  return rank == 3 ? product : view(product, result);
 }
 
 TensorId ModelBuilder::rotary(TensorId x, TensorId cos, TensorId sin) {

@@ -70,6 +70,12 @@ class ModelBuilder {
   std::vector<TensorId> add_many(const OperatorFamily& family, std::vector<TensorId> inputs,
                                  Attributes attributes);
 
+  // Adds a function that works in place on `x` and returns what `x` is afterwards. On a view,
+  // autograd changes the tensor that it is of; a root is not changed, the function makes a copy.
+  TensorId add_in_place(std::string_view family, TensorId x, Attributes attributes = {});
+  // Adds an attribute of a module: `tensor` lives until the step ends.
+  void keep_in_module(TensorId tensor) { graph_.locals.push_back({tensor, {}}); }
+
   // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
   TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);
   TensorId linear_with(TensorId x, TensorId weight, TensorId bias = {});  // tied weights
@@ -119,6 +125,10 @@ class ModelBuilder {
   void mse_loss(TensorId prediction);
 
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensors[id]; }
+  // Whether it is, or is a view of, a parameter, a buffer or an input.
+  [[nodiscard]] bool is_root(TensorId id) const {
+    return graph_.storages[tensor(id).storage].role != Role::kTemporary;
+  }
   [[nodiscard]] const Shape& shape(TensorId id) const { return graph_.tensors[id].shape; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   void set_samples(std::int64_t samples, std::int64_t tokens);
@@ -131,6 +141,11 @@ class ModelBuilder {
   [[nodiscard]] std::string qualified(std::string_view tensor_name) const;
   [[nodiscard]] LayerId child_layer(std::string_view module, int block);
   TensorId gelu_new(TensorId x);
+  struct ViewOf {
+    TensorId base;         // the tensor that was made, or `x` itself
+    bool is_view = false;  // whether autograd sees `x` as a view of it
+  };
+  [[nodiscard]] ViewOf view_of(TensorId x) const;
 
   Graph graph_;
   DType dtype_;

@@ -102,6 +102,11 @@ Tensor reshaped(BackwardBuilder& backward, const Tensor& tensor, const Shape& sh
   return view;
 }
 
+bool has_transposed_rows(const Tensor& tensor) {
+  return tensor.shape.rank() == 3 && tensor.strides[-1] != 1 &&
+         tensor.strides[0] == tensor.shape[1] * tensor.shape[2];
+}
+
 void set_fitted_gradient(BackwardBuilder& backward, std::size_t index, const Tensor& gradient) {
   if (!backward.needs_gradient(index)) return;
   const Tensor& input = backward.node().input(index);

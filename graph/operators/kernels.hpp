@@ -57,6 +57,10 @@ void create_elementwise(Inference& inference, const Shape& shape, DType dtype);
 // Reshapes a gradient as torch's Tensor.reshape: a view, or a copy where the strides demand one.
 [[nodiscard]] Tensor reshaped(BackwardBuilder& backward, const Tensor& tensor, const Shape& shape);
 
+// Whether the two inner axes of three lie transposed in memory: rows that torch.matmul of 1.13
+// multiplies in batches rather than copies (should_fold).
+[[nodiscard]] bool has_transposed_rows(const Tensor& tensor);
+
 // Hands a gradient to an input as the autograd engine does: summed over the axes that were
 // broadcast and converted to the input's type.
 void set_fitted_gradient(BackwardBuilder& backward, std::size_t index, const Tensor& gradient);

@@ -1,4 +1,6 @@
 // torch.nn.functional.linear and matrix products with a 2-D right operand (addmm, mm).
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -46,52 +48,90 @@ void infer(Inference& inference) {
   inference.create(result, x.dtype);
 }
 
+// The operators that F.linear runs.
+enum class Form {
+  kAddmm,            // addmm; without a bias mm
+  kProductThenBias,  // mm, then the bias is added in place
+  kBatches,          // bmm with the expanded weight, then the bias
+};
+
+// Whether rows that have no even spacing in memory are left to this operator.
+bool has_uneven_rows(const NodeView& node) {
+  Strides strides;
+  const Tensor& x = node.input(kX);
+  const auto [m, n, k] = extent_of(node);
+  return !view_strides(x.shape, x.strides, {m, k}, strides);
+}
+
+Form form_of(const NodeView& node) {
+  const Tensor& x = node.input(kX);
+  const FrameworkRules& rules = node.rules();
+  if (x.shape.rank() > 2 && has_uneven_rows(node) && rules.multiplies_transposed_rows_in_batches) {
+    return Form::kBatches;
+  }
+  if (!node.has_input(kBias) || x.shape.rank() <= 2 || rules.linear_flattens_any_rank) {
+    return Form::kAddmm;
+  }
+  const bool flattens =
+      x.shape.rank() == 3 && x.is_contiguous() && !node.attributes().flag("copied_rows");
+  return flattens ? Form::kAddmm : Form::kProductThenBias;
+}
+
+bool copies_rows(const NodeView& node) {
+  return form_of(node) != Form::kBatches && has_uneven_rows(node);
+}
+
 ForwardKernel forward(const NodeView& node) {
   const auto [m, n, k] = extent_of(node);
   ForwardKernel kernel{.work = matmul_work(node.output().dtype, m, n, k, 1)};
   if (node.has_input(kBias)) kernel.work.read += node.input(kBias).bytes();
+  if (copies_rows(node) && !node.needs_gradient(kWeight)) {
+    kernel.temporary = node.input(kX).bytes();
+  }
   return kernel;
 }
 
 // A frozen weight does not need the input, and an input without gradient not the weight.
 void save(SavedSet& saved) {
-  if (saved.node().needs_gradient(kWeight)) saved.input(kX);
-  if (saved.node().needs_gradient(kX)) saved.input(kWeight);
+  const NodeView& node = saved.node();
+  if (node.needs_gradient(kWeight)) {
+    if (copies_rows(node)) {
+      saved.extra("rows", node.input(kX).shape, node.input(kX).dtype);
+    } else {
+      saved.input(kX);
+    }
+  }
+  if (node.needs_gradient(kX)) saved.input(kWeight);
 }
 
-// AddmmBackward computes mat1, mat2, then the bias; MmBackward, without a bias, mat2 before self.
-void backward(BackwardBuilder& b) {
+Tensor launch_input_gradient(BackwardBuilder& b, const Tensor& gradient) {
+  if (!b.needs_gradient(kX)) return {};
   const auto [m, n, k] = extent_of(b.node());
   const Tensor& x = b.node().input(kX);
+  const Tensor result = b.create("input_gradient", x.shape, x.dtype);
+  b.launch({.name = "linear.input_gradient",
+            .part = OperatorPart::kInputGradient,
+            .reads = {gradient, b.node().input(kWeight)},
+            .creates = {result},
+            .work = matmul_work(x.dtype, m, k, n, 1)});
+  return result;
+}
+
+Tensor launch_weight_gradient(BackwardBuilder& b, const Tensor& gradient) {
+  if (!b.needs_gradient(kWeight)) return {};
+  const auto [m, n, k] = extent_of(b.node());
   const Tensor& weight = b.node().input(kWeight);
-  const Tensor gradient = reshaped(b, b.output_gradient(), {m, n});
-  const auto input_gradient = [&, m = m, n = n, k = k] {
-    if (!b.needs_gradient(kX)) return;
-    const Tensor result = b.create("input_gradient", x.shape, x.dtype);
-    b.launch({.name = "linear.input_gradient",
-              .part = OperatorPart::kInputGradient,
-              .reads = {gradient, weight},
-              .creates = {result},
-              .work = matmul_work(x.dtype, m, k, n, 1)});
-    b.set_input_gradient(kX, result);
-  };
-  const auto weight_gradient = [&, m = m, n = n, k = k] {
-    if (!b.needs_gradient(kWeight)) return;
-    const Tensor result = b.create("weight_gradient", weight.shape, weight.dtype);
-    b.launch({.name = "linear.weight_gradient",
-              .part = OperatorPart::kWeightGradient,
-              .reads = {gradient, x},
-              .creates = {result},
-              .work = matmul_work(x.dtype, n, k, m, 1)});
-    b.set_input_gradient(kWeight, result);
-  };
-  if (!b.node().has_input(kBias)) {
-    weight_gradient();
-    input_gradient();
-    return;
-  }
-  input_gradient();
-  weight_gradient();
+  const Tensor rows = copies_rows(b.node()) ? b.saved("rows") : b.node().input(kX);
+  const Tensor result = b.create("weight_gradient", weight.shape, weight.dtype);
+  b.launch({.name = "linear.weight_gradient",
+            .part = OperatorPart::kWeightGradient,
+            .reads = {gradient, rows},
+            .creates = {result},
+            .work = matmul_work(weight.dtype, n, k, m, 1)});
+  return result;
+}
+
+void launch_bias_gradient(BackwardBuilder& b, const Tensor& gradient) {
   if (!b.needs_gradient(kBias)) return;
   const Tensor result = b.create_like("bias_gradient", b.node().input(kBias));
   b.launch(
@@ -101,6 +141,60 @@ void backward(BackwardBuilder& b) {
        .creates = {result},
        .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
   b.set_input_gradient(kBias, result);
+}
+
+// BmmBackward of [batch, m, k] with the expanded weight [batch, k, n]; ExpandBackward sums the
+// weight's gradients of the batch, and their sum is transposed.
+void launch_batches(BackwardBuilder& b, const Tensor& gradient) {
+  const auto [m, n, k] = extent_of(b.node());
+  const Tensor& x = b.node().input(kX);
+  const Tensor& weight = b.node().input(kWeight);
+  const std::int64_t batch = x.shape[0];
+  Tensor by_batch;
+  if (b.needs_gradient(kWeight)) {
+    by_batch = b.create("weight_gradients", {batch, k, n}, weight.dtype);
+    b.launch({.name = "linear.weight_gradients",
+              .part = OperatorPart::kWeightGradient,
+              .reads = {gradient, x},
+              .creates = {by_batch},
+              .work = matmul_work(weight.dtype, k, n, m / batch, batch)});
+  }
+  b.set_input_gradient(kX, launch_input_gradient(b, gradient));
+  b.release_incoming_gradient();
+  b.release_saved();
+  if (!b.needs_gradient(kWeight)) return;
+  Tensor sum = b.sum_to(by_batch, {k, n});
+  if (!b.node().attributes().flag("transposed_weight")) {
+    std::swap(sum.shape[0], sum.shape[1]);
+    std::swap(sum.strides[0], sum.strides[1]);
+  }
+  b.set_input_gradient(kWeight, sum);
+}
+
+// AddmmBackward computes mat1, mat2, then the bias; MmBackward, without a bias, mat2 before self.
+// The rows of a strided gradient are copied by the node of the view that ends the forward. The
+// engine hands on the gradient of the bias first; that of the weight passes its transposition, a
+// node of its own.
+void backward(BackwardBuilder& b) {
+  const auto [m, n, k] = extent_of(b.node());
+  const Form form = form_of(b.node());
+  const Tensor incoming = b.output_gradient();
+  if (form != Form::kAddmm) launch_bias_gradient(b, incoming);
+  if (form == Form::kBatches) return launch_batches(b, incoming);
+  const Tensor gradient = reshaped(b, incoming, {m, n});
+  if (gradient.storage != incoming.storage) b.release_incoming_gradient();
+  Tensor of_input;
+  Tensor of_weight;
+  if (form == Form::kProductThenBias || !b.node().has_input(kBias)) {
+    of_weight = launch_weight_gradient(b, gradient);
+    of_input = launch_input_gradient(b, gradient);
+  } else {
+    of_input = launch_input_gradient(b, gradient);
+    of_weight = launch_weight_gradient(b, gradient);
+    launch_bias_gradient(b, gradient);
+  }
+  b.set_input_gradient(kX, of_input);
+  b.set_input_gradient(kWeight, of_weight);
 }
 
 constexpr OperatorFamily kFamilies[] = {

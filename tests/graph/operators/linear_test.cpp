@@ -40,6 +40,32 @@ TEST_SUITE("golden") {
     CHECK(allocations(graph, graph.part(PartKind::kForward)) == Sizes{32768, 49152});
   }
 
+  TEST_CASE("1.13 multiplies rows that lie transposed in batches; 2.4 keeps a copy of them") {
+    // Recorded: the bias is summed first, then BmmBackward makes a weight gradient per sample and
+    // the input's, ExpandBackward sums them, and .grad is a copy of the transposed sum.
+    ModelBuilder b("probe", kFp32);
+    const TensorId x = b.add("clone", {b.parameter("x", {4, 32, 64})});
+    b.set_output(b.linear("fc", b.transpose(x, 1, 2), 96));
+    const Graph graph = b.finish();
+    const TrainingGraph old = probe::train(graph, "torch-1.13-cpu");
+    CHECK(saved_bytes(old) == 4 * 32 * 64 * 4);  // x itself
+    CHECK(allocations(old, old.part(PartKind::kBackward)) ==
+          Sizes{384, 4 * 32 * 96 * 4, 4 * 64 * 32 * 4, 32 * 96 * 4, 32 * 96 * 4, 4 * 32 * 64 * 4});
+    const TrainingGraph now = probe::train(graph, "torch-2.4-cuda");
+    CHECK(allocations(now, now.part(PartKind::kForward)).back() == 4 * 32 * 64 * 4);
+    CHECK(allocations(now, now.part(PartKind::kBackward))[0] == 4 * 64 * 32 * 4);
+  }
+
+  TEST_CASE("1.13 adds the bias to the product of four axes; 2.4 runs one addmm") {
+    ModelBuilder b("probe", kFp32);
+    b.set_output(b.linear("fc", b.parameter("x", {2, 3, 4, 8}), 5));
+    const Graph graph = b.finish();
+    const TrainingGraph old = probe::train(graph, "torch-1.13-cpu");
+    CHECK(allocations(old, old.part(PartKind::kBackward)) == Sizes{20, 160, 768});
+    const TrainingGraph now = probe::train(graph, "torch-2.4-cuda");
+    CHECK(allocations(now, now.part(PartKind::kBackward)) == Sizes{768, 160, 20});
+  }
+
   TEST_CASE("matmul copies head-split views and keeps the copies") {
     ModelBuilder b("probe", kFp32);
     const auto heads = [&](TensorId x) { return b.transpose(b.view(x, {2, 32, 4, 16}), 1, 2); };
