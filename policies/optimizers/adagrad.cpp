@@ -1,4 +1,4 @@
-// torch.optim.Adagrad of torch 2.4.
+// torch.optim.Adagrad.
 #include "graph/operators/kernels.hpp"
 #include "policies/optimizers/entries.hpp"
 #include "policies/optimizers/spec.hpp"
@@ -16,13 +16,26 @@ void add_adagrad_states(const OptimizerSpec& /*spec*/, const OptimizedParameter&
   states.push_back({kSecondMoment, "sum", parameter.moment, true});
 }
 
-// _multi_tensor_adagrad and _single_tensor_adagrad: the foreach form scales the gradients by the
+// -lr / (1 + (step - 1) * lr_decay) for each parameter, then
+// _foreach_div(_foreach_mul(grads, minus_clr), std): the product lives until the quotient is made.
+void add_quotients_of_new_lists(OptimizerKernels& kernels) {
+  kernels.add("square_root", {kSecondMoment}, {kTemporary});
+  kernels.add("add_epsilon", {kTemporary}, {kTemporary});
+  kernels.add("scale_gradient", {kGradient, kLearningRate}, {kDecayedGradient});
+  kernels.add("divide", {kDecayedGradient, kTemporary}, {kOtherTemporary});
+  kernels.add("update", {kWeights, kOtherTemporary}, {kWeights});
+}
+
+// _multi_tensor_adagrad and _single_tensor_adagrad: 2.4's foreach form scales the gradients by the
 // learning rate, in place where they are a copy of its own.
 void add_adagrad_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
-                         const FrameworkRules& /*rules*/, OptimizerKernels& kernels) {
+                         const FrameworkRules& rules, OptimizerKernels& kernels) {
+  const bool new_lists = form == OptimizerImplementation::kForeach && rules.foreach_makes_new_lists;
   kernels.add("count_steps", {kStep}, {kStep}, 0);
-  add_decayed_gradient(spec, kernels);
+  if (new_lists) kernels.add("learning_rates", {kStep}, {kLearningRate}, 0);
+  add_decay(spec, form, rules, kernels);
   kernels.add("add_squares", {kSecondMoment, kGradient}, {kSecondMoment}, 2);
+  if (new_lists) return add_quotients_of_new_lists(kernels);
   kernels.add("square_root", {kSecondMoment}, {kTemporary});
   kernels.add("add_epsilon", {kTemporary}, {kTemporary});
   if (form == OptimizerImplementation::kLoop) {

@@ -38,17 +38,10 @@ bool keeps_root(OptimizerImplementation form, const FrameworkRules& rules) {
   return form == OptimizerImplementation::kLoop || rules.foreach_adam_temporaries > 1;
 }
 
-// 1.13's foreach form decays in place.
 void add_adam_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
                       const FrameworkRules& rules, OptimizerKernels& kernels) {
-  const bool in_place =
-      form != OptimizerImplementation::kLoop && rules.foreach_adam_temporaries > 1;
   kernels.add("count_steps", {kStep}, {kStep}, 0);
-  if (in_place && spec.weight_decay > 0) {
-    kernels.add("add_decay", {kGradient, kWeights}, {kGradient}, 2);
-  } else {
-    add_decayed_gradient(spec, kernels);
-  }
+  add_decay(spec, form, rules, kernels);
   add_moments_and_update(spec, keeps_root(form, rules), kernels);
 }
 

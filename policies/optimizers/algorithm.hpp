@@ -45,8 +45,9 @@ enum class OptimizerTensor : std::uint8_t {
   kDecayedGradient,    // gradient plus decayed weights
   kTemporary,
   kOtherTemporary,
+  kLearningRate,  // the learning rate of one parameter as a tensor: one number
 };
-inline constexpr std::size_t kOptimizerTensors = 17;
+inline constexpr std::size_t kOptimizerTensors = 18;
 // State and weights, in the order in which an operator over one parameter touches them.
 inline constexpr std::size_t kPersistentOptimizerTensors = 11;
 

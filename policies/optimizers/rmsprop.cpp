@@ -18,9 +18,9 @@ void add_rmsprop_states(const OptimizerSpec& spec, const OptimizedParameter& par
 }
 
 // _multi_tensor_rmsprop and _single_tensor_rmsprop.
-void add_rmsprop_kernels(const OptimizerSpec& spec, OptimizerImplementation /*form*/,
-                         const FrameworkRules& /*rules*/, OptimizerKernels& kernels) {
-  add_decayed_gradient(spec, kernels);
+void add_rmsprop_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
+                         const FrameworkRules& rules, OptimizerKernels& kernels) {
+  add_decay(spec, form, rules, kernels);
   kernels.add("scale_squares", {kSecondMoment}, {kSecondMoment});
   kernels.add("add_squares", {kSecondMoment, kGradient}, {kSecondMoment}, 3);
   if (spec.centered) {

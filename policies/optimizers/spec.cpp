@@ -99,6 +99,16 @@ OptimizerImplementation implementation_of(const OptimizerSpec& spec, const Frame
   return OptimizerImplementation::kFused;
 }
 
+void add_decay(const OptimizerSpec& spec, OptimizerImplementation form, const FrameworkRules& rules,
+               OptimizerKernels& kernels) {
+  if (form == OptimizerImplementation::kLoop || !rules.foreach_decays_in_place) {
+    return add_decayed_gradient(spec, kernels);
+  }
+  if (spec.weight_decay <= 0) return;
+  kernels.add("add_decay", {OptimizerTensor::kGradient, OptimizerTensor::kWeights},
+              {OptimizerTensor::kGradient}, 2);
+}
+
 void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels) {
   if (spec.weight_decay <= 0) return;
   kernels.add("add_decay", {OptimizerTensor::kGradient, OptimizerTensor::kWeights},

@@ -40,5 +40,8 @@ struct OptimizerSpec {
 
 // Adds gradient + weight_decay * weights, which later kernels read.
 void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels);
+// Does the same in the foreach form in place, where the framework's does so (all but SGD).
+void add_decay(const OptimizerSpec& spec, OptimizerImplementation form, const FrameworkRules& rules,
+               OptimizerKernels& kernels);
 
 }  // namespace tidemark

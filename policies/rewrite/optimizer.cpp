@@ -40,6 +40,11 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
   order.erase(order.begin(), on_device);
   if (spec_.kind->beside_matrices == nullptr) {
     OptimizerStep(graph, spec_, precision_, rules_).build(order);
+    for (const Parameter& parameter : graph.parameters) {
+      if (parameter.trained && !parameter.gradient.valid()) {
+        OptimizerStep(graph, spec_, precision_, rules_).add_states_from_start(parameter);
+      }
+    }
     return;
   }
   const IdVector<ParameterId, char> chosen = muon_matrices(graph);

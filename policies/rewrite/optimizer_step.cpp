@@ -112,8 +112,21 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
   graph_.part(PartKind::kOptimizerFirst).push_back(graph_.add_operator(std::move(op), touches));
 }
 
+void OptimizerStep::add_states_from_start(const Parameter& unused) {
+  const OptimizerSlot slot{.trained = &unused, .weights = unused.dtype};
+  for (const OptimizerState& state : optimizer_states(spec_, implementation_, rules_, unused,
+                                                      slot.weights, precision_.master_weights)) {
+    if (!state.from_start) continue;
+    const StorageId id = add_storage(slot, state.suffix, state.bytes, Role::kOptimizerState);
+    graph_.storages[id].initial = true;
+  }
+}
+
 Bytes OptimizerStep::bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const {
   if (slot.of(tensor).valid()) return graph_.storages[slot.of(tensor)].bytes;
+  if (tensor == OptimizerTensor::kLearningRate) {
+    return tidemark::bytes_of(DType::kFloat32, Elements(1));
+  }
   return is_temporary(tensor) ? tidemark::bytes_of(slot.weights, slot.trained->elements) : Bytes(0);
 }
 

@@ -31,6 +31,8 @@ class OptimizerStep {
                 const FrameworkRules& rules);
   // Builds the operators of the device.
   void build(const std::vector<const Parameter*>& parameters);
+  // Adds the states that are made with the optimizer, of parameters that get no gradient.
+  void add_states_from_start(const Parameter& unused);
   // Builds one operator of the host for all parameters.
   void build_on_host(const std::vector<const Parameter*>& parameters);
 

@@ -185,6 +185,12 @@ TEST_SUITE("golden") {
     CHECK(steady_peak({.kind = find_optimizer("adagrad"),
                        .implementation = kForeach,
                        .framework = "torch-2.4-cuda"}) == 2 * kP);
+    // 1.13: roots, scaled gradients, quotients, a rate per tensor; it decays in place (recorded).
+    for (const double decay : {0.0, 0.1}) {
+      CHECK(steady_peak({.kind = find_optimizer("adagrad"),
+                         .implementation = kForeach,
+                         .weight_decay = decay}) == 3 * kP + 4 * 4 + 12);
+    }
   }
 
   TEST_CASE("RMSprop replaces its root before it adds epsilon") {
@@ -199,6 +205,11 @@ TEST_SUITE("golden") {
     CHECK(steady_peak({.kind = find_optimizer("rmsprop"),
                        .implementation = kForeach,
                        .framework = "torch-2.4-cuda"}) == kP);
+    // 1.13's foreach form decays in place: recorded P, as without decay.
+    CHECK(steady_peak({.kind = find_optimizer("rmsprop"),
+                       .implementation = kForeach,
+                       .weight_decay = 0.1,
+                       .momentum = 0}) == kP + 12);
   }
 
   TEST_CASE("the fused kernel's counters are on the device, those of the other forms on the host") {
