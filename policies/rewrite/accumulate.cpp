@@ -1,5 +1,6 @@
 #include "policies/rewrite/accumulate.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -70,7 +71,9 @@ void AccumulatingBackward::find_completions() {
     const Operator& last = graph_.operators[completion.by];
     // The tensor that is otherwise copied into .grad is added to it directly where it exists.
     if (last.part == OperatorPart::kCopyGradient) continue;
-    while (last.node.valid() && completion.at + 1 < backward.size() &&
+    // A bias that is summed before other kernels of its node was added by an operator of its own.
+    const bool alone = last.part == OperatorPart::kBiasGradient;
+    while (!alone && last.node.valid() && completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {
       ++completion.at;
     }
@@ -212,6 +215,11 @@ void divide_loss(TrainingGraph& graph) {
   const OperatorId last = graph.part(PartKind::kBackward).back();
   for (Hold& hold : graph.holds) {
     if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;
+    // The next micro-batch replaces what a module keeps, such as its normalised weight. That of the
+    // last one, which lives to the end of the step, is left out.
+    const bool of_module = std::find(graph.module_state.begin(), graph.module_state.end(),
+                                     hold.storage) != graph.module_state.end();
+    if (of_module && hold.kind == HoldKind::kLocal) hold.until = last;
     if (hold.storage == ones && hold.kind == HoldKind::kSaved) hold.storage = gradient;
   }
   if (graph.has_frames) graph.holds.push_back({quotient, forward, last, HoldKind::kLocal});
