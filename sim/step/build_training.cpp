@@ -9,6 +9,7 @@
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/rewrite/unroll_recurrence.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/data_parallel.hpp"
 #include "policies/solver/step_costs.hpp"
@@ -89,6 +90,10 @@ TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
   Graph graph = run_pass(
       passes, "model", [&] { return build_forward(spec); }, check_forward);
+  if (training.framework->unrolls_recurrence) {
+    graph = run_pass(
+        passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);
+  }
   graph = rewrite_forward(spec, std::move(graph), passes);
   const bool evaluates = training.mode == StepMode::kForward;
   if (evaluates) {
