@@ -20,6 +20,7 @@ OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const On
       options_(options),
       exported_(exported),
       builder_("", options.dtype),
+      in_place_(file, modules, onnx.in_place),
       tensors_(file.names.size()),
       initializer_(file.names.size(), -1),
       never_constant_(file.names.size(), 0),
@@ -164,6 +165,33 @@ void OnnxLowering::set(TensorId result, std::size_t output) {
   }
 }
 
+TensorId OnnxLowering::leading_slices(TensorId x, std::int64_t axis) {
+  const int rank = builder_.shape(x).rank();
+  if (axis < 0) axis += rank;
+  if (axis + 1 == rank && rank > 2) return x;
+  // An index on the result of an index belongs to the same expression: x[:, 1:, 2].
+  std::int64_t done = 0;
+  const OnnxNodeId source =
+      node().inputs.empty() ? OnnxNodeId() : uses_.producer[node().inputs.front()];
+  if (source.valid() && file_.nodes[source].op == "Slice") {
+    const auto axes =
+        file_.nodes[source].has_input(3) ? constant(file_.nodes[source].inputs[3]) : nullptr;
+    if (axes != nullptr && axes->known && axes->elements() == 1) done = axes->integer() + 1;
+  }
+  for (std::int64_t before = done; before < axis; ++before) {
+    x = builder_.add("narrow", {x},
+                     {{"axis", before}, {"length", builder_.shape(x)[static_cast<int>(before)]}});
+  }
+  return x;
+}
+
+TensorId OnnxLowering::activation(std::string_view family, TensorId x, Attributes attributes) {
+  if (in_place_.contain(module_of(current_))) {
+    return builder_.add_in_place(family, x, std::move(attributes));
+  }
+  return builder_.add(family, {x}, std::move(attributes));
+}
+
 void OnnxLowering::fail(const std::string& problem) const {
   throw UserError({.file = file_.path}, "",
                   fmt::format("{}: {}", file_.describe(current_), problem));
@@ -217,10 +245,13 @@ std::vector<std::int64_t> OnnxLowering::axes_of(const OnnxNode& reduction) {
 }
 
 TensorId OnnxLowering::add_buffer(std::string_view name, const Shape& shape, DType dtype) {
+  const auto known = added_buffers_.find(name);
+  if (known != added_buffers_.end()) return known->second;
   const int module = modules_.of_node[current_];
   enter_module(module_of_tensor(name),
                module == kNoOnnxModule ? -1 : modules_.all[static_cast<std::size_t>(module)].block);
   const TensorId buffer = builder_.buffer(name_in_module(name), shape, dtype);
+  added_buffers_.emplace(name, buffer);
   enter_module(module_of(current_),
                module == kNoOnnxModule ? -1 : modules_.all[static_cast<std::size_t>(module)].block);
   return buffer;

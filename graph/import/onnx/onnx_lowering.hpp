@@ -1,6 +1,7 @@
 // Turns the nodes of an ONNX file, in their order, into nodes of the forward graph.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,12 +60,18 @@ class OnnxLowering {
   [[nodiscard]] std::vector<std::int64_t> setting_or_attribute(std::size_t index,
                                                                std::string_view attribute);
   void set(TensorId result, std::size_t output = 0);
+  // Adds the slices that take everything and that stand before the one of `axis` in x[:, :, i]; the
+  // exporter drops them. The last of three or more axes is taken to be written x[..., i], which has
+  // none.
+  TensorId leading_slices(TensorId x, std::int64_t axis);
+  // Adds a function of one tensor, in place where the node's module works in place.
+  TensorId activation(std::string_view family, TensorId x, Attributes attributes = {});
   // Throws UserError at the node.
   [[noreturn]] void fail(const std::string& problem) const;
   // Throws unless the extents make a tensor that can be simulated.
   [[nodiscard]] Shape shape(const std::vector<std::int64_t>& extents) const;
   [[nodiscard]] DType model_type(DType file_type) const;
-  // Adds a buffer of the module that the file does not hold.
+  // Adds a buffer of the module that the file does not hold; once, however often it is asked for.
   TensorId add_buffer(std::string_view name, const Shape& shape, DType dtype);
 
   // --- The nodes around it, for operators of PyTorch that the exporter took apart ---
@@ -79,6 +86,11 @@ class OnnxLowering {
   void set_value(OnnxValueId value, TensorId result) { tensors_[value] = result; }
   // Marks a node as part of an operator that has been lowered already.
   void mark_done(OnnxNodeId id) { done_[id] = 1; }
+  // Zeros that a module makes once for all nodes of an operator in it: the initial states of a
+  // stack of recurrent layers.
+  [[nodiscard]] std::vector<TensorId>& zeros_of_module() {
+    return zeros_[module_of(current_) + "/" + node().op];
+  }
   // Marks a part of one tensor's split along its last axis, for MultiheadAttention.
   void mark_chunk(OnnxValueId value) { is_chunk_[value] = 1; }
   [[nodiscard]] bool is_chunk(OnnxValueId value) const { return is_chunk_[value] != 0; }
@@ -94,6 +106,7 @@ class OnnxLowering {
   void lower(OnnxNodeId id);
   bool fold_node(OnnxNodeId id);
   bool evaluate(OnnxNodeId id);
+  bool split_constant(const OnnxNode& node);
   [[nodiscard]] bool is_never_constant(OnnxValueId value) const;
   void lower_waiting(OnnxNodeId id);
   [[nodiscard]] bool waits(const OnnxNode& node) const;
@@ -110,6 +123,9 @@ class OnnxLowering {
   const ModelOptions& options_;
   const OnnxShapes& exported_;
   ModelBuilder builder_;
+  InPlaceModules in_place_;
+  std::map<std::string, std::vector<TensorId>, std::less<>> zeros_;
+  std::map<std::string, TensorId, std::less<>> added_buffers_;
   DType own_type_ = DType::kFloat32;  // type of the file's parameters; becomes that of training
   OnnxNodeId current_;
   std::int64_t batch_ = 1;
@@ -155,5 +171,9 @@ struct OnnxPattern {
 [[nodiscard]] std::span<const OnnxPattern> onnx_normalization_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_activation_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_layout_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_loss_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_cell_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_function_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_parametrization_patterns();
 
 }  // namespace tidemark

@@ -2,7 +2,9 @@
 // that ran a node into its name: /layer1/layer1.0/conv1/Conv is layer1.0.conv1.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/import/onnx/onnx_uses.hpp"
@@ -24,6 +26,21 @@ struct OnnxModules {
 
   std::vector<OnnxModule> all;
   IdVector<OnnxNodeId, int> of_node;  // index into `all`; kNoOnnxModule at the top
+};
+
+// The modules that write their result over their input, nn.ReLU(inplace=True). The exporter writes
+// the operators of the other form; the file's metadata names the modules, `tidemark.inplace:PATH`
+// with the class, or the user does, by patterns.
+class InPlaceModules {
+ public:
+  // Throws UserError for a pattern that fits no module.
+  InPlaceModules(const OnnxModel& model, const OnnxModules& modules,
+                 const std::vector<std::string>& patterns);
+  // `path` may be that of a repeated call, whose last name the exporter numbers: relu_1.
+  [[nodiscard]] bool contain(std::string_view path) const;
+
+ private:
+  std::set<std::string, std::less<>> paths_;
 };
 
 // Returns the module of an initializer's name: "encoder.0" of "encoder.0.weight".

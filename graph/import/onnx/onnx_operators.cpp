@@ -22,8 +22,10 @@ std::vector<OnnxOperator> collect_operators() {
 
 std::vector<OnnxPattern> collect_patterns() {
   std::vector<OnnxPattern> all;
-  for (const auto& patterns : {onnx_normalization_patterns(), onnx_activation_patterns(),
-                               onnx_layout_patterns(), onnx_window_patterns()}) {
+  for (const auto& patterns :
+       {onnx_normalization_patterns(), onnx_activation_patterns(), onnx_layout_patterns(),
+        onnx_window_patterns(), onnx_loss_patterns(), onnx_parametrization_patterns(),
+        onnx_cell_patterns(), onnx_function_patterns()}) {
     all.insert(all.end(), patterns.begin(), patterns.end());
   }
   return all;

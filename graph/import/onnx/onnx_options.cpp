@@ -19,6 +19,7 @@ OnnxOptions decode_onnx_options(const Decoder& model) {
     const std::string role = roles.required_word(name, kRoleNames);
     options.roles.emplace_back(name, role == "buffer" ? OnnxRole::kBuffer : OnnxRole::kParameter);
   }
+  options.in_place = model.list<std::string>("in_place");
   options.output = model.optional<std::string>("output", "");
   return options;
 }

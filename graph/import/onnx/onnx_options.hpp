@@ -26,11 +26,15 @@ struct OnnxOptions {
   std::vector<std::pair<std::string, std::int64_t>> axes;
   // Roles of initializers that the file does not tell, or tells wrong.
   std::vector<std::pair<std::string, OnnxRole>> roles;
+  // Modules that work in place, by their paths with * for any text: files of other exporters than
+  // those that write tidemark.inplace do not tell.
+  std::vector<std::string> in_place;
   // The output that the loss is taken of; the first that can be differentiated unless given.
   std::string output;
 };
 
-// Keys beside `onnx`: batch_axis, axes: {NAME: extent}, roles: {NAME: parameter | buffer}, output.
+// Keys beside `onnx`: batch_axis, axes: {NAME: extent}, roles: {NAME: parameter | buffer},
+// in_place: [PATTERN], output.
 [[nodiscard]] OnnxOptions decode_onnx_options(const Decoder& model);
 
 }  // namespace tidemark

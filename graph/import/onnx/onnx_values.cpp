@@ -35,7 +35,23 @@ bool OnnxLowering::fold_node(OnnxNodeId id) {
   const OnnxNode& node = file_.nodes[id];
   if (!node.domain.empty() || node.outputs.empty() || !node.outputs.front().valid()) return false;
   if (constants_[node.outputs.front()]) return true;
-  return evaluate(id);
+  return node.op == "Split" ? split_constant(node) : evaluate(id);
+}
+
+// A list of integers in parts of one element, as the exporter takes apart the counts of
+// repeat_interleave.
+bool OnnxLowering::split_constant(const OnnxNode& node) {
+  const OnnxConstant* whole = node.has_input(0) ? constant(node.inputs[0]) : nullptr;
+  if (whole == nullptr || !whole->known || is_floating(whole->dtype) || whole->dims.size() != 1 ||
+      whole->elements() != static_cast<std::int64_t>(node.outputs.size())) {
+    return false;
+  }
+  const std::vector<std::int64_t> values = whole->integers;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid()) continue;
+    constants_[node.outputs[i]] = std::make_unique<OnnxConstant>(integers_constant({values[i]}));
+  }
+  return true;
 }
 
 bool OnnxLowering::evaluate(OnnxNodeId id) {

@@ -64,7 +64,7 @@ bool match_gate(OnnxLowering& l, std::string_view family) {
   OnnxMatch m(l);
   const OnnxValueId result = m.next("Mul", l.node().outputs.front(), kEither, l.node().inputs[0]);
   if (!result.valid()) return false;
-  m.finish(result, l.builder().add(family, {l.operand(0)}));
+  m.finish(result, l.activation(family, l.operand(0)));
   return true;
 }
 
@@ -93,7 +93,7 @@ bool match_mish(OnnxLowering& l) {
   if (!tanh.valid()) return false;
   const OnnxValueId result = m.next("Mul", tanh, kEither, l.node().inputs[0]);
   if (!result.valid()) return false;
-  m.finish(result, l.builder().activation("mish", l.operand(0)));
+  m.finish(result, l.activation("mish", l.operand(0)));
   return true;
 }
 

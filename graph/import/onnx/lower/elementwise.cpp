@@ -17,6 +17,12 @@ struct Family {
   constexpr Family(const char (&literal)[Length]) { std::copy_n(literal, Length, name); }
 };
 
+// Lowers one operator to an activation, whatever the attributes.
+template <Family kFamily>
+void activation(OnnxLowering& l) {
+  l.set(l.activation(kFamily.name, l.operand(0)));
+}
+
 // Lowers one operator to one of a family, whatever the attributes.
 template <Family kFamily>
 void unary(OnnxLowering& l) {
@@ -58,16 +64,35 @@ void lower_div(OnnxLowering& l) {
   l.set(b.add("div", {l.operand(0), l.operand(1)}));
 }
 
+// 1 / tensor is written without its product with 1; torch.reciprocal, which module code rarely
+// calls by name, is written alike.
+void lower_reciprocal(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId result = b.add("reciprocal", {l.operand(0)});
+  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
+  bool scaled = false;
+  if (reader.valid() && l.file().nodes[reader].op == "Mul") {
+    for (OnnxValueId factor : l.file().nodes[reader].inputs)
+      scaled = scaled || l.number(factor).has_value();
+  }
+  l.set(scaled ? result : b.scale(result));
+}
+
 void lower_pow(OnnxLowering& l) {
   const auto exponent = l.scalar(1);
-  if (!exponent) l.fail("only constant exponents are simulated");
+  if (!exponent) {
+    const TensorId base = l.scalar(0) ? TensorId() : l.operand(0);
+    return l.set(l.builder().add("tensor_power", {base, l.operand(1)}));
+  }
   l.set(l.builder().add("pow", {l.operand(0)}, {{"exponent", *exponent}}));
 }
 
 // Lowers an operator of two or more operands; a number bounds like clamp.
 template <Family kFamily>
 void lower_extremum(OnnxLowering& l) {
-  if (l.scalar(1)) return l.set(l.builder().add("clamp", {l.operand(0)}));
+  if (l.scalar(1)) {
+    return l.set(l.builder().add("clamp", {l.operand(0)}, {{"bounds", std::int64_t{1}}}));
+  }
   TensorId result = l.operand(0);
   for (std::size_t i = 1; i < l.node().inputs.size(); ++i)
     result = l.builder().add(kFamily.name, {result, l.operand(i)});
@@ -85,7 +110,10 @@ void lower_clip(OnnxLowering& l) {
   std::string_view family = "clamp";
   if (low == 0.0 && high == 6.0) family = "relu6";
   if (low == -1.0 && high == 1.0) family = "hardtanh";
-  l.set(l.builder().add(family, {l.operand(0)}));
+  const std::int64_t bounds = (low ? 1 : 0) + (high ? 1 : 0);
+  if (family == "clamp")
+    return l.set(l.builder().add(family, {l.operand(0)}, {{"bounds", bounds}}));
+  l.set(l.activation(family, l.operand(0)));
 }
 
 // ONNX's Sum and Mean of any number of operands, and F.softsign: x / (|x| + 1).
@@ -186,17 +214,19 @@ void lower_dropout(OnnxLowering& l) {
     if (!ratio) l.fail("its probability is computed from data");
     p = *ratio;
   }
-  l.set(l.builder().dropout(l.operand(0), l.options().dropout.value_or(p)));
+  p = l.options().dropout.value_or(p);
+  if (p == 0) return l.set(l.builder().dropout(l.operand(0), p));
+  l.set(l.activation("dropout", l.operand(0), {{"p", p}}));
 }
 
 constexpr OnnxOperator kOperators[] = {
-    {"Relu", unary<"relu">},
+    {"Relu", activation<"relu">},
     {"Sigmoid", unary<"sigmoid">},
     {"Tanh", unary<"tanh">},
     {"Exp", unary<"exp">},
     {"Log", unary<"log">},
     {"Sqrt", unary<"sqrt">},
-    {"Reciprocal", unary<"reciprocal">},
+    {"Reciprocal", lower_reciprocal},
     {"Abs", unary<"abs">},
     {"Neg", unary<"neg">},
     {"Erf", unary<"erf">},
@@ -215,15 +245,15 @@ constexpr OnnxOperator kOperators[] = {
     {"Floor", unary<"floor">},
     {"Ceil", unary<"ceil">},
     {"Round", unary<"round">},
-    {"LeakyRelu", unary<"leaky_relu">},
-    {"Elu", unary<"elu">},
-    {"Selu", unary<"selu">},
-    {"Celu", unary<"celu">},
+    {"LeakyRelu", activation<"leaky_relu">},
+    {"Elu", activation<"elu">},
+    {"Selu", activation<"selu">},
+    {"Celu", activation<"celu">},
     {"Softplus", unary<"softplus">},
-    {"Mish", unary<"mish">},
-    {"HardSwish", unary<"hardswish">},
-    {"HardSigmoid", unary<"hardsigmoid">},
-    {"ThresholdedRelu", unary<"threshold">},
+    {"Mish", activation<"mish">},
+    {"HardSwish", activation<"hardswish">},
+    {"HardSigmoid", activation<"hardsigmoid">},
+    {"ThresholdedRelu", activation<"threshold">},
     {"Not", unary<"logical_not">},
     {"Add", lower_add},
     {"Sub", lower_sub},

@@ -29,7 +29,7 @@ void lower_gather(OnnxLowering& l) {
   if (index != nullptr && index->is_scalar() && index->known) {
     const std::int64_t extent = x[static_cast<int>(axis)];
     const std::int64_t place = index->integer() + (index->integer() < 0 ? extent : 0);
-    return l.set(b.add("narrow", {l.operand(0)},
+    return l.set(b.add("narrow", {l.leading_slices(l.operand(0), axis)},
                        {{"axis", axis},
                         {"start", place},
                         {"length", std::int64_t{1}},

@@ -92,7 +92,8 @@ void lower_unsqueeze(OnnxLowering& l) {
   l.set(l.builder().view(l.operand(0), l.shape(extents)));
 }
 
-// A slice that takes everything is no operator in PyTorch; the other steps are views too.
+// A slice that takes everything by numbers is no operator in PyTorch; x[:] is one in 1.13 (the
+// family narrow decides). The other steps are views too.
 void lower_slice(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   TensorId x = l.operand(0);
@@ -114,7 +115,8 @@ void lower_slice(OnnxLowering& l) {
     if (steps[i] == 0) l.fail("its step is 0");
     const SliceRange range = slice_range(extent, starts[i], ends[i], steps[i]);
     if (range.count < 1) l.fail(fmt::format("it leaves nothing of axis {}", axis));
-    if (range.count == extent && range.step == 1) continue;
+    if (range.count == extent && range.step == 1 && ends[i] <= extent) continue;
+    x = l.leading_slices(x, axis);
     if (range.step < 0) {
       if (range.count != extent) l.fail("a part taken backwards is not simulated");
       x = b.add("flip", {x}, {{"axes", List{axis}}});

@@ -101,7 +101,59 @@ bool match_roll(OnnxLowering& l) {
   return true;
 }
 
-constexpr OnnxPattern kLayoutPatterns[] = {{"Slice", match_chunk}, {"Concat", match_roll}};
+// Follows a part of a split to the Concat that takes it repeated: Unsqueeze, Expand, Reshape. Sets
+// the number of repeats.
+OnnxValueId repeated_part(OnnxLowering& l, OnnxMatch& m, OnnxValueId part, std::size_t axis,
+                          std::int64_t& count) {
+  const OnnxValueId lifted = m.next("Unsqueeze", part, 0);
+  const OnnxValueId repeated = lifted.valid() ? m.next("Expand", lifted, 0) : OnnxValueId();
+  if (!repeated.valid()) return {};
+  const OnnxConstant* target = l.constant(m.node_of(repeated).inputs[1]);
+  if (target == nullptr || !target->known ||
+      static_cast<std::size_t>(target->elements()) <= axis + 1) {
+    return {};
+  }
+  count = target->integer(axis + 1);
+  return m.next("Reshape", repeated, 0);
+}
+
+// x.repeat_interleave(n, axis): the exporter repeats each place of the axis by itself; PyTorch
+// selects them by int64 indices.
+bool match_repeat_interleave(OnnxLowering& l) {
+  const std::size_t parts = l.node().outputs.size();
+  const Shape shape = l.shape_of_operand(0);
+  const std::int64_t given = l.node().integer("axis");
+  const std::int64_t axis = given < 0 ? given + shape.rank() : given;
+  if (axis < 0 || axis >= shape.rank() ||
+      shape[static_cast<int>(axis)] != static_cast<std::int64_t>(parts)) {
+    return false;
+  }
+  OnnxMatch m(l);
+  OnnxNodeId join;
+  std::int64_t repeats = 0;
+  for (std::size_t i = 0; i < parts; ++i) {
+    std::int64_t count = 0;
+    const OnnxValueId part =
+        repeated_part(l, m, l.node().outputs[i], static_cast<std::size_t>(axis), count);
+    if (!part.valid() || count < 1) return false;
+    const OnnxNodeId reader = l.uses().only_reader(part);
+    if (!reader.valid() || l.file().nodes[reader].op != "Concat") return false;
+    if (i > 0 && (reader != join || count != repeats)) return false;
+    join = reader;
+    repeats = count;
+  }
+  const OnnxNode& concat = l.file().nodes[join];
+  if (concat.inputs.size() != parts) return false;
+  m.take(concat.outputs.front());
+  ModelBuilder& b = l.builder();
+  const TensorId index =
+      b.add_many("arange", {}, {{"length", static_cast<std::int64_t>(parts) * repeats}})[0];
+  m.finish(concat.outputs.front(), b.add("index_select", {l.operand(0), index}, {{"axis", axis}}));
+  return true;
+}
+
+constexpr OnnxPattern kLayoutPatterns[] = {
+    {"Slice", match_chunk}, {"Concat", match_roll}, {"Split", match_repeat_interleave}};
 
 }  // namespace onnx_layout_lowering
 

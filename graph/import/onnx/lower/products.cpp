@@ -1,18 +1,27 @@
 // Matrix products: F.linear, torch.matmul, addmm.
+#include <algorithm>
+
 #include <fmt/format.h>
 
-#include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
 namespace onnx_products {
 
-// Whether a value is a parameter or was cut from one: nn.MultiheadAttention over two inputs takes
-// rows of its packed projection.
-bool is_of_parameter(const OnnxLowering& l, OnnxValueId value) {
+// Whether a value is a parameter, was cut from one, as nn.MultiheadAttention over two inputs takes
+// rows of its packed projection, or is computed from parameters alone, as nn.utils.weight_norm
+// makes weights.
+bool is_of_parameter(const OnnxLowering& l, OnnxValueId value, int depth = 0) {
+  constexpr int kDeepest = 4;
   const OnnxNodeId source = l.uses().producer[value];
   if (!source.valid()) return l.is_initializer(value);
   const OnnxNode& node = l.file().nodes[source];
-  return node.op == "Slice" && l.is_initializer(node.inputs[0]);
+  if (node.op == "Slice") return l.is_initializer(node.inputs[0]);
+  const bool computes = node.op == "Mul" || node.op == "Div" || node.op == "ReduceL2";
+  return computes && depth < kDeepest &&
+         std::all_of(node.inputs.begin(), node.inputs.end(), [&](OnnxValueId input) {
+           return input.valid() && is_of_parameter(l, input, depth + 1);
+         });
 }
 
 // Returns the weight behind Transpose(weight, [1, 0]); invalid when `value` is something else.
@@ -47,10 +56,45 @@ TensorId vector_product(OnnxLowering& l) {
   return b.view(product, shape);
 }
 
+// Returns the number that the exporter casts to the type of the other operand of a product, as it
+// writes alpha and beta of torch.baddbmm; nothing for other products, such as those with a number
+// in module code.
+std::optional<double> cast_factor(OnnxLowering& l, const OnnxNode& product, OnnxValueId beside) {
+  if (product.op != "Mul" || product.inputs.size() != 2) return std::nullopt;
+  const OnnxValueId factor = product.inputs[product.inputs[0] == beside ? 1 : 0];
+  const OnnxNodeId source = l.uses().producer[factor];
+  if (!source.valid() || l.file().nodes[source].op != "Cast") return std::nullopt;
+  return l.number(factor);
+}
+
+// torch.baddbmm(c, a, b): MatMul(a, b) times alpha plus c times beta.
+bool lower_baddbmm(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  if (l.shape_of_operand(0).rank() != 3 || l.shape_of_operand(1).rank() != 3) return false;
+  OnnxMatch m(l);
+  const OnnxValueId product = l.node().outputs.front();
+  const OnnxValueId scaled = m.next("Mul", product, 0);
+  if (!scaled.valid()) return false;
+  const auto alpha = cast_factor(l, m.node_of(scaled), product);
+  const OnnxValueId sum = alpha ? m.next("Add", scaled, 0) : OnnxValueId();
+  if (!sum.valid()) return false;
+  const OnnxValueId addend = m.node_of(sum).inputs[1];
+  const OnnxNodeId source = l.uses().producer[addend];
+  if (!source.valid() || !l.uses().only_reader(addend).valid()) return false;
+  const OnnxNode& scaling = l.file().nodes[source];
+  if (scaling.inputs.empty() || !cast_factor(l, scaling, scaling.inputs[0])) return false;
+  const TensorId added = l.tensor(scaling.inputs[0]);
+  if (!added.valid()) return false;
+  m.take(addend);
+  m.finish(sum, b.add("baddbmm", {added, l.operand(0), l.operand(1)}, {{"alpha", *alpha}}));
+  return true;
+}
+
 // F.linear on three or more axes: MatMul with the transposed weight, then Add with the bias as the
 // first operand. The sum makes no second tensor.
 void lower_matmul(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
+  if (lower_baddbmm(l)) return;
   const OnnxValueId right = l.node().inputs[1];
   const OnnxValueId behind = transposed_weight(l, right);
   const OnnxValueId weight_value = behind.valid() ? behind : right;

@@ -75,6 +75,44 @@ std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<Ten
   return b.split(b.view(found[0], {elements}), elements / (2 * directions), 0);
 }
 
+// Counts the layers of the stack that the node is one of, and those before it.
+struct Stack {
+  std::int64_t layers = 0;
+  std::int64_t before = 0;
+};
+Stack stack_of(const OnnxLowering& l) {
+  Stack stack;
+  const std::string module = l.module_of(l.id());
+  for (OnnxNodeId id : ids_of(l.file().nodes)) {
+    if (l.file().nodes[id].op != l.node().op || l.module_of(id) != module) continue;
+    ++stack.layers;
+    if (id < l.id()) ++stack.before;
+  }
+  return stack;
+}
+
+// Returns the layer's part of the zeros that the module makes for its whole stack.
+std::vector<TensorId> zero_states(OnnxLowering& l, std::string_view family, const Stack& stack,
+                                  std::int64_t directions, TensorId weight) {
+  ModelBuilder& b = l.builder();
+  std::vector<TensorId>& zeros = l.zeros_of_module();
+  const std::size_t count = family == "lstm" ? 2 : 1;
+  const std::vector<std::int64_t> shape{stack.layers * directions, l.shape_of_operand(0)[1],
+                                        b.shape(weight)[1]};
+  while (zeros.size() < count) {
+    zeros.push_back(
+        b.add_many("zeros", {},
+                   {{"shape", shape}, {"dtype", std::string(name_of(b.tensor(weight).dtype))}})[0]);
+  }
+  std::vector<TensorId> states;
+  for (TensorId whole : zeros) {
+    states.push_back(b.add(
+        "narrow", {whole},
+        {{"axis", std::int64_t{0}}, {"start", stack.before * directions}, {"length", directions}}));
+  }
+  return states;
+}
+
 // Returns h and c if the model computes them, as a decoder starts from its encoder's; none if they
 // are the zeros that the module makes.
 std::vector<TensorId> initial_states(OnnxLowering& l, std::string_view family) {
@@ -118,13 +156,18 @@ void lower_recurrent(OnnxLowering& l, std::string_view family) {
     operands.push_back(biases[2 * i]);
     operands.push_back(biases[2 * i + 1]);
   }
-  const std::vector<TensorId> states = initial_states(l, family);
+  std::vector<TensorId> states = initial_states(l, family);
+  const Stack stack = stack_of(l);
+  if (states.empty() && stack.layers > 1) {
+    states = zero_states(l, family, stack, directions, hidden_weights[0]);
+  }
   operands.insert(operands.end(), states.begin(), states.end());
   const std::vector<TensorId> results =
       b.add_many(family, operands,
                  {{"layers", std::int64_t{1}},
                   {"bidirectional", std::int64_t{directions - 1}},
-                  {"initial_states", std::int64_t{states.empty() ? 0 : 1}}});
+                  {"initial_states", std::int64_t{states.empty() ? 0 : 1}},
+                  {"final_states_are_views", std::int64_t{stack.layers > 1 ? 1 : 0}}});
   const Shape shape = b.shape(results[0]);
   const TensorId split =
       b.view(results[0], {shape[0], shape[1], directions, shape[2] / directions});

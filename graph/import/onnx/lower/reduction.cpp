@@ -89,12 +89,19 @@ void lower_nll_loss(OnnxLowering& l) {
   l.set(l.builder().add("nll_loss", {l.operand(0), l.operand(1)}));
 }
 
-// F.cross_entropy is log_softmax and nll_loss.
+// F.cross_entropy is log_softmax and nll_loss; of probabilities it is the sum of their products with
+// the log-probabilities, negated and divided by the number of samples inside the operator.
 void lower_cross_entropy(OnnxLowering& l) {
   require_mean(l);
-  const TensorId scores =
-      l.builder().add("log_softmax", {l.operand(0)}, {{"axis", std::int64_t{1}}});
-  l.set(l.builder().add("nll_loss", {scores, l.operand(1)}));
+  ModelBuilder& b = l.builder();
+  const TensorId scores = b.add("log_softmax", {l.operand(0)}, {{"axis", std::int64_t{1}}});
+  const TensorId target = l.operand(1);
+  if (is_floating(b.tensor(target).dtype)) {
+    const TensorId sum = b.add("sum", {b.multiply(scores, target)});
+    l.set(b.add("scale", {b.add("neg", {sum})}, {{"inside_operator", std::int64_t{1}}}));
+  } else {
+    l.set(b.add("nll_loss", {scores, target}));
+  }
   l.set(scores, 1);
 }
 
