@@ -32,8 +32,14 @@ struct CastRule {
 constexpr std::array kCastRules = {
     CastRule{"linear", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"bmm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"addmm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"baddbmm", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"conv1d", CastPolicy::kLow, CastPolicy::kLow},
     CastRule{"conv2d", CastPolicy::kLow, CastPolicy::kLow},
-    CastRule{"conv_transpose2d", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"conv3d", CastPolicy::kLow, CastPolicy::kLow},
+    CastRule{"conv_transpose1d", CastPolicy::kLow, CastPolicy::kFloat32},
+    CastRule{"conv_transpose2d", CastPolicy::kLow, CastPolicy::kFloat32},
+    CastRule{"conv_transpose3d", CastPolicy::kLow, CastPolicy::kFloat32},
     CastRule{"attention", CastPolicy::kLow, CastPolicy::kLow},
     // _cudnn_rnn_cast_reflatten; on a CPU the products inside are cast one by one, here all at
     // once.
@@ -50,7 +56,9 @@ constexpr std::array kCastRules = {
     CastRule{"sum", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"softmax", CastPolicy::kFloat32Result, CastPolicy::kAsGiven},
     CastRule{"log_softmax", CastPolicy::kFloat32Result, CastPolicy::kFloat32},
+    CastRule{"prod", CastPolicy::kAsGiven, CastPolicy::kFloat32},
     CastRule{"nll_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"bce_with_logits_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"mse_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
 };
 
@@ -124,6 +132,10 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   std::vector<TensorId> inputs = copy.inputs_of(id);
   Attributes attributes = node.attributes;
   CastPolicy policy = policy_of(node.family, rules_);
+  // Only as a part of cross_entropy_loss is log_softmax converted on a CPU.
+  if (attributes.flag("called_by_itself") && rules_.cpu_autocast_lists) {
+    policy = CastPolicy::kAsGiven;
+  }
   if (policy == CastPolicy::kFloat32Result) {
     // at::softmax converts inside the kernel from fp16 only; from bf16 it makes a copy first.
     const bool inside = low_ == DType::kFloat16 && copy.result().tensors[inputs[0]].dtype == low_;

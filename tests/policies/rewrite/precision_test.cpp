@@ -196,6 +196,35 @@ TEST_SUITE("unit") {
     CHECK(nodes_of(bf16, "cast").size() == nodes_of(fp16, "cast").size() + 2);
   }
 
+  TEST_CASE("a CPU runs transposed convolutions and losses of logits in fp32") {
+    // Recorded on 1.13.1 under bf16 autocast; CUDA lists the transposed convolution as low.
+    ModelBuilder b("up", DType::kFloat32);
+    const TensorId image = b.input("image", {2, 3, 8, 8}, DType::kFloat32);
+    const TensorId y = b.conv2d("conv", image, 4, {.kernel = 3, .padding = 1, .bias = false});
+    const TensorId up = b.conv_transpose2d("up", y, 4, {.kernel = 2, .stride = 2, .bias = false});
+    const TensorId target = b.input("target", {2, 4, 16, 16}, DType::kFloat32);
+    b.set_loss(b.add("bce_with_logits_loss", {up, target}));
+    const Graph graph = b.finish();
+    const Graph cpu = autocast(graph, "torch-1.13-cpu");
+    const Graph cuda = autocast(graph, "torch-2.4-cuda");
+    CHECK(type_of_input(cpu, nodes_of(cpu, "conv_transpose2d")[0], 0) == DType::kFloat32);
+    CHECK(type_of_input(cuda, nodes_of(cuda, "conv_transpose2d")[0], 0) == DType::kBFloat16);
+    CHECK(type_of_input(cuda, nodes_of(cuda, "bce_with_logits_loss")[0], 0) == DType::kFloat32);
+  }
+
+  TEST_CASE("log_softmax is converted on a CPU only as a part of cross_entropy") {
+    for (const bool by_itself : {false, true}) {
+      ModelBuilder b("probe", DType::kFloat32);
+      const TensorId y = b.linear("fc", b.input("x", {2, 8}, DType::kFloat32), 4);
+      Attributes attributes{{"axis", std::int64_t{1}}};
+      if (by_itself) attributes.set("called_by_itself", std::int64_t{1});
+      b.set_output(b.add("log_softmax", {y}, attributes));
+      const Graph cpu = autocast(b.finish(), "torch-1.13-cpu");
+      const DType wanted = by_itself ? DType::kBFloat16 : DType::kFloat32;
+      CHECK(type_of_output(cpu, nodes_of(cpu, "log_softmax")[0]) == wanted);
+    }
+  }
+
   TEST_CASE("batch_norm takes bf16 with fp32 parameters") {
     ModelBuilder b("cnn", DType::kFloat32);
     const TensorId image = b.input("image", {2, 3, 8, 8}, DType::kFloat32);

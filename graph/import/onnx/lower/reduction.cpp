@@ -61,7 +61,8 @@ void lower_argmax(OnnxLowering& l) {
 // Lowers softmax; sets before 13 take axis 1 by default.
 void softmax(OnnxLowering& l, std::string_view family) {
   const std::int64_t axis = l.node().integer("axis", l.opset() < 13 ? 1 : -1);
-  l.set(l.builder().add(family, {l.operand(0)}, {{"axis", axis}}));
+  l.set(l.builder().add(family, {l.operand(0)},
+                        {{"axis", axis}, {"called_by_itself", std::int64_t{1}}}));
 }
 
 void lower_softmax(OnnxLowering& l) {
@@ -89,8 +90,8 @@ void lower_nll_loss(OnnxLowering& l) {
   l.set(l.builder().add("nll_loss", {l.operand(0), l.operand(1)}));
 }
 
-// F.cross_entropy is log_softmax and nll_loss; of probabilities it is the sum of their products with
-// the log-probabilities, negated and divided by the number of samples inside the operator.
+// F.cross_entropy is log_softmax and nll_loss; of probabilities it is the sum of their products
+// with the log-probabilities, negated and divided by the number of samples inside the operator.
 void lower_cross_entropy(OnnxLowering& l) {
   require_mean(l);
   ModelBuilder& b = l.builder();
