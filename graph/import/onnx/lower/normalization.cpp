@@ -118,8 +118,8 @@ bool match_variance(OnnxLowering& l) {
   OnnxMatch m(l);
   const OnnxValueId x = l.node().inputs[0];
   const OnnxValueId mean = l.node().outputs.front();
-  if (l.node().integer("keepdims", 1) == 0) return false;
   const List axes = l.axes_of(l.node());
+  if (l.node().integer("keepdims", 1) == 0 && !axes.empty()) return false;
   const OnnxValueId d = m.reader("Sub", mean, 1);
   if (!d.valid() || m.node_of(d).inputs[0] != x || l.uses().is_output[d] != 0) return false;
   const auto& squared = l.uses().readers[d];
