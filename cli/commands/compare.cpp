@@ -18,6 +18,7 @@
 #include "plots/comparison_charts.hpp"
 #include "plots/svg.hpp"
 #include "plots/table.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_document.hpp"
 #include "scenarios/studies/compare_parts.hpp"
 
@@ -37,8 +38,8 @@ Examples:
   tidemark compare scenario.yaml
   tidemark compare scenario.yaml -o out       report.html, results.json, compare.csv, overhead.svg,
                                               pareto.svg
-  tidemark compare gpt2 --gpu h100-sxm-80gb --budget 50% --budget 70%
-  tidemark compare gpt2 --gpu h100-sxm-80gb --budget 5GiB --policy optimal --policy '[chen_sqrt]'
+  tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 70% --budget 90%
+  tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 8GiB --policy optimal
   tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
@@ -127,26 +128,34 @@ void write_files(const std::string& folder, const Comparison& comparison,
   say_written(output);
 }
 
-// Sets the comparison's budgets and policies that the command line gives; a model that gives no
-// policies is compared under these.
+// Returns the values of an option that may be repeated as a list; mistakes in them name the option.
+Value list_of(const std::vector<std::string>& texts, const std::string& option, bool of_lists) {
+  Value list = mapping_value({option, 1, 1});
+  list.kind = Value::Kind::kSequence;
+  for (const std::string& text : texts) {
+    const bool is_list = !of_lists || text.starts_with('[');
+    list.items.push_back(parse_document(is_list ? text : fmt::format("[{}]", text), option));
+  }
+  return list;
+}
+
+// Sets the comparison's budgets and policies that the command line gives. What is given no policies
+// at all is compared under the usual ones.
 void add_options(Value& document, const std::vector<std::string>& budgets,
                  const std::vector<std::string>& policies, bool is_model) {
-  constexpr std::string_view kUsual =
-      "[[], [checkpoint_every: {period: 1}], [offload_activations], [chen_greedy], [optimal]]";
-  const auto joined = [](const std::vector<std::string>& items) {
-    return fmt::format("[{}]", fmt::join(items, ", "));
-  };
-  std::vector<std::string> lists{"[]"};
-  for (const std::string& policy : policies)
-    lists.push_back(policy.starts_with('[') ? policy : fmt::format("[{}]", policy));
+  const std::vector<std::string> usual{"[]", "checkpoint_every: {period: 1}", "offload_activations",
+                                       "chen_greedy", "optimal"};
   const Value* compare = document.find("compare");
+  const bool has_policies = compare != nullptr && compare->find("policies") != nullptr;
   if (!policies.empty()) {
-    apply_override(document, parse_override("compare.policies=" + joined(lists)));
-  } else if (is_model && (compare == nullptr || compare->find("policies") == nullptr)) {
-    apply_override(document, parse_override(fmt::format("compare.policies={}", kUsual)));
+    std::vector<std::string> lists{"[]"};
+    lists.insert(lists.end(), policies.begin(), policies.end());
+    apply_override(document, {"compare.policies", list_of(lists, "--policy", true)});
+  } else if (!has_policies && (is_model || !budgets.empty())) {
+    apply_override(document, {"compare.policies", list_of(usual, "--policy", true)});
   }
   if (!budgets.empty())
-    apply_override(document, parse_override("compare.budgets=" + joined(budgets)));
+    apply_override(document, {"compare.budgets", list_of(budgets, "--budget", false)});
 }
 
 }  // namespace

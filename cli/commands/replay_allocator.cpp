@@ -22,8 +22,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 3> kAllocators{"torch", "bfc", "ideal"};
-constexpr Bytes kLargestCapacity{std::int64_t{1} << 60};
-
 std::optional<double> fraction_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
   return number_option<double>("memory-fraction", text, "a number above 0 and up to 1",
@@ -40,7 +38,6 @@ ReplayOptions options_of(const ReplayAllocatorCommand& command) {
   ReplayOptions options{.allocator = static_cast<ReplayAllocator>(
                             place_of_name("allocator", command.allocator, kAllocators))};
   options.capacity = parse_option("capacity", command.capacity, parse_bytes);
-  if (options.capacity > kLargestCapacity) refuse_option("capacity", "is more than 2^60 bytes");
   const bool torch = options.allocator == ReplayAllocator::kTorch;
   if (!torch && !command.conf.empty()) refuse_option("conf", "only the allocator torch has it");
   if (!torch && !command.layout.empty()) refuse_option("layout", "only the allocator torch has it");

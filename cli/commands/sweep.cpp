@@ -139,13 +139,19 @@ int SweepCommand::execute(const Console& console) const {
   {
     Progress progress(console, "points");
     Interruption interruption;
-    // Called under a lock, as all progress is.
-    listener.progress = [&](std::size_t done, std::size_t total) {
-      progress.report(done, total);
+    const std::size_t before = static_cast<std::size_t>(
+        std::count_if(known.begin(), known.end(), [](const auto& k) { return k.has_value(); }));
+    const auto note = [&](std::size_t done, std::size_t total) {
       interruption.note(
           fmt::format("\ntidemark: interrupted; {} of {} points are done and in {}; the same "
                       "command with --resume goes on\n",
-                      done, total, folder));
+                      before + done, before + total, folder));
+    };
+    note(0, static_cast<std::size_t>(std::count(wanted.begin(), wanted.end(), true)));
+    // Called under a lock, as all progress is.
+    listener.progress = [&](std::size_t done, std::size_t total) {
+      progress.report(done, total);
+      note(done, total);
     };
     points = simulate_points(document, environment, thread_count(threads),
                              {.convergence_limit = kConvergenceLimit}, listener, wanted);

@@ -59,9 +59,10 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
     const PointResult& point = points[i];
     if (point.status == PointStatus::kError) continue;
     capacities.insert(point.capacity.count);
+    if (!seconds_per(unit, point)) continue;
     runs.push_back({.name = point_label(point, i + 1),
                     .memory = point.device_needed(),
-                    .seconds = seconds_per(unit, point),
+                    .seconds = seconds_per(unit, point).value_or(0),
                     .fits = point.status == PointStatus::kFits});
   }
   if (runs.size() < 2) return;

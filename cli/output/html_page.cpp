@@ -175,7 +175,9 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
     if (points[i].status == PointStatus::kError) continue;
     entry["memory"]["context"] = points[i].context.count;
     entry["memory"]["device_needed"] = points[i].device_needed().count;
-    entry["time"]["compared"] = seconds_per(unit, points[i]);
+    const std::optional<double> seconds = seconds_per(unit, points[i]);
+    entry["time"]["compared"] =
+        seconds ? html_page_detail::Json(*seconds) : html_page_detail::Json(nullptr);
   }
 }
 

@@ -38,13 +38,15 @@ extern "C" void write_note_and_exit(int signal) {
 
 Interruption::Interruption() {
   note("");  // before a handler can ask for it
-  std::signal(SIGINT, interruption_detail::write_note_and_exit);
-  std::signal(SIGTERM, interruption_detail::write_note_and_exit);
+  interrupt_ = std::signal(SIGINT, interruption_detail::write_note_and_exit);
+  terminate_ = std::signal(SIGTERM, interruption_detail::write_note_and_exit);
+  if (interrupt_ == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  if (terminate_ == SIG_IGN) std::signal(SIGTERM, SIG_IGN);
 }
 
 Interruption::~Interruption() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, interrupt_);
+  std::signal(SIGTERM, terminate_);
 }
 
 void Interruption::note(std::string_view text) {

@@ -7,7 +7,8 @@
 namespace tidemark {
 
 // Ends the process with the shell's code of a signal, 128 + its number, when SIGINT or SIGTERM
-// arrives while this exists, and writes the last note to stderr. At most one exists at a time.
+// arrives while this exists, and writes the last note to stderr. A signal that was ignored stays
+// so. At most one exists at a time.
 class Interruption {
  public:
   Interruption();
@@ -16,6 +17,11 @@ class Interruption {
   ~Interruption();
   // Sets what is written; more than 1,000 bytes are cut off.
   void note(std::string_view text);
+
+ private:
+  using Handler = void (*)(int);
+  Handler interrupt_ = nullptr;  // what was there before
+  Handler terminate_ = nullptr;
 };
 
 }  // namespace tidemark

@@ -106,6 +106,21 @@ std::vector<Cell> row_of(const Suggestion& remedy) {
            remedy.fits ? kGood : kBad}};
 }
 
+// Returns the changes that fit, and the few that come nearest of those that do not.
+std::vector<const Suggestion*> worth_showing(const std::vector<Suggestion>& tried) {
+  constexpr std::ptrdiff_t kNearest = 2;
+  std::vector<const Suggestion*> shown;
+  for (const Suggestion& suggestion : tried)
+    shown.push_back(&suggestion);
+  const auto failing =
+      std::find_if(shown.begin(), shown.end(), [](const Suggestion* s) { return !s->fits; });
+  std::stable_sort(failing, shown.end(), [](const Suggestion* a, const Suggestion* b) {
+    return a->device_used < b->device_used;
+  });
+  if (shown.end() - failing > kNearest) shown.erase(failing + kNearest, shown.end());
+  return shown;
+}
+
 // Returns what a user writes for a change: on our command line, in PyTorch, for Hugging Face.
 std::string settings_of(const Suggestion& remedy) {
   constexpr std::size_t kIndent = 4;
@@ -193,8 +208,9 @@ std::string explain_failure(const PointResult& point, const Environment& environ
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
   const std::vector<Suggestion> tried =
       !point.failure ? std::vector<Suggestion>() : point.failure->tried;
-  for (const Suggestion& remedy : tried)
-    table.add_row(advice_detail::row_of(remedy));
+  const std::vector<const Suggestion*> worth_showing = advice_detail::worth_showing(tried);
+  for (const Suggestion* remedy : worth_showing)
+    table.add_row(advice_detail::row_of(*remedy));
   const std::vector<std::string> gpus = gpus_with(needed, environment);
   if (gpus.empty()) {
     table.add_row({{"a larger GPU"},
@@ -212,6 +228,10 @@ std::string explain_failure(const PointResult& point, const Environment& environ
          {"large enough", kGood}});
   }
   text += table.text(colour, width);
+  if (worth_showing.size() < tried.size()) {
+    paragraph(fmt::format("{} more were tried and do not fit; --json has them.",
+                          tried.size() - worth_showing.size()));
+  }
   if (const Suggestion* best = best_that_fits(tried)) {
     const bool other = best != &tried.front();
     paragraph(fmt::format("Of these {}{} is the fastest:", best->change,

@@ -112,7 +112,8 @@ void PointsTable::choose_best() {
     longest_ = std::max(longest_, point.run.step);
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
-    if (fastest_ == nullptr || seconds_per(unit, point) < seconds_per(unit, *fastest_))
+    const std::optional<double> seconds = seconds_per(unit, point);
+    if (seconds && (fastest_ == nullptr || *seconds < *seconds_per(unit, *fastest_)))
       fastest_ = &point;
     if (leanest_ == nullptr || point.device_needed().count < leanest_->device_needed().count)
       leanest_ = &point;
@@ -227,7 +228,8 @@ std::string PointsTable::advice() const {
     if (!point.failure || told == kTold) continue;
     const Suggestion* helps = best_that_fits(point.failure->tried);
     if (helps == nullptr) continue;
-    text += fmt::format("\n{} would fit with {}", setting(point), helps->change);
+    text += fmt::format("\n{} would fit with {}{}", setting(point), helps->change,
+                        helps->changes_numbers ? ", which changes the numbers" : "");
     ++told;
   }
   return text;

@@ -52,7 +52,6 @@ constexpr auto kKeys = std::to_array<OtherKey>({
     {"dtype", "training.precision: bf16, fp16 or fp32"},
     {"torch_dtype", "training.precision: bf16, fp16 or fp32"},
     {"mixed_precision", "training.precision: bf16_autocast or fp16_autocast"},
-    {"optim", "training.optimizer: adamw"},
     {"attn_implementation", "training.attention: flash or math"},
     {"attention_implementation", "training.attention: flash or math"},
     {"num_gpus", "hardware.count: {}"},
@@ -61,7 +60,7 @@ constexpr auto kKeys = std::to_array<OtherKey>({
     {"world_size", "hardware.count: {}"},
     {"nproc_per_node", "hardware.count: {}"},
     {"gpu", "hardware: {}"},
-    {"device", "hardware: a100-sxm-80gb"},
+    {"device", "hardware: and the name of a GPU, as tidemark list gpus has them"},
 });
 
 // Keys that change no figure.
@@ -84,7 +83,7 @@ constexpr auto kValues = std::to_array<OtherValue>({
     {"precision", "half", "fp16"},
     {"precision", "bfloat16", "bf16"},
     {"precision", "float32", "fp32"},
-    {"precision", "fp8", "fp8_mixed, which comes with a later version; bf16_mixed until then"},
+    {"precision", "fp8", "bf16_mixed; fp8 comes with a later version"},
     {"attention", "sdpa", "flash, whose memory PyTorch's scaled_dot_product_attention has"},
     {"attention", "flash_attention_2", "flash"},
     {"attention", "flash_attention", "flash"},
@@ -128,10 +127,33 @@ std::string shown(const Value& value) {
   return value.is_scalar() ? excerpt(value.scalar) : std::string("...");
 }
 
+// Returns our name of another tool's value; the value itself where it is ours, or is not known.
+std::string our_value(std::string_view key, const Value& value) {
+  for (const OtherValue& other : kValues) {
+    if (value.is_scalar() && other.key == key && other.name == value.scalar)
+      return std::string(other.ours);
+  }
+  return shown(value);
+}
+
+bool is_switched_off(const Value& value) {
+  return value.is_null() ||
+         (value.is_scalar() && (value.scalar == "false" || value.scalar == "no"));
+}
+
 void check_keys(const Value& mapping, std::string_view parent) {
   for (const Value::Entry& entry : mapping.entries) {
+    if (entry.key == "optim") {
+      throw UserError(entry.location, path_of(parent, entry.key),
+                      fmt::format("unknown key; write training.optimizer: {}",
+                                  our_value("optimizer", entry.value)));
+    }
     const auto* other = std::find_if(kKeys.begin(), kKeys.end(),
                                      [&](const OtherKey& key) { return key.name == entry.key; });
+    if (other != kKeys.end() && is_switched_off(entry.value)) {
+      throw UserError(entry.location, path_of(parent, entry.key),
+                      "unknown key; what it switches off is off by default, so leave it out");
+    }
     if (other != kKeys.end()) {
       throw UserError(entry.location, path_of(parent, entry.key),
                       fmt::format("unknown key; write {}",
@@ -168,6 +190,11 @@ void check_training(const Value& training) {
 }
 
 void check_policies(const Value& policies) {
+  if (policies.is_scalar() && (policies.scalar == "none" || policies.scalar == "false")) {
+    throw UserError(policies.location, "policies",
+                    fmt::format("expected a list of policies, found {}; write policies: []",
+                                tidemark::quoted(policies.scalar)));
+  }
   if (policies.is_scalar() && !policies.is_null()) {
     const auto* known =
         std::find_if(kMainParameters.begin(), kMainParameters.end(),
@@ -238,7 +265,7 @@ std::string advice_for_model(const std::string& name) {
   if (!on_hub) return {};
   const std::string preset = other_names_detail::preset_in(path.filename().string());
   return fmt::format("; nothing is downloaded: {}save its config.json and give the path of that",
-                     preset.empty() ? "" : fmt::format("use the preset {}, or ", preset));
+                     preset.empty() ? "" : fmt::format("the nearest preset is {}; or ", preset));
 }
 
 }  // namespace tidemark

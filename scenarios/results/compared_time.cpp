@@ -31,13 +31,14 @@ std::string_view name_of(WorkUnit unit) {
   return "";
 }
 
-double seconds_per(WorkUnit unit, const PointResult& point) {
+std::optional<double> seconds_per(WorkUnit unit, const PointResult& point) {
   constexpr double kThousand = 1e3;
   const double step = static_cast<double>(point.run.step.count()) * 1e-9;
   double units = 1;
   if (unit == WorkUnit::kSample) units = point.samples;
   if (unit == WorkUnit::kThousandTokens) units = point.tokens / kThousand;
-  return units > 0 ? step / units : 0;
+  if (units <= 0) return std::nullopt;
+  return step / units;
 }
 
 }  // namespace tidemark

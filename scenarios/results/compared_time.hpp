@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,7 +19,7 @@ enum class WorkUnit : std::uint8_t { kStep, kSample, kThousandTokens };
 [[nodiscard]] WorkUnit compared_unit(std::span<const PointResult> points);
 // Returns "a step", "a sample" or "1000 tokens".
 [[nodiscard]] std::string_view name_of(WorkUnit unit);
-// Returns the seconds that a point takes for one unit; 0 where that is unknown.
-[[nodiscard]] double seconds_per(WorkUnit unit, const PointResult& point);
+// Returns the seconds that a point takes for one unit; none where it does no such work.
+[[nodiscard]] std::optional<double> seconds_per(WorkUnit unit, const PointResult& point);
 
 }  // namespace tidemark

@@ -98,10 +98,13 @@ void fill_overheads(Comparison& comparison, const CompareSpec& spec) {
   for (ComparePoint& point : comparison.points) {
     if (!point.plan) continue;
     const PlanFigures& plan = *point.plan;
-    if (plan.infeasible.empty()) point.planned_overhead = share(plan.cost - plan.base_cost);
+    const int micro_batches = spec.micro_batches[point.list];
+    if (plan.infeasible.empty())
+      point.planned_overhead = share((plan.cost - plan.base_cost) * micro_batches);
     const bool alone = spec.lists[point.list].items.size() == 1 && comparison.base.ranks == 1;
-    if (!plan.lower_bound || !alone) continue;
-    const Duration least = *plan.lower_bound - plan.base_cost - idle;
+    // The bound is that of one kind of micro-batch.
+    if (!plan.lower_bound || !alone || plan.schedules.size() > 1) continue;
+    const Duration least = (*plan.lower_bound - plan.base_cost) * micro_batches - idle;
     if (least.count() >= 0) point.least_overhead = share(least);
   }
 }

@@ -30,7 +30,8 @@ struct CompareSpec {
   std::vector<bool> solves;  // by list: whether it is planned for each budget
   // By list: how many of its policies decide about memory; the others rewrite the model.
   std::vector<int> deciding;
-  std::vector<Budget> budgets;  // as listed; empty: each list once, on the device's memory
+  std::vector<int> micro_batches;  // by list: those that a step accumulates
+  std::vector<Budget> budgets;     // as listed; empty: each list once, on the device's memory
   // Limits of a search and of a plan: unless the time limit is reached, plans do not depend on the
   // machine.
   SearchLimits limits{.iterations = 5'000, .time = std::chrono::seconds(60)};
@@ -51,7 +52,7 @@ struct ComparePoint {
   PointResult result;
   std::optional<PlanFigures> plan;  // plan of the policy that solves for a budget
   // Shares of the step without policies, 0.1 is 10 %: the time beyond it that was simulated, that
-  // the plan adds to one micro-batch by its kernels, and that is proven to be the least.
+  // the plan adds by its kernels, and that is proven to be the least.
   std::optional<double> overhead;
   std::optional<double> planned_overhead;
   // No step of a plan of this class within the budget is shorter: it runs every kernel of the step

@@ -70,6 +70,7 @@ const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& 
 struct ListFacts {
   bool solves = false;  // the list is planned for each budget
   int deciding = 0;     // policies that decide about memory
+  int micro_batches = 1;
 };
 
 ListFacts check_list(const Value& document, const Value& list, std::size_t index, bool cost_graph,
@@ -91,7 +92,8 @@ ListFacts check_list(const Value& document, const Value& list, std::size_t index
     const auto rewrites = std::count_if(scenario.policies.begin(), scenario.policies.end(),
                                         [](const AnyPolicy& p) { return rewrites_model(p); });
     return {set_budgets(scenario, policies, Bytes(1), Bytes(0)),
-            static_cast<int>(scenario.policies.size()) - static_cast<int>(rewrites)};
+            static_cast<int>(scenario.policies.size()) - static_cast<int>(rewrites),
+            static_cast<int>(scenario.training.accumulate)};
   } catch (const UserError& error) {
     rethrow_for_list(error, index);
   }
@@ -186,6 +188,7 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
         bare, list.value(), spec.lists.size(), cost_graph, environment);
     spec.solves.push_back(facts.solves);
     spec.deciding.push_back(facts.deciding);
+    spec.micro_batches.push_back(facts.micro_batches);
     spec.lists.push_back(list.value());
   }
   if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");

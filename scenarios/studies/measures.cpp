@@ -1,12 +1,14 @@
 #include "scenarios/studies/measures.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 #include <utility>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "graph/operators/family.hpp"
+#include "graph/operators/registry.hpp"
 #include "policies/rewrite/optimizer_kernels.hpp"
 #include "scenarios/read/short_form.hpp"
 
@@ -47,6 +49,29 @@ constexpr SmallerOptimizer kSmallerOptimizers[] = {
     {"adafactor", "optimizer = torch.optim.Adafactor(model.parameters(), lr=lr)",
      "optim=\"adafactor\""},
 };
+
+// Returns torchao's line for an optimizer whose states are on the host; empty where PyTorch has no
+// class for it.
+std::string offloaded_optimizer(const OptimizerSpec& optimizer) {
+  const std::string_view name = name_of(optimizer.kind);
+  const bool is_sgd = name == "sgd" || name == "momentum" || name == "nesterov";
+  const std::string_view type = name == "adamw"  ? "AdamW"
+                                : name == "adam" ? "Adam"
+                                : is_sgd         ? "SGD"
+                                                 : "";
+  if (type.empty()) return {};
+  return fmt::format(
+      "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.{})", type);
+}
+
+// Returns whether the model computes statistics over the samples of a micro-batch.
+bool has_batch_norm(const TrainingGraph& graph) {
+  const std::span<const OperatorFamily> families = batch_norm_families();
+  return std::any_of(graph.operators.begin(), graph.operators.end(), [&](const Operator& op) {
+    return std::any_of(families.begin(), families.end(),
+                       [&](const OperatorFamily& family) { return op.family == &family; });
+  });
+}
 
 }  // namespace
 }  // namespace measures_detail
@@ -103,7 +128,9 @@ std::vector<Measure> Measures::details() const {
          .text = fmt::format("optimizer {}", name),
          .settings = {{"training.optimizer.implementation", measures_detail::word(name)}},
          .pytorch = fmt::format("pass {} to the optimizer", fused ? "fused=True" : "foreach=False"),
-         .hugging_face = fused ? "optim=\"adamw_torch_fused\"" : ""});
+         .hugging_face = fused && name_of(training.optimizer.kind) == "adamw"
+                             ? "optim=\"adamw_torch_fused\""
+                             : ""});
   }
   return measures;
 }
@@ -151,22 +178,23 @@ Measure Measures::offload_part(std::int64_t percent) const {
 
 std::optional<Measure> Measures::offload_optimizer() const {
   if (!trains_graph() || has_policy("offload_optimizer")) return std::nullopt;
-  return Measure{
-      .kind = MeasureKind::kOffloadOptimizer,
-      .text = "offload_optimizer",
-      .policies = {measures_detail::policy_item("offload_optimizer")},
-      .pytorch =
-          "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW)",
-      .hugging_face =
-          "deepspeed={\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": "
-          "{\"device\": \"cpu\", \"pin_memory\": True}}}"};
+  return Measure{.kind = MeasureKind::kOffloadOptimizer,
+                 .text = "offload_optimizer",
+                 .policies = {measures_detail::policy_item("offload_optimizer")},
+                 .pytorch = measures_detail::offloaded_optimizer(scenario_.training.optimizer),
+                 .deepspeed = "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}",
+                 .zero_stage = 2};
 }
 
 Measure Measures::offload_optimizer_part(std::int64_t percent) const {
   const std::string part = measures_detail::share(percent);
   return {.kind = MeasureKind::kOffloadOptimizer,
           .text = fmt::format("offload_optimizer(ratio {})", part),
-          .policies = {measures_detail::policy_item("offload_optimizer", "ratio", part)}};
+          .policies = {measures_detail::policy_item("offload_optimizer", "ratio", part)},
+          .deepspeed = fmt::format("\"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": "
+                                   "True, \"ratio\": {}}}",
+                                   part),
+          .zero_stage = 3};
 }
 
 std::optional<Measure> Measures::offload_parameters() const {
@@ -174,9 +202,8 @@ std::optional<Measure> Measures::offload_parameters() const {
   return Measure{.kind = MeasureKind::kOffloadParameters,
                  .text = "offload_parameters",
                  .policies = {measures_detail::policy_item("offload_parameters")},
-                 .hugging_face =
-                     "deepspeed={\"zero_optimization\": {\"stage\": 3, "
-                     "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}}}"};
+                 .deepspeed = "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}",
+                 .zero_stage = 3};
 }
 
 std::vector<Measure> Measures::optimizers() const {
@@ -217,8 +244,7 @@ std::vector<Measure> Measures::precisions() const {
         "fp16=True");
   }
   if (has_bf16 && present.precision != Precision::kBf16) {
-    add("bf16", "model.to(torch.bfloat16)",
-        "model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)");
+    add("bf16", "model.to(torch.bfloat16)", "torch_dtype=torch.bfloat16  # of from_pretrained()");
   }
   return measures;
 }
@@ -241,6 +267,7 @@ Measure Measures::micro_batch(std::int64_t size) const {
           .text = fmt::format("micro_batch {}, accumulate {}", size, accumulate),
           .settings = {{"training.micro_batch", measures_detail::word(fmt::to_string(size))},
                        {"training.accumulate", measures_detail::word(fmt::to_string(accumulate))}},
+          .changes_numbers = measures_detail::has_batch_norm(model_.training),
           .pytorch = fmt::format("(loss / {0}).backward() for each of {0} batches of {1}, then "
                                  "optimizer.step()",
                                  accumulate, size),

@@ -33,8 +33,11 @@ struct Measure {
   std::vector<Override> settings;  // keys of the scenario
   std::vector<Value> policies;     // policies that are added to those of the scenario
   bool changes_numbers = false;    // training computes other numbers, not only in another order
-  std::string pytorch;             // a line of PyTorch or of a library for it; may be empty
-  std::string hugging_face;        // arguments of Hugging Face's trainers; may be empty
+  // What does the same elsewhere; empty where nothing does.
+  std::string pytorch;       // a line of PyTorch or of a library
+  std::string hugging_face;  // arguments of Hugging Face's trainers
+  std::string deepspeed;     // an entry of zero_optimization in DeepSpeed's configuration
+  int zero_stage = 0;        // the least stage that knows the entry
 };
 
 // The measures that make sense for one scenario. The scenario, its document and its model outlive
@@ -44,7 +47,7 @@ class Measures {
   Measures(const Value& document, const Scenario& scenario, const TrainedModel& model)
       : document_(document), scenario_(scenario), model_(model) {}
 
-  // The whole device, where the scenario gives the allocator a share of it.
+  // Returns the whole device as a measure, where the scenario gives the allocator a share of it.
   [[nodiscard]] std::vector<Measure> memory_fraction() const;
   [[nodiscard]] std::vector<Measure> allocator_options() const;
   // zero_grad and the optimizer's kernels: they change no result and hardly the time.

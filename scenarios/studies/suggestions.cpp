@@ -16,7 +16,7 @@ namespace tidemark {
 namespace suggestions_detail {
 namespace {
 
-// Measures that are taken together.
+// A candidate is a list of measures that are taken together.
 using Candidate = std::vector<Measure>;
 
 struct Tried {
@@ -43,17 +43,45 @@ PointResult simulate_changed(const Scenario& changed, const Original& original,
                     : simulate(changed, build_training(changed), options);
 }
 
-// Describes the measures of a candidate.
+// Returns a setting per measure, and DeepSpeed's configuration for those that need it; empty where
+// one of the measures cannot be had.
+std::vector<std::string> for_hugging_face(const Candidate& candidate) {
+  std::vector<std::string> lines;
+  std::vector<std::string> entries;
+  int stage = 0;
+  for (const Measure& measure : candidate) {
+    if (measure.hugging_face.empty() && measure.deepspeed.empty()) return {};
+    if (!measure.hugging_face.empty()) lines.push_back(measure.hugging_face);
+    if (!measure.deepspeed.empty()) entries.push_back(measure.deepspeed);
+    stage = std::max(stage, measure.zero_stage);
+  }
+  if (!entries.empty()) {
+    lines.push_back(fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}", stage,
+                                fmt::join(entries, ", ")));
+  }
+  return lines;
+}
+
+std::vector<std::string> for_pytorch(const Candidate& candidate) {
+  std::vector<std::string> lines;
+  for (const Measure& measure : candidate) {
+    if (measure.pytorch.empty()) return {};
+    lines.push_back(measure.pytorch);
+  }
+  return lines;
+}
+
+// Describes what the measures of a candidate come to.
 Suggestion described(const Candidate& candidate, std::vector<Override> overrides) {
   Suggestion result{.overrides = std::move(overrides)};
   std::vector<std::string> texts;
   for (const Measure& measure : candidate) {
     texts.push_back(measure.text);
     result.changes_numbers = result.changes_numbers || measure.changes_numbers;
-    if (!measure.pytorch.empty()) result.pytorch.push_back(measure.pytorch);
-    if (!measure.hugging_face.empty()) result.hugging_face.push_back(measure.hugging_face);
   }
   result.change = fmt::format("{}", fmt::join(texts, " + "));
+  result.pytorch = for_pytorch(candidate);
+  result.hugging_face = for_hugging_face(candidate);
   return result;
 }
 
@@ -231,7 +259,7 @@ bool model_fits(const Scenario& scenario, const PointResult& point) {
   return point.model_bytes() + point.context <= point.capacity;
 }
 
-// Changes that leave the numbers of training as they are, and their combinations. Without
+// Tries changes that leave the numbers of training as they are, and their combinations; without
 // `activations_suffice` only those that move states.
 void try_policies(Trials& trials, const Measures& measures, bool activations_suffice) {
   const std::optional<Measure> recompute = measures.recompute();
@@ -257,7 +285,7 @@ void try_policies(Trials& trials, const Measures& measures, bool activations_suf
   }
 }
 
-// Other optimizers and narrower types, alone and with recomputation.
+// Tries other optimizers and narrower types, alone and with recomputation.
 void try_other_numbers(Trials& trials, const Measures& measures) {
   std::vector<Measure> others = measures.optimizers();
   const std::vector<Measure> types = measures.precisions();
@@ -289,13 +317,14 @@ void try_all(Trials& trials, const Measures& measures, const Original& original,
   if (activations_suffice && try_in_turn(trials, measures.details(), nullptr)) return;
   try_policies(trials, measures, activations_suffice);
   search_least_policies(trials, measures, original.model.training.blocks);
-  const bool needs_batch = !trials.unchanged_fits();
+  // A smaller micro-batch may be faster than anything that is done about a larger one.
+  const bool found = trials.unchanged_fits();
   try_other_numbers(trials, measures);
-  if (!needs_batch) return;
+  if (activations_suffice) search_micro_batch(trials, measures, {});
+  if (found || trials.unchanged_fits()) return;
   const std::optional<Measure> recompute = measures.recompute();
   const std::optional<Measure> states = measures.offload_optimizer();
   std::vector<Candidate> with;
-  if (activations_suffice) with.emplace_back();
   if (activations_suffice && recompute) with.push_back({*recompute});
   if (recompute && states) with.push_back({*recompute, *states});
   for (const Candidate& others : with) {

@@ -17,8 +17,8 @@ namespace tidemark {
 //      recomputed and the least part that must be offloaded
 //   4  changes of the numbers that training computes: optimizers with smaller states, narrower
 //      types, alone and with recomputation
-//   5  where nothing of 3 fits, the largest smaller micro_batch that can be accumulated to the same
-//      samples per step, found by bisection, alone, with recomputation and with offloaded states
+//   5  the largest smaller micro_batch that can be accumulated to the same samples per step, found
+//      by bisection; where nothing fits yet, with recomputation and with offloaded states, too
 // Stops after one of the groups 0 to 2 in which something fits, at the first that does. Changes
 // that are in force already, that make no sense for the model, or that leave alone what does not
 // fit by itself are left out. `document` is `scenario`, `point` its result. What fits comes first,

@@ -87,7 +87,7 @@ void check_liveness(const TrainingGraph& graph, const ProgramOrder& order, const
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (occurrence.scratch != 0 && is_scratch(occurrence, i)) continue;
       const GapId id = live.after(p, i);
-      if (id.index() - 1 < live.gaps.size() - 1) {  // it exists, and one before it
+      if (id.index() > 0 && id.index() < live.gaps.size()) {  // it exists, and one before it
         const Gap& gap = live.gaps[id];
         const bool fits = (gap.storage == touches[i].storage) & (gap.from == p) &
                           (gap.release >= p) & (gap.release <= gap.to);

@@ -28,6 +28,26 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("check s.yaml").code == 0);
     CHECK(workspace.run("compare s.yaml -s compare=null").code == 2);
   }
+
+  TEST_CASE("a model is compared without a file, under budgets and policies of the command line") {
+    const Workspace workspace;
+    const std::string small =
+        "compare gpt2 --gpu h100 -s model.layers=2 -s model.vocab=1024 -s training.micro_batch=8 "
+        "-s compare.iterations=10 ";
+    const Outcome usual = workspace.run(small + "--budget 90% --json");
+    CHECK(usual.code == 0);
+    CHECK(nlohmann::json::parse(usual.out).at("points").size() == 5);
+    const Outcome chosen = workspace.run(small +
+                                         "--budget 90% --budget 95% --policy optimal --policy "
+                                         "'[checkpoint_every: {period: 2}]' --json");
+    CHECK(nlohmann::json::parse(chosen.out).at("points").size() == 6);
+    const Outcome wrong = workspace.run(small + "--budget 110%");
+    CHECK(wrong.code == 2);
+    CHECK(contains(wrong.err, "--budget:1:1: compare.budgets[0]"));
+    const Outcome policy = workspace.run(small + "--budget 90% --policy '[checkpoint_every: 2]'");
+    CHECK(contains(policy.err, "--policy:1:20"));
+    CHECK(contains(policy.err, "write checkpoint_every: {period: 2}"));
+  }
 }
 
 }  // namespace tidemark::cli_compare_test

@@ -40,6 +40,11 @@ TEST_SUITE("unit") {
         {"max_seq_length: 512", "unknown key; write training.sequence: 512"},
         {"gradient_checkpointing: true",
          "unknown key; write policies: [checkpoint_every: {period: 1}]"},
+        {"gradient_checkpointing: false",
+         "unknown key; what it switches off is off by default, so leave it out"},
+        {"fp16: false", "unknown key; what it switches off is off by default, so leave it out"},
+        {"optim: sgd", "unknown key; write training.optimizer: sgd"},
+        {"optim: adamw_torch", "unknown key; write training.optimizer: adamw"},
         {"learning_rate: 3e-4", "unknown key; no figure depends on it, so leave it out"},
     };
     for (const auto& [key, problem] : expected) {
@@ -72,6 +77,8 @@ TEST_SUITE("unit") {
           "{training.micro_batch: [4, 8]}}");
     CHECK(error_of("", "micro_batch: 1", "[checkpoint_every: 2]") ==
           "expected a mapping, found '2'; write checkpoint_every: {period: 2}");
+    CHECK(error_of("", "micro_batch: 1", "none") ==
+          "expected a list of policies, found 'none'; write policies: []");
     CHECK(error_of("", "micro_batch: 1", "offload_activations") ==
           "expected a list of policies, found 'offload_activations'; write policies: "
           "[offload_activations]");
@@ -79,9 +86,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("models of the hub and files of weights say what to give instead") {
     CHECK(advice_for_model("meta-llama/Llama-3-8B") ==
-          "; nothing is downloaded: use the preset llama-3-8b, or save its config.json and give "
+          "; nothing is downloaded: the nearest preset is llama-3-8b; or save its config.json and "
+          "give "
           "the path of that");
-    CHECK(advice_for_model("openai-community/gpt2-xl").find("preset gpt2-xl,") !=
+    CHECK(advice_for_model("openai-community/gpt2-xl").find("preset is gpt2-xl;") !=
           std::string::npos);
     CHECK(advice_for_model("someone/else") ==
           "; nothing is downloaded: save its config.json and give the path of that");

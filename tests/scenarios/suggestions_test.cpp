@@ -1,6 +1,7 @@
 #include "scenarios/studies/suggestions.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -101,20 +102,104 @@ TEST_SUITE("unit") {
     // Weights and gradients take 25 of 32 GiB; activations of 16 sequences take 98 more.
     const Failed failed(
         "{version: 1, model: llama-2-7b, hardware: {gpu: v100-sxm-32gb}, training: {micro_batch: "
-        "16, "
-        "sequence: 2048}}");
+        "16, sequence: 2048}}");
     REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
-    CHECK(failed.find("offload_optimizer") != nullptr);
+    const auto parts_of = [](std::string change) {
+      std::set<std::string> parts;
+      for (std::size_t plus = 0; (plus = change.find(" + ")) != std::string::npos;) {
+        parts.insert(change.substr(0, plus));
+        change.erase(0, plus + 3);
+      }
+      parts.insert(change);
+      return parts;
+    };
+    int combinations = 0;
     for (const Suggestion& suggestion : failed.tried) {
+      const std::set<std::string> parts = parts_of(suggestion.change);
+      if (parts.size() < 2) continue;
+      ++combinations;
       CAPTURE(suggestion.change);
-      const bool combined = suggestion.change.find(" + ") != std::string::npos;
-      if (!combined || !suggestion.fits) continue;
       for (const Suggestion& other : failed.tried) {
-        if (!other.fits || other.change == suggestion.change) continue;
+        const std::set<std::string> fewer = parts_of(other.change);
+        if (!other.fits || fewer.size() >= parts.size()) continue;
         CAPTURE(other.change);
-        CHECK_FALSE(suggestion.change.starts_with(other.change + " + "));
+        CHECK_FALSE(std::includes(parts.begin(), parts.end(), fewer.begin(), fewer.end()));
       }
     }
+    CHECK(combinations >= 5);
+  }
+
+  TEST_CASE("no smaller micro-batch is faster than the best that is advised") {
+    const std::string text =
+        "{version: 1, model: {preset: t5-base, layers: 4}, hardware: {gpu: v100-sxm-16gb, hbm: "
+        "{capacity: 8GiB}}, training: {micro_batch: MB, accumulate: ACC, sequence: 512}}";
+    const auto with = [&](int size, int accumulate) {
+      std::string changed = text;
+      changed.replace(changed.find("MB"), 2, std::to_string(size));
+      changed.replace(changed.find("ACC"), 3, std::to_string(accumulate));
+      return changed;
+    };
+    const Failed failed(with(64, 1));
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    const Suggestion* best = best_that_fits(failed.tried);
+    REQUIRE(best != nullptr);
+    int fitting = 0;
+    for (const int size : {1, 2, 4, 8, 16, 32}) {
+      const Scenario scenario =
+          decode_scenario(parse_document(with(size, 64 / size), "s.yaml"), environment());
+      const PointResult point = simulate(scenario, build_training(scenario), {});
+      if (point.status != PointStatus::kFits) continue;
+      ++fitting;
+      CAPTURE(size);
+      CHECK(best->samples_per_second >= point.samples_per_second);
+    }
+    CHECK(fitting > 0);
+  }
+
+  TEST_CASE("a smaller micro-batch changes what batch norms compute, and says so") {
+    const Failed images(
+        "{version: 1, model: resnet18, hardware: {gpu: v100-sxm-16gb, hbm: {capacity: 2GiB}}, "
+        "training: {micro_batch: 256}}");
+    const Failed text(
+        "{version: 1, model: gpt2, hardware: {gpu: v100-sxm-16gb, hbm: {capacity: 6GiB}}, "
+        "training: {micro_batch: 16}}");
+    for (const Failed* failed : {&images, &text}) {
+      int batches = 0;
+      for (const Suggestion& suggestion : failed->tried) {
+        if (!suggestion.change.starts_with("micro_batch ")) continue;
+        ++batches;
+        CHECK(suggestion.changes_numbers == (failed == &images));
+      }
+      CHECK(batches > 0);
+    }
+  }
+
+  TEST_CASE("the lines of other tools are those of the optimizer, or none") {
+    const auto settings = [](const std::string& optimizer, const std::string& change) {
+      const Failed failed(
+          "{version: 1, model: gpt2-xl, hardware: {gpu: a100-sxm-40gb, hbm: "
+          "{capacity: 6GiB}}, training: {micro_batch: 1, optimizer: " +
+          optimizer + "}}");
+      const Suggestion* found = failed.find(change);
+      REQUIRE(found != nullptr);
+      return *found;
+    };
+    CHECK(settings("adamw", "offload_optimizer").pytorch ==
+          std::vector<std::string>{"optimizer = torchao.optim.CPUOffloadOptimizer("
+                                   "model.parameters(), torch.optim.AdamW)"});
+    CHECK(settings("momentum", "offload_optimizer").pytorch ==
+          std::vector<std::string>{"optimizer = torchao.optim.CPUOffloadOptimizer("
+                                   "model.parameters(), torch.optim.SGD)"});
+    CHECK(settings("lion", "offload_optimizer").pytorch.empty());
+    // One configuration of DeepSpeed has both entries; PyTorch alone has no line for parameters.
+    const Suggestion both = settings("adamw", "offload_optimizer + offload_parameters");
+    CHECK(both.pytorch.empty());
+    CHECK(
+        both.hugging_face ==
+        std::vector<std::string>{
+            "deepspeed={\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": "
+            "\"cpu\", \"pin_memory\": True}, \"offload_param\": {\"device\": \"cpu\", "
+            "\"pin_memory\": True}}}"});
   }
 
   TEST_CASE("a model in fp32 is offered the types that its device has tensor cores for") {

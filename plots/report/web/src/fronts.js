@@ -21,7 +21,7 @@ const timeOf = (point) => point.time.compared;
 // Points that no other one beats in both memory and time, by memory.
 export function paretoFront(points) {
   const sorted =
-      points.filter(fits).sort((a, b) => sizeOf(a) - sizeOf(b) || timeOf(a) - timeOf(b));
+      points.filter((point) => fits(point) && timeOf(point) !== null).sort((a, b) => sizeOf(a) - sizeOf(b) || timeOf(a) - timeOf(b));
   const front = [];
   for (const point of sorted) {
     const last = front[front.length - 1];
@@ -35,7 +35,8 @@ export function paretoPanel(summary, open) {
   // What is over one budget may still be within a larger one, and then it is a point of its own.
   const kept = new Set(summary.points.filter(fits).map((point) => point.run));
   const built = summary.points.filter(
-      (point) => point.status !== 'error' && !point.sharesRun && sizeOf(point) > 0);
+      (point) => point.status !== 'error' && !point.sharesRun && sizeOf(point) > 0 &&
+          timeOf(point) !== null);
   const works = (point) => fits(point) || kept.has(point.run);
   const front = new Set(paretoFront(summary.points).map((point) => point.run));
   const compared = summary.compare !== undefined;
@@ -122,7 +123,8 @@ export function parseBytes(value) {
 function sweptBudgets(points) {
   const key = budgetKey(points);
   if (key === null) return null;
-  const built = points.filter((point) => key in point.overrides && point.status !== 'error');
+  const built = points.filter(
+      (point) => key in point.overrides && point.status !== 'error' && timeOf(point) !== null);
   const fastest = Math.min(...built.filter(fits).map(timeOf));
   const series = new Map();
   for (const point of built) {
