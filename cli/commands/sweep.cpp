@@ -52,6 +52,8 @@ int merge_shards(const SweepCommand& command, const Console& console) {
                                 tidemark::quoted(names.empty() ? command.folder : names.front())));
   }
   const MergedSweep merged = merge_journals(command.merged_folder);
+  for (const std::string& damage : merged.damage)
+    print_warning(console, fmt::format("{}; other lines have their points", damage));
   PointsReport(default_report_files(command.merged_folder)).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
 }
@@ -116,7 +118,10 @@ int SweepCommand::execute(const Console& console) const {
   check_writable(folder);
   SweepIdentity sweep = sweep_identity(document, environment, input.plugins, part);
   sweep.published = published_of(std::span(&document, 1));
-  KnownPoints known = known_points(folder, sweep);
+  const JournalPoints journals = journal_points(folder, sweep);
+  for (const std::string& damage : journals.damage)
+    print_warning(console, fmt::format("{}; what they had is simulated again", damage));
+  KnownPoints known = journals.known;
   const auto there = std::count_if(known.begin(), known.end(),
                                    [](const auto& point) { return point.has_value(); });
   if (!resume && there > 0) {

@@ -15,10 +15,13 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/sha1.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/journal_lines.hpp"
+#include "scenarios/studies/point_keys.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 #include "tidemark/version.hpp"
@@ -39,116 +42,15 @@ std::string file_name(const Shard& shard) {
   throw UserError({.file = path}, {}, problem);
 }
 
-std::string digest_of(std::string_view text) {
-  Sha1 sha1;
-  sha1.update(text);
-  return sha1.hex();
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
-
-// Computes the digests of points, each file read once.
-class Keys {
- public:
-  Keys(const Environment& environment, std::span<const std::string> plugins)
-      : environment_(environment) {
-    common_ = std::string(kVersion) + '\n';
-    for (const std::string& plugin : plugins)
-      common_ += content_of(plugin) + '\n';
-  }
-
-  [[nodiscard]] std::string key(const PointDocument& point, const std::string& told) {
-    std::string text = common_ + told + '\n' + point.error + '\n';
-    for (const Value::Entry& entry : point.document.entries) {
-      // Keys for the use of results do not change the results.
-      const bool after = entry.key == "report" || entry.key == "compare" || entry.key == "goal" ||
-                         entry.key == "published";
-      if (!after) text += fmt::format("{}:", entry.key) + text_of(entry.value) + '\n';
-    }
-    return digest_of(text);
-  }
-
- private:
-  std::string text_of(const Value& value) {
-    switch (value.kind) {
-      case Value::Kind::kNull:
-        return "~";
-      case Value::Kind::kScalar:
-        return scalar(value);
-      case Value::Kind::kSequence: {
-        std::string text = "[";
-        for (const Value& item : value.items)
-          text += text_of(item) + ',';
-        return text + ']';
-      }
-      case Value::Kind::kMapping: {
-        std::string text = "{";
-        for (const Value::Entry& entry : value.entries)
-          text += fmt::format("{}:{}:", entry.key.size(), entry.key) + text_of(entry.value) + ',';
-        return text + '}';
-      }
-    }
-    throw InternalError("a value of no kind");
-  }
-
-  // Returns the content of a file; else the text, and the profile of that name if there is one.
-  std::string scalar(const Value& value) {
-    const std::string& text = value.scalar;
-    if (std::string content = content_of(text); !content.empty()) return content;
-    const std::string profile = profile_of(text);
-    return fmt::format("{}:{}", text.size(), text) + (profile.empty() ? "" : '@' + profile);
-  }
-
-  // Returns the profile's digest; empty if there is no profile of that name.
-  std::string profile_of(const std::string& name) {
-    for (const std::string& folder : environment_.profile_folders) {
-      const std::string& content = content_of(fmt::format("{}/{}.yaml", folder, name));
-      if (!content.empty()) return content;
-    }
-    return {};
-  }
-
-  // Returns the digest of what a profile extends, by its path or its name; empty if it extends
-  // nothing.
-  std::string base_of(const std::string& path) {
-    if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
-    try {
-      const Value profile = read_document(path);
-      const Value* base = profile.find("extends");
-      if (base == nullptr || !base->is_scalar()) return {};
-      const std::string& beside =
-          content_of((fs::path(path).parent_path() / base->scalar).string());
-      return !beside.empty() ? beside : profile_of(base->scalar);
-    } catch (const UserError&) {  // reported elsewhere
-      return {};
-    }
-  }
-
-  // Returns a file's digest with that of what it extends; empty if there is no such file.
-  const std::string& content_of(const std::string& path) {
-    const auto [entry, added] = contents_.try_emplace(path);
-    std::error_code error;
-    if (!added || !fs::is_regular_file(path, error)) return entry->second;
-    std::ifstream file(path, std::ios::binary);
-    Sha1 sha1;
-    std::string block(std::size_t{1} << 20, '\0');
-    while (file.read(block.data(), static_cast<std::streamsize>(block.size())) ||
-           file.gcount() > 0) {
-      sha1.update(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount())));
-    }
-    entry->second = "file " + sha1.hex();  // set first, for profiles that extend each other
-    const std::string base = base_of(path);
-    return entry->second += base;
-  }
-
-  const Environment& environment_;
-  std::string common_;
-  std::map<std::string, std::string> contents_;
-};
 
 Json header_of(const SweepIdentity& sweep, const Shard& shard) {
   std::string all;
   for (const std::string& key : sweep.keys)
     all += key;
-  return {{"tidemark", kVersion},         {"sweep", digest_of(all)},     {"name", sweep.name},
+  return {{"tidemark", kVersion},         {"sweep", sha1_of(all)},       {"name", sweep.name},
           {"published", sweep.published}, {"points", sweep.keys.size()}, {"shard", shard.index},
           {"shards", shard.count}};
 }
@@ -161,12 +63,13 @@ std::string line_of(std::size_t index, const std::string& key, const PointResult
                      {"key", key},
                      {"overrides", std::move(overrides)},
                      {"result", result_document(std::span(&result, 1)).at("points").at(0)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  return checked_line(text_of(json));
 }
 
 struct Journal {
   std::string path;
-  Json header;  // null: the file has no line that is whole
+  Json header;         // null: the file has no whole line, or the first is damaged
+  std::string damage;  // describes its damaged lines, whose points are missing
   struct Entry {
     std::size_t index = 0;
     std::string key;
@@ -195,48 +98,45 @@ bool is_header(const Json& json) {
                                              [](const Json& line) { return line.is_string(); });
 }
 
+std::optional<Journal::Entry> entry_of(const Json& json, const std::string& path) {
+  try {
+    Journal::Entry entry{
+        .index = json.at("point"), .key = json.at("key"), .result = read_point(json.at("result"))};
+    entry.result.overrides.clear();
+    for (const auto& [name, value] : json.at("overrides").items())
+      entry.result.overrides.push_back({name, parse_document(value.get<std::string>(), path)});
+    return entry;
+  } catch (const std::exception&) {
+    return std::nullopt;  // another version wrote it
+  }
+}
+
 Journal read_journal(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "cannot be read");
-  Journal journal{.path = path};
-  std::string line;
-  while (std::getline(file, line)) {
-    if (file.eof()) break;  // the line is cut off
-    const Json json = Json::parse(line, nullptr, false);
-    if (journal.header.is_null()) {
-      if (!is_header(json)) fail(path, "is no journal of a sweep; move it elsewhere");
+  const JournalLines lines = read_journal_lines(path);
+  Journal journal{.path = path, .header = {}, .damage = damage_text(lines)};
+  // A journal's first line has one of these, whatever single byte of it is damaged.
+  bool is_journal = lines.first.empty();
+  for (const char* part : {R"("tidemark":")", R"("checksum":")"})
+    is_journal = is_journal || lines.first.find(part) != std::string::npos;
+  for (const JournalLines::Line& line : lines.whole) {
+    const Json json = Json::parse(line.json, nullptr, false);
+    if (line.number == 1 && is_header(json)) {
       journal.header = json;
-      continue;
-    }
-    try {
-      Journal::Entry entry{.index = json.at("point"),
-                           .key = json.at("key"),
-                           .result = read_point(json.at("result"))};
-      entry.result.overrides.clear();
-      for (const auto& [name, value] : json.at("overrides").items())
-        entry.result.overrides.push_back({name, parse_document(value.get<std::string>(), path)});
-      journal.entries.push_back(std::move(entry));
-    } catch (const std::exception&) {
-      // A line that another version or a full disk has left counts as a missing point.
+    } else if (std::optional<Journal::Entry> entry = entry_of(json, path)) {
+      journal.entries.push_back(*std::move(entry));
+    } else if (line.number == 1) {
+      is_journal = false;
     }
   }
+  if (!is_journal) fail(path, "is no journal of a sweep; move it elsewhere");
   return journal;
 }
 
 std::vector<Journal> journals_of(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("points") && name.ends_with(".jsonl"))
-      paths.push_back(entry->path().string());
-  }
-  std::sort(paths.begin(), paths.end());
   std::vector<Journal> journals;
-  for (const std::string& path : paths) {
-    journals.push_back(read_journal(path));
-    if (journals.back().header.is_null()) journals.pop_back();
+  for (const std::string& name : names_in_folder(folder)) {
+    if (name.starts_with("points") && name.ends_with(".jsonl"))
+      journals.push_back(read_journal((fs::path(folder) / name).string()));
   }
   return journals;
 }
@@ -272,7 +172,7 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   }
   sweep.keys.resize(points.size());
   sweep.of_shard.resize(points.size());
-  sweep_journal_detail::Keys keys(environment, plugins);
+  PointKeys keys(environment, plugins);
   const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::string told;
@@ -284,22 +184,25 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   return sweep;
 }
 
-KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep) {
+JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep) {
+  JournalPoints points;
   std::unordered_map<std::string, PointResult> by_key;
   for (sweep_journal_detail::Journal& journal : sweep_journal_detail::journals_of(folder)) {
+    if (!journal.damage.empty()) points.damage.push_back(journal.damage);
     for (sweep_journal_detail::Journal::Entry& entry : journal.entries) {
       if (entry.result.status != PointStatus::kError)
         by_key.insert_or_assign(entry.key, std::move(entry.result));
     }
   }
-  KnownPoints known(sweep.keys.size());
+  KnownPoints& known = points.known;
+  known.resize(sweep.keys.size());
   for (std::size_t i = 0; i < known.size(); ++i) {
     const auto found = by_key.find(sweep.keys[i]);
     if (!sweep.of_shard[i] || found == by_key.end()) continue;
     known[i] = found->second;
     known[i]->overrides = sweep.overrides[i];  // the same point may be reached by other keys
   }
-  return known;
+  return points;
 }
 
 SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep,
@@ -314,9 +217,8 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
        fmt::format(".{}.{}", sweep_journal_detail::file_name(shard), getpid()))
           .string();
   file_.open(fresh, std::ios::binary | std::ios::trunc);
-  file_ << sweep_journal_detail::header_of(sweep, shard)
-               .dump(-1, ' ', false, sweep_journal_detail::Json::error_handler_t::replace)
-        << '\n';
+  file_ << checked_line(
+      sweep_journal_detail::text_of(sweep_journal_detail::header_of(sweep, shard)));
   for (std::size_t i = 0; i < sweep.keys.size(); ++i) {
     if (known[i]) file_ << sweep_journal_detail::line_of(i, sweep.keys[i], *known[i]);
   }
@@ -337,6 +239,13 @@ void SweepJournal::add(std::size_t index, const PointResult& result) {
 
 MergedSweep merge_journals(const std::string& folder) {
   std::vector<sweep_journal_detail::Journal> journals = sweep_journal_detail::journals_of(folder);
+  MergedSweep merged;
+  for (const sweep_journal_detail::Journal& journal : journals) {
+    if (!journal.damage.empty()) merged.damage.push_back(journal.damage);
+    if (!journal.header.is_null() || journal.damage.empty()) continue;
+    throw UserError(fmt::format("{}; run the sweep again with --resume", journal.damage));
+  }
+  std::erase_if(journals, [](const auto& journal) { return journal.header.is_null(); });
   if (journals.empty()) {
     sweep_journal_detail::fail(
         folder, "has no points of a sweep; run tidemark sweep SCENARIO -o DIR --shard I/N first");
@@ -362,19 +271,21 @@ MergedSweep merge_journals(const std::string& folder) {
   const auto missing =
       static_cast<std::size_t>(std::count(found.begin(), found.end(), std::nullopt));
   if (missing > 0) {
+    std::string damage;
+    for (const std::string& journal : merged.damage)
+      damage += journal + "; ";
     std::string what;
     const auto of = first.at("shards").get<std::size_t>();
     for (std::size_t shard = 0; shard < of; ++shard) {
       if (of > 1 && !shards.contains(shard)) what += fmt::format(" --shard {}/{};", shard, of);
     }
     sweep_journal_detail::fail(
-        folder, fmt::format("{} of {} points are missing{}{}; what is there already is kept",
-                            missing, count,
+        folder, fmt::format("{}{} of {} points are missing{}{}; what is there already is kept",
+                            damage, missing, count,
                             what.empty() ? "; run the sweep again with --resume"
                                          : "; run tidemark sweep SCENARIO -o DIR with",
                             what.empty() ? "" : what.substr(0, what.size() - 1)));
   }
-  MergedSweep merged;
   merged.published = first.at("published").get<std::vector<std::string>>();
   for (std::optional<PointResult>& result : found)
     merged.points.push_back(*std::move(result));

@@ -7,7 +7,8 @@
 //    "shards": 3}
 //   {"point": index in the sweep, "key": .., "overrides": {key: value as its JSON text},
 //    "result": entry of the result document}
-// A line without its end is that of a process that was killed; it is left out.
+// and a checksum in each (journal_lines.hpp). A line without its end is that of a process that was
+// killed; it is left out, and so are lines that fail their checksum or have none.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +51,13 @@ struct SweepIdentity {
 
 // The results of the sweep's points, by index, as far as a folder's journals have them.
 using KnownPoints = std::vector<std::optional<PointResult>>;
+struct JournalPoints {
+  KnownPoints known;
+  std::vector<std::string> damage;  // describes the damaged lines, by file that has some
+};
 // Reads the journals of `folder`; points that could not be built are left out. Throws UserError
 // when a file cannot be read.
-[[nodiscard]] KnownPoints known_points(const std::string& folder, const SweepIdentity& sweep);
+[[nodiscard]] JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep);
 
 class SweepJournal {
  public:
@@ -72,9 +77,10 @@ class SweepJournal {
 struct MergedSweep {
   std::vector<std::string> published;
   std::vector<PointResult> points;
+  std::vector<std::string> damage;  // damaged lines, whose points other lines have, by file
 };
 // Merges the journals of a folder. Throws UserError: no journals, journals of different sweeps or
-// versions, points that are missing, with the command to run for them.
+// versions, a damaged first line, points that are missing, with the command to run for them.
 [[nodiscard]] MergedSweep merge_journals(const std::string& folder);
 
 }  // namespace tidemark

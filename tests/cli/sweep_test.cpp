@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "scenarios/studies/journal_lines.hpp"
 #include "tests/cli/command_runner.hpp"
 
 namespace tidemark::sweep_test {
@@ -86,11 +87,14 @@ TEST_SUITE("unit") {
     std::string left;
     for (int i = 0; i < 4; ++i)
       left += lines[static_cast<std::size_t>(i)] + '\n';
-    std::string marked = lines[4];
+    const std::size_t comma = lines[4].find(',');
+    REQUIRE(lines[4].starts_with("{\"checksum\":"));
+    std::string marked = '{' + lines[4].substr(comma + 1);
     const std::string operators = "\"operators\":";
     marked.insert(marked.find(operators) + operators.size(), "1");
+    marked = checked_line(marked);
     std::filesystem::create_directory(workspace.folder() / "killed");
-    workspace.write("killed/points.jsonl", left + marked + '\n' + lines[5].substr(0, 200));
+    workspace.write("killed/points.jsonl", left + marked + lines[5].substr(0, 200));
     const Outcome resumed = workspace.run("sweep s.yaml -o killed --resume --json");
     CHECK(resumed.code == 0);
     const auto expected = nlohmann::json::parse(whole);
@@ -104,6 +108,19 @@ TEST_SUITE("unit") {
     }
     CHECK(taken_over == 1);  // the marked one: taken as it stands
     CHECK(lines_of(workspace.read("killed/points.jsonl")).size() == 11);
+
+    // The same mark without its checksum is damage, and said.
+    std::string damaged = journal;
+    damaged.insert(damaged.find(operators, damaged.find(lines[4])) + operators.size(), "1");
+    workspace.write("killed/points.jsonl", damaged);
+    const Outcome refused = workspace.run("sweep merge killed");
+    CHECK(refused.code == 2);
+    CHECK(contains(refused.err, "line 5 of killed/points.jsonl is damaged"));
+    CHECK(contains(refused.err, "1 of 10 points are missing"));
+    const Outcome repaired = workspace.run("sweep s.yaml -o killed --resume --json");
+    CHECK(repaired.out == whole);
+    CHECK(contains(repaired.err, "line 5 of killed/points.jsonl is damaged"));
+    CHECK(workspace.run("sweep merge killed --json").out == whole);
 
     // Without --resume all points are new, and the output says so.
     const Outcome anew = workspace.run("sweep s.yaml -o killed --json");
@@ -210,10 +227,12 @@ TEST_SUITE("unit") {
              {"[]", "[1]"}}) {
       std::string damaged = header;
       damaged.replace(damaged.find(right), std::string(right).size(), wrong);
-      workspace.write("damaged/points.jsonl", damaged + '\n');
+      workspace.write("damaged/points.jsonl", checked_line(damaged));
       fails("merge damaged", "is no journal of a sweep");
     }
     workspace.write("damaged/points.jsonl", header + '\n');
+    fails("merge damaged", "has no checksum");
+    workspace.write("damaged/points.jsonl", checked_line(header));
     fails("merge damaged", "1 of 1 points are missing");
     CHECK(workspace.run("sweep s.yaml -o out --shard 0/1").code == 0);
     workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 65}\n");

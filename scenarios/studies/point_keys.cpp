@@ -1,0 +1,111 @@
+#include "scenarios/studies/point_keys.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
+#include "graph/core/sha1.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+
+std::string sha1_of(std::string_view text) {
+  Sha1 sha1;
+  sha1.update(text);
+  return sha1.hex();
+}
+
+PointKeys::PointKeys(const Environment& environment, std::span<const std::string> plugins)
+    : environment_(environment) {
+  common_ = std::string(kVersion) + '\n';
+  for (const std::string& plugin : plugins)
+    common_ += content_of(plugin) + '\n';
+}
+
+std::string PointKeys::key(const PointDocument& point, const std::string& told) {
+  std::string text = common_ + told + '\n' + point.error + '\n';
+  for (const Value::Entry& entry : point.document.entries) {
+    // Keys for the use of results do not change the results.
+    const bool after = entry.key == "report" || entry.key == "compare" || entry.key == "goal" ||
+                       entry.key == "published";
+    if (!after) text += fmt::format("{}:", entry.key) + text_of(entry.value) + '\n';
+  }
+  return sha1_of(text);
+}
+
+std::string PointKeys::text_of(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::kNull:
+      return "~";
+    case Value::Kind::kScalar:
+      return scalar(value);
+    case Value::Kind::kSequence: {
+      std::string text = "[";
+      for (const Value& item : value.items)
+        text += text_of(item) + ',';
+      return text + ']';
+    }
+    case Value::Kind::kMapping: {
+      std::string text = "{";
+      for (const Value::Entry& entry : value.entries)
+        text += fmt::format("{}:{}:", entry.key.size(), entry.key) + text_of(entry.value) + ',';
+      return text + '}';
+    }
+  }
+  throw InternalError("a value of no kind");
+}
+
+std::string PointKeys::scalar(const Value& value) {
+  const std::string& text = value.scalar;
+  if (std::string content = content_of(text); !content.empty()) return content;
+  const std::string profile = profile_of(text);
+  return fmt::format("{}:{}", text.size(), text) + (profile.empty() ? "" : '@' + profile);
+}
+
+std::string PointKeys::profile_of(const std::string& name) {
+  for (const std::string& folder : environment_.profile_folders) {
+    const std::string& content = content_of(fmt::format("{}/{}.yaml", folder, name));
+    if (!content.empty()) return content;
+  }
+  return {};
+}
+
+std::string PointKeys::base_of(const std::string& path) {
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
+  try {
+    const Value profile = read_document(path);
+    const Value* base = profile.find("extends");
+    if (base == nullptr || !base->is_scalar()) return {};
+    const std::string& beside =
+        content_of((std::filesystem::path(path).parent_path() / base->scalar).string());
+    return !beside.empty() ? beside : profile_of(base->scalar);
+  } catch (const UserError&) {  // reported elsewhere
+    return {};
+  }
+}
+
+const std::string& PointKeys::content_of(const std::string& path) {
+  const auto [entry, added] = contents_.try_emplace(path);
+  if (!added || !is_file(path)) return entry->second;
+  std::ifstream file(path, std::ios::binary);
+  Sha1 sha1;
+  std::string block(std::size_t{1} << 20, '\0');
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    sha1.update(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount())));
+  }
+  entry->second = "file " + sha1.hex();  // set first, for profiles that extend each other
+  // A longer chain is an error, reported elsewhere.
+  if (depth_ == kMaxExtends) return entry->second;
+  ++depth_;
+  const std::string base = base_of(path);
+  --depth_;
+  return entry->second += base;
+}
+
+}  // namespace tidemark

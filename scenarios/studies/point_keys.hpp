@@ -1,0 +1,43 @@
+// Keys of a sweep's points: digests of all that a point's result follows from.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "scenarios/read/scenario.hpp"
+
+namespace tidemark {
+
+// Returns the SHA-1 of a text as 40 hex digits.
+[[nodiscard]] std::string sha1_of(std::string_view text);
+
+// Computes the keys of points, each file that they name read once.
+class PointKeys {
+ public:
+  PointKeys(const Environment& environment, std::span<const std::string> plugins);
+  // `told`: the key of the previous point of the same run (smaller_budget.hpp); empty for the
+  // first.
+  [[nodiscard]] std::string key(const PointDocument& point, const std::string& told);
+
+ private:
+  std::string text_of(const Value& value);
+  // Returns the content of a file; else the text, and the profile of that name if there is one.
+  std::string scalar(const Value& value);
+  // Returns the profile's digest; empty if there is no profile of that name.
+  std::string profile_of(const std::string& name);
+  // Returns the digest of what a profile extends, by its path or its name; empty if it extends
+  // nothing.
+  std::string base_of(const std::string& path);
+  // Returns a file's digest with that of what it extends; empty if there is no such file.
+  const std::string& content_of(const std::string& path);
+
+  const Environment& environment_;
+  std::string common_;  // what all points depend on: the version and the plug-ins
+  std::map<std::string, std::string> contents_;
+  std::size_t depth_ = 0;  // files that extend the one that is being read
+};
+
+}  // namespace tidemark
