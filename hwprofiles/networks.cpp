@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/paths.hpp"
 #include "hwprofiles/device_profile.hpp"
 
 namespace tidemark {
@@ -40,7 +41,7 @@ Value load_network(const std::string& name, std::span<const std::string> folders
   for (const std::string& folder : folders) {
     const auto file =
         std::filesystem::path(networks_detail::folder_of_networks(folder)) / (name + ".yaml");
-    if (std::filesystem::exists(file)) return read_document(file.string());
+    if (path_exists(file)) return read_document(file.string());
   }
   throw UserError(named_at, path,
                   fmt::format("the file of network '{}' does not exist any more", name));

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/paths.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/gpu_names.hpp"
 
@@ -32,12 +33,12 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
                          const std::string& beside, const Location& named_at) {
   if (is_path(name)) {
     const fs::path relative = fs::path(beside) / name;
-    return fs::exists(relative) ? relative.string() : name;
+    return path_exists(relative) ? relative.string() : name;
   }
   std::vector<std::string> known;
   for (const std::string& folder : folders) {
     const fs::path file = fs::path(folder) / (name + std::string(kExtension));
-    if (fs::exists(file)) return file.string();
+    if (path_exists(file)) return file.string();
     for (std::string& other : profile_names(folder)) {
       if (std::find(known.begin(), known.end(), other) == known.end()) {
         known.push_back(std::move(other));
@@ -99,7 +100,7 @@ Value lay_over(const Value& base, const Value& changes, const std::string& sourc
 // Reads a profile over everything that it extends.
 Value read_profile(const std::string& file, std::span<const std::string> folders,
                    std::vector<std::string>& open_files) {
-  const std::string identity = fs::weakly_canonical(file).string();
+  const std::string identity = identity_of_path(file).string();
   Value profile = read_document(file);
   const Value* extends = profile.find("extends");
   if (extends == nullptr) return profile;
@@ -109,9 +110,13 @@ Value read_profile(const std::string& file, std::span<const std::string> folders
   open_files.push_back(identity);
   const std::string base_file = find_profile(
       extends->scalar, folders, fs::path(file).parent_path().string(), extends->location);
-  const std::string base_identity = fs::weakly_canonical(base_file).string();
+  const std::string base_identity = identity_of_path(base_file).string();
   if (std::find(open_files.begin(), open_files.end(), base_identity) != open_files.end()) {
     throw UserError(extends->location, "extends", "a profile cannot extend itself");
+  }
+  if (open_files.size() >= kMaxExtends) {
+    throw UserError(extends->location, "extends",
+                    fmt::format("more than {} profiles extend one another", kMaxExtends));
   }
   const Value base = read_profile(base_file, folders, open_files);
   std::erase_if(profile.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
@@ -123,11 +128,9 @@ Value read_profile(const std::string& file, std::span<const std::string> folders
 
 std::vector<std::string> profile_names(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code missing;
-  for (const std::filesystem::directory_entry& entry :
-       std::filesystem::directory_iterator(folder, missing)) {
-    if (entry.path().extension() == profile_files_detail::kExtension)
-      names.push_back(entry.path().stem().string());
+  for (const std::string& file : names_in_folder(folder)) {
+    const std::filesystem::path path(file);
+    if (path.extension() == profile_files_detail::kExtension) names.push_back(path.stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -1,11 +1,13 @@
 #include "policies/registry.hpp"
 
+#include <exception>
 #include <filesystem>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "policies/eviction/entries.hpp"
 #include "policies/recompute/entries.hpp"
 #include "policies/residency/entries.hpp"
@@ -13,6 +15,24 @@
 #include "policies/sequence/planned.hpp"
 
 namespace tidemark {
+namespace registry_detail {
+namespace {
+
+// Runs a plug-in's own code, whose exceptions are faults of the plug-in.
+template <class Call>
+auto guarded(const std::string& path, const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    throw UserError({.file = path}, {},
+                    fmt::format("the plugin failed to list its policies: {}", error.what()));
+  } catch (...) {
+    throw UserError({.file = path}, {}, "the plugin failed to list its policies");
+  }
+}
+
+}  // namespace
+}  // namespace registry_detail
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
@@ -45,11 +65,12 @@ PolicyRegistry::PolicyRegistry()
 }
 
 void PolicyRegistry::load_plugin(const std::string& path) {
-  if (!std::filesystem::exists(path)) {
+  if (!path_exists(path)) {
     throw UserError({.file = path}, {}, "no such plugin; give the path of a shared library");
   }
   // The absolute path keeps dlopen from searching the library path.
-  void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string file = absolute_path(path).string();
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe): before any thread starts
     throw UserError({.file = path}, {},
@@ -62,7 +83,8 @@ void PolicyRegistry::load_plugin(const std::string& path) {
                     "exports no tidemark_policies(); see docs in policies/registry.hpp");
   }
   std::size_t count = 0;
-  const PolicyEntry* entries = entry(kPolicyAbi, &count);
+  const PolicyEntry* entries =
+      registry_detail::guarded(path, [&] { return entry(kPolicyAbi, &count); });
   if (entries == nullptr) {
     throw UserError(
         {.file = path}, {},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"
+#include "cli/commands/plugins.hpp"
 #include "cli/text/catalogue.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
@@ -15,8 +16,7 @@ namespace {
 
 Environment environment_with(const std::vector<std::string>& plugins, const Console& console) {
   Environment environment = default_environment(console.program);
-  for (const std::string& plugin : plugins)
-    environment.policies.load_plugin(plugin);
+  load_plugins(plugins, environment.policies);
   return environment;
 }
 

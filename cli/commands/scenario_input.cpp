@@ -1,13 +1,14 @@
 #include "cli/commands/scenario_input.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/commands/plugins.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "plots/report/html_report.hpp"
@@ -24,9 +25,7 @@ bool is_yaml(const std::string& name) {
 
 // Whether a file is a model described by its layers, which is no scenario.
 bool is_layer_file(const std::string& name) {
-  std::error_code error;
-  return is_yaml(name) && std::filesystem::is_regular_file(name, error) &&
-         is_layer_model(read_document(name));
+  return is_yaml(name) && is_file(name) && is_layer_model(read_document(name));
 }
 
 // Explains a name that is no file before reading it says only that it is missing.
@@ -38,9 +37,9 @@ void check_scenario_name(const std::string& name) {
                     excerpt(name), excerpt(name)));
   }
   const bool recorded = name.ends_with(".pickle") || name.ends_with(".pkl");
-  if (is_yaml(name) || (!recorded && std::filesystem::exists(name))) {
+  if (is_yaml(name) || (!recorded && path_exists(name))) {
     const bool onnx = name.ends_with(".onnx");
-    if ((!name.ends_with(".json") && !onnx) || !std::filesystem::exists(name)) return;
+    if ((!name.ends_with(".json") && !onnx) || !path_exists(name)) return;
     if (!onnx && read_document(name).find("model") != nullptr) return;
     throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
   }
@@ -126,8 +125,7 @@ Scenario ScenarioInput::first_point(const Environment& environment) const {
 Environment ScenarioInput::environment(const Console& console) const {
   Environment environment = default_environment(console.program);
   if (!has_html_report()) environment.no_html_report = kNoHtmlReport;
-  for (const std::string& plugin : plugins)
-    environment.policies.load_plugin(plugin);
+  load_plugins(plugins, environment.policies);
   return environment;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 
 namespace tidemark {
 namespace output_folder_detail {
@@ -27,15 +28,14 @@ constexpr const char* kList = ".tidemark-files";
 OutputFolder::OutputFolder(const std::string& path) : folder_(path) {
   std::error_code error;
   if (path.empty()) throw UserError("the output folder has an empty name");
-  if (std::filesystem::exists(folder_, error) && !std::filesystem::is_directory(folder_, error)) {
+  if (path_exists(folder_) && !is_folder(folder_)) {
     output_folder_detail::fail(folder_, "is a file; -o takes a folder");
   }
-  for (std::filesystem::path p = std::filesystem::absolute(folder_).lexically_normal();
-       !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
+  for (std::filesystem::path p = absolute_path(folder_); !p.empty() && !path_exists(p);
+       p = p.parent_path()) {
     made_.insert(made_.begin(), p);
     if (p == p.parent_path()) break;
   }
-  error.clear();
   std::filesystem::create_directories(folder_, error);
   if (error)
     output_folder_detail::fail(folder_,
@@ -88,7 +88,7 @@ void OutputFolder::commit_replacing() {
   const std::filesystem::path list = folder_ / output_folder_detail::kList;
   std::set<std::string> stale;
   {
-    std::ifstream known(list);
+    std::ifstream known(is_file(list) ? list : std::filesystem::path());
     for (std::string name; std::getline(known, name);) {
       // A name alone: a damaged list must not reach beyond the folder.
       if (std::filesystem::path(name).filename() == name) stale.insert(name);

@@ -15,6 +15,7 @@
 
 #include "graph/core/document_builder.hpp"
 #include "graph/core/json_reader.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/words.hpp"
 #include "graph/core/yaml_reader.hpp"
 
@@ -84,15 +85,8 @@ void check_text(std::string_view text, const std::string& file) {
 // "; did you mean 'scenario.yaml'?" if the folder has a file of nearly this name.
 std::string similar_file(const std::filesystem::path& path) {
   constexpr std::size_t kMaxListed = 1000;
-  std::error_code error;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  std::vector<std::string> names;
-  for (std::filesystem::directory_iterator entry(folder, error), end;
-       !error && entry != end && names.size() < kMaxListed; entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return did_you_mean(path.filename().string(), names);
+  return did_you_mean(path.filename().string(), names_in_folder(folder, kMaxListed));
 }
 
 }  // namespace
@@ -129,8 +123,7 @@ std::string read_text_file(const std::string& path) {
   };
   if (path.empty()) throw UserError("a file name is empty");
   if (path.find('\0') != std::string::npos) fail("a file name may not contain a NUL character");
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) fail("this is a folder, not a file");
+  if (is_folder(path)) fail("this is a folder, not a file");
   errno = 0;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "rb"),
                                                                &std::fclose);
@@ -140,6 +133,7 @@ std::string read_text_file(const std::string& path) {
     fail("cannot be opened: " + std::generic_category().message(reason));
   }
   std::string text;
+  std::error_code error;
   const std::uintmax_t known_size = std::filesystem::file_size(path, error);
   if (!error && known_size <= kMaxFileBytes) text.reserve(static_cast<std::size_t>(known_size));
   std::string chunk(std::size_t{1} << 16, '\0');

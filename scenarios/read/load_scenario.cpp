@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/paths.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
@@ -17,18 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxExtends = 32;  // most files in one chain
-
-// Returns a path that is equal for two ways to write the path of one file.
-fs::path identity_of(const fs::path& file) {
-  std::error_code error;
-  fs::path identity = fs::weakly_canonical(file, error);
-  return error ? file : identity;
-}
-
 void make_absolute(Value& path, const fs::path& folder) {
   if (!path.is_scalar() || path.scalar.empty()) return;
-  path.scalar = fs::absolute(folder / path.scalar).lexically_normal().string();
+  path.scalar = absolute_path(folder / path.scalar).string();
 }
 
 // Makes the path in the value of `key` absolute.
@@ -122,7 +114,7 @@ Value load_base(const Value& extends, const fs::path& folder, std::vector<OpenFi
     throw UserError(extends.location, "extends", "expected the path of one scenario file");
   }
   const std::string file = (folder / extends.scalar).lexically_normal().string();
-  const fs::path identity = identity_of(file);
+  const fs::path identity = identity_of_path(file);
   chain.back().extends = extends.location;
   const bool open = std::any_of(chain.begin(), chain.end(),
                                 [&](const OpenFile& other) { return other.identity == identity; });
@@ -151,7 +143,7 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
   resolve_paths(document, folder);
   const Value* extends = document.find("extends");
   if (extends == nullptr) return document;
-  chain.push_back({.identity = identity_of(path), .extends = {}});
+  chain.push_back({.identity = identity_of_path(path), .extends = {}});
   const Value base = load_base(*extends, folder, chain);
   chain.pop_back();
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
@@ -184,14 +176,13 @@ Value scenario_of_model(const std::string& model, const std::string& gpu) {
   set_entry(document, "version", unknown, text_value("1", unknown));
   Value word = text_value(model, unknown);
   if (!is_preset(model)) {
-    std::error_code error;
-    const bool is_folder = std::filesystem::is_directory(model, error);
+    const bool in_folder = is_folder(model);
     const bool by_other_name = !advice_for_model(model).empty();
-    if ((!is_model_path(model) || by_other_name) && !std::filesystem::exists(model, error)) {
+    if ((!is_model_path(model) || by_other_name) && !path_exists(model)) {
       throw UserError({}, "model", load_scenario_detail::unknown_model(model));
     }
     // A folder has its files as Hugging Face names them.
-    if (is_folder) word.scalar = (std::filesystem::path(model) / "config.json").string();
+    if (in_folder) word.scalar = (std::filesystem::path(model) / "config.json").string();
     load_scenario_detail::make_absolute(word, {});
   }
   set_entry(document, "model", unknown, long_form("model", word));
