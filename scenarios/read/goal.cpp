@@ -118,7 +118,8 @@ class ExpressionParser {
   using Term = Expression::Term;
 
   [[noreturn]] void fail(const std::string& problem) const {
-    throw std::invalid_argument(fmt::format("character {} of '{}': {}", at_ + 1, text_, problem));
+    throw std::invalid_argument(
+        fmt::format("character {} of {}: {}", at_ + 1, tidemark::quoted(text_), problem));
   }
   [[nodiscard]] char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip_blanks() {
@@ -126,6 +127,7 @@ class ExpressionParser {
       ++at_;
   }
   std::size_t add(Term term) {
+    if (out_.terms_.size() >= kMaxTerms) fail(fmt::format("more than {} terms", kMaxTerms));
     out_.terms_.push_back(term);
     return out_.terms_.size() - 1;
   }
@@ -144,7 +146,7 @@ class ExpressionParser {
   std::size_t atom() {
     skip_blanks();
     const auto is = [&](auto test) { return test(static_cast<unsigned char>(peek())) != 0; };
-    if (++depth_ > kDeepest) fail("too many parentheses");
+    if (++depth_ > kMaxDepth) fail("too many parentheses");
     std::size_t term = 0;
     if (peek() == '(') {
       ++at_;
@@ -194,7 +196,8 @@ class ExpressionParser {
     return add({.kind = 'v', .name = out_.names_.size() - 1});
   }
 
-  static constexpr int kDeepest = 100;
+  // A sum is evaluated from its last term down to its first, one call for each.
+  static constexpr std::size_t kMaxTerms = 4096;
   Expression& out_;
   const std::string& text_;
   std::size_t at_ = 0;

@@ -58,7 +58,7 @@ TEST_SUITE("unit") {
     fails(replay("--heuristic dtr --mode eager --budget 80 --thrash-factor nan"),
           "--thrash-factor: expected a number");
     fails(Workspace().run("replay eviction none.log --heuristic dtr --mode eager --budget 80"),
-          "none.log: cannot be read");
+          "none.log: no such file");
   }
 }
 

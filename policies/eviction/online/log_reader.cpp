@@ -1,13 +1,10 @@
 #include "policies/eviction/online/log_reader.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
+#include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "policies/eviction/online/log_line.hpp"
 
@@ -271,16 +268,7 @@ EvictionLog parse_eviction_log(std::string_view text, const std::string& file) {
 }
 
 EvictionLog read_eviction_log(const std::string& file) {
-  std::error_code error;
-  const bool folder = std::filesystem::is_directory(file, error);
-  std::ifstream in(file, std::ios::binary);
-  std::string text;
-  if (in && !folder) text.assign(std::istreambuf_iterator<char>(in), {});
-  if (!in || folder) {
-    throw UserError({.file = file}, {},
-                    "cannot be read; name a file with one JSON object per line");
-  }
-  return parse_eviction_log(text, file);
+  return parse_eviction_log(read_text_file(file), file);
 }
 
 }  // namespace tidemark

@@ -34,6 +34,7 @@ std::string unpacked_file(const std::string& path, const UnpackLimits& limits) {
     }
     if (count == 0) return bytes;
     bytes.append(piece.data(), static_cast<std::size_t>(count));
+    if (bytes.front() != limits.begins_with) return bytes;
     if (bytes.size() > limit) {
       const std::string hint =
           limit < limits.most

@@ -8,12 +8,14 @@ namespace tidemark {
 
 // Limits on the size of an unpacked file, so that a small file cannot cost much.
 struct UnpackLimits {
+  // A file that begins otherwise is read no further than its first piece.
+  char begins_with = '\0';
   std::size_t most = 0;
   std::size_t free = 0;             // bytes allowed for any packed file
   std::size_t for_each_packed = 0;  // further bytes for each byte of the packed file
 };
 
-// Throws UserError: unreadable, damaged, larger than the limits.
+// Throws UserError: a folder, unreadable, damaged, larger than the limits.
 [[nodiscard]] std::string unpacked_file(const std::string& path, const UnpackLimits& limits);
 
 }  // namespace tidemark

@@ -361,8 +361,10 @@ void PickleParser::run() {
 
 Pickle::Pickle(const std::string& path)
     : path_(path),
-      bytes_(unpacked_file(
-          path, {.most = kLargestFile, .free = kFreeBytes, .for_each_packed = kMostUnpacked})) {
+      bytes_(unpacked_file(path, {.begins_with = static_cast<char>(PickleOpcode::kProto),
+                                  .most = kLargestFile,
+                                  .free = kFreeBytes,
+                                  .for_each_packed = kMostUnpacked})) {
   PickleParser(*this).run();
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "graph/core/value.hpp"
+
 namespace tidemark {
 
 enum class PickleKind : std::uint8_t {
@@ -51,7 +53,9 @@ class PickleValue {
 
 class Pickle {
  public:
-  static constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // bytes, unpacked
+  // A snapshot is larger than other files that are held in memory: each allocation has the frames
+  // of a stack.
+  static constexpr std::size_t kLargestFile = 8 * kMaxFileBytes;  // bytes, unpacked
   static constexpr std::size_t kMostValues = std::size_t{1} << 27;
   // Limits that no snapshot of that size exceeds, so that a small file costs little. The dict of a
   // stack frame, the densest value there is, takes 16 bytes for 8 values. The first bytes and

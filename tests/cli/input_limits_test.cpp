@@ -1,0 +1,89 @@
+// Inputs without an end, and inputs that are too deep: errors, not exhausted memory or stacks.
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::input_limits_test {
+
+using namespace tidemark::testing;
+
+namespace {
+
+// Memory that a command may take, in KiB. Less than twice the largest file is enough.
+constexpr const char* kLittleMemory = "ulimit -v 1500000;";
+
+void check_refused(const Outcome& outcome, const std::string& part) {
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 2);
+  CHECK(contains(outcome.err, part));
+  CHECK(outcome.out.empty());
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("files without an end are refused once they are too large") {
+    const Workspace workspace;
+    const std::string eviction = " --heuristic dtr --mode eager --budget 80";
+    workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n");
+    check_refused(workspace.run("replay eviction /dev/zero" + eviction, kLittleMemory),
+                  "/dev/zero: larger than 256 MiB");
+    check_refused(workspace.run("run /dev/zero --gpu a100-sxm-40gb", kLittleMemory), "/dev/zero");
+    check_refused(workspace.run("run s.yaml -s hardware=/dev/zero", kLittleMemory), "/dev/zero");
+    check_refused(workspace.run("pack /dev/zero", kLittleMemory), "/dev/zero");
+    check_refused(workspace.run("replay allocator /dev/zero --capacity 1GiB", kLittleMemory),
+                  "/dev/zero");
+    std::filesystem::create_directory(workspace.folder() / "out");
+    std::filesystem::create_symlink("/dev/zero", workspace.folder() / "out/points.jsonl");
+    check_refused(workspace.run("sweep merge out", kLittleMemory), "out/points.jsonl");
+    check_refused(workspace.run("sweep s.yaml -o out --resume", kLittleMemory), "out/points.jsonl");
+  }
+
+  TEST_CASE("what does not begin as a snapshot is read no further") {
+    const Workspace workspace;
+    workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n");
+    std::filesystem::create_symlink("/dev/zero", workspace.folder() / "zero.pickle");
+    // 60 GB on paper, and none on the disk.
+    workspace.write("sparse.pickle", "no pickle");
+    std::filesystem::resize_file(workspace.folder() / "sparse.pickle", std::uintmax_t{60} << 30);
+    for (const char* name : {"zero.pickle", "sparse.pickle"}) {
+      const auto begin = std::chrono::steady_clock::now();
+      check_refused(workspace.run(fmt::format("diff s.yaml {}", name), "ulimit -v 600000;"), name);
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    }
+  }
+
+  TEST_CASE("long goals and long chains of profiles are errors") {
+    const Workspace workspace;
+    std::string sum = "time.step";
+    for (int i = 0; i < 200'000; ++i)
+      sum += "+1";
+    const std::string scenario =
+        "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n"
+        "sweep: {matrix: {training.micro_batch: [1, 2]}}\ngoal: {minimize: \"";
+    workspace.write("goal.yaml", scenario + sum + "\"}\n");
+    const Outcome goal = workspace.run("search goal.yaml");
+    check_refused(goal, "more than 4096 terms");
+    CHECK(goal.err.size() < 1000);
+
+    constexpr int kProfiles = 15'000;
+    for (int i = 0; i < kProfiles; ++i)
+      workspace.write(fmt::format("p{}.yaml", i), fmt::format("extends: p{}.yaml\n", i + 1));
+    workspace.write(fmt::format("p{}.yaml", kProfiles), "extends: a100-sxm-40gb\n");
+    check_refused(workspace.run("run gpt2 --gpu ./p0.yaml"), "profiles extend one another");
+    workspace.write("s.yaml", "model: gpt2\nhardware: ./p0.yaml\n");
+    check_refused(workspace.run("sweep s.yaml -o out"), "profiles extend one another");
+    // A chain as long as is allowed still means what it says.
+    CHECK(workspace
+              .run(fmt::format("run gpt2 --gpu ./p{}.yaml -s training.sequence=64", kProfiles - 20))
+              .code == 0);
+  }
+}
+
+}  // namespace tidemark::input_limits_test
