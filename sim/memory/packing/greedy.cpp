@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "sim/memory/packing/time_sections.hpp"
@@ -11,6 +15,13 @@
 namespace tidemark {
 namespace greedy_detail {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Most problems have no deadline, and asking for the time costs as much as a short scan.
+bool over(Clock::time_point deadline) {
+  return deadline != Clock::time_point::max() && Clock::now() >= deadline;
+}
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -76,6 +87,97 @@ struct Placed {
   }
 };
 
+// The addresses that are free while buffers come and go.
+class FreeRanges {
+ public:
+  // Returns the lowest of the smallest ranges that are large enough, or the end of all.
+  std::int64_t take(std::int64_t size) {
+    const auto found = by_size_.lower_bound({size, 0});
+    if (found == by_size_.end()) {
+      const std::int64_t at = end_;
+      end_ += size;
+      return at;
+    }
+    const auto [length, at] = *found;
+    remove(at, length);
+    if (length > size) add(at + size, length - size);
+    return at;
+  }
+  void give_back(std::int64_t at, std::int64_t size) {
+    const auto above = by_offset_.lower_bound(at);
+    if (above != by_offset_.end() && above->first == at + size) {
+      size += above->second;
+      remove(above->first, above->second);
+    }
+    const auto next = by_offset_.lower_bound(at);
+    if (next != by_offset_.begin()) {
+      const auto [below, length] = *std::prev(next);
+      if (below + length == at) {
+        remove(below, length);
+        at = below;
+        size += length;
+      }
+    }
+    add(at, size);
+  }
+
+ private:
+  void add(std::int64_t at, std::int64_t size) {
+    by_offset_.emplace(at, size);
+    by_size_.emplace(size, at);
+  }
+  void remove(std::int64_t at, std::int64_t size) {
+    by_offset_.erase(at);
+    by_size_.erase({size, at});
+  }
+  std::int64_t end_ = 0;
+  std::map<std::int64_t, std::int64_t> by_offset_;           // sizes
+  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size, offset
+};
+
+// Places the buffers as place_in_order() does; none where the deadline comes first.
+std::optional<Packing> placed_until(const PackingProblem& problem, std::span<const int> order,
+                                    Fit fit, Clock::time_point deadline) {
+  Packing packing{.offsets = std::vector<std::int64_t>(problem.buffers.size())};
+  Placed placed;
+  placed.reserve(problem.buffers.size());
+  for (const int i : order) {
+    const Buffer& b = problem.buffers[static_cast<std::size_t>(i)];
+    if (b.size == 0) continue;
+    if (over(deadline)) return std::nullopt;
+    const std::int64_t at = placed.gap_for(b, fit);
+    packing.offsets[static_cast<std::size_t>(i)] = at;
+    placed.insert(b, at);
+  }
+  packing.height = height_of(problem, packing.offsets);
+  return packing;
+}
+
+// Places the buffers as pack_skyline() does; none where the deadline comes first.
+std::optional<Packing> skyline_until(const PackingProblem& problem, Clock::time_point deadline) {
+  // Candidates keep the order of their duration, so that the first of the lowest is the longest.
+  std::vector<int> left = greedy_order(problem, GreedyOrder::kDuration);
+  std::vector<std::int64_t> rests_at(left.size());  // by place in `left`
+  Packing packing{.offsets = std::vector<std::int64_t>(left.size())};
+  while (!left.empty()) {
+    if (over(deadline)) return std::nullopt;
+    const auto lowest = static_cast<std::size_t>(
+        std::min_element(rests_at.begin(), rests_at.end()) - rests_at.begin());
+    const auto chosen = static_cast<std::size_t>(left[lowest]);
+    const Buffer& b = problem.buffers[chosen];
+    const std::int64_t end = rests_at[lowest] + b.size;
+    packing.offsets[chosen] = rests_at[lowest];
+    packing.height = std::max(packing.height, end);
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(lowest));
+    rests_at.erase(rests_at.begin() + static_cast<std::ptrdiff_t>(lowest));
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const Buffer& other = problem.buffers[static_cast<std::size_t>(left[k])];
+      if (other.lower < b.upper && b.lower < other.upper) rests_at[k] = std::max(rests_at[k], end);
+    }
+  }
+  return packing;
+}
+
 }  // namespace
 }  // namespace greedy_detail
 
@@ -122,18 +224,8 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
 }
 
 Packing place_in_order(const PackingProblem& problem, std::span<const int> order, Fit fit) {
-  Packing packing{.offsets = std::vector<std::int64_t>(problem.buffers.size())};
-  greedy_detail::Placed placed;
-  placed.reserve(problem.buffers.size());
-  for (const int i : order) {
-    const Buffer& b = problem.buffers[static_cast<std::size_t>(i)];
-    if (b.size == 0) continue;
-    const std::int64_t at = placed.gap_for(b, fit);
-    packing.offsets[static_cast<std::size_t>(i)] = at;
-    placed.insert(b, at);
-  }
-  packing.height = height_of(problem, packing.offsets);
-  return packing;
+  return *greedy_detail::placed_until(problem, order, fit,
+                                      std::chrono::steady_clock::time_point::max());
 }
 
 Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit) {
@@ -141,38 +233,53 @@ Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit)
 }
 
 Packing pack_skyline(const PackingProblem& problem) {
-  // Candidates keep the order of their duration, so that the first of the lowest is the longest.
-  std::vector<int> left = greedy_order(problem, GreedyOrder::kDuration);
-  std::vector<std::int64_t> rests_at(left.size());  // by place in `left`
-  Packing packing{.offsets = std::vector<std::int64_t>(left.size())};
-  while (!left.empty()) {
-    const auto lowest = static_cast<std::size_t>(
-        std::min_element(rests_at.begin(), rests_at.end()) - rests_at.begin());
-    const auto chosen = static_cast<std::size_t>(left[lowest]);
-    const Buffer& b = problem.buffers[chosen];
-    const std::int64_t end = rests_at[lowest] + b.size;
-    packing.offsets[chosen] = rests_at[lowest];
-    packing.height = std::max(packing.height, end);
-    left.erase(left.begin() + static_cast<std::ptrdiff_t>(lowest));
-    rests_at.erase(rests_at.begin() + static_cast<std::ptrdiff_t>(lowest));
-    for (std::size_t k = 0; k < left.size(); ++k) {
-      const Buffer& other = problem.buffers[static_cast<std::size_t>(left[k])];
-      if (other.lower < b.upper && b.lower < other.upper) rests_at[k] = std::max(rests_at[k], end);
+  return *greedy_detail::skyline_until(problem, std::chrono::steady_clock::time_point::max());
+}
+
+Packing pack_by_time(const PackingProblem& problem) {
+  std::vector<int> begins(problem.buffers.size());
+  std::iota(begins.begin(), begins.end(), 0);
+  std::vector<int> ends = begins;
+  const auto buffer = [&](int i) -> const Buffer& {
+    return problem.buffers[static_cast<std::size_t>(i)];
+  };
+  std::stable_sort(begins.begin(), begins.end(),
+                   [&](int a, int b) { return buffer(a).lower < buffer(b).lower; });
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](int a, int b) { return buffer(a).upper < buffer(b).upper; });
+  Packing packing{.offsets = std::vector<std::int64_t>(begins.size())};
+  greedy_detail::FreeRanges free;
+  std::size_t ended = 0;
+  for (const int i : begins) {
+    const Buffer& b = buffer(i);
+    if (b.size == 0) continue;
+    // Lifetimes are half open: what ends now is free. It has begun before, if it takes any time.
+    for (; ended < ends.size() && buffer(ends[ended]).upper <= b.lower; ++ended) {
+      const int old = ends[ended];
+      if (buffer(old).size > 0)
+        free.give_back(packing.offsets[static_cast<std::size_t>(old)], buffer(old).size);
     }
+    const std::int64_t at = free.take(b.size);
+    packing.offsets[static_cast<std::size_t>(i)] = at;
+    packing.height = std::max(packing.height, at + b.size);
   }
   return packing;
 }
 
-Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound) {
-  Packing best = pack_skyline(problem);
+Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound,
+                    std::chrono::steady_clock::time_point deadline) {
+  std::optional<Packing> best = greedy_detail::skyline_until(problem, deadline);
+  if (!best) return pack_by_time(problem);
   for (const GreedyOrder order : kGreedyOrders) {
     for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
-      if (best.height <= lower_bound) return best;
-      Packing packing = pack_greedily(problem, order, fit);
-      if (packing.height < best.height) best = std::move(packing);
+      if (best->height <= lower_bound) return *best;
+      std::optional<Packing> packing =
+          greedy_detail::placed_until(problem, greedy_order(problem, order), fit, deadline);
+      if (!packing) return *best;
+      if (packing->height < best->height) best = std::move(packing);
     }
   }
-  return best;
+  return *best;
 }
 
 }  // namespace tidemark

@@ -1,6 +1,7 @@
 // Packings in one pass: buffers in a fixed order, each into a gap among those placed before.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -35,7 +36,14 @@ enum class Fit : std::uint8_t { kFirst, kBest };
 // of them on ties. O(n^2) at worst.
 [[nodiscard]] Packing pack_skyline(const PackingProblem& problem);
 
-// Returns the lowest of all of the above; stops at the first that reaches the lower bound.
-[[nodiscard]] Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound);
+// Places the buffers as an allocator that is asked in the order of time: each into the smallest
+// range that is free and large enough. O(n log n).
+[[nodiscard]] Packing pack_by_time(const PackingProblem& problem);
+
+// Returns the lowest of those before it above; stops at the first that reaches the lower bound and
+// at the deadline. Where that comes before any is done it is pack_by_time().
+[[nodiscard]] Packing best_greedy(
+    const PackingProblem& problem, std::int64_t lower_bound,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 }  // namespace tidemark

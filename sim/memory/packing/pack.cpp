@@ -51,7 +51,7 @@ class Part {
     for (Buffer& b : problem_.buffers)
       b.size /= unit_;
     bound_ = most_live_bytes(problem_);
-    best_ = best_greedy(problem_, bound_);
+    best_ = best_greedy(problem_, bound_, limits_.deadline);
   }
 
   [[nodiscard]] std::int64_t height() const { return best_.height * unit_; }

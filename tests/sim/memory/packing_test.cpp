@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -227,6 +228,33 @@ TEST_SUITE("unit") {
   }
 }
 
+TEST_SUITE("unit") {
+  TEST_CASE("an allocator in the order of time takes the tightest range and joins what is freed") {
+    // 10 and 4 and 6 are stacked; 10 is freed, then 4: 14 bytes are free below 6. The 3 of time 2
+    // takes the 4 that was freed first, as the tightest.
+    const PackingProblem problem{{{.lower = 0, .upper = 3, .size = 10},
+                                  {.lower = 0, .upper = 2, .size = 4},
+                                  {.lower = 0, .upper = 9, .size = 6},
+                                  {.lower = 2, .upper = 3, .size = 3},
+                                  {.lower = 3, .upper = 9, .size = 14}}};
+    const Packing packing = pack_by_time(problem);
+    CHECK(packing.offsets == std::vector<std::int64_t>{0, 10, 14, 10, 0});
+    CHECK(packing.height == 20);
+  }
+
+  TEST_CASE("the time limit holds for the passes over very many buffers, too") {
+    PackingProblem problem;
+    for (std::int64_t i = 0; i < 120'000; ++i)
+      problem.buffers.push_back(
+          {.lower = i, .upper = i + 1000 + i % 977, .size = 1 + i * i % 4093});
+    const auto begin = std::chrono::steady_clock::now();
+    const PackResult result = pack(problem, {.time_limit = std::chrono::seconds(2)});
+    const auto took = std::chrono::steady_clock::now() - begin;
+    CHECK(!packing_fault(problem, result.packing));
+    CHECK(took <= std::chrono::milliseconds(2200));
+  }
+}
+
 TEST_SUITE("property") {
   TEST_CASE("the search finds the least height of every small problem and proves it") {
     Rng rng(1);
@@ -257,6 +285,9 @@ TEST_SUITE("property") {
         CHECK(packing.height >= bound);
         CHECK(packing.height >= packings[1].height);
       }
+      const Packing by_time = pack_by_time(problem);
+      CHECK(!packing_fault(problem, by_time));
+      CHECK(by_time.height >= bound);
     }
   }
 
