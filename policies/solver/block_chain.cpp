@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "graph/core/saturated.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
 
 namespace tidemark {
@@ -381,12 +382,11 @@ std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::in
   block_chain_detail::BlockChain chain(problem, inside);
   if (chain.stages() < 2) return {};
   std::vector<Schedule> schedules;
-  // The room for which the recurrence's own estimate ends just within the budget, by bisection.
+  // Bisection for the room that the budget just holds: `low` is expected to fit, `high` is not.
   const auto room = static_cast<double>(budget - problem.fixed);
-  // `low` is expected to give schedules that fit; `high` is not.
   double low = 0.5, high = 1.2, share = 1;
   for (int k = 0; k < block_chain_detail::kRooms && Clock::now() <= options.deadline; ++k) {
-    std::optional<Schedule> schedule = chain.solve(static_cast<std::int64_t>(room * share));
+    std::optional<Schedule> schedule = chain.solve(saturated(room * share));
     const bool fits = schedule && evaluate(problem, *schedule).peak <= budget;
     // If nothing is found more room is needed, and it will not fit.
     if (!schedule && share >= 1) break;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "graph/core/saturated.hpp"
 #include "graph/import/onnx/element_type.hpp"
 #include "graph/import/onnx/folding.hpp"
 
@@ -15,6 +16,9 @@ namespace fold_detail {
 namespace {
 
 using namespace folding;  // NOLINT: this file is one half of it
+
+// Numbers below this, of either sign, are integers of 64 bits.
+constexpr double kIntegers = 9e18;
 
 std::int64_t floor_modulo(std::int64_t a, std::int64_t b) {
   const std::int64_t rest = a % b;
@@ -45,7 +49,7 @@ std::optional<std::int64_t> binary(const OnnxNode& node, std::int64_t a, std::in
   if (op == "Add" || op == "Sub" || op == "Mul") return wrapped(op, a, b);
   if (op == "Pow") {
     const double power = std::pow(static_cast<double>(a), static_cast<double>(b));
-    if (!(std::abs(power) < 9e18)) return std::nullopt;
+    if (!(std::abs(power) < kIntegers)) return std::nullopt;
     return static_cast<std::int64_t>(power);
   }
   if (op == "Div" || op == "Mod") {
@@ -147,7 +151,9 @@ Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
     if (is_floating(x.dtype)) {
       result->numbers[i] = value;
     } else {
-      result->integers[i] = static_cast<std::int64_t>(value);
+      // What an int64 does not hold is left to the framework: its kernels do not agree.
+      if (!(std::abs(value) < kIntegers)) result->known = false;
+      result->integers[i] = saturated(value);
     }
   }
   return result;
@@ -163,7 +169,7 @@ Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
     if (result->dtype == DType::kBool) {
       result->integers[i] = x.number(i) != 0 ? 1 : 0;
     } else if (!is_floating(result->dtype) && is_floating(x.dtype) &&
-               !(std::abs(x.numbers[i]) < 9e18)) {
+               !(std::abs(x.numbers[i]) < kIntegers)) {
       result->known = false;
     } else {
       copy_element(x, i, *result, i);
@@ -188,6 +194,8 @@ Folded fold_range(Operands inputs) {
     if (is_floating(result->dtype)) {
       result->numbers[i] = inputs[0]->number() + static_cast<double>(i) * step;
     } else {
+      const double value = inputs[0]->number() + static_cast<double>(i) * step;
+      if (!(std::abs(value) < kIntegers)) return shaped(result->dtype, result->dims);
       result->integers[i] =
           inputs[0]->integer() + static_cast<std::int64_t>(i) * inputs[2]->integer();
     }

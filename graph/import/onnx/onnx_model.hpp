@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/core/ids.hpp"
+#include "graph/core/saturated.hpp"
 #include "graph/ir/dtype.hpp"
 
 namespace tidemark {
@@ -41,7 +42,7 @@ struct OnnxConstant {
     return is_floating(dtype) ? numbers[index] : static_cast<double>(integers[index]);
   }
   [[nodiscard]] std::int64_t integer(std::size_t index = 0) const {
-    return is_floating(dtype) ? static_cast<std::int64_t>(numbers[index]) : integers[index];
+    return is_floating(dtype) ? saturated(numbers[index]) : integers[index];
   }
 };
 

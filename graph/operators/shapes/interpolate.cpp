@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/saturated.hpp"
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/operators/windows.hpp"
@@ -43,8 +44,7 @@ void infer(Inference& inference) {
   inference.require(scale > 0, fmt::format("scale {} is not above 0", scale));
   Shape shape{x.shape[0], x.shape[1]};
   for (int axis = 2; axis < x.shape.rank(); ++axis) {
-    const auto scaled =
-        static_cast<std::int64_t>(std::floor(static_cast<double>(x.shape[axis]) * scale));
+    const auto scaled = saturated(std::floor(static_cast<double>(x.shape[axis]) * scale));
     shape.push_back(per_axis(attributes, "size", axis - 2, scaled));
   }
   inference.create(shape, x.dtype, channel_order(shape, x));

@@ -1,6 +1,7 @@
 // The arithmetic of shapes.
 #include "graph/import/onnx/fold.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include <doctest/doctest.h>
@@ -76,6 +77,29 @@ TEST_SUITE("unit") {
     CHECK(folded("Mod", {a, b}).integers == Dims{1, 1});
     CHECK(folded("Mod", {a, b}, {{"fmod", std::int64_t{1}}}).integers == Dims{1, -1});
     CHECK_FALSE(folded("Div", {a, integers_constant({0, 0})}).known);
+  }
+
+  TEST_CASE("numbers that no integer of 64 bits holds are left open") {
+    const auto reals = [](std::vector<double> values) {
+      const auto count = static_cast<std::int64_t>(values.size());
+      return OnnxConstant{
+          .dtype = DType::kFloat32, .dims = {count}, .numbers = std::move(values), .known = true};
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    const OnnxConstant huge = reals({1e30, -1e30, infinity, std::nan(""), 2.9, -2.9});
+    CHECK(Dims{huge.integer(0), huge.integer(1), huge.integer(2), huge.integer(3), huge.integer(4),
+               huge.integer(5)} == Dims{kEnd, -kEnd - 1, kEnd, 0, 2, -2});
+    CHECK_FALSE(folded("Exp", {integers_constant({3, 100})}).known);
+    CHECK_FALSE(folded("Sqrt", {integers_constant({-1})}).known);
+    CHECK(folded("Exp", {integers_constant({3})}).integers == Dims{20});
+    // Counted in steps of 7e18 from -7e18: -7e18, 0, 7e18, and 14e18 is beyond.
+    const OnnxConstant from{.integers = {-7'000'000'000'000'000'000}, .known = true};
+    const OnnxConstant step{.integers = {7'000'000'000'000'000'000}, .known = true};
+    const OnnxConstant range = folded("Range", {from, reals({16e18}), step});
+    CHECK(range.dims == Dims{4});
+    CHECK_FALSE(range.known);
+    CHECK(folded("Range", {from, reals({8e18}), step}).integers ==
+          Dims{-7'000'000'000'000'000'000, 0, 7'000'000'000'000'000'000});
   }
 
   TEST_CASE("operands broadcast") {
