@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 
 namespace tidemark {
@@ -143,6 +144,8 @@ std::string wrap_meanings(std::string_view text, std::size_t width) {
 
 void Table::add_row(std::vector<Cell> cells) {
   cells.resize(columns_.size());
+  for (Cell& cell : cells)
+    cell.text = printable(cell.text);
   rows_.push_back(std::move(cells));
 }
 

@@ -12,7 +12,7 @@ namespace tidemark {
 enum class Align { kLeft, kRight };
 
 struct Cell {
-  std::string text;  // UTF-8, no control characters
+  std::string text;  // UTF-8; control characters are escaped
   int colour = -1;   // index in the 256-colour palette; -1: default
   bool bold = false;
 };

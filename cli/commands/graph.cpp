@@ -9,6 +9,7 @@
 #include "cli/text/wording.hpp"
 #include "graph/analysis/dependency_graph.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
@@ -115,7 +116,7 @@ Bytes created_by(const TrainingGraph& graph, OperatorId id) {
 
 std::string graph_table(const TrainingGraph& graph, const Console& console) {
   std::string text = fmt::format(
-      "{}: {} parameters, {} operators, {} storages\n", bold(graph.name, console.colour),
+      "{}: {} parameters, {} operators, {} storages\n", bold(printable(graph.name), console.colour),
       format_count(static_cast<double>(parameter_elements(graph.parameters).count)),
       grouped(static_cast<std::int64_t>(graph.operators.size())),
       grouped(static_cast<std::int64_t>(graph.storages.size())));
@@ -140,7 +141,7 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
                      {created > Bytes(0) ? format_bytes(created) : ""},
                      {op.workspace > Bytes(0) ? format_bytes(op.workspace) : ""}});
     }
-    text += fmt::format("\n{}: {} operators\n", bold(title_of(part), console.colour),
+    text += fmt::format("\n{}: {} operators\n", bold(printable(title_of(part)), console.colour),
                         grouped(static_cast<std::int64_t>(part.operators.size())));
     text += table.text(console.colour);
   }

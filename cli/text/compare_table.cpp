@@ -7,6 +7,7 @@
 
 #include "cli/text/override_words.hpp"
 #include "cli/text/wording.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/studies/compare_document.hpp"
@@ -108,7 +109,7 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
 
 std::string CompareTable::heading() const {
   const PointResult& base = comparison_.base;
-  std::string text = bold(comparison_.name, colour_);
+  std::string text = bold(printable(comparison_.name), colour_);
   text += fmt::format(
       ": without policies {} live at the peak, {} {}", format_bytes(base.run.live.bytes),
       comparison_.cost_graph ? "cost" : "a step of",

@@ -10,11 +10,44 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 
 namespace tidemark {
 namespace console_detail {
 namespace {
+
+// Returns the length of the escape sequence at the front of a text if it is one of those that set
+// the colours and the weight of Tidemark's own words (role_style.hpp, terminal_chart.cpp); else 0.
+std::size_t style_length(std::string_view text) {
+  if (!text.starts_with("\x1b[")) return 0;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789;", 2), text.size());
+  if (end == text.size() || text[end] != 'm') return 0;
+  const std::string_view codes = text.substr(2, end - 2);
+  const bool style = codes == "0" || codes == "1" || codes == "2" || codes.starts_with("38;5;");
+  return style ? end + 1 : 0;
+}
+
+// Writes a text: lines, and styles if it goes to a terminal. Every other control character comes
+// from a name of the user, and is escaped. Returns whether all of it was written.
+bool write_text(std::FILE* stream, std::string_view text) {
+  const bool terminal = isatty(fileno(stream)) != 0;
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    std::size_t length = control_length(rest);
+    const std::size_t style = terminal ? style_length(rest) : 0;
+    if (length > 0 && style == 0 && rest[0] != '\n' && rest[0] != '\t') {
+      append_escaped(out, rest.substr(0, length));
+    } else {
+      length = std::max<std::size_t>(style, 1);
+      out += rest.substr(0, length);
+    }
+    at += length;
+  }
+  return std::fwrite(out.data(), 1, out.size(), stream) == out.size();
+}
 
 constexpr std::size_t kNarrowest = 60;
 constexpr std::size_t kWidest = 160;
@@ -56,7 +89,7 @@ Console open_console(std::string program) {
 }
 
 void print(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  const bool written = console_detail::write_text(stdout, text);
   if (!written || std::fflush(stdout) != 0) throw UserError("standard output cannot be written");
 }
 
@@ -64,22 +97,22 @@ void print_error(const Console& console, std::string_view message) {
   const std::string line =
       fmt::format("tidemark: {} {}\n",
                   bold(paint("error:", kBad, console.error_colour), console.error_colour), message);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  console_detail::write_text(stderr, line);
 }
 
 void print_usage(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  console_detail::write_text(stderr, text);
 }
 
 void print_warning(const Console& console, std::string_view message) {
   const std::string line =
       fmt::format("tidemark: {} {}\n", paint("warning:", kNote, console.error_colour), message);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  console_detail::write_text(stderr, line);
 }
 
 void print_note(std::string_view message) {
   const std::string line = fmt::format("tidemark: {}\n", message);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  console_detail::write_text(stderr, line);
 }
 
 Progress::~Progress() {

@@ -9,6 +9,7 @@
 #include "cli/text/point_summary.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "cli/text/wording.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/results/peak_terms.hpp"
@@ -98,7 +99,7 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
 std::string Explanation::heading() const {
   const bool fits = point_.status == PointStatus::kFits;
   std::string text = fmt::format(
-      "{}: {}\n", bold(point_.name, colour_),
+      "{}: {}\n", bold(printable(point_.name), colour_),
       bold(paint(fits ? "fits" : "does not fit", fits ? kGood : kBad, colour_), colour_));
   const std::string setting = setting_line(point_, scenario_, *detail_.model);
   for (const std::string& words : wrap(setting, width_ > 2 ? width_ - 2 : setting.size()))

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/text/transfer_report.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 
@@ -267,7 +268,7 @@ std::string Summary::text() const {
   const bool fits = point_.status == PointStatus::kFits;
   const bool runs = point_.run.status == RunStatus::kCompleted;
   const std::string verdict = fits ? "fits" : runs ? "not within the budget" : "does not fit";
-  std::string text = fmt::format("{}: {}\n", bold(point_.name, colour_),
+  std::string text = fmt::format("{}: {}\n", bold(printable(point_.name), colour_),
                                  bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
   for (const std::string& words : wrapped(setting_line(point_, scenario_, *detail_.model), 2))
     text += "  " + dim(words, colour_) + '\n';
@@ -306,7 +307,7 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   const int ranks = scenario.mesh.ranks();
   if (ranks > 1) text += fmt::format(" x {}", ranks);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
-  text = fmt::format("{}, {} parameters; {}", model_name(graph.name),
+  text = fmt::format("{}, {} parameters; {}", printable(model_name(graph.name)),
                      format_count(static_cast<double>(point.parameter_count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);

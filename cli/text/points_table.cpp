@@ -10,6 +10,7 @@
 
 #include "cli/text/override_words.hpp"
 #include "cli/text/transfer_report.hpp"
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/results/compared_time.hpp"
@@ -171,7 +172,8 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
 std::string PointsTable::heading() const {
   const std::string count =
       fmt::format("{} point{}", points_.size(), points_.size() == 1 ? "" : "s");
-  std::string text = names_differ_ ? count : fmt::format("{}: {}", points_.front().name, count);
+  std::string text =
+      names_differ_ ? count : fmt::format("{}: {}", printable(points_.front().name), count);
   text = bold(text, colour_);
   for (const PointResult& point : points_) {
     if (point.status == PointStatus::kError || capacities_differ_) continue;
@@ -182,7 +184,7 @@ std::string PointsTable::heading() const {
 }
 
 std::string PointsTable::setting(const PointResult& point) const {
-  std::string text = names_differ_ ? point.name : "";
+  std::string text = names_differ_ ? printable(point.name) : "";
   for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
     const std::string value = changed_value(point, keys_.paths[k]);
     if (value.empty()) continue;

@@ -1,5 +1,6 @@
 #include "cli/text/published.hpp"
 
+#include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 
 namespace tidemark {
@@ -19,7 +20,7 @@ std::string published_text(const std::vector<std::string>& lines, bool colour) {
   if (lines.empty()) return {};
   std::string text = '\n' + bold("published", colour) + '\n';
   for (const std::string& line : lines)
-    text += "  " + line + '\n';
+    text += "  " + printable(line) + '\n';
   return text;
 }
 

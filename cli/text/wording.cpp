@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/core/printable.hpp"
 #include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
@@ -134,7 +135,7 @@ std::string title_of(std::span<const PointResult> points) {
   const bool one_name = std::all_of(points.begin(), points.end(), [&](const PointResult& point) {
     return point.name == points.front().name;
   });
-  return one_name ? points.front().name : fmt::format("{} points", points.size());
+  return one_name ? printable(points.front().name) : fmt::format("{} points", points.size());
 }
 
 }  // namespace tidemark
