@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -247,11 +248,12 @@ TEST_SUITE("unit") {
     for (std::int64_t i = 0; i < 120'000; ++i)
       problem.buffers.push_back(
           {.lower = i, .upper = i + 1000 + i % 977, .size = 1 + i * i % 4093});
-    const auto begin = std::chrono::steady_clock::now();
+    // The time of the processor: another process may keep this one from noticing the time.
+    const std::clock_t begin = std::clock();
     const PackResult result = pack(problem, {.time_limit = std::chrono::seconds(2)});
-    const auto took = std::chrono::steady_clock::now() - begin;
+    const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     CHECK(!packing_fault(problem, result.packing));
-    CHECK(took <= std::chrono::milliseconds(2200));
+    CHECK(took <= 2.2);
   }
 }
 
