@@ -83,7 +83,7 @@ struct TrainingGraph {
   // Parameters with a gradient, in the order in which it is complete.
   std::vector<ParameterId> trained;
   StorageId loss;  // invalid in a cost graph
-  // What modules keep as attributes from one forward pass to the next, which replaces it.
+  // Modules keep these as attributes from one forward pass to the next, which replaces them.
   std::vector<StorageId> module_state;
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.

@@ -1,5 +1,5 @@
-// What people type who come from PyTorch, Hugging Face, DeepSpeed or Lightning: their names of keys
-// and values, each with ours.
+// Names that people bring from PyTorch, Hugging Face, DeepSpeed or Lightning are errors here: of
+// keys and of values, each with ours.
 #pragma once
 
 #include <string>

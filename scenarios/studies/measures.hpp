@@ -33,7 +33,7 @@ struct Measure {
   std::vector<Override> settings;  // keys of the scenario
   std::vector<Value> policies;     // policies that are added to those of the scenario
   bool changes_numbers = false;    // training computes other numbers, not only in another order
-  // What does the same elsewhere; empty where nothing does.
+  // The next four say how the same is had elsewhere; empty where it is not.
   std::string pytorch;       // a line of PyTorch or of a library
   std::string hugging_face;  // arguments of Hugging Face's trainers
   std::string deepspeed;     // an entry of zero_optimization in DeepSpeed's configuration

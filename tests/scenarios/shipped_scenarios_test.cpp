@@ -34,9 +34,7 @@ TEST_SUITE("unit") {
       CAPTURE(file);
       const Value document = load_scenario(file);
       for (const std::vector<Override>& point : sweep_points(document)) {
-        Value changed = document;
-        for (const Override& change : point)
-          apply_override(changed, change);
+        const Value changed = point_document(document, point);
         CHECK(error_of([&] { static_cast<void>(decode_scenario(changed, environment())); }) ==
               "accepted");
       }

@@ -76,7 +76,7 @@ TEST_SUITE("unit") {
           0);
     CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan]")) == 2);
     CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan, adam]")) == 2);
-    // Of the points of a shard, too.
+    // The same holds for the points of a shard.
     CHECK_THROWS_AS(simulate_points(with("sequence: 32, optimzer: adam", sizes),
                                     default_environment(), 1, {}, {}, {true, false}),
                     UserError);

@@ -39,10 +39,8 @@ struct Failed {
   }
   // Returns the point when the suggestion is followed.
   [[nodiscard]] PointResult follow(const Suggestion& suggestion) const {
-    Value changed = document;
-    for (const Override& change : suggestion.overrides)
-      apply_override(changed, change);
-    const Scenario other = decode_scenario(changed, environment());
+    const Scenario other =
+        decode_scenario(point_document(document, suggestion.overrides), environment());
     return simulate(other, build_training(other), {});
   }
 };

@@ -155,7 +155,7 @@ TEST_SUITE("unit") {
     REQUIRE(sweep.merge().damage.size() == 1);
     CHECK(sweep.merge().damage[0].find("line 4 of ") == 0);
 
-    // What a version without checksums has written.
+    // A version without checksums has written these lines.
     some = lines;
     for (std::string& line : some) {
       const std::size_t checksum = line.find("\"checksum\"");

@@ -151,7 +151,7 @@ Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
     if (is_floating(x.dtype)) {
       result->numbers[i] = value;
     } else {
-      // What an int64 does not hold is left to the framework: its kernels do not agree.
+      // A number that no int64 holds is left to the framework: its kernels do not agree.
       if (!(std::abs(value) < kIntegers)) result->known = false;
       result->integers[i] = saturated(value);
     }
