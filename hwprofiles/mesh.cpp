@@ -10,15 +10,18 @@ namespace tidemark {
 
 Mesh::Mesh(const Sizes& sizes, int node, LinkKind inside)
     : sizes_(sizes), node_(std::max(node, 1)), inside_(inside) {
-  for (std::size_t d = 0; d < kMeshDimensions; ++d) {
+  for (std::size_t d = 0; d < kSizedDimensions; ++d) {
     if (sizes_[d] >= 1) continue;
     throw InternalError(fmt::format("a mesh with {} ranks along '{}'", sizes_[d],
                                     name_of(static_cast<MeshDimension>(d))));
   }
-  for (const MeshDimension within : {MeshDimension::kShard, MeshDimension::kExpert}) {
-    if (size(MeshDimension::kData) % size(within) == 0) continue;
-    throw InternalError(fmt::format("{} data ranks cannot be divided into '{}' groups of {}",
-                                    size(MeshDimension::kData), name_of(within), size(within)));
+  if (replicas() % size(MeshDimension::kShard) != 0) {
+    throw InternalError(fmt::format("{} replicas cannot be divided into shard groups of {}",
+                                    replicas(), size(MeshDimension::kShard)));
+  }
+  if (size(MeshDimension::kData) % size(MeshDimension::kExpert) != 0) {
+    throw InternalError(fmt::format("{} data ranks cannot be divided into expert groups of {}",
+                                    size(MeshDimension::kData), size(MeshDimension::kExpert)));
   }
 }
 
@@ -34,19 +37,21 @@ int Mesh::stride(MeshDimension dimension) const {
     case MeshDimension::kTensor:
       return 1;
     case MeshDimension::kContext:
-      return tensor;
     case MeshDimension::kData:
     case MeshDimension::kShard:
+      return tensor;
     case MeshDimension::kExpert:
       return inner;
     case MeshDimension::kPipeline:
       return inner * size(MeshDimension::kData);
+    case MeshDimension::kReplicate:
+      return tensor * size(MeshDimension::kShard);
   }
   throw InternalError("a dimension that the mesh does not know");
 }
 
 MeshGroup Mesh::group(MeshDimension dimension) const {
-  const int ranks = size(dimension);
+  const int ranks = dimension == MeshDimension::kData ? replicas() : size(dimension);
   if (ranks == 1) return {.size = 1, .nodes = 1, .link = inside_};
   // Neighbours further apart than a node leave one rank of the group on each.
   const int on_one_node = std::clamp(node_ / stride(dimension), 1, ranks);
@@ -56,14 +61,18 @@ MeshGroup Mesh::group(MeshDimension dimension) const {
 
 std::string Mesh::text() const {
   std::string text;
-  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+  for (std::size_t d = 0; d < kSizedDimensions; ++d)
     text += fmt::format("{} {}, ", name_of(static_cast<MeshDimension>(d)), sizes_[d]);
   return text + fmt::format("on nodes of {}, {}", node_, name_of(inside_));
 }
 
 Mesh data_mesh(int count, const DeviceProfile& device) {
+  return mesh_of({count, 1, 1, 1, 1, 1}, device);
+}
+
+Mesh mesh_of(const Mesh::Sizes& sizes, const DeviceProfile& device) {
   const LinkKind inside = device.links.nvlink.value > 0 ? LinkKind::kNvlink : LinkKind::kPcie;
-  return {{count, 1, 1, 1, 1, 1}, device.host.gpus, inside};
+  return {sizes, device.host.gpus, inside};
 }
 
 }  // namespace tidemark

@@ -7,7 +7,10 @@
 //   T = 2, D = 4, nodes of 4 GPUs        tensor groups   {0,1} {2,3} {4,5} {6,7}    one node each
 //                                        data groups     {0,2,4,6} {1,3,5,7}        two nodes
 //
-// Groups of `shard` and `expert` are consecutive data ranks, so they add no ranks of their own.
+// Ranks that differ in data or context only train the same parameters: they are replicas, and their
+// gradients are summed over all of them, so that the group of `data` has data x context ranks.
+// Groups of `shard` are consecutive replicas, and those of `expert` consecutive data ranks: they
+// add no ranks of their own. Those of `replicate` hold equal shards: replicas a shard group apart.
 #pragma once
 
 #include <array>
@@ -36,14 +39,21 @@ struct MeshGroup {
 
 class Mesh {
  public:
-  using Sizes = std::array<int, kMeshDimensions>;  // by MeshDimension
+  using Sizes = std::array<int, kSizedDimensions>;  // by MeshDimension
 
   Mesh() : Mesh({1, 1, 1, 1, 1, 1}, 1, LinkKind::kNvlink) {}
   // `node`: GPUs of one host, connected by `inside`. Throws InternalError unless all sizes are
-  // positive and those of shard and expert divide that of data.
+  // positive, that of shard divides the replicas, and that of expert the data ranks.
   Mesh(const Sizes& sizes, int node, LinkKind inside);
 
-  [[nodiscard]] int size(MeshDimension dimension) const { return sizes_[index_of(dimension)]; }
+  [[nodiscard]] int size(MeshDimension dimension) const {
+    if (dimension != MeshDimension::kReplicate) return sizes_[index_of(dimension)];
+    return replicas() / size(MeshDimension::kShard);
+  }
+  // Returns the ranks that train the same parameters: data x context.
+  [[nodiscard]] int replicas() const {
+    return size(MeshDimension::kData) * size(MeshDimension::kContext);
+  }
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
@@ -65,5 +75,7 @@ class Mesh {
 
 // Returns the mesh of `count` equal data ranks on hosts with as many GPUs as the profile says.
 [[nodiscard]] Mesh data_mesh(int count, const DeviceProfile& device);
+// Returns the mesh of these sizes on such hosts.
+[[nodiscard]] Mesh mesh_of(const Mesh::Sizes& sizes, const DeviceProfile& device);
 
 }  // namespace tidemark

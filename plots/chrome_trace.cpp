@@ -23,7 +23,8 @@ constexpr std::size_t kFlushAt = std::size_t{1} << 16;  // bytes
 
 // Returns the CUDA stream: PyTorch's default stream is 7; side streams come from its pools.
 int stream_number(Stream stream) {
-  constexpr std::array<int, kStreams> kNumbers{7, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60};
+  constexpr std::array<int, kStreams> kNumbers{7,  20, 24, 28, 32, 36, 40,
+                                               44, 48, 52, 56, 60, 64, 68};
   return kNumbers[static_cast<std::size_t>(stream)];
 }
 

@@ -36,6 +36,8 @@ constexpr std::array<AreaInk, kRoles> kRoleInks{{
     {0xf7e3a1, Hatch::kFalling},     // activation gradients
     {0x2f6b36, Hatch::kNone},        // temporaries
     {0x4f8fc0, Hatch::kCross},       // gradient buckets
+    {0x3d79b0, Hatch::kDots},        // gathered parameters
+    {0xc2567f, Hatch::kRising},      // communication buffers
     {0xb98ab8, Hatch::kHorizontal},  // workspace
 }};
 constexpr AreaInk kContextInk{0x9a9a9a, Hatch::kVertical};

@@ -18,6 +18,8 @@ const RoleStyle& style_of(Role role) {
       {.label = label_of(Role::kActivationGradient), .colour = 185, .letter = "+"},
       {.label = label_of(Role::kTemporary), .colour = 71, .letter = "t"},
       {.label = label_of(Role::kGradientBucket), .colour = 110, .letter = "g"},
+      {.label = label_of(Role::kGatheredParameter), .colour = 31, .letter = "p"},
+      {.label = label_of(Role::kCommunication), .colour = 168, .letter = "c"},
       {.label = label_of(Role::kWorkspace), .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];

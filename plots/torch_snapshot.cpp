@@ -21,6 +21,7 @@ constexpr std::string_view kUnknown = "unknown";
 std::string_view category_of(Role role) {
   switch (role) {
     case Role::kParameter:
+    case Role::kGatheredParameter:
       return "parameter";
     case Role::kGradient:
     case Role::kGradientBucket:
@@ -34,6 +35,7 @@ std::string_view category_of(Role role) {
     case Role::kActivationGradient:
       return "autograd_detail";
     case Role::kTemporary:
+    case Role::kCommunication:
       return "temporary";
     case Role::kBuffer:
     case Role::kWorkspace:

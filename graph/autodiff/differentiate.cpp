@@ -233,6 +233,10 @@ TrainingGraph GradientTape::run() {
       accumulate_leaf(p);  // some of its uses do not reach the loss
   }
   emit_ends();
+  std::vector<ParameterId> in_order = training_.trained;
+  std::sort(in_order.begin(), in_order.end());
+  for (ParameterId p : in_order)
+    training_.updates.push_back(whole_update(training_, p));
   check_invariants(training_);
   return std::move(training_);
 }

@@ -12,17 +12,20 @@ namespace tidemark {
 // The dimensions along which the ranks of a run differ. Ranks that differ in one of them only are a
 // group of that dimension: they communicate with each other.
 enum class MeshDimension : std::uint8_t {
-  kData,      // samples
-  kShard,     // parts of parameters, gradients or optimizer state; within the data ranks
-  kTensor,    // parts of matrix products
-  kContext,   // parts of a sequence
-  kExpert,    // experts of a mixture; within the data ranks
-  kPipeline,  // layers
+  kData,       // samples
+  kShard,      // parts of parameters, gradients or optimizer state; within the data ranks
+  kTensor,     // parts of matrix products
+  kContext,    // parts of a sequence
+  kExpert,     // experts of a mixture; within the data ranks
+  kPipeline,   // layers
+  kReplicate,  // copies of a shard: data ranks of different shard groups
 };
-inline constexpr std::size_t kMeshDimensions = 6;
+inline constexpr std::size_t kMeshDimensions = 7;
+// Dimensions whose size is given; that of kReplicate follows.
+inline constexpr std::size_t kSizedDimensions = 6;
 [[nodiscard]] constexpr std::string_view name_of(MeshDimension dimension) {
-  constexpr std::string_view kNames[] = {"data",    "shard",  "tensor",
-                                         "context", "expert", "pipeline"};
+  constexpr std::string_view kNames[] = {"data",   "shard",    "tensor",   "context",
+                                         "expert", "pipeline", "replicate"};
   return kNames[static_cast<int>(dimension)];
 }
 

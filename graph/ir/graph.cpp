@@ -79,8 +79,7 @@ TensorId Graph::add_parameter(std::string parameter_name, Shape shape, DType dty
                         .elements = tensor.elements(),
                         .trained = trained,
                         .tensor = id,
-                        .storage = tensor.storage,
-                        .updated = tensor.storage});
+                        .storage = tensor.storage});
   return id;
 }
 

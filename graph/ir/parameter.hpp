@@ -11,12 +11,6 @@
 
 namespace tidemark {
 
-// The part of a parameter that this rank holds: the `index`-th of `count` equal ones.
-struct ParameterShard {
-  int index = 0;
-  int count = 1;
-};
-
 struct Parameter {
   std::string name;  // "h.3.attn.c_attn.weight"
   LayerId layer;
@@ -25,27 +19,34 @@ struct Parameter {
   Elements elements;    // elements of the whole parameter
   bool trained = true;  // frozen otherwise
   TensorId tensor;      // tensor of the forward graph
-  StorageId storage;    // the storage that forward and backward read; its home is the parameter's
-  ParameterShard shard;
+  StorageId storage;    // the storage that forward and backward read
 
   // Invalid where backward makes no gradient: the parameter is frozen or the loss does not depend
   // on it.
   StorageId gradient;
   DType gradient_dtype = DType::kFloat32;
+};
 
-  // The storage that the optimizer changes: `storage`, or a copy of it where updates are delayed by
-  // a step.
+// A tensor that the optimizer updates: a whole parameter, this rank's part of one, or a flat tensor
+// of many.
+struct UpdatedTensor {
+  std::string name;
+  LayerId layer;
+  Shape shape;  // empty for a flat tensor
+  DType dtype = DType::kFloat32;
+  Elements elements;      // elements that this rank updates
+  ParameterId parameter;  // the parameter, if it is one, or a part of one
+  StorageId weights;      // the storage that holds the tensor from step to step
+  // The storage that the optimizer changes: `weights`, or a copy where updates are delayed by a
+  // step.
   StorageId updated;
-  // The processor that updates the parameter and holds its optimizer state. On the host, parameters
-  // of one group are updated by one operator.
+  StorageId gradient;
+  DType gradient_dtype = DType::kFloat32;
+  // The processor that updates the tensor and holds its optimizer state. On the host, tensors of
+  // one group are updated by one operator.
   Executor updated_by = Executor::kDevice;
   int update_group = 0;
   Tier state_home = Tier::kDevice;
-
-  // Elements of one rank's shard; the last one is padded: ceil(elements / count).
-  [[nodiscard]] Elements shard_elements() const {
-    return Elements((elements.count + shard.count - 1) / shard.count);
-  }
 };
 
 // Counts the elements of all parameters, and of the trained ones.

@@ -21,17 +21,19 @@ enum class Role : std::uint8_t {
   kInput,            // samples and targets
   kSavedActivation,  // kept by autograd from forward to backward
   kActivationGradient,
-  kTemporary,       // any other tensor
-  kGradientBucket,  // gradients packed for an all-reduce
-  kWorkspace,       // inside one operator only
+  kTemporary,          // any other tensor
+  kGradientBucket,     // gradients packed for an all-reduce
+  kGatheredParameter,  // a parameter brought together from the ranks that hold its parts
+  kCommunication,      // buffers that ranks send from and receive into
+  kWorkspace,          // inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
 
 [[nodiscard]] constexpr std::string_view name_of(Role role) {
   constexpr std::string_view kNames[] = {
-      "parameter",       "gradient",         "optimizer_state",     "buffer",
-      "input",           "saved_activation", "activation_gradient", "temporary",
-      "gradient_bucket", "workspace"};
+      "parameter",       "gradient",           "optimizer_state",     "buffer",
+      "input",           "saved_activation",   "activation_gradient", "temporary",
+      "gradient_bucket", "gathered_parameter", "communication",       "workspace"};
   return kNames[static_cast<int>(role)];
 }
 

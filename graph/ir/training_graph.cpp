@@ -82,9 +82,14 @@ void check_storages(const TrainingGraph& graph) {
     }
   }
   for (const Parameter& parameter : graph.parameters) {
-    if (!graph.storages.contains(parameter.storage) ||
-        !graph.storages.contains(parameter.updated)) {
+    if (!graph.storages.contains(parameter.storage)) {
       throw InternalError(fmt::format("parameter '{}' has no storage", parameter.name));
+    }
+  }
+  for (const UpdatedTensor& tensor : graph.updates) {
+    if (!graph.storages.contains(tensor.weights) || !graph.storages.contains(tensor.updated) ||
+        !graph.storages.contains(tensor.gradient)) {
+      throw InternalError(fmt::format("'{}' is updated without a storage", tensor.name));
     }
   }
   for (ParameterId id : graph.trained) {
@@ -96,6 +101,20 @@ void check_storages(const TrainingGraph& graph) {
 
 }  // namespace
 }  // namespace training_graph_detail
+
+UpdatedTensor whole_update(const TrainingGraph& graph, ParameterId id) {
+  const Parameter& parameter = graph.parameters[id];
+  return {.name = parameter.name,
+          .layer = parameter.layer,
+          .shape = parameter.shape,
+          .dtype = parameter.dtype,
+          .elements = parameter.elements,
+          .parameter = id,
+          .weights = parameter.storage,
+          .updated = parameter.storage,
+          .gradient = parameter.gradient,
+          .gradient_dtype = parameter.gradient_dtype};
+}
 
 void check_invariants(const TrainingGraph& graph) {
   IdVector<StorageId, char> written(graph.storages.size(), 0);

@@ -82,6 +82,9 @@ struct TrainingGraph {
   IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
   // Parameters with a gradient, in the order in which it is complete.
   std::vector<ParameterId> trained;
+  // What the optimizer updates, in its order: the trained parameters in that of model.parameters(),
+  // until a rewrite shards them.
+  std::vector<UpdatedTensor> updates;
   StorageId loss;  // invalid in a cost graph
   // Modules keep these as attributes from one forward pass to the next, which replaces them.
   std::vector<StorageId> module_state;
@@ -123,6 +126,9 @@ struct TrainingGraph {
 // Whether it changes persistent memory: it runs exactly once per step and micro-batch and is never
 // recomputed.
 [[nodiscard]] bool writes_persistent(const TrainingGraph& graph, OperatorId id);
+
+// Returns the parameter as the optimizer updates it whole.
+[[nodiscard]] UpdatedTensor whole_update(const TrainingGraph& graph, ParameterId id);
 
 // Throws InternalError on dangling ids, reads of storages that nothing has created, and operators
 // that create initial storages.

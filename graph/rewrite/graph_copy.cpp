@@ -78,7 +78,6 @@ void GraphCopy::copy_roots(TensorId until) {
     Parameter& parameter = result_.parameters[parameter_[next_]];
     parameter.tensor = copy;
     parameter.storage = storage;
-    parameter.updated = storage;
     if (!parameter.trained) continue;
     is_trained_.resize(result_.tensors.size(), 0);
     is_trained_[copy] = 1;

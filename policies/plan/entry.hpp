@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <variant>
 
 #include "graph/core/decoder.hpp"
+#include "hwprofiles/mesh.hpp"
 #include "policies/plan/eviction.hpp"
 #include "policies/plan/policy.hpp"
 #include "policies/plan/rewrite.hpp"
@@ -17,7 +19,7 @@ namespace tidemark {
 struct PlanPolicy;  // policies/solver/plan_policy.hpp
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 12;
+inline constexpr std::uint32_t kPolicyAbi = 13;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
@@ -37,6 +39,18 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
          std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy);
 }
 
+// What the policies of a list ask of the mesh. The data ranks are what the number of GPUs leaves.
+struct MeshRequest {
+  int tensor = 1;
+  int context = 1;
+  int pipeline = 1;
+  int expert = 1;  // ranks among the data ranks that share the experts
+  // Replicas that share the parameters' parts; all of them where a policy shards and says no
+  // number.
+  std::optional<int> shard;
+  bool shards = false;
+};
+
 // Describes a policy. Adding one takes a file that defines its entry, its line in the folder's
 // entries.hpp and one in registry.cpp.
 struct PolicyEntry {
@@ -48,6 +62,9 @@ struct PolicyEntry {
   AnyPolicy (*decode)(const Decoder& parameters, const RewriteContext& context);
   // Returns the policy of the same name for cost graphs; null where there is none.
   const PlanPolicy& (*plan)() = nullptr;
+  // Reads what the policy asks of the mesh, before any policy is decoded; null where it asks for
+  // nothing.
+  void (*mesh)(const Decoder& parameters, MeshRequest& request) = nullptr;
 };
 
 }  // namespace tidemark

@@ -78,8 +78,10 @@ enum class Stream : std::uint8_t {
   kContextGroup,
   kExpertGroup,
   kPipelineGroup,
+  kReplicateGroup,
+  kShardReduction,  // reduce-scatters, beside the gathers of kShardGroup
 };
-inline constexpr std::size_t kStreams = 12;
+inline constexpr std::size_t kStreams = 14;
 [[nodiscard]] constexpr std::string_view name_of(Stream stream) {
   constexpr std::string_view kNames[] = {"compute",
                                          "d2h",
@@ -92,14 +94,19 @@ inline constexpr std::size_t kStreams = 12;
                                          "communication_tensor",
                                          "communication_context",
                                          "communication_expert",
-                                         "communication_pipeline"};
+                                         "communication_pipeline",
+                                         "communication_replicate",
+                                         "communication_reduction"};
   return kNames[static_cast<int>(stream)];
 }
 [[nodiscard]] constexpr bool is_communication(Stream stream) {
   return stream == Stream::kDataGroup || stream >= Stream::kShardGroup;
 }
-[[nodiscard]] constexpr Stream queue_of(MeshDimension group) {
+// Groups of shards have two queues, so that gathers and reductions run beside each other.
+[[nodiscard]] constexpr Stream queue_of(MeshDimension group, CollectiveKind kind) {
   if (group == MeshDimension::kData) return Stream::kDataGroup;
+  if (group == MeshDimension::kShard && kind == CollectiveKind::kReduceScatter)
+    return Stream::kShardReduction;
   const auto others = static_cast<int>(group) - static_cast<int>(MeshDimension::kShard);
   return static_cast<Stream>(static_cast<int>(Stream::kShardGroup) + others);
 }

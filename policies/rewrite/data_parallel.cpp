@@ -121,6 +121,8 @@ void BucketedBackward::add_views() {
     made.name += ".new";
     trained.gradient = packed_[i] = graph_.storages.push_back(std::move(view));
   }
+  for (UpdatedTensor& tensor : graph_.updates)
+    tensor.gradient = graph_.parameters[tensor.parameter].gradient;
   if (in_place_) return;
   IdVector<StorageId, char> is_made(graph_.storages.size(), 0);
   for (const StorageId storage : made_)
@@ -255,7 +257,7 @@ void BucketedBackward::build() {
 }  // namespace data_parallel_detail
 
 void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
-  if (context.mesh.size(MeshDimension::kData) == 1 || graph.trained.empty()) return;
+  if (context.mesh.replicas() == 1 || graph.trained.empty()) return;
   data_parallel_detail::BucketedBackward(graph, options_).build();
 }
 

@@ -61,10 +61,10 @@ class OffloadOptimizer final : public TrainingRewrite {
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:
-  [[nodiscard]] std::vector<ParameterId> first_parameters(const TrainingGraph& graph) const;
+  [[nodiscard]] std::size_t first_updates(const TrainingGraph& graph) const;
   static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
-  static void delay(TrainingGraph& graph, Parameter& trained);
+  static void delay(TrainingGraph& graph, UpdatedTensor& trained);
 
   double ratio_ = 1;
   bool overlap_ = true;
@@ -74,32 +74,29 @@ class OffloadOptimizer final : public TrainingRewrite {
   std::int64_t sub_group_ = 0;  // elements
 };
 
-// Returns trained parameters in the order of model.parameters() until they make `ratio` of all
-// elements.
-std::vector<ParameterId> OffloadOptimizer::first_parameters(const TrainingGraph& graph) const {
-  std::vector<ParameterId> ordered = graph.trained;
-  std::sort(ordered.begin(), ordered.end());
+// Returns how many updated tensors, from the first on, make `ratio` of all elements.
+std::size_t OffloadOptimizer::first_updates(const TrainingGraph& graph) const {
   double total = 0;
-  for (ParameterId id : ordered)
-    total += static_cast<double>(graph.parameters[id].elements.count);
-  std::vector<ParameterId> first;
+  for (const UpdatedTensor& tensor : graph.updates)
+    total += static_cast<double>(tensor.elements.count);
+  std::size_t first = 0;
   std::int64_t taken = 0;
-  for (ParameterId id : ordered) {
+  for (; first < graph.updates.size(); ++first) {
     if (static_cast<double>(taken) >= ratio_ * total) break;
-    taken += graph.parameters[id].elements.count;
-    first.push_back(id);
+    taken += graph.updates[first].elements.count;
   }
   return first;
 }
 
 void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   int group = 0;
-  for (const Parameter& trained : graph.parameters) {
+  for (const UpdatedTensor& trained : graph.updates) {
     if (trained.updated_by == Executor::kHost) group = std::max(group, trained.update_group + 1);
   }
   std::int64_t in_group = 0;
-  for (ParameterId id : first_parameters(graph)) {
-    Parameter& trained = graph.parameters[id];
+  const std::size_t first = first_updates(graph);
+  for (std::size_t i = 0; i < first; ++i) {
+    UpdatedTensor& trained = graph.updates[i];
     if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
     const bool full =
         tier_ == Tier::kNvme ? in_group + trained.elements.count > sub_group_ : overlap_;
@@ -118,15 +115,15 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
 
 // Makes the host update weights of its own. The model's become those of the update before, which
 // has run beside forward and backward, just ahead of the next.
-void OffloadOptimizer::delay(TrainingGraph& graph, Parameter& trained) {
-  Storage next = graph.storages[trained.storage];
+void OffloadOptimizer::delay(TrainingGraph& graph, UpdatedTensor& trained) {
+  Storage next = graph.storages[trained.weights];
   next.role = Role::kOptimizerState;
   next.layer = trained.layer;
   next.home = Tier::kHost;
   next.name = trained.name + ".next";
   trained.updated = graph.storages.push_back(std::move(next));
   const std::array<Touch, 2> touches{
-      {{trained.updated, Access::kRead}, {trained.storage, Access::kOverwrite}}};
+      {{trained.updated, Access::kRead}, {trained.weights, Access::kOverwrite}}};
   Operator op{.name = "delayed_update",
               .part = OperatorPart::kUpdate,
               .phase = Phase::kOptimizer,
@@ -137,10 +134,11 @@ void OffloadOptimizer::delay(TrainingGraph& graph, Parameter& trained) {
 
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
   PolicyOutcome& outcome = plan.outcomes().back();
-  for (ParameterId id : first_parameters(context.graph)) {
-    const Parameter& trained = context.graph.parameters[id];
+  const std::size_t first = first_updates(context.graph);
+  for (std::size_t i = 0; i < first; ++i) {
+    const UpdatedTensor& trained = context.graph.updates[i];
     const bool streamed = context.graph.storages[trained.gradient].home == Tier::kHost;
-    const bool delayed = trained.updated != trained.storage;
+    const bool delayed = trained.updated != trained.weights;
     const bool as_asked =
         trained.state_home == tier_ && streamed == streams_gradients_ && delayed == delayed_;
     ++(as_asked ? outcome.decided : outcome.contested);

@@ -10,28 +10,24 @@ namespace tidemark {
 namespace optimizer_detail {
 namespace {
 
-// Returns parameters in the order of model.parameters(), which is that of creation; backward goes
-// the other way.
-std::vector<const Parameter*> in_order(const TrainingGraph& graph) {
-  std::vector<const Parameter*> order;
-  for (ParameterId id : graph.trained)
-    order.push_back(&graph.parameters[id]);
-  std::sort(order.begin(), order.end(),
-            [](const Parameter* a, const Parameter* b) { return a->updated < b->updated; });
-  return order;
+std::vector<const UpdatedTensor*> updates_of(const TrainingGraph& graph) {
+  std::vector<const UpdatedTensor*> updates;
+  for (const UpdatedTensor& tensor : graph.updates)
+    updates.push_back(&tensor);
+  return updates;
 }
 
 }  // namespace
 }  // namespace optimizer_detail
 
 void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
-  std::vector<const Parameter*> order = optimizer_detail::in_order(graph);
+  std::vector<const UpdatedTensor*> order = optimizer_detail::updates_of(graph);
   // Host first: the device's part of the step runs beside it.
-  const auto on_device = std::stable_partition(order.begin(), order.end(), [](const Parameter* t) {
-    return t->updated_by == Executor::kHost;
-  });
+  const auto on_device = std::stable_partition(
+      order.begin(), order.end(),
+      [](const UpdatedTensor* t) { return t->updated_by == Executor::kHost; });
   for (auto begin = order.begin(); begin != on_device;) {
-    const auto end = std::find_if(begin, on_device, [&](const Parameter* t) {
+    const auto end = std::find_if(begin, on_device, [&](const UpdatedTensor* t) {
       return t->update_group != (*begin)->update_group;
     });
     OptimizerStep(graph, spec_, precision_, rules_).build_on_host({begin, end});
@@ -40,19 +36,20 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
   order.erase(order.begin(), on_device);
   if (spec_.kind->beside_matrices == nullptr) {
     OptimizerStep(graph, spec_, precision_, rules_).build(order);
-    for (const Parameter& parameter : graph.parameters) {
-      if (parameter.trained && !parameter.gradient.valid()) {
-        OptimizerStep(graph, spec_, precision_, rules_).add_states_from_start(parameter);
+    for (const ParameterId id : ids_of(graph.parameters)) {
+      if (graph.parameters[id].trained && !graph.parameters[id].gradient.valid()) {
+        OptimizerStep(graph, spec_, precision_, rules_)
+            .add_states_from_start(whole_update(graph, id));
       }
     }
     return;
   }
   const IdVector<ParameterId, char> chosen = muon_matrices(graph);
-  std::vector<const Parameter*> matrices;
-  std::vector<const Parameter*> others;
-  for (const Parameter* trained : order) {
-    const auto index = static_cast<std::size_t>(trained - graph.parameters.data());
-    (chosen[ParameterId(index)] != 0 ? matrices : others).push_back(trained);
+  std::vector<const UpdatedTensor*> matrices;
+  std::vector<const UpdatedTensor*> others;
+  for (const UpdatedTensor* trained : order) {
+    const bool matrix = trained->parameter.valid() && chosen[trained->parameter] != 0;
+    (matrix ? matrices : others).push_back(trained);
   }
   OptimizerStep(graph, spec_, precision_, rules_).build(matrices);
   OptimizerSpec beside = spec_;

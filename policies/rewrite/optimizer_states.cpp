@@ -5,16 +5,16 @@ namespace tidemark {
 std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
                                              OptimizerImplementation implementation,
                                              const FrameworkRules& rules,
-                                             const Parameter& parameter, DType weights,
+                                             const UpdatedTensor& tensor, DType weights,
                                              bool master_weights) {
   // torch.optim's counter; optimizers that keep master weights count in Python.
   const bool fused = implementation == OptimizerImplementation::kFused;
   const Bytes counter = fused ? rules.fused_adam_step_bytes : rules.adam_step_bytes;
   std::vector<OptimizerState> states;
   spec.kind->add_states(spec,
-                        {.elements = parameter.elements.count,
-                         .shape = parameter.shape,
-                         .moment = bytes_of(weights, parameter.elements),
+                        {.elements = tensor.elements.count,
+                         .shape = tensor.shape,
+                         .moment = bytes_of(weights, tensor.elements),
                          .counter = master_weights ? Bytes(0) : counter},
                         states);
   return states;

@@ -9,12 +9,12 @@
 
 namespace tidemark {
 
-// Returns the state of a parameter. `weights`: the type of the updated weights, which the moments
-// have too.
+// Returns the state of an updated tensor. `weights`: the type of the updated weights, which the
+// moments have too.
 [[nodiscard]] std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
                                                            OptimizerImplementation implementation,
                                                            const FrameworkRules& rules,
-                                                           const Parameter& parameter,
+                                                           const UpdatedTensor& tensor,
                                                            DType weights, bool master_weights);
 
 // Returns for each parameter whether Muon orthogonalises its update: a matrix (kernels of a

@@ -69,7 +69,7 @@ StorageId OptimizerStep::add_storage(const OptimizerSlot& slot, std::string_view
 
 // A parameter that is fp32 already is its own master, and a gradient in the masters' type needs no
 // conversion.
-void OptimizerStep::add_slot(const Parameter& trained) {
+void OptimizerStep::add_slot(const UpdatedTensor& trained) {
   OptimizerSlot slot{.trained = &trained, .weights = trained.dtype};
   const bool has_master = precision_.master_weights && bits_of(trained.dtype) < 32;
   slot.set(OptimizerTensor::kGradient, trained.gradient);
@@ -112,7 +112,7 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
   graph_.part(PartKind::kOptimizerFirst).push_back(graph_.add_operator(std::move(op), touches));
 }
 
-void OptimizerStep::add_states_from_start(const Parameter& unused) {
+void OptimizerStep::add_states_from_start(const UpdatedTensor& unused) {
   const OptimizerSlot slot{.trained = &unused, .weights = unused.dtype};
   for (const OptimizerState& state : optimizer_states(spec_, implementation_, rules_, unused,
                                                       slot.weights, precision_.master_weights)) {
@@ -277,9 +277,9 @@ void OptimizerStep::add_foreach() {
   }
 }
 
-void OptimizerStep::build(const std::vector<const Parameter*>& parameters) {
+void OptimizerStep::build(const std::vector<const UpdatedTensor*>& parameters) {
   if (parameters.empty()) return;
-  for (const Parameter* trained : parameters)
+  for (const UpdatedTensor* trained : parameters)
     add_slot(*trained);
   if (spec_.kind->beside_matrices != nullptr) {
     add_muon();
@@ -294,14 +294,14 @@ void OptimizerStep::build(const std::vector<const Parameter*>& parameters) {
 // Builds DeepSpeed's CPU Adam or torch's fused one: a single pass over memory that reads each
 // tensor once and writes each that changes once, the device's narrower copy of the weights
 // included.
-void OptimizerStep::build_on_host(const std::vector<const Parameter*>& parameters) {
+void OptimizerStep::build_on_host(const std::vector<const UpdatedTensor*>& parameters) {
   if (!spec_.kind->on_host) {
     throw UserError({}, "policies.offload_optimizer",
                     fmt::format("{} has no implementation on the CPU; choose another optimizer, "
                                 "such as adamw, or leave the policy out",
                                 name_of(spec_.kind)));
   }
-  for (const Parameter* trained : parameters)
+  for (const UpdatedTensor* trained : parameters)
     add_slot(*trained);
   Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
   std::vector<Touch> touches;

@@ -14,7 +14,7 @@ namespace tidemark {
 
 // One parameter's tensors; invalid where there is none.
 struct OptimizerSlot {
-  const Parameter* trained = nullptr;
+  const UpdatedTensor* trained = nullptr;
   DType weights = DType::kFloat32;  // type of the updated weights, their moments and temporaries
   std::array<StorageId, kOptimizerTensors> storage{};
 
@@ -30,14 +30,14 @@ class OptimizerStep {
   OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
                 const FrameworkRules& rules);
   // Builds the operators of the device.
-  void build(const std::vector<const Parameter*>& parameters);
+  void build(const std::vector<const UpdatedTensor*>& parameters);
   // Adds the states that are made with the optimizer, of parameters that get no gradient.
-  void add_states_from_start(const Parameter& unused);
+  void add_states_from_start(const UpdatedTensor& unused);
   // Builds one operator of the host for all parameters.
-  void build_on_host(const std::vector<const Parameter*>& parameters);
+  void build_on_host(const std::vector<const UpdatedTensor*>& parameters);
 
  private:
-  void add_slot(const Parameter& trained);
+  void add_slot(const UpdatedTensor& trained);
   void add_state(OptimizerSlot& slot);
   [[nodiscard]] Work loop_work(const OptimizerSlot& slot) const;
   void add_loop();

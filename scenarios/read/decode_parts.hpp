@@ -28,6 +28,9 @@ inline constexpr std::string_view kLater = "comes with a later version of Tidema
 [[nodiscard]] ModelSource model_source(const ModelReference& model);
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
                                               const DeviceProfile& device);
+// Returns the mesh that hardware.count and the listed policies make of the GPUs.
+[[nodiscard]] Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
+                               const DeviceProfile& device);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
 // Returns the text that the model, its training and its rewrites follow from: equal for equal

@@ -99,8 +99,71 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
   }
 }
 
+int ranks_of(const MeshRequest& request) {
+  return request.tensor * request.context * request.pipeline;
+}
+
+// Returns "1, 2 and 4", the divisors of `of` next to `wanted`, below and above.
+std::string nearest_divisors(int of, int wanted) {
+  int below = std::clamp(wanted, 1, of);
+  while (of % below != 0)
+    --below;
+  int above = std::max(wanted, 1);
+  while (above <= of && of % above != 0)
+    ++above;
+  return above <= of && above != below ? fmt::format("{} or {}", below, above)
+                                       : fmt::format("{}", below);
+}
+
+// Throws unless the GPUs can be divided as the policies ask.
+void check_count(const Decoder& hardware, int count, const MeshRequest& request) {
+  const int ranks = ranks_of(request);
+  if (count % ranks == 0) return;
+  const int below = count / ranks * ranks;
+  hardware.fail_at(
+      "count", fmt::format("{} GPUs cannot be divided into tensor {} x pipeline {} x context {} = "
+                           "{} ranks, as the policies ask; write {}{}",
+                           count, request.tensor, request.pipeline, request.context, ranks,
+                           below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
+}
+
+void check_within(const Decoder& hardware, std::string_view what, int size, std::string_view of,
+                  int whole) {
+  if (size >= 1 && whole % size == 0) return;
+  hardware.fail_at("count", fmt::format("{} groups of {} do not divide the {} {} that {} GPUs "
+                                        "leave; write {}",
+                                        what, size, whole, of, hardware.optional<int>("count", 1),
+                                        nearest_divisors(whole, size)));
+}
+
 }  // namespace
 }  // namespace decode_policies_detail
+
+Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
+                 const DeviceProfile& device) {
+  MeshRequest request;
+  const Value* list = scenario.value().find("policies");
+  if (list != nullptr && list->is_sequence()) {
+    for (const Decoder& item : scenario.optional_child("policies").items()) {
+      const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
+      const PolicyEntry* entry = environment.policies.find(listed.name);
+      if (entry == nullptr || entry->mesh == nullptr) continue;
+      entry->mesh(Decoder(listed.parameters, "policies." + listed.name), request);
+    }
+  }
+  const Value* given = scenario.value().find("hardware");
+  const Decoder hardware =
+      given != nullptr && given->is_mapping() ? Decoder(*given, "hardware") : Decoder();
+  const int count = hardware.optional<int>("count", 1, between(1, kMaxCount));
+  decode_policies_detail::check_count(hardware, count, request);
+  const int data = count / decode_policies_detail::ranks_of(request);
+  const int replicas = data * request.context;
+  const int shard = request.shards ? request.shard.value_or(replicas) : 1;
+  decode_policies_detail::check_within(hardware, "shard", shard, "replicas", replicas);
+  decode_policies_detail::check_within(hardware, "expert", request.expert, "data ranks", data);
+  return mesh_of({data, shard, request.tensor, request.context, request.expert, request.pipeline},
+                 device);
+}
 
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {
   result.plans = environment.plans.get();

@@ -129,6 +129,7 @@ void read_memory(const Json& json, PointResult& point) {
   run.allocated.bytes.count = json.at("peak_allocated");
   run.active.bytes.count = json.at("peak_active");
   run.reserved.bytes.count = json.at("peak_reserved");
+  run.between_steps.count = json.at("between_steps");
   run.live_without_workspace.bytes.count = json.at("peak_without_workspace");
   read_peak(json.at("peak"), point.peak);
   point.phase_without_workspace = phase_of(json.at("phase_of_peak_without_workspace"));
@@ -166,10 +167,11 @@ void read_time(const Json& json, RunResult& run) {
 
 void read_communication(const Json& mesh, const Json& list, PointResult& point) {
   Mesh::Sizes sizes{};
-  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+  for (std::size_t d = 0; d < kSizedDimensions; ++d)
     sizes[d] = mesh.at(std::string(name_of(static_cast<MeshDimension>(d))));
   // the links between the ranks are not in the document
   point.mesh = Mesh(sizes, 1, LinkKind::kNvlink);
+  point.ranks = point.mesh.ranks();
   for (const Json& entry : list) {
     point.communication.push_back(
         {.group = member<MeshDimension>(entry.at("group").get<std::string>(),

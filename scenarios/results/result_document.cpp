@@ -120,6 +120,7 @@ Json memory_of(const PointResult& point) {
           {"peak_reserved", run.reserved.bytes.count},
           {"device_used", point.device_used().count},
           {"smallest_capacity", point.smallest_capacity.count},
+          {"between_steps", run.between_steps.count},
           {"peak_without_workspace", run.live_without_workspace.bytes.count},
           {"peak", peak_of(point.peak)},
           {"phase_of_peak_without_workspace", name_of(point.phase_without_workspace)},
@@ -164,9 +165,9 @@ Json time_of(const RunResult& run) {
           {"streams", std::move(streams)}};
 }
 
-Json mesh_of(const Mesh& mesh) {
+Json sizes_of(const Mesh& mesh) {
   Json sizes = Json::object();
-  for (std::size_t d = 0; d < kMeshDimensions; ++d)
+  for (std::size_t d = 0; d < kSizedDimensions; ++d)
     sizes[std::string(name_of(static_cast<MeshDimension>(d)))] = mesh.sizes()[d];
   return sizes;
 }
@@ -306,12 +307,14 @@ Json point_of(const PointResult& point) {
   json["model"] = model_of(point);
   json["memory"] = memory_of(point);
   json["time"] = time_of(point.run);
-  json["throughput"] = {{"samples_per_step", point.samples},
-                        {"tokens_per_step", point.tokens},
-                        {"samples_per_second", finite(point.samples_per_second)},
-                        {"tokens_per_second", finite(point.tokens_per_second)},
-                        {"model_flops_utilization", finite(point.model_flops_utilization)}};
-  json["mesh"] = mesh_of(point.mesh);
+  json["throughput"] = {
+      {"samples_per_step", point.samples},
+      {"tokens_per_step", point.tokens},
+      {"samples_per_second", finite(point.samples_per_second)},
+      {"tokens_per_second", finite(point.tokens_per_second)},
+      {"samples_per_second_per_gpu", finite(point.samples_per_second / std::max(point.ranks, 1))},
+      {"model_flops_utilization", finite(point.model_flops_utilization)}};
+  json["mesh"] = sizes_of(point.mesh);
   json["communication"] = communication_of(point);
   json["policies"] = policies_of(point);
   json["failure"] = failure_of(point);

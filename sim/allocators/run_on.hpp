@@ -14,12 +14,25 @@ namespace tidemark {
   return std::max(capacity, Bytes(0));
 }
 
+// Tells an allocator with pools by stream which allocations do not come from compute's. Called
+// after reserve().
+template <class A>
+void use_pools(A& allocator, const StepProgram& program) {
+  if constexpr (requires { allocator.use_pool(AllocationId(), std::size_t{1}); }) {
+    for (const AllocationId id : ids_of(program.allocations)) {
+      const Stream pool = program.allocations[id].pool;
+      if (pool != Stream::kCompute) allocator.use_pool(id, static_cast<std::size_t>(pool));
+    }
+  }
+}
+
 // Runs the program on a fresh allocator and, where it runs out of memory, asks the allocator for
 // its report.
 template <class A>
 RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
   const std::size_t allocations = on.program.allocations.size();
   allocator.reserve(allocations);
+  use_pools(allocator, on.program);
   const RunResult result = run(on.program, on.costs, allocator, on.scratch, on.options);
   if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
     *failure = out_of_memory(allocator, result.requested, allocations);

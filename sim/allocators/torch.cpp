@@ -99,6 +99,7 @@ class TorchModel final : public AllocatorModel {
       const AllocatorRun& run) const override {
     auto recorder = std::make_unique<TorchRecorder>(run.capacity, options_, run.process_overhead);
     recorder->reserve(run.program.allocations.size());
+    use_pools(*recorder, run.program);
     static_cast<void>(tidemark::run(run.program, run.costs, *recorder, run.scratch, run.options));
     return recorder;
   }

@@ -89,6 +89,7 @@ RunResult Engine<A>::finish() {
   }
   for (Duration d : result_.phase)
     result_.step += d;
+  result_.between_steps = live_ - workspace_;
   const auto exposed = [&](Stream s) { return result_.exposed[static_cast<std::size_t>(s)]; };
   result_.exposed_transfer = exposed(Stream::kCopyOut) + exposed(Stream::kCopyIn) +
                              exposed(Stream::kNvmeRead) + exposed(Stream::kNvmeWrite);

@@ -76,7 +76,8 @@ struct RunResult {
   Peak host;        // page-locked memory, bytes of buffers as requested
   Peak host_taken;  // from the system: with rounding and what the pool keeps
   Peak nvme;
-  Bytes most_live;  // over all steps
+  Bytes between_steps;  // live after the last step, without workspaces that stay
+  Bytes most_live;      // over all steps
   Bytes most_reserved;
   Bytes most_host;  // taken from the system over all steps
   Bytes most_nvme;

@@ -142,8 +142,8 @@ void Lowering::use(AllocationId allocation, Access access, Stream stream,
                    std::uint32_t instruction) {
   LastUse& last = last_[allocation];
   depend(stream, last.writer_stream, last.writer);
-  // Memory taken from the compute stream's pool may still be read by compute work issued before.
-  if (stream != Stream::kCompute) depend(stream, Stream::kCompute, last.pool_edge);
+  // Memory taken from a stream's pool may still be read by that stream's work issued before.
+  depend(stream, program_.allocations[allocation].pool, last.pool_edge);
   if (access != Access::kRead) {
     for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
       depend(stream, static_cast<Stream>(s), last.by_stream[s]);
@@ -155,28 +155,29 @@ void Lowering::use(AllocationId allocation, Access access, Stream stream,
   program_.uses.emplace_back(allocation, access);
 }
 
-AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p) {
+AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p,
+                                Stream pool) {
   const AllocationId allocation = program_.allocations.push_back(
-      {.bytes = bytes, .storage = storage, .role = role, .tier = tier});
+      {.bytes = bytes, .storage = storage, .role = role, .tier = tier, .pool = pool});
   last_.push_back({});
-  if (tier == Tier::kDevice) last_[allocation].pool_edge = tail_[index_of(Stream::kCompute)];
+  if (tier == Tier::kDevice) last_[allocation].pool_edge = tail_[index_of(pool)];
   emit(Opcode::kAllocate, 0, allocation.value, p);
   finish_instruction();
   ++program_.allocate_instructions;
   return allocation;
 }
 
-// Streams that compute has not yet waited for may still use the allocation: it returns at their
+// Streams that the pool's has not yet waited for may still use the allocation: it returns at their
 // events.
 void Lowering::free_allocation(AllocationId allocation, Position p) {
   const LastUse& last = last_[allocation];
   const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
+  const std::uint16_t pool = index_of(program_.allocations[allocation].pool);
   std::uint16_t mask = 0;
   for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];
     if (use_by == kNever) continue;
-    const bool ordered =
-        on_device && (s == index_of(Stream::kCompute) || !later(use_by, known_[0][s]));
+    const bool ordered = on_device && (s == pool || !later(use_by, known_[pool][s]));
     if (!ordered) mask = static_cast<std::uint16_t>(mask | (1U << s));
   }
   emit(Opcode::kFree, mask, allocation.value, p);
@@ -186,11 +187,12 @@ void Lowering::free_allocation(AllocationId allocation, Position p) {
 void Lowering::emit_creates(Position p, Tier tier) {
   const Occurrence& occurrence = order_.at[p];
   const std::span<const Touch> touches = graph_.touches_of(occurrence.op);
+  const Stream pool = pool_of(graph_.operators[occurrence.op]);
   scratch_.clear();
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const StorageId s = touches[i].storage;
     if (touches[i].access != Access::kCreate) continue;
-    const AllocationId allocation = allocate(graph_.storages[s].bytes, s, role_[s], tier, p);
+    const AllocationId allocation = allocate(graph_.storages[s].bytes, s, role_[s], tier, p, pool);
     if (is_scratch(occurrence, i)) {
       scratch_.push_back(allocation);
     } else {

@@ -127,7 +127,8 @@ class Lowering {
   // Emits work on a stream: throttles it before and moves the stream's tail.
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);
-  AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p);
+  AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p,
+                        Stream pool = Stream::kCompute);
   void free_allocation(AllocationId allocation, Position p);
   void use(AllocationId allocation, Access access, Stream stream, std::uint32_t instruction);
   void finish_instruction();

@@ -59,6 +59,9 @@ struct Allocation {
   StorageId storage;  // invalid for a workspace
   Role role = Role::kTemporary;
   Tier tier = Tier::kDevice;
+  // The stream whose pool device memory comes from and goes back to: PyTorch's allocator gives a
+  // block to the stream that is current when it is made.
+  Stream pool = Stream::kCompute;
 };
 
 // A send, a launch, or a receive. Sends of rank a to rank b match receives of b from a in the order
@@ -75,7 +78,14 @@ struct Message {
 [[nodiscard]] constexpr Stream stream_of(const Operator& op) {
   if (op.executor == Executor::kHost) return Stream::kHostWorker;
   if (op.work.op_class != OperatorClass::kCollective) return Stream::kCompute;
-  return queue_of(op.work.collective.group);
+  return queue_of(op.work.collective.group, op.work.collective.kind);
+}
+
+// Returns the stream whose pool gives the memory that the operator creates: collectives are issued
+// on streams of their own.
+[[nodiscard]] constexpr Stream pool_of(const Operator& op) {
+  const Stream stream = stream_of(op);
+  return is_communication(stream) ? stream : Stream::kCompute;
 }
 
 [[nodiscard]] constexpr bool is_receive(const Operator& op) {

@@ -7,88 +7,15 @@
 
 #include <fmt/format.h>
 
+#include "sim/program/expected_contents.hpp"
+
 namespace tidemark {
 namespace verify_detail {
 namespace {
 
 constexpr std::size_t kMaxProblems = 8;
 
-using Content = std::uint64_t;
 using Clock = std::array<std::uint32_t, kStreams>;  // instruction number + 1 that has surely ended
-
-Content mix_content(Content hash, std::uint64_t value) {
-  hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
-  hash *= 0xBF58476D1CE4E5B9ULL;
-  return hash ^ (hash >> 31U);
-}
-
-// Contents are named by what computed them: operator, step and micro-batch (random state and
-// running statistics are versioned with these), and the contents that were read.
-Content start_of(const Occurrence& occurrence) {
-  return mix_content(mix_content(occurrence.op.value + 1, occurrence.step), occurrence.micro_batch);
-}
-
-std::uint64_t key_of(const Occurrence& occurrence) {
-  return (static_cast<std::uint64_t>(occurrence.op.value) << 32U) |
-         (static_cast<std::uint64_t>(occurrence.step) << 16U) | occurrence.micro_batch;
-}
-
-bool reads_content(Access access) {
-  return access == Access::kRead || access == Access::kMutate;
-}
-
-// The contents that the run without policies reads and leaves behind.
-struct Expected {
-  std::unordered_map<std::uint64_t, Content> read;  // by occurrence
-  IdVector<StorageId, Content> at_end;
-};
-
-// Contents computed in a micro-batch are its own, whatever else is in flight: contents of storages
-// that end with it are kept by micro-batch, not by the instances that the order gives them.
-class PlainContents {
- public:
-  PlainContents(const TrainingGraph& graph, const ProgramOrder& plain)
-      : graph_(graph),
-        per_storage_(plain.in_flight > 1 ? static_cast<std::size_t>(plain.micro_batches) : 1),
-        contents_(graph.storages.size() * per_storage_) {
-    for (StorageId s : ids_of(graph.storages))
-      of(s, 0) = mix_content(0, s.value);
-  }
-  [[nodiscard]] Content& of(StorageId s, std::uint16_t micro_batch) {
-    const Storage& storage = graph_.storages[s];
-    const bool own = per_storage_ > 1 && !storage.initial && !storage.persistent;
-    return contents_[s.index() * per_storage_ + (own ? micro_batch : 0)];
-  }
-
- private:
-  const TrainingGraph& graph_;
-  std::size_t per_storage_;
-  std::vector<Content> contents_;
-};
-
-Expected expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
-  Expected result;
-  PlainContents contents(graph, plain);
-  result.read.reserve(plain.at.size() * 2);
-  for (const Occurrence& occurrence : plain.at) {
-    Content hash = start_of(occurrence);
-    const std::span<const Touch> touches = graph.touches_of(occurrence.op);
-    for (const Touch& t : touches) {
-      if (reads_content(t.access)) {
-        hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
-      }
-    }
-    result.read[key_of(occurrence)] = hash;
-    for (std::size_t i = 0; i < touches.size(); ++i) {
-      if (touches[i].access == Access::kRead) continue;
-      contents.of(touches[i].storage, occurrence.micro_batch) = mix_content(hash, i);
-    }
-  }
-  result.at_end.reserve(graph.storages.size());
-  for (StorageId s : ids_of(graph.storages))
-    result.at_end.push_back(contents.of(s, 0));
-  return result;
-}
 
 struct Route {
   Tier from;
@@ -153,6 +80,9 @@ class Verifier {
   void check_homes();
   void check_end();
   [[nodiscard]] bool happened_before(std::uint32_t earlier, std::size_t later) const;
+  [[nodiscard]] std::size_t pool_of(AllocationId allocation) const {
+    return static_cast<std::size_t>(program_.allocations[allocation].pool);
+  }
   [[nodiscard]] std::string name(AllocationId allocation) const;
   [[nodiscard]] std::string place(std::size_t i) const;
   void report(std::string problem) { problems_.push_back(std::move(problem)); }
@@ -160,7 +90,7 @@ class Verifier {
   const TrainingGraph& graph_;
   const ProgramOrder& order_;
   const StepProgram& program_;
-  Expected expected_;
+  ExpectedContents expected_;
   const ProgramOrder& plain_;
   IdVector<AllocationId, State> state_;
   IdVector<AllocationId, Content> content_;
@@ -221,7 +151,7 @@ void Verifier::allocate(AllocationId allocation) {
   if (state_[allocation] != State::kUnborn) report(name(allocation) + " is allocated twice");
   state_[allocation] = State::kLive;
   const Allocation& b = program_.allocations[allocation];
-  if (b.tier == Tier::kDevice) pool_tail_[allocation] = tail_[0];
+  if (b.tier == Tier::kDevice) pool_tail_[allocation] = tail_[pool_of(allocation)];
   if (!b.storage.valid() || b.tier != graph_.storages[b.storage].home) return;
   if (graph_.storages[b.storage].initial && !home_[b.storage].valid()) {
     content_[allocation] = mix_content(0, b.storage.value);  // present before the first step
@@ -241,9 +171,11 @@ void Verifier::free(std::size_t i, AllocationId allocation) {
     const std::uint32_t last = last_use_[allocation][s];
     const bool awaited = ((static_cast<unsigned>(program_.stream[i]) >> s) & 1U) != 0;
     if (last == kNoInstruction || awaited) continue;
-    // Device memory goes back to the compute stream's pool: compute must be behind the use.
+    // Device memory goes back to the pool of a stream, which must be behind the use.
+    const std::size_t pool = pool_of(allocation);
+    const std::uint32_t tail = tail_[pool];
     const bool ordered =
-        on_device && (s == 0 || (tail_[0] != kNoInstruction && happened_before(last, tail_[0])));
+        on_device && (s == pool || (tail != kNoInstruction && happened_before(last, tail)));
     if (!ordered) {
       report(fmt::format("{}: {} is freed while stream {} may still use it", place(i),
                          name(allocation), name_of(static_cast<Stream>(s))));
@@ -287,9 +219,10 @@ void Verifier::check_use(std::size_t i, Stream stream, AllocationUse use) {
     report(fmt::format("{} uses {} without waiting for its writer, {}", place(i), name(allocation),
                        place(writer_[allocation])));
   }
-  if (stream != Stream::kCompute && !happened_before(pool_tail_[allocation], i)) {
-    report(fmt::format("{} uses {} while compute may still use the memory it was taken from",
-                       place(i), name(allocation)));
+  if (static_cast<std::size_t>(stream) != pool_of(allocation) &&
+      !happened_before(pool_tail_[allocation], i)) {
+    report(fmt::format("{} uses {} while {} may still use the memory it was taken from", place(i),
+                       name(allocation), name_of(program_.allocations[allocation].pool)));
   }
   if (use.access() == Access::kRead) return;
   for (std::uint32_t last : last_use_[allocation]) {

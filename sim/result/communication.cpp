@@ -10,14 +10,20 @@ namespace {
 
 using ByKind = std::array<Communication, kCollectiveKinds>;
 
-void share_exposed(ByKind& kinds, Duration exposed) {
-  Duration busy{};
-  for (const Communication& kind : kinds)
-    busy += kind.busy;
-  if (busy.count() == 0) return;
-  for (Communication& kind : kinds) {
-    const double share = static_cast<double>(kind.busy.count()) / static_cast<double>(busy.count());
-    kind.exposed = Duration(std::llround(share * static_cast<double>(exposed.count())));
+// Shares the time for which compute waited for a queue among the kinds that ran on it.
+void share_exposed(MeshDimension group, ByKind& kinds, const RunResult& run) {
+  std::array<Duration, kStreams> busy{};
+  const auto queue = [&](std::size_t kind) {
+    return static_cast<std::size_t>(queue_of(group, static_cast<CollectiveKind>(kind)));
+  };
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    busy[queue(k)] += kinds[k].busy;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const std::size_t q = queue(k);
+    if (busy[q].count() == 0) continue;
+    const double share =
+        static_cast<double>(kinds[k].busy.count()) / static_cast<double>(busy[q].count());
+    kinds[k].exposed = Duration(std::llround(share * static_cast<double>(run.exposed[q].count())));
   }
 }
 
@@ -42,8 +48,7 @@ std::vector<Communication> communication_of(const TrainingGraph& graph, const St
   }
   std::vector<Communication> used;
   for (std::size_t d = 0; d < kMeshDimensions; ++d) {
-    const Stream queue = queue_of(static_cast<MeshDimension>(d));
-    communication_detail::share_exposed(groups[d], run.exposed[static_cast<std::size_t>(queue)]);
+    communication_detail::share_exposed(static_cast<MeshDimension>(d), groups[d], run);
     for (const Communication& kind : groups[d]) {
       if (kind.count > 0) used.push_back(kind);
     }

@@ -10,16 +10,17 @@ namespace tidemark {
 
 // The bottom of a stacked chart comes first: roles that stay, then those that come and go.
 inline constexpr std::array<Role, kRoles> kStackOrder = {
-    Role::kParameter, Role::kOptimizerState, Role::kGradient,        Role::kGradientBucket,
-    Role::kBuffer,    Role::kInput,          Role::kSavedActivation, Role::kActivationGradient,
-    Role::kTemporary, Role::kWorkspace};
+    Role::kParameter,         Role::kOptimizerState,  Role::kGradient,
+    Role::kGradientBucket,    Role::kBuffer,          Role::kInput,
+    Role::kGatheredParameter, Role::kSavedActivation, Role::kActivationGradient,
+    Role::kCommunication,     Role::kTemporary,       Role::kWorkspace};
 
 // Returns for example "saved activations".
 [[nodiscard]] constexpr std::string_view label_of(Role role) {
   constexpr std::array<std::string_view, kRoles> kLabels{
-      "parameters",       "gradients",         "optimizer state",      "buffers",
-      "inputs",           "saved activations", "activation gradients", "temporaries",
-      "gradient buckets", "workspace"};
+      "parameters",       "gradients",           "optimizer state",       "buffers",
+      "inputs",           "saved activations",   "activation gradients",  "temporaries",
+      "gradient buckets", "gathered parameters", "communication buffers", "workspace"};
   return kLabels[static_cast<std::size_t>(role)];
 }
 

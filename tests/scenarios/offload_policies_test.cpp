@@ -62,10 +62,10 @@ TEST_SUITE("unit") {
       for (const Parameter& parameter : training.parameters)
         total += parameter.elements.count;
       std::int64_t before = 0;
-      for (const Parameter& parameter : training.parameters) {
+      for (const UpdatedTensor& tensor : training.updates) {
         const bool wanted = static_cast<double>(before) < ratio * static_cast<double>(total);
-        CHECK((parameter.updated_by == Executor::kHost) == wanted);
-        before += parameter.elements.count;
+        CHECK((tensor.updated_by == Executor::kHost) == wanted);
+        before += tensor.elements.count;
       }
       CHECK(s.point.status == PointStatus::kFits);
     }

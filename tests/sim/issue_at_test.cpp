@@ -55,7 +55,8 @@ struct Outcome {
   std::vector<std::string> problems;
 };
 
-Outcome outcome_with(Position issue_at) {
+// `dispatch`: nanoseconds of the host for each operator.
+Outcome outcome_with(Position issue_at, int dispatch = 100) {
   const Gathered gathered;
   const TrainingGraph& graph = gathered.graph;
   const ProgramOrder plain = program_order(graph, 1);
@@ -78,7 +79,7 @@ Outcome outcome_with(Position issue_at) {
   for (const Operator& op : graph.operators) {
     const bool gathers = op.work.op_class == OperatorClass::kCollective;
     costs.device.push_back(Duration(gathers ? 150 : 100));
-    costs.dispatch.push_back(Duration(0));
+    costs.dispatch.push_back(Duration(dispatch));
   }
   Scratch scratch;
   scratch.prepare(program, false);
@@ -99,21 +100,26 @@ std::uint32_t second_gather(const ProgramOrder& order) {
 
 TEST_SUITE("unit") {
   TEST_CASE("without a place of its own a recomputed gather is issued before its reader") {
-    // The gather waits for the compute work issued before its memory was taken: 150 + 4 * 100. Then
-    // compute waits 150 for it.
+    // The first gather runs from 100 to 250, compute waits from 200 on. The host issues the second
+    // at 600 and its reader at 700; the gather's memory comes from the pool of its own stream, so it
+    // runs beside compute, from 600 to 750.
     const Outcome late = outcome_with({});
     CHECK(late.problems.empty());
     CHECK(second_gather(late.order) == 5);
-    CHECK(late.run.exposed_communication == Duration(150 + 150));
-    CHECK(late.run.step == Duration(150 + 400 + 150 + 100));
+    CHECK(late.run.exposed_communication == Duration(50 + 50));
+    CHECK(late.run.step == Duration(750 + 100));
+    // A host that runs ahead hides it: the gather is issued while compute has all of its work left.
+    const Outcome ahead = outcome_with({}, 0);
+    CHECK(ahead.run.exposed_communication == Duration(150));
+    CHECK(ahead.run.step == Duration(150 + 400 + 100));
   }
 
   TEST_CASE("issued two operators earlier it hides behind them") {
     const Outcome early = outcome_with(Position(std::uint32_t{3}));
     CHECK(early.problems.empty());
     CHECK(second_gather(early.order) == 3);
-    CHECK(early.run.exposed_communication == Duration(150));  // the first gather
-    CHECK(early.run.step == Duration(150 + 400 + 100));
+    CHECK(early.run.exposed_communication == Duration(50));  // the first gather
+    CHECK(early.run.step == Duration(700 + 100));
   }
 
   TEST_CASE("a place before the old copy can go, or behind the reader, is moved into the gap") {

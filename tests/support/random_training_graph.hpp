@@ -120,11 +120,9 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
       touches.push_back({dw, Access::kCreate});
       last = add("bw", Phase::kBackward, f.layer, touches);
       graph.part(PartKind::kBackward).push_back(last);
-      graph.trained.push_back(graph.parameters.push_back({.name = "w",
-                                                          .elements = Elements(1),
-                                                          .storage = f.weight,
-                                                          .gradient = dw,
-                                                          .updated = f.weight}));
+      graph.trained.push_back(graph.parameters.push_back(
+          {.name = "w", .elements = Elements(1), .storage = f.weight, .gradient = dw}));
+      graph.updates.push_back(whole_update(graph, graph.trained.back()));
     }
     for (StorageId s : f.saved)
       graph.holds.push_back({s, {}, last, HoldKind::kSaved});
@@ -137,7 +135,7 @@ inline TrainingGraph random_training_graph(Rng& rng, const RandomGraphOptions& o
     const Parameter& p = graph.parameters[id];
     graph.part(PartKind::kOptimizer)
         .push_back(add("update", Phase::kOptimizer, {},
-                       {{p.gradient, Access::kRead}, {p.updated, Access::kMutate}}));
+                       {{p.gradient, Access::kRead}, {p.storage, Access::kMutate}}));
     graph.holds.push_back({p.gradient, {}, zero, HoldKind::kLocal});
   }
   check_invariants(graph);

@@ -1,5 +1,6 @@
-// PyTorch's caching allocator as the engine drives it: allocations of one stream, by their ids. The
-// engine waits for events and synchronises itself, since that takes simulated time.
+// PyTorch's caching allocator as the engine drives it: allocations by their ids, of the compute
+// stream unless said otherwise. The engine waits for events and synchronises itself, since that
+// takes simulated time.
 #pragma once
 
 #include <vector>
@@ -23,13 +24,21 @@ class TorchAllocator {
     core_.reserve(allocations);
     blocks_.assign(allocations, nullptr);
     deferred_.assign(allocations, 0);
+    other_stream_.clear();
+  }
+  // Makes an allocation to come from the pool of another stream than compute's; `stream` counts
+  // from 1. Called after reserve().
+  void use_pool(AllocationId allocation, std::size_t stream) {
+    other_stream_.resize(blocks_.size(), 0);
+    other_stream_[allocation.index()] = core_.stream(static_cast<std::int64_t>(stream));
   }
   AllocationResult allocate(AllocationId allocation, Bytes bytes) {
-    return keep(allocation, [&] { return core_.allocate_without_retry(bytes, stream_); });
+    return keep(allocation,
+                [&] { return core_.allocate_without_retry(bytes, stream_of(allocation)); });
   }
   // Asks only the device; called after release_cached().
   AllocationResult allocate_again(AllocationId allocation, Bytes bytes) {
-    return keep(allocation, [&] { return core_.allocate_again(bytes, stream_); });
+    return keep(allocation, [&] { return core_.allocate_again(bytes, stream_of(allocation)); });
   }
   void free(AllocationId allocation) {
     TorchBlock& b = *blocks_[allocation.index()];
@@ -79,6 +88,10 @@ class TorchAllocator {
   }
 
  private:
+  [[nodiscard]] TorchStream stream_of(AllocationId allocation) const {
+    if (other_stream_.empty() || other_stream_[allocation.index()] == 0) return stream_;
+    return other_stream_[allocation.index()];
+  }
   template <class F>
   AllocationResult keep(AllocationId allocation, F&& allocate) {
     const std::int64_t mallocs = core_.device().mallocs();
@@ -95,6 +108,8 @@ class TorchAllocator {
   bool captures_;
   std::vector<TorchBlock*> blocks_;  // by id
   std::vector<char> deferred_;       // by id: freed, but a stream may still use it
+  // by id: the stream whose pool it comes from where that is not compute's; empty where none does
+  std::vector<TorchStream> other_stream_;
 };
 
 static_assert(SegmentAllocator<TorchAllocator>);

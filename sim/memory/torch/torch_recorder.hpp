@@ -41,6 +41,9 @@ class TorchRecorder {
     torch_.reserve(allocations);
     deferred_.assign(allocations, 0);
   }
+  void use_pool(AllocationId allocation, std::size_t stream) {
+    torch_.use_pool(allocation, stream);
+  }
   AllocationResult allocate(AllocationId allocation, Bytes bytes) {
     return keep(allocation, torch_.allocate(allocation, bytes));
   }

@@ -49,8 +49,7 @@ inline ProbeGraph graph_of(const OperatorProbe& probe) {
                                       .dtype = tensor.dtype,
                                       .elements = tensor.elements(),
                                       .tensor = id,
-                                      .storage = tensor.storage,
-                                      .updated = tensor.storage});
+                                      .storage = tensor.storage});
   }
   return built;
 }

@@ -43,11 +43,7 @@ bool same(const Layer& a, const Layer& b) {
 bool same(const Parameter& a, const Parameter& b) {
   return a.name == b.name && a.layer == b.layer && a.shape == b.shape && a.dtype == b.dtype &&
          a.elements == b.elements && a.trained == b.trained && a.tensor == b.tensor &&
-         a.storage == b.storage && a.shard.index == b.shard.index &&
-         a.shard.count == b.shard.count && a.gradient == b.gradient &&
-         a.gradient_dtype == b.gradient_dtype && a.updated == b.updated &&
-         a.updated_by == b.updated_by && a.update_group == b.update_group &&
-         a.state_home == b.state_home;
+         a.storage == b.storage && a.gradient == b.gradient && a.gradient_dtype == b.gradient_dtype;
 }
 
 bool same(const LocalVariable& a, const LocalVariable& b) {

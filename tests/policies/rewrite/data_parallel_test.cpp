@@ -42,11 +42,9 @@ TrainingGraph chain() {
     const StorageId gradient =
         testing::add_storage(graph, name + ".grad", kBytes, Role::kGradient, layer);
     graph.storages[gradient].persistent = true;
-    graph.trained.push_back(graph.parameters.push_back({.name = name,
-                                                        .elements = Elements(kBytes / 4),
-                                                        .storage = weight,
-                                                        .gradient = gradient,
-                                                        .updated = weight}));
+    graph.trained.push_back(graph.parameters.push_back(
+        {.name = name, .elements = Elements(kBytes / 4), .storage = weight, .gradient = gradient}));
+    graph.updates.push_back(whole_update(graph, graph.trained.back()));
     activations.push_back(
         testing::add_storage(graph, "a" + std::to_string(i), 8, Role::kTemporary, layer));
     const StorageId before = i == 0 ? input : activations[static_cast<std::size_t>(i) - 1];

@@ -42,8 +42,7 @@ TrainingGraph probe_graph(Types types = {}) {
                                 .dtype = types.parameter,
                                 .elements = Elements(count),
                                 .storage = parameters.back(),
-                                .gradient_dtype = types.gradient,
-                                .updated = parameters.back()});
+                                .gradient_dtype = types.gradient});
   }
   graph.part(PartKind::kZeroGrad).push_back(graph.add_operator({.name = "zero_grad"}, {}));
   for (std::size_t i = elements.size(); i-- > 0;) {
@@ -60,6 +59,8 @@ TrainingGraph probe_graph(Types types = {}) {
     graph.parameters[ParameterId(i)].gradient = gradient;
     graph.trained.push_back(ParameterId(i));
   }
+  for (const ParameterId id : ids_of(graph.parameters))
+    graph.updates.push_back(whole_update(graph, id));
   graph.part(PartKind::kEndOfStep)
       .push_back(graph.add_operator({.name = "end_of_step", .phase = Phase::kOptimizer}, {}));
   return graph;
