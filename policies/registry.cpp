@@ -13,6 +13,7 @@
 #include "policies/residency/entries.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/sequence/planned.hpp"
+#include "policies/shard/entries.hpp"
 
 namespace tidemark {
 namespace registry_detail {
@@ -59,6 +60,7 @@ PolicyRegistry::PolicyRegistry()
           selective_entry(),
           megatron_selective_entry(),
           eviction_entry(),
+          fsdp_entry(),
       } {
   const std::span<const PolicyEntry> planned = planned_entries();
   entries_.insert(entries_.end(), planned.begin(), planned.end());

@@ -77,6 +77,8 @@ std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
   }
   if (step == 0) parts.push_back(scheduled(PartKind::kOptimizerFirst, last));
   parts.push_back(scheduled(PartKind::kOptimizer, last));
+  if (!graph.part(PartKind::kAfterOptimizer).empty())
+    parts.push_back(scheduled(PartKind::kAfterOptimizer, last));
   parts.push_back(scheduled(PartKind::kEndOfStep, last));
   return parts;
 }

@@ -21,14 +21,15 @@ enum class PartKind : std::uint8_t {
   kBackwardReduce,
   kOptimizerFirst,  // optimizer of step 0 only: creates its state
   kOptimizer,
+  kAfterOptimizer,  // ranks bring together what each has updated
   kEndOfStep,
 };
-inline constexpr std::size_t kPartKinds = 8;
+inline constexpr std::size_t kPartKinds = 9;
 
 [[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
   constexpr std::string_view kNames[] = {
       "zero_grad",       "forward",         "backward",  "backward_accumulate",
-      "backward_reduce", "optimizer_first", "optimizer", "end_of_step"};
+      "backward_reduce", "optimizer_first", "optimizer", "after_optimizer", "end_of_step"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

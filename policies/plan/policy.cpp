@@ -11,6 +11,8 @@ void ResidencyPolicy::plan_recompute(const PolicyContext& /*context*/,
 void ResidencyPolicy::plan_movement(const PolicyContext& /*context*/,
                                     ResidencyPlan& /*plan*/) const {}
 
+void TrainingRewrite::plan_recompute(const PolicyContext& /*context*/,
+                                     ResidencyPlan& /*plan*/) const {}
 void TrainingRewrite::plan_movement(const PolicyContext& /*context*/,
                                     ResidencyPlan& /*plan*/) const {}
 

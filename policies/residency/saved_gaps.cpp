@@ -29,6 +29,8 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, Bytes min_bytes) 
     if (!gap.open()) continue;
     const Storage& storage = context.graph.storages[gap.storage];
     if (storage.initial || storage.persistent || storage.bytes < min_bytes) continue;
+    // Autograd does not save what ranks gather and send.
+    if (storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication) continue;
     const Occurrence& from = context.order.at[gap.from];
     const Occurrence& to = context.order.at[gap.to];
     if (from.recompute || context.op_at(gap.from).phase != Phase::kForward) continue;

@@ -61,7 +61,7 @@ void Grouping::list_touches() {
   list_holds(index);
   for (const auto* part :
        {&graph_.part(PartKind::kOptimizer), &graph_.part(PartKind::kOptimizerFirst),
-        &graph_.part(PartKind::kEndOfStep)}) {
+        &graph_.part(PartKind::kAfterOptimizer), &graph_.part(PartKind::kEndOfStep)}) {
     for (const OperatorId op : *part) {
       for (const Touch& touch : graph_.touches_of(op)) {
         if (touch.access != Access::kCreate) result_.read_later[touch.storage] = 1;

@@ -21,7 +21,6 @@ constexpr std::string_view kPlanned[] = {
     "context_parallel",
     "distill",
     "expert_parallel",
-    "fsdp",
     "lora",
     "memory_elastic",
     "optimizer_in_backward",

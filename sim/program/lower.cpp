@@ -167,12 +167,32 @@ AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier 
   return allocation;
 }
 
+void Lowering::make_queue_wait(Stream queue, const LastUse& last, Position p) {
+  bool behind = true;
+  for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
+    const std::uint32_t use_by = last.by_stream[s];
+    if (use_by == kNever || s == index_of(queue)) continue;
+    behind = behind && !later(use_by, known_[index_of(queue)][s]);
+  }
+  if (behind) return;
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(queue), 0, p);
+  for (std::size_t s = 0; s < last.by_stream.size(); ++s)
+    depend(queue, static_cast<Stream>(s), last.by_stream[s]);
+  finish_instruction();
+  tail_[index_of(queue)] = wait;
+}
+
 // Streams that the pool's has not yet waited for may still use the allocation: it returns at their
-// events.
+// events. Buffers of a queue return at once, and the queue waits for who uses them: FSDP's and
+// Megatron's code keeps a reference until it has made the queue wait. Gathered parameters are freed
+// as by record_stream.
 void Lowering::free_allocation(AllocationId allocation, Position p) {
   const LastUse& last = last_[allocation];
   const bool on_device = program_.allocations[allocation].tier == Tier::kDevice;
   const std::uint16_t pool = index_of(program_.allocations[allocation].pool);
+  const bool waits = on_device && pool != index_of(Stream::kCompute) &&
+                     program_.allocations[allocation].role != Role::kGatheredParameter;
+  if (waits) make_queue_wait(static_cast<Stream>(pool), last, p);
   std::uint16_t mask = 0;
   for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
     const std::uint32_t use_by = last.by_stream[s];

@@ -140,13 +140,25 @@ void PolicyPasses::ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask as
 PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step,
                                                          ResidencyPlan& plan) const {
   DecidedBy decided_by(plan.decisions().size());
-  ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
-    const auto* residency = policy_passes_detail::as_kind<ResidencyPolicy>(spec_.policies[i]);
-    if (residency == nullptr || !trains_) return;
-    residency->plan_recompute(context, plan);
+  if (!trains_) return decided_by;
+  const auto note = [&](std::size_t i) {
     for (GapId gap : ids_of(decided_by)) {
       if (plan.decided(gap) && !decided_by[gap]) decided_by[gap] = i;
     }
+  };
+  // What rewrites gather again comes ahead of recomputation that reads it, whatever the order in
+  // which the policies are listed.
+  ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
+    const auto* rewrite = policy_passes_detail::as_kind<TrainingRewrite>(spec_.policies[i]);
+    if (rewrite == nullptr) return;
+    rewrite->plan_recompute(context, plan);
+    note(i);
+  });
+  ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
+    const auto* residency = policy_passes_detail::as_kind<ResidencyPolicy>(spec_.policies[i]);
+    if (residency == nullptr) return;
+    residency->plan_recompute(context, plan);
+    note(i);
   });
   return decided_by;
 }

@@ -45,6 +45,8 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
     if (storage.initial || storage.persistent || gap.from > end) continue;
+    // Ranks keep these, not autograd.
+    if (storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication) continue;
     // Other micro-batches in flight have saved tensors of their own.
     if (gap.instance != order.at[end].instance) continue;
     // A variable that backward does not read, such as the loss, is not saved.

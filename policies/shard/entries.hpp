@@ -1,0 +1,10 @@
+// The entries of the policies that spread a model's states over ranks.
+#pragma once
+
+#include "policies/plan/entry.hpp"
+
+namespace tidemark {
+
+[[nodiscard]] const PolicyEntry& fsdp_entry();
+
+}  // namespace tidemark

@@ -1,0 +1,43 @@
+// The step of a rank that holds shards of each unit and gathers a unit when its module runs: both
+// versions of PyTorch's FSDP. Lifetimes are those of references in its code, in host order.
+//
+//   version 2, unit i of the forward pass (fully_shard/_fsdp_param_group.py)
+//     gather i     a copy of the shards in the compute type, and all_gather_output(i), on the queue
+//     release      all_gather_output(i - 1): the gathers' streams have waited for its copy
+//     copy out i   the parameters of full size, on compute
+//     ... forward of the module ...
+//     release      the parameters, where the unit is resharded
+//   backward of unit i
+//     use          the parameters; all_gather_output(i) goes
+//     gather i - 1 in the order of backward (gathered.hpp)
+//     ... backward of the module: gradients of full size ...
+//     release      the parameters
+//     wait         for the reduction of the unit before; its input goes
+//     copy in      the input of the reduction, in the type of the reduction; the gradients go
+//     reduce       into the sharded gradients; replicas add theirs
+//   version 1 (fsdp/_flat_param.py) gathers straight into the flat parameter, from a copy of the
+//   shard in the compute type; the flat gradient is put together from those of the views when all
+//   are there.
+#pragma once
+
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/rewrite_context.hpp"
+#include "policies/shard/shard_units.hpp"
+
+namespace tidemark {
+
+struct FsdpOptions {
+  int version = 2;
+  UnitOptions units;
+  std::optional<DType> param_dtype;   // type of compute; that of the shards unless given
+  std::optional<DType> reduce_dtype;  // type of the reduction; that of the gradients unless given
+  // Absent: all units but the root (and, in version 1, those named by keep_gathered).
+  std::optional<bool> reshard_after_forward;
+  bool use_orig_params = false;  // version 1: tensors are aligned in the flat parameter
+};
+
+// Shards the parameters of a graph that is differentiated, and accumulates, but has no optimizer
+// yet. Leaves it as it is in a group of one rank.
+void shard_fully(TrainingGraph& graph, const FsdpOptions& options, const RewriteContext& context);
+
+}  // namespace tidemark

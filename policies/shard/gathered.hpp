@@ -1,0 +1,25 @@
+// Gathered parameters as gaps: what is gathered in forward, freed behind it and gathered again for
+// backward is recomputed by the operators that made it.
+//
+//   forward    gather  (copy out)  ...unit...  release      OperatorPart::kRelease ends the use
+//   backward   [gather  copy out]  use  ...unit...  release   use: OperatorPart::kUseGathered
+//
+// Both marks are operators without work. What is in brackets is inserted by the plan; a gather is
+// issued ahead of its unit as the prefetch says, a copy right before the mark.
+#pragma once
+
+#include "policies/plan/policy.hpp"
+
+namespace tidemark {
+
+// The moment at which backward gathers a unit.
+enum class BackwardPrefetch {
+  kNone,  // when it is needed
+  kPre,   // when the unit that backward visits before it has been gathered
+  kPost,  // when that unit's backward is over
+};
+
+// Closes the gaps of gathered storages between a release in forward and the use in backward.
+void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan);
+
+}  // namespace tidemark

@@ -1,0 +1,64 @@
+// The groups of parameters that are gathered and freed together: the units of FSDP.
+//
+//   units: blocks                            one unit per repeated block; the rest is the root
+//   units: whole                             the root alone
+//   units: [embed_tokens, blocks, [norm, lm_head]]   named modules; an inner list is one unit
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/core/decoder.hpp"
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+struct UnitOptions {
+  // Modules of each unit, "blocks" standing for a unit per block; the default is {{"blocks"}}.
+  std::vector<std::vector<std::string>> units{{"blocks"}};
+  // Modules whose unit stays gathered after forward.
+  std::vector<std::string> keep_gathered;
+};
+
+// Reads `units` and `keep_gathered`.
+[[nodiscard]] UnitOptions decode_units(const Decoder& d);
+
+struct ShardUnit {
+  std::string name;                     // "layers.3", "root"
+  std::vector<ParameterId> parameters;  // in the order of registration
+  bool is_root = false;
+  bool kept = false;  // named by keep_gathered
+};
+
+// The units of a graph, those without parameters left out.
+class ShardUnits {
+ public:
+  // Throws UserError for a module that the model does not have.
+  ShardUnits(const TrainingGraph& graph, const UnitOptions& options, std::string_view policy);
+
+  [[nodiscard]] const std::vector<ShardUnit>& all() const { return units_; }
+  // Returns the unit of a module; none where its unit has no parameters.
+  [[nodiscard]] std::optional<std::size_t> of(LayerId layer) const {
+    return layer.valid() ? of_layer_[layer] : std::nullopt;
+  }
+
+ private:
+  std::vector<ShardUnit> units_;
+  IdVector<LayerId, std::optional<std::size_t>> of_layer_;
+};
+
+// The operators of a part between which a unit is in use.
+struct UnitVisit {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  bool happens = false;
+};
+// Returns, by unit, from where to where operators of the unit's modules run in a part, or others
+// that touch one of its storages; `storages`: the unit of each, if any.
+[[nodiscard]] std::vector<UnitVisit> unit_visits(
+    const TrainingGraph& graph, const ShardUnits& units, const std::vector<OperatorId>& part,
+    const IdVector<StorageId, std::optional<std::size_t>>& storages);
+
+}  // namespace tidemark

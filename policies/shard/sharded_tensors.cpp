@@ -1,0 +1,60 @@
+#include "policies/shard/sharded_tensors.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tidemark {
+
+StorageId add_tensor(TrainingGraph& graph, std::string name, DType type, Elements elements,
+                     Role role) {
+  Storage storage{
+      .bytes = bytes_of(type, elements), .dtype = type, .elements = elements, .role = role};
+  storage.name = std::move(name);
+  return graph.storages.push_back(std::move(storage));
+}
+
+StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements elements,
+                   Role role) {
+  const StorageId id = add_tensor(graph, std::move(name), type, elements, role);
+  graph.storages[id].initial = graph.storages[id].persistent = true;
+  return id;
+}
+
+void gather_into(Storage& storage, Elements elements) {
+  storage.role = Role::kGatheredParameter;
+  storage.initial = storage.persistent = false;
+  storage.elements = elements;
+  storage.bytes = bytes_of(storage.dtype, elements);
+}
+
+RowShard row_shard(const Parameter& parameter, int ranks) {
+  Shape shape = parameter.shape;
+  if (shape.rank() == 0) shape = {parameter.elements.count};
+  const std::int64_t rows = std::max<std::int64_t>(shape[0], 1);
+  const std::int64_t width = parameter.elements.count / rows;
+  const std::int64_t chunk = (rows + ranks - 1) / ranks;
+  RowShard result{.stored = Elements(chunk * width),
+                  .owned = Elements(std::min(rows, chunk) * width),
+                  .shape = shape};
+  result.shape[0] = std::min(rows, chunk);
+  return result;
+}
+
+void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients) {
+  if (graph.part(PartKind::kZeroGrad).empty()) return;
+  IdVector<StorageId, char> was_kept(graph.storages.size(), 0);
+  for (const ParameterId id : graph.trained)
+    was_kept[graph.parameters[id].gradient] = 1;
+  OperatorId zero_grad;
+  std::erase_if(graph.holds, [&](const Hold& hold) {
+    const bool of_gradient =
+        hold.kind == HoldKind::kLocal && !hold.since.valid() && was_kept[hold.storage] != 0;
+    if (of_gradient) zero_grad = hold.until;
+    return of_gradient;
+  });
+  if (!zero_grad.valid()) return;  // gradients persist
+  for (const StorageId gradient : gradients)
+    graph.holds.push_back({gradient, OperatorId(), zero_grad, HoldKind::kLocal});
+}
+
+}  // namespace tidemark

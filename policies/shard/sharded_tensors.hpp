@@ -1,0 +1,44 @@
+// Small changes to a training graph that sharding needs: tensors that are kept, gathered or sent,
+// and what one rank holds of a parameter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+// Adds a tensor without a fixed life.
+StorageId add_tensor(TrainingGraph& graph, std::string name, DType type, Elements elements,
+                     Role role);
+// Adds a tensor that is there from before the first step until after the last.
+StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements elements,
+                   Role role);
+
+// Makes a parameter's storage one that is gathered, with room for `elements`.
+void gather_into(Storage& storage, Elements elements);
+
+// The rows of the first axis that the first of `ranks` ranks holds of a parameter: ceil(rows /
+// ranks) of them are stored by every rank, the last ranks own fewer.
+struct RowShard {
+  Elements stored;
+  Elements owned;
+  Shape shape;  // of what is owned
+};
+[[nodiscard]] RowShard row_shard(const Parameter& parameter, int ranks);
+
+// Lets go, in zero_grad, of the gradient that `gradient_of` returns for each part, and no longer of
+// those of whole parameters.
+void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients);
+
+template <class Parts, class GradientOf>
+void drop_at_zero_grad(TrainingGraph& graph, const Parts& parts, GradientOf gradient_of) {
+  std::vector<StorageId> gradients;
+  for (const auto& part : parts) {
+    if (gradient_of(part).valid()) gradients.push_back(gradient_of(part));
+  }
+  release_in_zero_grad(graph, gradients);
+}
+
+}  // namespace tidemark
