@@ -60,7 +60,9 @@ PolicyRegistry::PolicyRegistry()
           selective_entry(),
           megatron_selective_entry(),
           eviction_entry(),
+          distributed_optimizer_entry(),
           fsdp_entry(),
+          zero_entry(),
       } {
   const std::span<const PolicyEntry> planned = planned_entries();
   entries_.insert(entries_.end(), planned.begin(), planned.end());

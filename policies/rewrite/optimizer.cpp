@@ -10,6 +10,27 @@ namespace tidemark {
 namespace optimizer_detail {
 namespace {
 
+// Takes what makes the gradients of some tensors out of the operators that a rewrite has added
+// ahead of the update.
+std::vector<OperatorId> take_makers(const TrainingGraph& graph,
+                                    const std::vector<const UpdatedTensor*>& updates,
+                                    std::vector<OperatorId>& prepared) {
+  const auto makes_one = [&](OperatorId id) {
+    for (const Touch& touch : graph.touches_of(id)) {
+      if (touch.access != Access::kCreate) continue;
+      for (const UpdatedTensor* tensor : updates) {
+        if (tensor->gradient == touch.storage) return true;
+      }
+    }
+    return false;
+  };
+  const auto rest = std::stable_partition(prepared.begin(), prepared.end(),
+                                          [&](OperatorId id) { return !makes_one(id); });
+  std::vector<OperatorId> makers(rest, prepared.end());
+  prepared.erase(rest, prepared.end());
+  return makers;
+}
+
 std::vector<const UpdatedTensor*> updates_of(const TrainingGraph& graph) {
   std::vector<const UpdatedTensor*> updates;
   for (const UpdatedTensor& tensor : graph.updates)
@@ -35,7 +56,18 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
   }
   order.erase(order.begin(), on_device);
   if (spec_.kind->beside_matrices == nullptr) {
-    OptimizerStep(graph, spec_, precision_, rules_).build(order);
+    // Groups one after another: what makes the gradients of one runs right before its update.
+    std::vector<OperatorId>& part = graph.part(PartKind::kOptimizer);
+    for (auto begin = order.begin(); begin != order.end();) {
+      const auto end = std::find_if(begin, order.end(), [&](const UpdatedTensor* t) {
+        return t->update_group != (*begin)->update_group;
+      });
+      const std::vector<const UpdatedTensor*> group(begin, end);
+      const std::vector<OperatorId> makers = optimizer_detail::take_makers(graph, group, part);
+      part.insert(part.end(), makers.begin(), makers.end());
+      OptimizerStep(graph, spec_, precision_, rules_).build(group);
+      begin = end;
+    }
     for (const ParameterId id : ids_of(graph.parameters)) {
       if (graph.parameters[id].trained && !graph.parameters[id].gradient.valid()) {
         OptimizerStep(graph, spec_, precision_, rules_)

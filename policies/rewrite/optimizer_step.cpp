@@ -123,6 +123,14 @@ void OptimizerStep::add_states_from_start(const UpdatedTensor& unused) {
 }
 
 Bytes OptimizerStep::bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const {
+  // These may be parts of a storage.
+  const UpdatedTensor& part = *slot.trained;
+  const bool has_master = slot.of(OptimizerTensor::kParameter).valid();
+  if (tensor == OptimizerTensor::kGradient)
+    return tidemark::bytes_of(part.gradient_dtype, part.elements);
+  if (tensor == OptimizerTensor::kParameter && has_master)
+    return tidemark::bytes_of(part.dtype, part.elements);
+  if (tensor == OptimizerTensor::kWeights) return tidemark::bytes_of(slot.weights, part.elements);
   if (slot.of(tensor).valid()) return graph_.storages[slot.of(tensor)].bytes;
   if (tensor == OptimizerTensor::kLearningRate) {
     return tidemark::bytes_of(DType::kFloat32, Elements(1));

@@ -5,6 +5,8 @@
 
 namespace tidemark {
 
+[[nodiscard]] const PolicyEntry& distributed_optimizer_entry();
 [[nodiscard]] const PolicyEntry& fsdp_entry();
+[[nodiscard]] const PolicyEntry& zero_entry();
 
 }  // namespace tidemark

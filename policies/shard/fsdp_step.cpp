@@ -1,123 +1,40 @@
-#include "policies/shard/fsdp_step.hpp"
-
 #include <algorithm>
-#include <array>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <fmt/format.h>
-
-#include "graph/core/errors.hpp"
 #include "policies/rewrite/precision.hpp"
+#include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
+#include "policies/shard/zero_step.hpp"
 
 namespace tidemark {
-namespace fsdp_step_detail {
-namespace {
+namespace sharding {
 
-// Operators to insert into a part.
-struct Insertions {
-  std::vector<std::vector<OperatorId>> before;  // by index in the part
-  std::vector<std::vector<OperatorId>> after;
-  std::vector<OperatorId> at_end;
+ShardedStep::ShardedStep(TrainingGraph& graph, const FsdpOptions& options,
+                         const RewriteContext& context)
+    : graph_(graph),
+      options_(options),
+      ranks_(context.mesh.size(MeshDimension::kShard)),
+      replicas_(context.mesh.size(MeshDimension::kReplicate)),
+      units_(graph, options.units, "fsdp"),
+      kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model) {}
 
-  explicit Insertions(std::size_t operators) : before(operators), after(operators) {}
-  [[nodiscard]] std::vector<OperatorId> into(const std::vector<OperatorId>& part) const {
-    std::vector<OperatorId> result;
-    for (std::size_t at = 0; at < part.size(); ++at) {
-      result.insert(result.end(), before[at].begin(), before[at].end());
-      result.push_back(part[at]);
-      result.insert(result.end(), after[at].begin(), after[at].end());
-    }
-    result.insert(result.end(), at_end.begin(), at_end.end());
-    return result;
-  }
-};
-
-// The order in which backward leaves units; what only the first or only the later micro-batches of
-// a step run.
-enum class Gradients { kFresh, kAdded };
-
-class ShardedStep {
- public:
-  ShardedStep(TrainingGraph& graph, const FsdpOptions& options, const RewriteContext& context)
-      : graph_(graph),
-        options_(options),
-        ranks_(context.mesh.size(MeshDimension::kShard)),
-        replicas_(context.mesh.size(MeshDimension::kReplicate)),
-        units_(graph, options.units, "fsdp"),
-        kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model) {}
-
-  void build() {
-    tensors_.reserve(units_.all().size());
-    for (const ShardUnit& unit : units_.all())
-      tensors_.push_back(lay_out(unit));
-    update_shards();
-    const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
-    const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
-    map_storages();
-    build_forward();
-    if (backward.empty()) return;
-    graph_.part(PartKind::kBackward) = reduced(backward, Gradients::kFresh);
-    if (accumulates)
-      graph_.part(PartKind::kBackwardAccumulate) = reduced(backward, Gradients::kAdded);
-    if (graph_.gradients_persist) fill_gradients();
-  }
-
- private:
-  // What one unit keeps and what it makes.
-  struct Unit {
-    std::string name;
-    DType compute = DType::kFloat32;
-    bool kept = false;  // stays gathered after forward
-    std::vector<ParameterId> parameters;
-    std::vector<StorageId> shards;  // one per parameter, or the flat one
-    std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
-    std::vector<StorageId> made;    // gradients of full size
-    Elements stored;                // elements of this rank's shards, padding included
-    Elements reduced;               // the same of trained parameters
-    StorageId gradient;             // the sharded gradients; invalid without trained parameters
-    DType reduce_type = DType::kFloat32;
-    StorageId gathered;   // version 2: the output of the gather
-    StorageId reduction;  // the input of the reduction
-    OperatorId gather;
-    OperatorId copy_out;
-  };
-
-  [[nodiscard]] bool flat() const { return options_.version == 1; }
-  [[nodiscard]] Unit lay_out(const ShardUnit& unit);
-  void lay_out_flat(const ShardUnit& unit, Unit& made);
-  void lay_out_each(const ShardUnit& unit, Unit& made);
-  void add_gradient(Unit& made);
-  void update_shards();
-  void map_storages();
-  void build_forward();
-  void add_gather(Unit& unit);
-  [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
-                                                Gradients gradients);
-  [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, Gradients gradients);
-  [[nodiscard]] OperatorId add_wait(const Unit& unit);
-  [[nodiscard]] OperatorId add_mark(OperatorPart part, Phase phase,
-                                    const std::vector<StorageId>& storages);
-  [[nodiscard]] OperatorId add_copy(std::string name, Phase phase,
-                                    const std::vector<Touch>& touches);
-  [[nodiscard]] OperatorId add_collective(CollectiveKind kind, MeshDimension group, Phase phase,
-                                          DType type, Bytes bytes,
-                                          const std::vector<Touch>& touches);
-  [[nodiscard]] StorageId add_buffer(const std::string& name, DType type, Elements elements);
-  void fill_gradients();
-
-  TrainingGraph& graph_;
-  const FsdpOptions& options_;
-  int ranks_;
-  int replicas_;
-  ShardUnits units_;
-  DType kept_as_;  // the type of the shards
-  std::vector<Unit> tensors_;
-  IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // of full parameters and gradients
-  std::vector<UpdatedTensor> updates_;
-};
+IdVector<ParameterId, StorageId> ShardedStep::build() {
+  tensors_.reserve(units_.all().size());
+  for (const ShardUnit& unit : units_.all())
+    tensors_.push_back(lay_out(unit));
+  if (options_.zero != nullptr) keep_near_turn();
+  if (options_.zero == nullptr) update_shards();
+  const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
+  const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
+  map_storages();
+  build_forward();
+  if (backward.empty()) return shards();
+  graph_.part(PartKind::kBackward) = reduced(backward, Gradients::kFresh);
+  if (accumulates && options_.zero == nullptr)
+    graph_.part(PartKind::kBackwardAccumulate) = reduced(backward, Gradients::kAdded);
+  if (graph_.gradients_persist) fill_gradients();
+  return shards();
+}
 
 StorageId ShardedStep::add_buffer(const std::string& name, DType type, Elements elements) {
   return add_tensor(graph_, name, type, elements, Role::kCommunication);
@@ -155,7 +72,7 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
     made.full.push_back(full);
     if (graph_.parameters[id].gradient.valid()) made.made.push_back(graph_.parameters[id].gradient);
   }
-  made.stored = Elements((total + ranks_ - 1) / ranks_);
+  made.stored = made.gathered_elements = Elements((total + ranks_ - 1) / ranks_);
   const Elements padding(made.stored.count * ranks_ - held);
   if (padding.count > 0) {
     made.full.push_back(add_tensor(graph_, unit.name + ".padding", made.compute, padding,
@@ -172,10 +89,17 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
 void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
   for (const ParameterId id : unit.parameters) {
     const Parameter& parameter = graph_.parameters[id];
-    const RowShard rows = row_shard(parameter, ranks_);
+    const bool equal_parts = options_.zero != nullptr;
+    const RowShard rows =
+        equal_parts ? element_shard(parameter, ranks_) : row_shard(parameter, ranks_);
     const StorageId full = parameter.storage;
     gather_into(graph_.storages[full], Elements(rows.stored.count * ranks_));
-    made.full.push_back(full);
+    if (equal_parts && parameter.elements.count <= options_.zero->persistent_below) {
+      graph_.storages[full].initial = graph_.storages[full].persistent = true;
+    } else {
+      made.full.push_back(full);
+      made.gathered_elements += rows.stored;
+    }
     made.stored = made.stored + rows.stored;
     made.shards.push_back(
         add_kept(graph_, parameter.name + ".shard", kept_as_, rows.stored, Role::kParameter));
@@ -189,9 +113,30 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
 void ShardedStep::add_gradient(Unit& made) {
   if (made.made.empty()) return;
   for (const StorageId storage : made.made)
-    graph_.storages[storage].persistent = false;
+    graph_.storages[storage].persistent = options_.zero != nullptr;
+  if (options_.zero != nullptr) return;
   made.gradient = add_tensor(graph_, made.name + ".grad", kept_as_, made.reduced, Role::kGradient);
   graph_.storages[made.gradient].persistent = true;
+}
+
+// ZeRO keeps what it needs again within max_reuse_distance elements: units at the end of forward.
+void ShardedStep::keep_near_turn() {
+  std::int64_t between = 0;
+  for (std::size_t u = tensors_.size(); u-- > 0;) {
+    tensors_[u].kept = between < options_.zero->max_reuse_distance;
+    for (const ParameterId id : tensors_[u].parameters)
+      between += 2 * graph_.parameters[id].elements.count;
+  }
+}
+
+IdVector<ParameterId, StorageId> ShardedStep::shards() const {
+  IdVector<ParameterId, StorageId> result(graph_.parameters.size());
+  for (const Unit& unit : tensors_) {
+    if (unit.shards.size() != unit.parameters.size()) continue;
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i)
+      result[unit.parameters[i]] = unit.shards[i];
+  }
+  return result;
 }
 
 void ShardedStep::update_shards() {
@@ -244,48 +189,22 @@ OperatorId ShardedStep::add_mark(OperatorPart part, Phase phase,
       {.name = uses ? "use_gathered" : "release", .part = part, .phase = phase}, touches);
 }
 
-OperatorId ShardedStep::add_copy(std::string name, Phase phase, const std::vector<Touch>& touches) {
-  Operator op{
-      .name = std::move(name), .phase = phase, .work = {.op_class = OperatorClass::kElementwise}};
-  for (const Touch& touch : touches) {
-    const Storage& storage = graph_.storages[touch.storage];
-    if (touch.access == Access::kRead || touch.access == Access::kMutate)
-      op.work.read += storage.bytes;
-    if (touch.access != Access::kRead) {
-      op.work.written += storage.bytes;
-      op.work.dtype = storage.dtype;
-    }
-  }
-  return graph_.add_operator(std::move(op), touches);
-}
-
-OperatorId ShardedStep::add_collective(CollectiveKind kind, MeshDimension group, Phase phase,
-                                       DType type, Bytes bytes, const std::vector<Touch>& touches) {
-  return graph_.add_operator(
-      {.name = std::string(name_of(kind)),
-       .phase = phase,
-       .work = {.op_class = OperatorClass::kCollective,
-                .dtype = type,
-                .read = bytes,
-                .written = bytes,
-                .collective = {.kind = kind, .group = group, .bytes = bytes}}},
-      touches);
-}
-
 void ShardedStep::add_gather(Unit& unit) {
-  const Elements whole(unit.stored.count * ranks_);
+  const Elements whole(unit.gathered_elements.count * ranks_);
   const Bytes bytes = bytes_of(unit.compute, whole);
   std::vector<Touch> touches;
   for (const StorageId shard : unit.shards)
     touches.push_back({shard, Access::kRead});
+  // ZeRO gathers a single parameter in place, and several into a flat tensor first.
+  const bool in_place = flat() || (options_.zero != nullptr && unit.full.size() == 1);
   // The shards in the type of compute, dropped when the gather has been issued. Version 2 copies
   // them together in any case.
-  if (!flat() || unit.compute != kept_as_) {
+  if (options_.zero == nullptr && (!flat() || unit.compute != kept_as_)) {
     touches.push_back(
         {add_buffer(unit.name + ".gather_input", unit.compute, unit.stored), Access::kCreate});
   }
   std::vector<Touch> copies;
-  if (flat()) {
+  if (in_place) {
     for (const StorageId full : unit.full)
       touches.push_back({full, Access::kCreate});
   } else {
@@ -295,9 +214,9 @@ void ShardedStep::add_gather(Unit& unit) {
     for (const StorageId full : unit.full)
       copies.push_back({full, Access::kCreate});
   }
-  unit.gather = add_collective(CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward,
-                               unit.compute, bytes, touches);
-  if (!flat()) unit.copy_out = add_copy("copy_out", Phase::kForward, copies);
+  unit.gather = add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
+                               Phase::kForward, unit.compute, bytes, touches);
+  if (!in_place) unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
 }
 
 void ShardedStep::build_forward() {
@@ -315,13 +234,14 @@ void ShardedStep::build_forward() {
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];
     std::vector<OperatorId>& start = insert.before[visits[u].first];
+    if (unit.full.empty()) continue;
     add_gather(unit);
     start.push_back(unit.gather);
-    if (!flat()) {
-      if (before != nullptr)
-        start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
-      start.push_back(unit.copy_out);
-    }
+    if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)
+      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
+    if (unit.copy_out.valid()) start.push_back(unit.copy_out);
+    if (unit.gathered.valid() && options_.zero != nullptr)
+      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {unit.gathered}));
     if (!unit.kept) {
       insert.after[visits[u].last].push_back(
           add_mark(OperatorPart::kRelease, Phase::kForward, unit.full));
@@ -329,113 +249,20 @@ void ShardedStep::build_forward() {
     end = std::max(end, visits[u].last);
     before = &unit;
   }
-  if (!flat() && before != nullptr) {
+  if (before != nullptr && before->gathered.valid() && options_.zero == nullptr) {
     insert.after[end].push_back(
         add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
   }
   part = insert.into(part);
 }
 
-// Compute waits for the reduction of a unit, whose input then goes.
-OperatorId ShardedStep::add_wait(const Unit& unit) {
-  return add_mark(OperatorPart::kRelease, Phase::kBackward, {unit.reduction, unit.gradient});
-}
+}  // namespace sharding
 
-std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, Gradients gradients) {
-  std::vector<OperatorId> operators;
-  const Elements whole(unit.reduced.count * ranks_);
-  std::vector<Touch> copy;
-  for (const StorageId made : unit.made)
-    copy.push_back({made, Access::kRead});
-  if (flat()) {
-    // Autograd puts the flat gradient together from those of the views.
-    const StorageId joined =
-        add_tensor(graph_, unit.name + ".flat_gradient", unit.compute, whole, Role::kGradient);
-    copy.push_back({joined, Access::kCreate});
-    operators.push_back(add_copy("join_gradients", Phase::kBackward, copy));
-    copy = {{joined, Access::kRead}};
-    unit.reduction = joined;
-  }
-  if (!flat() || unit.reduce_type != unit.compute) {
-    unit.reduction = add_buffer(unit.name + ".reduction", unit.reduce_type, whole);
-    copy.push_back({unit.reduction, Access::kCreate});
-    operators.push_back(add_copy("copy_in", Phase::kBackward, copy));
-  }
-  const bool direct = gradients == Gradients::kFresh && unit.reduce_type == kept_as_;
-  StorageId output = unit.gradient;
-  if (!direct) output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
-  operators.push_back(add_collective(CollectiveKind::kReduceScatter, MeshDimension::kShard,
-                                     Phase::kBackward, unit.reduce_type,
-                                     bytes_of(unit.reduce_type, whole),
-                                     {{unit.reduction, Access::kRead}, {output, Access::kCreate}}));
-  if (replicas_ > 1) {
-    operators.push_back(add_collective(
-        CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward, unit.reduce_type,
-        bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}}));
-  }
-  if (!direct) {
-    const bool fresh = gradients == Gradients::kFresh;
-    operators.push_back(add_copy(
-        fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
-        {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
-  }
-  return operators;
-}
-
-std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
-                                             Gradients gradients) {
-  const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
-  std::vector<std::size_t> order;
-  for (std::size_t u = 0; u < tensors_.size(); ++u) {
-    if (visits[u].happens) order.push_back(u);
-  }
-  Insertions insert(part.size());
-  for (const std::size_t u : order) {
-    const Unit& unit = tensors_[u];
-    std::vector<StorageId> used = unit.full;
-    if (!unit.kept && unit.gathered.valid()) used.push_back(unit.gathered);
-    insert.before[visits[u].first].push_back(
-        add_mark(OperatorPart::kUseGathered, Phase::kBackward, used));
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return visits[a].last < visits[b].last; });
-  const Unit* before = nullptr;
-  for (const std::size_t u : order) {
-    Unit& unit = tensors_[u];
-    std::vector<OperatorId>& end = insert.after[visits[u].last];
-    end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unit.full));
-    if (!unit.gradient.valid()) continue;
-    if (before != nullptr && !flat()) end.push_back(add_wait(*before));
-    const std::vector<OperatorId> reduction = reduction_of(unit, gradients);
-    end.insert(end.end(), reduction.begin(), reduction.end());
-    before = &unit;
-  }
-  // Compute goes on when the last reduction is over.
-  if (before != nullptr) insert.at_end.push_back(add_wait(*before));
-  return insert.into(part);
-}
-
-// zero_grad(set_to_none=False) fills the sharded gradients.
-void ShardedStep::fill_gradients() {
-  std::vector<OperatorId>& zero = graph_.part(PartKind::kZeroGrad);
-  std::erase_if(zero, [&](OperatorId id) { return !graph_.touches_of(id).empty(); });
-  for (const Unit& unit : tensors_) {
-    if (!unit.gradient.valid()) continue;
-    zero.push_back(graph_.add_operator({.name = "zero_grad",
-                                        .part = OperatorPart::kZeroGrad,
-                                        .work = {.op_class = OperatorClass::kMemset,
-                                                 .dtype = kept_as_,
-                                                 .written = graph_.storages[unit.gradient].bytes}},
-                                       std::array{Touch{unit.gradient, Access::kOverwrite}}));
-  }
-}
-
-}  // namespace
-}  // namespace fsdp_step_detail
-
-void shard_fully(TrainingGraph& graph, const FsdpOptions& options, const RewriteContext& context) {
-  if (context.mesh.replicas() == 1 || graph.parameters.empty()) return;
-  fsdp_step_detail::ShardedStep(graph, options, context).build();
+IdVector<ParameterId, StorageId> shard_fully(TrainingGraph& graph, const FsdpOptions& options,
+                                             const RewriteContext& context) {
+  if (context.mesh.replicas() == 1 || graph.parameters.empty())
+    return IdVector<ParameterId, StorageId>(graph.parameters.size());
+  return sharding::ShardedStep(graph, options, context).build();
 }
 
 }  // namespace tidemark

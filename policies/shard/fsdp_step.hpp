@@ -26,6 +26,8 @@
 
 namespace tidemark {
 
+struct ZeroOptions;  // policies/shard/zero_step.hpp
+
 struct FsdpOptions {
   int version = 2;
   UnitOptions units;
@@ -34,10 +36,15 @@ struct FsdpOptions {
   // Absent: all units but the root (and, in version 1, those named by keep_gathered).
   std::optional<bool> reshard_after_forward;
   bool use_orig_params = false;  // version 1: tensors are aligned in the flat parameter
+  // Stage 3 of ZeRO: shards are equal parts of each parameter's elements, small parameters stay
+  // gathered, and gradients are reduced by someone else.
+  const ZeroOptions* zero = nullptr;
 };
 
 // Shards the parameters of a graph that is differentiated, and accumulates, but has no optimizer
-// yet. Leaves it as it is in a group of one rank.
-void shard_fully(TrainingGraph& graph, const FsdpOptions& options, const RewriteContext& context);
+// yet. Leaves it as it is in a group of one rank. Returns the storage of this rank's shard of each
+// parameter; invalid where that is a part of a flat one.
+IdVector<ParameterId, StorageId> shard_fully(TrainingGraph& graph, const FsdpOptions& options,
+                                             const RewriteContext& context);
 
 }  // namespace tidemark

@@ -20,6 +20,35 @@ StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements 
   return id;
 }
 
+OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
+                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches) {
+  Operator op{.phase = phase,
+              .work = {.op_class = OperatorClass::kCollective,
+                       .dtype = type,
+                       .read = bytes,
+                       .written = bytes,
+                       .collective = {.kind = kind, .group = group, .bytes = bytes}}};
+  op.name = name_of(kind);
+  return graph.add_operator(std::move(op), touches);
+}
+
+OperatorId add_copy(TrainingGraph& graph, std::string name, Phase phase,
+                    const std::vector<Touch>& touches, std::optional<Bytes> moved) {
+  Operator op{
+      .name = std::move(name), .phase = phase, .work = {.op_class = OperatorClass::kElementwise}};
+  for (const Touch& touch : touches) {
+    const Storage& storage = graph.storages[touch.storage];
+    if (touch.access == Access::kRead || touch.access == Access::kMutate)
+      op.work.read += storage.bytes;
+    if (touch.access != Access::kRead) {
+      op.work.written += storage.bytes;
+      op.work.dtype = storage.dtype;
+    }
+  }
+  if (moved) op.work.read = op.work.written = *moved;
+  return graph.add_operator(std::move(op), touches);
+}
+
 void gather_into(Storage& storage, Elements elements) {
   storage.role = Role::kGatheredParameter;
   storage.initial = storage.persistent = false;
@@ -38,6 +67,11 @@ RowShard row_shard(const Parameter& parameter, int ranks) {
                   .shape = shape};
   result.shape[0] = std::min(rows, chunk);
   return result;
+}
+
+RowShard element_shard(const Parameter& parameter, int ranks) {
+  const Elements part((parameter.elements.count + ranks - 1) / ranks);
+  return {.stored = part, .owned = part, .shape = {part.count}};
 }
 
 void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients) {

@@ -2,6 +2,7 @@
 // and what one rank holds of a parameter.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,14 @@ StorageId add_tensor(TrainingGraph& graph, std::string name, DType type, Element
 StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements elements,
                    Role role);
 
+// Adds a collective of a tensor of `bytes` in all.
+OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
+                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches);
+// Adds an elementwise kernel that reads and writes what it touches: a copy, a cast, a sum; `moved`
+// bytes of it where that is not all.
+OperatorId add_copy(TrainingGraph& graph, std::string name, Phase phase,
+                    const std::vector<Touch>& touches, std::optional<Bytes> moved = std::nullopt);
+
 // Makes a parameter's storage one that is gathered, with room for `elements`.
 void gather_into(Storage& storage, Elements elements);
 
@@ -27,6 +36,8 @@ struct RowShard {
   Shape shape;  // of what is owned
 };
 [[nodiscard]] RowShard row_shard(const Parameter& parameter, int ranks);
+// Returns ceil(elements / ranks) elements, whatever the parameter's shape.
+[[nodiscard]] RowShard element_shard(const Parameter& parameter, int ranks);
 
 // Lets go, in zero_grad, of the gradient that `gradient_of` returns for each part, and no longer of
 // those of whole parameters.

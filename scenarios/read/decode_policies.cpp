@@ -27,7 +27,6 @@ constexpr std::string_view kPlanned[] = {
     "pipeline",
     "prune",
     "tensor_parallel",
-    "zero",
 };
 
 // One item of the list, with its parameters.

@@ -167,21 +167,6 @@ AllocationId Lowering::allocate(Bytes bytes, StorageId storage, Role role, Tier 
   return allocation;
 }
 
-void Lowering::make_queue_wait(Stream queue, const LastUse& last, Position p) {
-  bool behind = true;
-  for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
-    const std::uint32_t use_by = last.by_stream[s];
-    if (use_by == kNever || s == index_of(queue)) continue;
-    behind = behind && !later(use_by, known_[index_of(queue)][s]);
-  }
-  if (behind) return;
-  const std::uint32_t wait = emit(Opcode::kWait, index_of(queue), 0, p);
-  for (std::size_t s = 0; s < last.by_stream.size(); ++s)
-    depend(queue, static_cast<Stream>(s), last.by_stream[s]);
-  finish_instruction();
-  tail_[index_of(queue)] = wait;
-}
-
 // Streams that the pool's has not yet waited for may still use the allocation: it returns at their
 // events. Buffers of a queue return at once, and the queue waits for who uses them: FSDP's and
 // Megatron's code keeps a reference until it has made the queue wait. Gathered parameters are freed
@@ -343,6 +328,16 @@ void Lowering::emit_position(Position p) {
   if (!order_.at.contains(next) || order_.at[next].step != order_.at[p].step) join_host(p);
 }
 
+// Whether the operator brings parameters together: done again, that is no recomputation.
+bool Lowering::gathers(OperatorId op) const {
+  if (graph_.operators[op].work.op_class == OperatorClass::kCollective) return true;
+  const std::span<const Touch> touches = graph_.touches_of(op);
+  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    return touch.access == Access::kCreate &&
+           graph_.storages[touch.storage].role == Role::kGatheredParameter;
+  });
+}
+
 StepProgram Lowering::run() {
   index_gaps();
   index_kept();
@@ -362,7 +357,7 @@ StepProgram Lowering::run() {
     program_.slot.push_back(
         {.phase = occurrence.recompute ? Phase::kBackward : graph_.operators[occurrence.op].phase,
          .last_step = occurrence.step + 1 == order_.steps,
-         .recompute = occurrence.recompute});
+         .recompute = occurrence.recompute && !gathers(occurrence.op)});
   }
   assign_roles();
   for (StorageId s : ids_of(graph_.storages)) {

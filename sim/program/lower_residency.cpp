@@ -137,4 +137,19 @@ void Lowering::release(Position p, GapId gap) {
   if (target == Tier::kNvme) drop(v, Tier::kHost, p);
 }
 
+void Lowering::make_queue_wait(Stream queue, const LastUse& last, Position p) {
+  bool behind = true;
+  for (std::size_t s = 0; s < last.by_stream.size(); ++s) {
+    const std::uint32_t use_by = last.by_stream[s];
+    if (use_by == kNever || s == index_of(queue)) continue;
+    behind = behind && !later(use_by, known_[index_of(queue)][s]);
+  }
+  if (behind) return;
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(queue), 0, p);
+  for (std::size_t s = 0; s < last.by_stream.size(); ++s)
+    depend(queue, static_cast<Stream>(s), last.by_stream[s]);
+  finish_instruction();
+  tail_[index_of(queue)] = wait;
+}
+
 }  // namespace tidemark::lowering

@@ -196,8 +196,11 @@ Folded fold_range(Operands inputs) {
     } else {
       const double value = inputs[0]->number() + static_cast<double>(i) * step;
       if (!(std::abs(value) < kIntegers)) return shaped(result->dtype, result->dims);
-      result->integers[i] =
-          inputs[0]->integer() + static_cast<std::int64_t>(i) * inputs[2]->integer();
+      // The value is an integer that there is, but the way to it may be longer: unsigned arithmetic
+      // wraps there and back.
+      result->integers[i] = static_cast<std::int64_t>(
+          static_cast<std::uint64_t>(inputs[0]->integer()) +
+          static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(inputs[2]->integer()));
     }
   }
   return result;

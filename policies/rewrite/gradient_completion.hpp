@@ -1,0 +1,18 @@
+// When backward has completed a gradient: the moment at which a framework's hook on it runs.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "graph/ir/training_graph.hpp"
+
+namespace tidemark {
+
+// Returns, by gradient, the index in the part behind which it is complete: AccumulateGrad, and the
+// hooks behind it, run when the backward node that completes the gradient has returned. Throws
+// InternalError for a gradient that the part does not make.
+[[nodiscard]] std::vector<std::size_t> gradient_completions(
+    const TrainingGraph& graph, const std::vector<OperatorId>& part,
+    const std::vector<StorageId>& gradients);
+
+}  // namespace tidemark

@@ -1,0 +1,95 @@
+// The state of sharding a step with gathered units. fsdp_step.cpp lays the units out and builds
+// forward, fsdp_backward.cpp builds backward. Only these two include this file.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/shard/fsdp_step.hpp"
+
+namespace tidemark::sharding {
+
+// Operators to insert into a part.
+struct Insertions {
+  std::vector<std::vector<OperatorId>> before;  // by index in the part
+  std::vector<std::vector<OperatorId>> after;
+  std::vector<OperatorId> at_end;
+
+  explicit Insertions(std::size_t operators) : before(operators), after(operators) {}
+  [[nodiscard]] std::vector<OperatorId> into(const std::vector<OperatorId>& part) const {
+    std::vector<OperatorId> result;
+    for (std::size_t at = 0; at < part.size(); ++at) {
+      result.insert(result.end(), before[at].begin(), before[at].end());
+      result.push_back(part[at]);
+      result.insert(result.end(), after[at].begin(), after[at].end());
+    }
+    result.insert(result.end(), at_end.begin(), at_end.end());
+    return result;
+  }
+};
+
+// What becomes of the gradients of a micro-batch: the first one's are the sharded gradients, those
+// of later ones are added to them.
+enum class Gradients { kFresh, kAdded };
+
+class ShardedStep {
+ public:
+  ShardedStep(TrainingGraph& graph, const FsdpOptions& options, const RewriteContext& context);
+
+  IdVector<ParameterId, StorageId> build();
+
+ private:
+  // What one unit keeps and what it makes.
+  struct Unit {
+    std::string name;
+    DType compute = DType::kFloat32;
+    bool kept = false;  // stays gathered after forward
+    std::vector<ParameterId> parameters;
+    std::vector<StorageId> shards;  // one per parameter, or the flat one
+    std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
+    std::vector<StorageId> made;    // gradients of full size
+    Elements stored;                // elements of this rank's shards, padding included
+    Elements gathered_elements;     // those of them that a gather sends
+    Elements reduced;               // the same of trained parameters
+    StorageId gradient;             // the sharded gradients; invalid without trained parameters
+    DType reduce_type = DType::kFloat32;
+    StorageId gathered;   // version 2: the output of the gather
+    StorageId reduction;  // the input of the reduction
+    OperatorId gather;
+    OperatorId copy_out;
+  };
+
+  [[nodiscard]] bool flat() const { return options_.version == 1; }
+  [[nodiscard]] Unit lay_out(const ShardUnit& unit);
+  void lay_out_flat(const ShardUnit& unit, Unit& made);
+  void lay_out_each(const ShardUnit& unit, Unit& made);
+  void add_gradient(Unit& made);
+  void keep_near_turn();
+  [[nodiscard]] IdVector<ParameterId, StorageId> shards() const;
+  void update_shards();
+  void map_storages();
+  void build_forward();
+  void add_gather(Unit& unit);
+  [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
+                                                Gradients gradients);
+  [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, Gradients gradients);
+  [[nodiscard]] OperatorId add_wait(const Unit& unit);
+  [[nodiscard]] OperatorId add_mark(OperatorPart part, Phase phase,
+                                    const std::vector<StorageId>& storages);
+  [[nodiscard]] StorageId add_buffer(const std::string& name, DType type, Elements elements);
+  void fill_gradients();
+
+  TrainingGraph& graph_;
+  const FsdpOptions& options_;
+  int ranks_;
+  int replicas_;
+  ShardUnits units_;
+  DType kept_as_;  // the type of the shards
+  std::vector<Unit> tensors_;
+  IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // of full parameters and gradients
+  std::vector<UpdatedTensor> updates_;
+};
+
+}  // namespace tidemark::sharding

@@ -1,0 +1,127 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "policies/shard/sharded_tensors.hpp"
+#include "policies/shard/state_shards.hpp"
+
+namespace tidemark::sharding {
+
+// The step joins this rank's gradients, converts them, updates its partition and gathers all.
+void StateShards::update() {
+  const StorageId joined =
+      add_tensor(graph_, "partition.grad_16", type(), partition_, Role::kTemporary);
+  const StorageId converted =
+      add_tensor(graph_, "partition.grad", DType::kFloat32, partition_, Role::kTemporary);
+  std::vector<Touch> parts{{joined, Access::kCreate}};
+  std::int64_t left = partition_.count;
+  for (const Piece& piece : pieces_) {
+    const ParameterId id = parameters_[piece.member];
+    const Parameter& parameter = graph_.parameters[id];
+    parts.push_back({options_.stage == 1 ? parameter.gradient : piece.average, Access::kRead});
+    const bool whole = piece.elements == parameter.elements;
+    graph_.updates.push_back({.name = parameter.name,
+                              .layer = parameter.layer,
+                              .shape = whole ? parameter.shape : Shape{piece.elements.count},
+                              .dtype = parameter.dtype,
+                              .elements = piece.elements,
+                              .parameter = id,
+                              .weights = parameter.storage,
+                              .updated = parameter.storage,
+                              .gradient = converted,
+                              .gradient_dtype = DType::kFloat32});
+    left -= piece.elements.count;
+  }
+  if (left > 0) {
+    UpdatedTensor rest = graph_.updates.back();
+    rest.name = "padding";
+    rest.shape = {left};
+    rest.elements = Elements(left);
+    rest.parameter = {};
+    rest.weights = rest.updated = padding_;
+    graph_.updates.push_back(rest);
+  }
+  std::vector<OperatorId>& step = graph_.part(PartKind::kOptimizer);
+  const Bytes bytes = bytes_of(type(), partition_);
+  if (type() == DType::kFloat32) {
+    parts.front() = {converted, Access::kCreate};
+    step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
+  } else {
+    step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
+    step.push_back(add_copy(graph_, "convert_gradient", Phase::kOptimizer,
+                            {{joined, Access::kRead}, {converted, Access::kCreate}}));
+  }
+  std::vector<Touch> gathered;
+  Bytes whole;
+  for (const ParameterId id : parameters_) {
+    gathered.push_back({graph_.parameters[id].storage, Access::kMutate});
+    whole += graph_.storages[graph_.parameters[id].storage].bytes;
+  }
+  if (padding_.valid()) {
+    gathered.push_back({padding_, Access::kMutate});
+    whole += graph_.storages[padding_].bytes;
+  }
+  graph_.part(PartKind::kAfterOptimizer)
+      .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
+                                Phase::kOptimizer, graph_.parameters[parameters_.front()].dtype,
+                                whole, gathered));
+}
+
+// Stage 3 updates groups of parameters one after another, each from gradients of its own in fp32.
+void StateShards::update_sub_groups() {
+  std::vector<OperatorId>& step = graph_.part(PartKind::kOptimizer);
+  int group = 0;
+  for (std::size_t first = 0; first < pieces_.size(); ++group) {
+    Elements elements;
+    std::size_t end = first;
+    std::vector<Touch> converts;
+    while (end < pieces_.size() && elements.count < options_.sub_group) {
+      elements += pieces_[end].elements;
+      converts.push_back({pieces_[end++].average, Access::kRead});
+    }
+    StorageId gradient;
+    if (type() != DType::kFloat32) {
+      gradient = add_tensor(graph_, fmt::format("sub_group.{}.grad", group), DType::kFloat32,
+                            elements, Role::kTemporary);
+      converts.push_back({gradient, Access::kCreate});
+      step.push_back(add_copy(graph_, "convert_gradients", Phase::kOptimizer, converts));
+    }
+    for (; first < end; ++first) {
+      const Piece& piece = pieces_[first];
+      const ParameterId id = parameters_[piece.member];
+      const Parameter& parameter = graph_.parameters[id];
+      graph_.updates.push_back({.name = parameter.name,
+                                .layer = parameter.layer,
+                                .shape = {piece.elements.count},
+                                .dtype = parameter.dtype,
+                                .elements = piece.elements,
+                                .parameter = id,
+                                .weights = shards_[id],
+                                .updated = shards_[id],
+                                .gradient = gradient.valid() ? gradient : piece.average,
+                                .gradient_dtype = gradient.valid() ? DType::kFloat32 : type(),
+                                .update_group = group});
+    }
+  }
+  gather_persistent();
+}
+
+// Small parameters are brought together after each step and never freed.
+void StateShards::gather_persistent() {
+  std::vector<Touch> touches;
+  Bytes bytes;
+  for (const ParameterId id : ids_of(graph_.parameters)) {
+    const Storage& full = graph_.storages[graph_.parameters[id].storage];
+    if (!full.persistent || full.role != Role::kGatheredParameter) continue;
+    touches.push_back({shards_[id], Access::kRead});
+    touches.push_back({graph_.parameters[id].storage, Access::kMutate});
+    bytes += full.bytes;
+  }
+  if (touches.empty()) return;
+  graph_.part(PartKind::kAfterOptimizer)
+      .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
+                                Phase::kOptimizer, graph_.parameters[parameters_.front()].dtype,
+                                bytes, touches));
+}
+
+}  // namespace tidemark::sharding

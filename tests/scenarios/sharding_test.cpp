@@ -1,0 +1,307 @@
+// FSDP, ZeRO and Megatron's distributed optimizer: what one rank holds and when, against formulas
+// that are written down here once more.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/studies/simulate_points.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark::sharding_test {
+namespace {
+
+using Widths = std::vector<std::int64_t>;
+
+// A chain of linear layers with biases and an activation, one block each: weights [next, width].
+std::string chain(const Widths& widths) {
+  std::string layers;
+  for (std::size_t i = 1; i < widths.size(); ++i)
+    layers += fmt::format("{}{{block: [{{linear: {}}}, gelu]}}", i == 1 ? "" : ", ", widths[i]);
+  return fmt::format("{{layers: {{name: chain, inputs: {{x: [batch, {}]}}, layers: [{}]}}}}",
+                     widths.front(), layers);
+}
+
+PointResult simulated(const Widths& widths, int count, const std::string& policies,
+                      const std::string& training, const std::string& optimizer = "adamw") {
+  const std::string text = fmt::format(
+      "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: {}, node: 1024, hbm: {{capacity: "
+      "8TiB}}}}, training: {{micro_batch: 2, loss: mse, optimizer: {{name: {}, implementation: "
+      "loop}}, {}}}, allocator: ideal, policies: [{}]}}",
+      chain(widths), count, optimizer, training, policies);
+  const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                                            {.smallest_capacity = false})
+                                .front();
+  REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
+  return point;
+}
+
+std::int64_t up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+struct Held {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t states = 0;
+  friend bool operator==(const Held&, const Held&) = default;
+};
+
+Held held(const PointResult& point) {
+  return {point.parameters.count, point.gradients.count, point.optimizer_state.count};
+}
+
+// Rows of the first axis: every rank stores as many as the first one owns.
+Held fsdp2(const Widths& w, int ranks) {
+  Held sum;
+  for (std::size_t i = 1; i < w.size(); ++i) {
+    for (const std::int64_t row : {w[i - 1], std::int64_t{1}}) {
+      const std::int64_t stored = up(w[i], ranks) / ranks * row;
+      const std::int64_t owned = std::min(w[i], up(w[i], ranks) / ranks) * row;
+      sum.parameters += 4 * stored;
+      sum.gradients += 4 * stored;
+      sum.states += 8 * owned;
+    }
+  }
+  return sum;
+}
+
+Held fsdp1(const Widths& w, int ranks, bool aligned) {
+  Held sum;
+  for (std::size_t i = 1; i < w.size(); ++i) {
+    std::int64_t total = w[i] * w[i - 1];
+    if (aligned) total = up(total, 8);
+    total += w[i];
+    const std::int64_t shard = up(total, ranks) / ranks;
+    sum.parameters += 4 * shard;
+    sum.gradients += 4 * shard;
+    sum.states += 8 * shard;
+  }
+  return sum;
+}
+
+std::int64_t elements(const Widths& w) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 1; i < w.size(); ++i)
+    sum += w[i] * (w[i - 1] + 1);
+  return sum;
+}
+
+Held zero3(const Widths& w, int ranks) {
+  std::int64_t parts = 0;
+  for (std::size_t i = 1; i < w.size(); ++i)
+    parts += up(w[i] * w[i - 1], ranks) / ranks + up(w[i], ranks) / ranks;
+  return {2 * parts, 2 * parts, 12 * parts};
+}
+
+Held megatron(const Widths& w, int ranks) {
+  std::int64_t at = 0;
+  for (std::size_t i = w.size(); i-- > 1;) {
+    at = up(at, 64) + w[i];  // the bias is registered behind the weight
+    at = up(at, 64) + w[i] * w[i - 1];
+  }
+  at = up(at, std::lcm(ranks, 128));
+  return {2 * at, 4 * at, 12 * (at / ranks)};
+}
+
+constexpr const char* kFsdp = "precision: fp32";
+constexpr const char* kMixed = "precision: bf16_mixed";
+constexpr const char* kMegatron = "precision: bf16_mixed, gradient_dtype: fp32";
+
+Widths random_widths(std::mt19937& random) {
+  std::uniform_int_distribution<std::int64_t> width(1, 90);
+  Widths widths;
+  for (int i = 0; i < 5; ++i)
+    widths.push_back(width(random));
+  return widths;
+}
+
+// FSDP2's buffers over a step of equal units without activations to speak of, replayed by the rules
+// of fully_shard: returns the highest sum of gathered parameters, buffers and gradients.
+std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks) {
+  std::int64_t live = 0;
+  std::int64_t peak = 0;
+  const auto add = [&](std::int64_t bytes) { peak = std::max(peak, live += bytes); };
+  const auto shard = [&](std::size_t u) { return units[u] / ranks; };
+  for (std::size_t u = 0; u < units.size(); ++u) {  // forward
+    add(2 * shard(u));
+    add(2 * units[u]);
+    add(-2 * shard(u));
+    if (u > 0) add(-2 * units[u - 1]);
+    add(2 * units[u]);
+    add(-2 * units[u]);
+  }
+  add(-2 * units.back());
+  const std::size_t last = units.size() - 1;
+  add(2 * shard(last));
+  add(2 * units[last]);
+  add(-2 * shard(last));
+  for (std::size_t u = units.size(); u-- > 0;) {  // backward
+    add(2 * units[u]);
+    add(-2 * units[u]);
+    if (u > 0) {
+      add(2 * shard(u - 1));
+      add(2 * units[u - 1]);
+      add(-2 * shard(u - 1));
+    }
+    add(2 * units[u]);   // gradients
+    add(-2 * units[u]);  // parameters
+    if (u < last) add(-4 * units[u + 1]);
+    add(4 * units[u]);
+    add(-2 * units[u]);
+    add(4 * shard(u));
+  }
+  return peak;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("one rank's shards are those of the systems, whatever the shapes and the ranks") {
+    std::mt19937 random(17);
+    for (int round = 0; round < 6; ++round) {
+      const Widths w = random_widths(random);
+      for (const int ranks : {2, 3, 8, 96}) {
+        CAPTURE(fmt::format("{} ranks, widths {}", ranks, fmt::join(w, " ")));
+        const auto with = [&](const char* policy, const char* training) {
+          return held(simulated(w, ranks, policy, training));
+        };
+        CHECK(with("fsdp: {param_dtype: bf16, reduce_dtype: fp32}", kFsdp) == fsdp2(w, ranks));
+        CHECK(with("fsdp: {version: 1, param_dtype: bf16}", kFsdp) == fsdp1(w, ranks, false));
+        CHECK(with("fsdp: {version: 1, param_dtype: bf16, use_orig_params: true}", kFsdp) ==
+              fsdp1(w, ranks, true));
+        CHECK(with("zero: {stage: 3, persistent_below: 0}", kMixed) == zero3(w, ranks));
+        const std::int64_t flat = up(elements(w), 2 * ranks);
+        const Held one = with("zero: {stage: 1}", kMixed);
+        CHECK(one == Held{2 * flat, 2 * elements(w), 12 * (flat / ranks)});
+        const Held two = with("zero: {stage: 2}", kMixed);
+        CHECK(two.parameters == one.parameters);
+        CHECK(two.states == one.states);
+        CHECK(two.gradients <= one.gradients);
+        CHECK(two.gradients >= 2 * std::min(elements(w), flat / ranks));
+        CHECK(with("distributed_optimizer: {}", kMegatron) == megatron(w, ranks));
+      }
+    }
+  }
+
+  TEST_CASE("FSDP2's buffers come and go as fully_shard's references do") {
+    std::mt19937 random(4);
+    for (const int ranks : {2, 4, 16}) {
+      Widths w;
+      std::uniform_int_distribution<std::int64_t> width(8, 40);
+      for (int i = 0; i < 6; ++i)
+        w.push_back(width(random) * 64);
+      // Activations are 2 x width: too few to matter beside weights, but they are there.
+      std::vector<std::int64_t> units;
+      for (std::size_t i = 1; i < w.size(); ++i)
+        units.push_back(w[i] * (w[i - 1] + 1));
+      const PointResult point = simulated(
+          w, ranks, "fsdp: {param_dtype: bf16, reduce_dtype: fp32, reshard_after_forward: true}",
+          kFsdp, "sgd");
+      std::int64_t kept = point.parameters.count + point.inputs.count;
+      const std::int64_t transient =
+          std::max(point.run.phase_live_without_workspace[0].bytes.count,
+                   point.run.phase_live_without_workspace[1].bytes.count) -
+          kept;
+      const std::int64_t expected = fsdp2_peak(units, ranks);
+      CAPTURE(ranks);
+      CHECK(transient >= expected);
+      CHECK(static_cast<double>(transient) < 1.01 * static_cast<double>(expected));
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("on one rank sharding changes nothing") {
+    const Widths w{64, 96, 32};
+    const PointResult plain = simulated(w, 1, "", kMixed);
+    for (const char* policy : {"fsdp: {}", "zero: {stage: 1}", "zero: {stage: 2}",
+                               "zero: {stage: 3}", "distributed_optimizer: {}"}) {
+      CAPTURE(policy);
+      const PointResult one = simulated(w, 1, policy, kMixed);
+      CHECK(one.run.live.bytes == plain.run.live.bytes);
+      CHECK(one.run.step == plain.run.step);
+      CHECK(held(one) == held(plain));
+    }
+  }
+
+  TEST_CASE("micro-batches add to the shards, and each is gathered again") {
+    const Widths w{64, 96, 32, 48};
+    const char* policy = "fsdp: {param_dtype: bf16, reduce_dtype: fp32}";
+    const PointResult one = simulated(w, 4, policy, kFsdp);
+    const PointResult three = simulated(w, 4, policy, "precision: fp32, accumulate: 3");
+    REQUIRE(one.communication.size() == 2);
+    REQUIRE(three.communication.size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      CHECK(three.communication[i].count == 3 * one.communication[i].count);
+      CHECK(three.communication[i].bytes.count == 3 * one.communication[i].bytes.count);
+    }
+    CHECK(held(three) == held(one));
+  }
+
+  TEST_CASE("resharding gathers twice and keeps less") {
+    const Widths w{256, 512, 512, 512, 512, 256};
+    const PointResult freed = simulated(w, 4, "fsdp: {reshard_after_forward: true}", kFsdp);
+    const PointResult kept = simulated(w, 4, "fsdp: {reshard_after_forward: false}", kFsdp);
+    const auto gathered = [](const PointResult& point) {
+      for (const Communication& used : point.communication) {
+        if (used.kind == CollectiveKind::kAllGather) return used.bytes.count;
+      }
+      return std::int64_t{0};
+    };
+    CHECK(gathered(freed) == 2 * gathered(kept));
+    CHECK(freed.run.live.bytes < kept.run.live.bytes);
+  }
+
+  TEST_CASE("checkpoints and shards compose in either order") {
+    const Widths w{256, 512, 512, 512, 512, 256};
+    for (const char* policy :
+         {"fsdp: {param_dtype: bf16}", "fsdp: {version: 1}", "zero: {stage: 3}"}) {
+      CAPTURE(policy);
+      const std::string checkpoint = "checkpoint_every: {period: 1}";
+      const PointResult first = simulated(w, 4, fmt::format("{}, {}", policy, checkpoint), kFsdp);
+      const PointResult last = simulated(w, 4, fmt::format("{}, {}", checkpoint, policy), kFsdp);
+      CHECK(first.run.live.bytes == last.run.live.bytes);
+      CHECK(first.run.step == last.run.step);
+      CHECK(first.run.recompute > Duration(0));
+    }
+  }
+
+  TEST_CASE("replicas of a shard add their gradients") {
+    const Widths w{64, 128, 64};
+    const PointResult hybrid =
+        simulated(w, 8, "fsdp: {shard: 4, param_dtype: bf16, reduce_dtype: fp32}", kFsdp);
+    const PointResult four =
+        simulated(w, 4, "fsdp: {param_dtype: bf16, reduce_dtype: fp32}", kFsdp);
+    CHECK(held(hybrid) == held(four));
+    std::int64_t replicated = 0;
+    for (const Communication& used : hybrid.communication) {
+      if (used.group == MeshDimension::kReplicate) replicated += used.bytes.count;
+    }
+    CHECK(replicated == hybrid.gradients.count);
+  }
+
+  TEST_CASE("what cannot be is said where it stands") {
+    const auto message = [](const std::string& policies, int count) {
+      return refusal(
+          fmt::format("model: gpt2\nhardware: {{gpu: h100-sxm-80gb, count: {}}}\n"
+                      "policies: [{}]\n",
+                      count, policies));
+    };
+    CHECK(message("fsdp: {shard: 3}", 8).find("shard groups of 3 do not divide the 8 replicas") !=
+          std::string::npos);
+    CHECK(message("fsdp: {use_orig_params: true}", 8).find("write version: 1") !=
+          std::string::npos);
+    CHECK(message("fsdp: {}, zero: {stage: 1}", 8).find("'fsdp' reduces the gradients already") !=
+          std::string::npos);
+    CHECK(message("zero: {stage: 2, reduce_bucket: 5, reduce_bucket_size: 6}", 8)
+              .find("give one of them") != std::string::npos);
+  }
+}
+
+}  // namespace tidemark::sharding_test
