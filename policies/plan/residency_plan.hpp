@@ -179,6 +179,8 @@ class ResidencyPlan {
   [[nodiscard]] const IdVector<GroupId, RecomputeGroup>& groups() const { return groups_; }
   [[nodiscard]] std::size_t policy_of(GroupId group) const { return group_policy_[group]; }
   [[nodiscard]] std::vector<PolicyOutcome>& outcomes() { return outcomes_; }
+  // Returns the outcome of the policy that decides.
+  [[nodiscard]] PolicyOutcome& outcome() { return outcomes_[current_]; }
   [[nodiscard]] const std::vector<PolicyOutcome>& outcomes() const { return outcomes_; }
 
  private:

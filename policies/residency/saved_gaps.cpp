@@ -135,7 +135,7 @@ bool frees_memory(const Departure& d) {
 
 void decide_offloads(const PolicyContext& context, const std::vector<Departure>& departures,
                      ResidencyPlan& plan) {
-  PolicyOutcome& outcome = plan.outcomes().back();
+  PolicyOutcome& outcome = plan.outcome();
   for (const Departure& d : departures) {
     if (!frees_memory(d)) continue;
     const Position fetch_at = d.fetch_at.valid() ? std::min(d.fetch_at, d.gap.to) : d.gap.to;

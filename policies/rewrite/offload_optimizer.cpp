@@ -133,7 +133,7 @@ void OffloadOptimizer::delay(TrainingGraph& graph, UpdatedTensor& trained) {
 }
 
 void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan& plan) const {
-  PolicyOutcome& outcome = plan.outcomes().back();
+  PolicyOutcome& outcome = plan.outcome();
   const std::size_t first = first_updates(context.graph);
   for (std::size_t i = 0; i < first; ++i) {
     const UpdatedTensor& trained = context.graph.updates[i];

@@ -102,7 +102,7 @@ void decide_fetch(const PolicyContext& context, GapId id, Position fetch_at, Res
   const Offload offload{.fetch_at = fetch_at, .release_at = {}, .tier = storage.home};
   if (!plan.decide(id, offload)) return;
   if (context.order.at[gap.to].step + 1 == context.order.steps) {
-    plan.outcomes().back().offloaded += storage.bytes;
+    plan.outcome().offloaded += storage.bytes;
   }
 }
 

@@ -4,7 +4,7 @@
 #include "policies/rewrite/precision.hpp"
 #include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
-#include "policies/shard/zero_step.hpp"
+#include "policies/shard/zero_options.hpp"
 
 namespace tidemark {
 namespace sharding {

@@ -26,7 +26,7 @@
 
 namespace tidemark {
 
-struct ZeroOptions;  // policies/shard/zero_step.hpp
+struct ZeroOptions;  // policies/shard/zero_options.hpp
 
 struct FsdpOptions {
   int version = 2;

@@ -24,7 +24,7 @@ class Zero final : public TrainingRewrite {
   static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
     auto policy = std::make_unique<Zero>();
     ZeroOptions& options = policy->options_;
-    options.stage = d.required<int>("stage", between(1, 3));
+    options.stage = d.optional<int>("stage", 2, between(1, 3));
     options.reduce_bucket =
         elements(d, "reduce_bucket", "reduce_bucket_size", options.reduce_bucket, at_least(1));
     const auto overlap = d.maybe<bool>("overlap");

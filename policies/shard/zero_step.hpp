@@ -11,20 +11,9 @@
 
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/rewrite_context.hpp"
+#include "policies/shard/zero_options.hpp"
 
 namespace tidemark {
-
-struct ZeroOptions {
-  int stage = 1;
-  std::int64_t reduce_bucket = 500'000'000;  // elements
-  bool overlap = false;                      // overlap_comm
-  // Stage 3, in elements.
-  std::int64_t prefetch_bucket = 50'000'000;
-  std::int64_t max_reuse_distance = 1'000'000'000;
-  std::int64_t live_parameters = 1'000'000'000;
-  std::int64_t persistent_below = 100'000;
-  std::int64_t sub_group = 1'000'000'000;
-};
 
 // Shards the optimizer, and gradients in stage 2, of a graph without an optimizer yet. Leaves it as
 // it is in a group of one rank.

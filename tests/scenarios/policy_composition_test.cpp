@@ -107,13 +107,19 @@ Composed compose(const std::string& model, const std::string& training,
 }
 
 // Whether a policy of the registry can be combined with those chosen: one decides the order, one
-// the evictions; attention is recomputed only where there is some.
+// the evictions, one reduces the gradients; attention is recomputed only where there is some.
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
               std::string_view model) {
   if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
   const bool single = entry.kind == "sequence" || entry.kind == "eviction";
+  const auto reduces = [](const PolicyEntry& policy) {
+    static const std::set<std::string_view> kReducing{"data_parallel", "distributed_optimizer",
+                                                      "fsdp", "zero"};
+    return kReducing.contains(policy.name);
+  };
   return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
-    return other == &entry || (single && other->kind == entry.kind);
+    return other == &entry || (single && other->kind == entry.kind) ||
+           (reduces(entry) && reduces(*other));
   });
 }
 
