@@ -194,6 +194,7 @@ class Engine {
     return false;
   }
   void free(std::uint32_t i, AllocationId allocation);
+  bool defer_free(std::uint32_t i, AllocationId allocation);
   void enqueue(std::uint32_t i);
   void synchronize(bool with_host_work);
   void wait_for_edges(std::uint32_t i);
@@ -220,6 +221,14 @@ class Engine {
   }
   void give_back(AllocationId allocation) {
     if (program_.allocations[allocation].bytes > Bytes(0)) allocator_.free(allocation);
+  }
+  void return_memory(AllocationId allocation) {
+    const Allocation& b = program_.allocations[allocation];
+    if (b.tier == Tier::kDevice) {
+      give_back(allocation);
+    } else {
+      off_device(b.tier).give_back(scratch_, allocation, b);
+    }
   }
   void record(AllocationId allocation, int sign);
   void note_peaks();

@@ -205,7 +205,7 @@ void Engine<A>::allocate_away(AllocationId allocation) {
   const auto lacks = [&] {
     return memory.grows_by(scratch_, allocation, b) > memory.capacity - memory.taken;
   };
-  if (lacks() && !scratch_.pending.empty()) {
+  if (lacks() && !scratch_.deferred.empty()) {
     if (suspend(HostWait::kIdleWithHostWork)) return;
     synchronize(true);
   }
@@ -260,7 +260,7 @@ bool Engine<A>::try_allocate(AllocationId allocation, Bytes bytes, bool again) {
 // pages is preceded by a wait for their stream: both cost the host a synchronisation.
 template <class A>
 void Engine<A>::release_cached(bool is_idle) {
-  const bool waits = !scratch_.pending.empty() && !is_idle;
+  const bool waits = !scratch_.deferred.empty() && !is_idle;
   if (waits) synchronize(false);
   const int released = allocator_.release_cached();
   if (released > 0 && !waits && !is_idle) synchronize(false);
@@ -276,7 +276,7 @@ bool Engine<A>::allocate_device(AllocationId allocation, Bytes bytes) {
   if (!again && try_allocate(allocation, bytes)) return true;
   if (is_capturing()) return false;
   const bool has_cached = allocator_.reserved() > allocator_.active();
-  if (!again && (has_cached || !scratch_.pending.empty()) && suspend(HostWait::kIdle)) {
+  if (!again && (has_cached || !scratch_.deferred.empty()) && suspend(HostWait::kIdle)) {
     has_waited_ = true;
     return false;
   }
@@ -307,60 +307,41 @@ void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
     note_phase_peak();
     change_live(allocation, -1);
   }
-  std::array<std::uint32_t, kStreams> events{};
-  events.fill(kNone);
-  bool waits = false;
+  if (defer_free(i, allocation)) {
+    if (b.tier == Tier::kDevice && b.bytes > Bytes(0)) allocator_.defer_free(allocation);
+  } else {
+    return_memory(allocation);
+  }
+  record(allocation, -1);
+}
+
+// Whether a stream that the free waits for has not passed it yet; notes the free if so.
+template <class A>
+bool Engine<A>::defer_free(std::uint32_t i, AllocationId allocation) {
   const std::uint16_t mask = program_.stream[i];
+  bool waits = false;
   for (std::size_t s = 0; mask != 0 && s < streams_; ++s) {
     const std::uint32_t last = queues_[s].issued;
     if (((mask >> s) & 1U) == 0 || last == kNone || scratch_.finished[last] >= 0) continue;
-    events[s] = last;
+    if (!waits) scratch_.deferred.add(allocation);
+    scratch_.deferred.wait_for(static_cast<Stream>(s), last);
     waits = true;
   }
-  if (waits) {
-    if (b.tier == Tier::kDevice && b.bytes > Bytes(0)) allocator_.defer_free(allocation);
-    scratch_.pending.push_back(allocation.value);
-    scratch_.event_of.push_back(events);
-    record(allocation, -1);
-    return;
-  }
-  if (b.tier == Tier::kDevice) {
-    give_back(allocation);
-  } else {
-    off_device(b.tier).give_back(scratch_, allocation, b);
-  }
-  record(allocation, -1);
+  return waits;
 }
 
 // Returns allocations whose events have all ended to their pools; called when memory is asked for.
 template <class A>
 void Engine<A>::notice_events() {
-  if (!events_ended_ || scratch_.pending.empty()) return;
+  if (!events_ended_ || scratch_.deferred.empty()) return;
   events_ended_ = false;
-  std::size_t kept = 0;
-  for (std::size_t p = 0; p < scratch_.pending.size(); ++p) {
-    bool ended = true;
-    for (std::uint32_t event : scratch_.event_of[p]) {
-      ended = ended && (event == kNone || scratch_.finished[event] >= 0);
-    }
-    const AllocationId allocation(scratch_.pending[p]);
+  scratch_.deferred.release_ended(scratch_.finished, streams_, [&](AllocationId allocation) {
     // Memory that a graph captures is free for others only when the capture ends.
-    const bool captured = is_capturing() && program_.allocations[allocation].tier == Tier::kDevice;
-    if (!ended || captured) {
-      scratch_.pending[kept] = scratch_.pending[p];
-      scratch_.event_of[kept++] = scratch_.event_of[p];
-      continue;
-    }
-    if (program_.allocations[allocation].tier == Tier::kDevice) {
-      give_back(allocation);
-    } else {
-      const Allocation& b = program_.allocations[allocation];
-      off_device(b.tier).give_back(scratch_, allocation, b);
-    }
+    if (is_capturing() && program_.allocations[allocation].tier == Tier::kDevice) return false;
+    return_memory(allocation);
     record(allocation, 0);
-  }
-  scratch_.pending.resize(kept);
-  scratch_.event_of.resize(kept);
+    return true;
+  });
 }
 
 template <class A>

@@ -211,7 +211,7 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
     retime_copies(now);
     retime_kernel(now);
   }
-  if (!scratch_.pending.empty()) events_ended_ = true;
+  if (!scratch_.deferred.empty()) events_ended_ = true;
 }
 
 template <class A>

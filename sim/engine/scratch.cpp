@@ -48,26 +48,19 @@ void Scratch::prepare(const StepProgram& program, bool record_events,
   next.assign(n, kNoInstruction);
   previous.assign(n, kNoInstruction);
   events.clear();
-  pending.clear();
-  event_of.clear();
-  std::size_t deferred = 0;
   streams = 1;
   for (std::size_t i = 0; i < n; ++i) {
-    if (program.opcode[i] != Opcode::kFree) {
-      streams = std::max<std::size_t>(streams, program.stream[i] + 1U);
-    } else if (program.stream[i] != 0) {
-      ++deferred;
-    }
+    if (program.opcode[i] == Opcode::kFree) continue;
+    streams = std::max<std::size_t>(streams, program.stream[i] + 1U);
   }
-  pending.reserve(deferred);
-  event_of.reserve(deferred);
-  if (record_events) events.reserve(2 * program.allocate_instructions + deferred);
+  const std::size_t may_be_deferred = deferred.prepare(program);
+  if (record_events) events.reserve(2 * program.allocate_instructions + may_be_deferred);
 }
 
 std::size_t Scratch::memory_bytes() const {
   const auto held = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return held(started) + held(finished) + held(enqueued) + held(next) + held(previous) +
-         held(events) + held(pending) + held(event_of);
+         held(events) + deferred.memory_bytes();
 }
 
 }  // namespace tidemark

@@ -1,13 +1,13 @@
 // Inputs of a run besides its program: options, and memory that runs reuse.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "graph/core/units.hpp"
 #include "policies/plan/eviction.hpp"
+#include "sim/engine/deferred_frees.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/memory/page_locked_memory.hpp"
 #include "sim/program/step_program.hpp"
@@ -38,8 +38,7 @@ struct Scratch {
   std::vector<Bytes> class_bytes;     // by size class
   std::vector<std::uint32_t> pooled;  // by size class: free buffers
   std::vector<MemoryEvent> events;
-  std::vector<std::uint32_t> pending;  // allocations that wait for events, by order of their free
-  std::vector<std::array<std::uint32_t, kStreams>> event_of;  // by position in `pending`
+  DeferredFrees deferred;
   std::size_t streams = 1;  // one more than the last stream that the program uses
 
   void prepare(const StepProgram& program, bool record_events,
