@@ -36,6 +36,14 @@ IdVector<OperatorId, std::uint32_t> scheduled_runs(const TrainingGraph& graph,
                                   problem));
 }
 
+// Whether a touch opens a gap without fault that continues the one before it, as nearly all do.
+bool continues(std::span<const Gap> gaps, GapId id, Touch touch, Position p) {
+  if (id.index() == 0 || id.index() >= gaps.size()) return false;
+  const Gap& gap = gaps[id.index()];
+  return gap.storage == touch.storage && gap.from == p && gap.release >= p &&
+         gap.release <= gap.to && gaps[id.index() - 1].to == p;
+}
+
 // Returns what is wrong with the gap that a touch opens; null when nothing is. Ids that are invalid
 // are larger than all others.
 const char* fault_of(const TrainingGraph& graph, const Liveness& live, GapId id, Touch touch,
@@ -81,19 +89,15 @@ void check_scheduled(const TrainingGraph& graph, const StepSchedule& schedule,
 }
 
 void check_liveness(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live) {
+  const std::span<const Gap> gaps(live.gaps.data(), live.gaps.size());
   for (const Position p : ids_of(order.at)) {
     const Occurrence& occurrence = order.at[p];
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
+    const GapId* const after = live.gap_after.data() + live.first_touch[p];
     for (std::size_t i = 0; i < touches.size(); ++i) {
-      if (occurrence.scratch != 0 && is_scratch(occurrence, i)) continue;
-      const GapId id = live.after(p, i);
-      if (id.index() > 0 && id.index() < live.gaps.size()) {  // it exists, and one before it
-        const Gap& gap = live.gaps[id];
-        const bool fits = (gap.storage == touches[i].storage) & (gap.from == p) &
-                          (gap.release >= p) & (gap.release <= gap.to);
-        if (fits && live.gaps[GapId(id.value - 1)].to == p) continue;
-      }
-      const char* fault = pass_checks_detail::fault_of(graph, live, id, touches[i], p);
+      if (pass_checks_detail::continues(gaps, after[i], touches[i], p)) continue;
+      if (is_scratch(occurrence, i)) continue;
+      const char* fault = pass_checks_detail::fault_of(graph, live, after[i], touches[i], p);
       if (fault != nullptr) {
         pass_checks_detail::fail_touch(graph, occurrence.op, p, touches[i].storage, fault);
       }
