@@ -62,12 +62,12 @@ std::vector<Figure> packing_figures() {
     const NamedProblem named = parse_buffers(read_text_file(path), path);
     PackResult result;
     const double seconds =
-        median_seconds(1, [&] { result = pack(named.problem, {.capacity = 1048576}); });
+        median_seconds(1, [&] { result = pack(named.problem, {.capacity = kMiB}); });
     const std::string prefix = std::string("packing.minimalloc.") + name;
     figures.push_back(
         {.name = prefix + ".seconds", .value = seconds, .unit = "s", .required = "< 10"});
     figures.push_back({.name = prefix + ".height",
-                       .value = static_cast<double>(result.packing.height),
+                       .value = static_cast<double>(result.packing.height.count),
                        .unit = "B",
                        .required = "<= 1048576"});
   }

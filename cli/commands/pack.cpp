@@ -51,29 +51,30 @@ struct SolutionFile {
 
 // Returns "unknown" for a height above the capacity that is not proven: a packing may or may not
 // fit.
-std::string_view status_of(const PackResult& result, std::optional<std::int64_t> capacity) {
+std::string_view status_of(const PackResult& result, std::optional<Bytes> capacity) {
   if (capacity && result.lower_bound > *capacity) return "infeasible";
   if (capacity && result.packing.height > *capacity) return "unknown";
   return result.optimal() ? "optimal" : "feasible";
 }
 
 std::string summary(const NamedProblem& named, const PackResult& result,
-                    std::optional<std::int64_t> capacity, double seconds, const std::string& out) {
-  const std::int64_t height = result.packing.height;
+                    std::optional<Bytes> capacity, double seconds, const std::string& out) {
+  const Bytes height = result.packing.height;
   std::string text = fmt::format("{} buffers packed in {:.2f} s\n",
                                  grouped(static_cast<std::int64_t>(named.ids.size())), seconds);
-  text += fmt::format("  height       {} bytes ({}){}\n", grouped(height),
-                      format_bytes(Bytes(height)), result.optimal() ? ", the least possible" : "");
+  text += fmt::format("  height       {} bytes ({}){}\n", grouped(height.count),
+                      format_bytes(height), result.optimal() ? ", the least possible" : "");
   text += fmt::format(
-      "  lower bound  {} bytes{}\n", grouped(result.lower_bound),
-      result.optimal() ? ""
-                       : fmt::format(", {} less", share_of(height - result.lower_bound, height)));
+      "  lower bound  {} bytes{}\n", grouped(result.lower_bound.count),
+      result.optimal()
+          ? ""
+          : fmt::format(", {} less", share_of((height - result.lower_bound).count, height.count)));
   if (capacity) {
     const bool fits = height <= *capacity;
     const char* verdict = fits                             ? "fits"
                           : result.lower_bound > *capacity ? "no packing fits"
                                                            : "no packing that fits was found";
-    text += fmt::format("  capacity     {} bytes: {}\n", grouped(*capacity), verdict);
+    text += fmt::format("  capacity     {} bytes: {}\n", grouped(capacity->count), verdict);
   }
   if (!out.empty()) text += fmt::format("  written      {}\n", out);
   return text;
@@ -104,8 +105,8 @@ Examples:
 }
 
 int PackCommand::execute(const Console& console) const {
-  std::optional<std::int64_t> limit;
-  if (!capacity.empty()) limit = parse_option("capacity", capacity, parse_bytes).count;
+  std::optional<Bytes> limit;
+  if (!capacity.empty()) limit = parse_option("capacity", capacity, parse_bytes);
   PackOptions options{.capacity = limit,
                       .time_limit = parse_option("time-limit", time_limit, parse_duration)};
   const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
@@ -123,13 +124,13 @@ int PackCommand::execute(const Console& console) const {
   if (json) {
     nlohmann::ordered_json document{{"tidemark", kVersion},
                                     {"status", pack_detail::status_of(result, limit)},
-                                    {"height", result.packing.height},
-                                    {"lower_bound", result.lower_bound},
+                                    {"height", result.packing.height.count},
+                                    {"lower_bound", result.lower_bound.count},
                                     {"proven_optimal", result.optimal()},
                                     {"capacity", nullptr},
                                     {"buffers", named.ids.size()},
                                     {"seconds", seconds.count()}};
-    if (limit) document["capacity"] = *limit;
+    if (limit) document["capacity"] = limit->count;
     print(document.dump(2) + '\n');
   } else {
     print(pack_detail::summary(named, result, limit, seconds.count(), out));

@@ -141,14 +141,14 @@ NamedProblem parse_buffers(std::string_view text, const std::string& file) {
                                                 buffers_csv_detail::kLower),
         .upper = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kUpper]],
                                                 buffers_csv_detail::kUpper),
-        .size = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kSize]],
-                                               buffers_csv_detail::kSize)};
+        .size = Bytes(buffers_csv_detail::read_count(
+            lines, fields[places[buffers_csv_detail::kSize]], buffers_csv_detail::kSize))};
     if (buffer.upper <= buffer.lower) {
       lines.fail(fields[places[buffers_csv_detail::kUpper]].column, "upper",
                  fmt::format("{} is not above lower, {}: the buffer is never live", buffer.upper,
                              buffer.lower));
     }
-    if (!checked_add(total, buffer.size, total)) {
+    if (!checked_add(total, buffer.size.count, total)) {
       lines.fail(fields[places[buffers_csv_detail::kSize]].column, "size",
                  "the sizes up to here sum to more than 63 bits hold");
     }
@@ -166,7 +166,7 @@ std::string solution_csv(const NamedProblem& named, const Packing& packing) {
   for (std::size_t i = 0; i < named.ids.size(); ++i) {
     const Buffer& b = named.problem.buffers[i];
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", named.ids[i], b.lower, b.upper,
-                   b.size, packing.offsets[i]);
+                   b.size.count, packing.offsets[i].count);
   }
   return fmt::to_string(out);
 }

@@ -23,27 +23,27 @@ bool over(Clock::time_point deadline) {
   return deadline != Clock::time_point::max() && Clock::now() >= deadline;
 }
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr Bytes kMost{std::numeric_limits<std::int64_t>::max()};
 
 // Returns for each buffer the most bytes live at one instant of its life. Uses a sparse table over
 // the sections.
-std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
+std::vector<Bytes> most_live_beside(const PackingProblem& problem) {
   const TimeSections sections = time_sections(problem);
   const auto count = static_cast<std::size_t>(sections.count);
-  std::vector<std::vector<std::int64_t>> most(1, std::vector<std::int64_t>(count + 1));
+  std::vector<std::vector<Bytes>> most(1, std::vector<Bytes>(count + 1));
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     most[0][static_cast<std::size_t>(sections.spans[i].first)] += problem.buffers[i].size;
     most[0][static_cast<std::size_t>(sections.spans[i].last)] -= problem.buffers[i].size;
   }
   std::partial_sum(most[0].begin(), most[0].end(), most[0].begin());
   for (std::size_t width = 1; 2 * width <= count; width *= 2) {
-    const std::vector<std::int64_t>& half = most.back();
-    std::vector<std::int64_t> whole(count - 2 * width + 1);
+    const std::vector<Bytes>& half = most.back();
+    std::vector<Bytes> whole(count - 2 * width + 1);
     for (std::size_t s = 0; s < whole.size(); ++s)
       whole[s] = std::max(half[s], half[s + width]);
     most.push_back(std::move(whole));
   }
-  std::vector<std::int64_t> result;
+  std::vector<Bytes> result;
   for (const SectionSpan& span : sections.spans) {
     const auto length = static_cast<unsigned>(span.last - span.first);
     const auto level = static_cast<std::size_t>(std::bit_width(length) - 1);
@@ -56,26 +56,29 @@ std::vector<std::int64_t> most_live_beside(const PackingProblem& problem) {
 
 // The buffers placed so far in the order of their offsets, as columns that a scan runs through.
 struct Placed {
-  std::vector<std::int64_t> offset, end, lower, upper;
+  std::vector<Bytes> offset, end;
+  std::vector<std::int64_t> lower, upper;
 
   void reserve(std::size_t n) {
-    for (auto* column : {&offset, &end, &lower, &upper})
+    for (auto* column : {&offset, &end})
+      column->reserve(n);
+    for (auto* column : {&lower, &upper})
       column->reserve(n);
   }
-  void insert(const Buffer& b, std::int64_t at) {
+  void insert(const Buffer& b, Bytes at) {
     const auto i = std::upper_bound(offset.begin(), offset.end(), at) - offset.begin();
     offset.insert(offset.begin() + i, at);
     end.insert(end.begin() + i, at + b.size);
     lower.insert(lower.begin() + i, b.lower);
     upper.insert(upper.begin() + i, b.upper);
   }
-  [[nodiscard]] std::int64_t gap_for(const Buffer& b, Fit fit) const {
-    std::int64_t top = 0;
-    std::int64_t best = kMost;
-    std::int64_t best_gap = kMost;
+  [[nodiscard]] Bytes gap_for(const Buffer& b, Fit fit) const {
+    Bytes top;
+    Bytes best = kMost;
+    Bytes best_gap = kMost;
     for (std::size_t i = 0; i < offset.size(); ++i) {
       if (lower[i] >= b.upper || upper[i] <= b.lower) continue;
-      const std::int64_t gap = offset[i] - top;
+      const Bytes gap = offset[i] - top;
       if (gap >= b.size && gap < best_gap) {
         if (fit == Fit::kFirst) return top;
         best = top;
@@ -91,10 +94,10 @@ struct Placed {
 class FreeRanges {
  public:
   // Returns the lowest of the smallest ranges that are large enough, or the end of all.
-  std::int64_t take(std::int64_t size) {
-    const auto found = by_size_.lower_bound({size, 0});
+  Bytes take(Bytes size) {
+    const auto found = by_size_.lower_bound({size, Bytes(0)});
     if (found == by_size_.end()) {
-      const std::int64_t at = end_;
+      const Bytes at = end_;
       end_ += size;
       return at;
     }
@@ -103,7 +106,7 @@ class FreeRanges {
     if (length > size) add(at + size, length - size);
     return at;
   }
-  void give_back(std::int64_t at, std::int64_t size) {
+  void give_back(Bytes at, Bytes size) {
     const auto above = by_offset_.lower_bound(at);
     if (above != by_offset_.end() && above->first == at + size) {
       size += above->second;
@@ -122,30 +125,30 @@ class FreeRanges {
   }
 
  private:
-  void add(std::int64_t at, std::int64_t size) {
+  void add(Bytes at, Bytes size) {
     by_offset_.emplace(at, size);
     by_size_.emplace(size, at);
   }
-  void remove(std::int64_t at, std::int64_t size) {
+  void remove(Bytes at, Bytes size) {
     by_offset_.erase(at);
     by_size_.erase({size, at});
   }
-  std::int64_t end_ = 0;
-  std::map<std::int64_t, std::int64_t> by_offset_;           // sizes
-  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size, offset
+  Bytes end_;
+  std::map<Bytes, Bytes> by_offset_;           // sizes
+  std::set<std::pair<Bytes, Bytes>> by_size_;  // size, offset
 };
 
 // Places the buffers as place_in_order() does; none where the deadline comes first.
 std::optional<Packing> placed_until(const PackingProblem& problem, std::span<const int> order,
                                     Fit fit, Clock::time_point deadline) {
-  Packing packing{.offsets = std::vector<std::int64_t>(problem.buffers.size())};
+  Packing packing{.offsets = std::vector<Bytes>(problem.buffers.size())};
   Placed placed;
   placed.reserve(problem.buffers.size());
   for (const int i : order) {
     const Buffer& b = problem.buffers[static_cast<std::size_t>(i)];
-    if (b.size == 0) continue;
+    if (b.size == Bytes(0)) continue;
     if (over(deadline)) return std::nullopt;
-    const std::int64_t at = placed.gap_for(b, fit);
+    const Bytes at = placed.gap_for(b, fit);
     packing.offsets[static_cast<std::size_t>(i)] = at;
     placed.insert(b, at);
   }
@@ -157,15 +160,15 @@ std::optional<Packing> placed_until(const PackingProblem& problem, std::span<con
 std::optional<Packing> skyline_until(const PackingProblem& problem, Clock::time_point deadline) {
   // Candidates keep the order of their duration, so that the first of the lowest is the longest.
   std::vector<int> left = greedy_order(problem, GreedyOrder::kDuration);
-  std::vector<std::int64_t> rests_at(left.size());  // by place in `left`
-  Packing packing{.offsets = std::vector<std::int64_t>(left.size())};
+  std::vector<Bytes> rests_at(left.size());  // by place in `left`
+  Packing packing{.offsets = std::vector<Bytes>(left.size())};
   while (!left.empty()) {
     if (over(deadline)) return std::nullopt;
     const auto lowest = static_cast<std::size_t>(
         std::min_element(rests_at.begin(), rests_at.end()) - rests_at.begin());
     const auto chosen = static_cast<std::size_t>(left[lowest]);
     const Buffer& b = problem.buffers[chosen];
-    const std::int64_t end = rests_at[lowest] + b.size;
+    const Bytes end = rests_at[lowest] + b.size;
     packing.offsets[chosen] = rests_at[lowest];
     packing.height = std::max(packing.height, end);
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(lowest));
@@ -190,11 +193,11 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
   const std::vector<Buffer>& buffers = problem.buffers;
   using Key = std::pair<double, double>;  // decreasing; exact up to 2^53, which is enough to rank
   std::vector<Key> keys;
-  const std::vector<std::int64_t> breadth = order == GreedyOrder::kBreadth
-                                                ? greedy_detail::most_live_beside(problem)
-                                                : std::vector<std::int64_t>();
+  const std::vector<Bytes> breadth = order == GreedyOrder::kBreadth
+                                         ? greedy_detail::most_live_beside(problem)
+                                         : std::vector<Bytes>();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const auto size = static_cast<double>(buffers[i].size);
+    const auto size = static_cast<double>(buffers[i].size.count);
     const auto duration =
         static_cast<double>(buffers[i].upper) - static_cast<double>(buffers[i].lower);
     switch (order) {
@@ -208,7 +211,7 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
         keys.emplace_back(size * duration, duration);
         break;
       case GreedyOrder::kBreadth:
-        keys.emplace_back(static_cast<double>(breadth[i]), size);
+        keys.emplace_back(static_cast<double>(breadth[i].count), size);
         break;
       case GreedyOrder::kEnd:
         keys.emplace_back(static_cast<double>(buffers[i].upper), duration);
@@ -247,26 +250,26 @@ Packing pack_by_time(const PackingProblem& problem) {
                    [&](int a, int b) { return buffer(a).lower < buffer(b).lower; });
   std::stable_sort(ends.begin(), ends.end(),
                    [&](int a, int b) { return buffer(a).upper < buffer(b).upper; });
-  Packing packing{.offsets = std::vector<std::int64_t>(begins.size())};
+  Packing packing{.offsets = std::vector<Bytes>(begins.size())};
   greedy_detail::FreeRanges free;
   std::size_t ended = 0;
   for (const int i : begins) {
     const Buffer& b = buffer(i);
-    if (b.size == 0) continue;
+    if (b.size == Bytes(0)) continue;
     // Lifetimes are half open: what ends now is free. It has begun before, if it takes any time.
     for (; ended < ends.size() && buffer(ends[ended]).upper <= b.lower; ++ended) {
       const int old = ends[ended];
-      if (buffer(old).size > 0)
+      if (buffer(old).size > Bytes(0))
         free.give_back(packing.offsets[static_cast<std::size_t>(old)], buffer(old).size);
     }
-    const std::int64_t at = free.take(b.size);
+    const Bytes at = free.take(b.size);
     packing.offsets[static_cast<std::size_t>(i)] = at;
     packing.height = std::max(packing.height, at + b.size);
   }
   return packing;
 }
 
-Packing best_greedy(const PackingProblem& problem, std::int64_t lower_bound,
+Packing best_greedy(const PackingProblem& problem, Bytes lower_bound,
                     std::chrono::steady_clock::time_point deadline) {
   std::optional<Packing> best = greedy_detail::skyline_until(problem, deadline);
   if (!best) return pack_by_time(problem);

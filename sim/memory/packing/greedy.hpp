@@ -43,7 +43,7 @@ enum class Fit : std::uint8_t { kFirst, kBest };
 // Returns the lowest of those before it above; stops at the first that reaches the lower bound and
 // at the deadline. Where that comes before any is done it is pack_by_time().
 [[nodiscard]] Packing best_greedy(
-    const PackingProblem& problem, std::int64_t lower_bound,
+    const PackingProblem& problem, Bytes lower_bound,
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 }  // namespace tidemark

@@ -38,34 +38,32 @@ struct Limits {
   }
 };
 
-// Buffers that overlap in time with those of no other part, with sizes in units of their common
-// divisor: every height that a packing without holes can have is a multiple of it.
+// Buffers that overlap in time with those of no other part. The search counts in units of their
+// sizes' common divisor: every height that a packing without holes can have is a multiple of it.
 class Part {
  public:
   Part(const PackingProblem& whole, std::vector<int> members, Limits& limits)
       : members_(std::move(members)), limits_(limits) {
     for (const int b : members_) {
       problem_.buffers.push_back(whole.buffers[static_cast<std::size_t>(b)]);
-      unit_ = std::gcd(unit_, problem_.buffers.back().size);
+      unit_ = Bytes(std::gcd(unit_.count, problem_.buffers.back().size.count));
     }
-    for (Buffer& b : problem_.buffers)
-      b.size /= unit_;
     bound_ = most_live_bytes(problem_);
     best_ = best_greedy(problem_, bound_, limits_.deadline);
   }
 
-  [[nodiscard]] std::int64_t height() const { return best_.height * unit_; }
-  [[nodiscard]] std::int64_t lower_bound() const { return bound_ * unit_; }
+  [[nodiscard]] Bytes height() const { return best_.height; }
+  [[nodiscard]] Bytes lower_bound() const { return bound_; }
   [[nodiscard]] std::int64_t nodes() const { return nodes_; }
   void write(Packing& whole) const {
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      whole.offsets[static_cast<std::size_t>(members_[i])] = best_.offsets[i] * unit_;
+      whole.offsets[static_cast<std::size_t>(members_[i])] = best_.offsets[i];
     }
   }
 
   // Spends about `budget` nodes on one height and returns what that attempt has shown.
   enum class Attempt : std::uint8_t { kLowered, kExcluded, kOpen };
-  Attempt attempt(std::int64_t height, std::int64_t budget, bool is_goal);
+  Attempt attempt(Bytes height, std::int64_t budget, bool is_goal);
   // Whether this part can be searched at all.
   [[nodiscard]] bool searchable();
 
@@ -73,8 +71,8 @@ class Part {
   std::vector<int> members_;
   Limits& limits_;
   PackingProblem problem_;
-  std::int64_t unit_ = 0;
-  std::int64_t bound_ = 0;
+  Bytes unit_;
+  Bytes bound_;
   Packing best_;
   std::int64_t nodes_ = 0;
   std::unique_ptr<HeightSearch> search_;
@@ -93,7 +91,7 @@ bool Part::searchable() {
   if (pairs > kMostPairs) return false;
   std::vector<std::int64_t> sizes;
   for (const Buffer& b : problem_.buffers)
-    sizes.push_back(b.size);
+    sizes.push_back(b.size / unit_);
   search_ = std::make_unique<HeightSearch>(sections.spans, std::move(sizes), sections.count,
                                            [this] { return limits_.over(); });
   to_goal_ = std::make_unique<Restarts>(problem_, sections);
@@ -101,9 +99,9 @@ bool Part::searchable() {
   return true;
 }
 
-Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget, bool is_goal) {
+Part::Attempt Part::attempt(Bytes height, std::int64_t budget, bool is_goal) {
   const std::int64_t target = height / unit_;
-  if (target < bound_) return Attempt::kExcluded;
+  if (target * unit_ < bound_) return Attempt::kExcluded;
   Restarts& restarts = is_goal ? *to_goal_ : *between_;
   while (budget > 0 && !limits_.over()) {
     const std::vector<int> rank = restarts.next_rank();
@@ -114,12 +112,13 @@ Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget, bool is_go
     budget -= search_->nodes();
     limits_.nodes_left -= search_->nodes();
     if (outcome == SearchOutcome::kFound) {
-      best_.offsets = search_->offsets();
+      for (std::size_t i = 0; i < best_.offsets.size(); ++i)
+        best_.offsets[i] = search_->offsets()[i] * unit_;
       best_.height = height_of(problem_, best_.offsets);
       return Attempt::kLowered;
     }
     if (outcome == SearchOutcome::kImpossible) {
-      bound_ = target + 1;
+      bound_ = (target + 1) * unit_;
       return Attempt::kExcluded;
     }
   }
@@ -129,15 +128,15 @@ Part::Attempt Part::attempt(std::int64_t height, std::int64_t budget, bool is_go
 // Lowers a part until it is no higher than `goal` or the limits are reached. Each pass has twice
 // the budget of the one before: it first tries the goal itself, then heights between it and the
 // best, by bisection.
-void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
+void lower_part(Part& part, Bytes goal, const Limits& limits) {
   const auto done = [&] {
     return part.height() <= std::max(goal, part.lower_bound()) || limits.over();
   };
   if (done() || !part.searchable()) return;
   for (std::int64_t budget = kFirstBudget; !done(); budget *= 2) {
-    std::int64_t target = std::max(goal, part.lower_bound());
+    Bytes target = std::max(goal, part.lower_bound());
     bool is_goal = true;
-    std::int64_t open = target - 1;  // the highest one that this pass has given up
+    Bytes open = target - Bytes(1);  // the highest one that this pass has given up
     while (true) {
       const Part::Attempt result =
           part.attempt(target, is_goal ? budget : budget / kBetween, is_goal);
@@ -153,7 +152,7 @@ void lower_part(Part& part, std::int64_t goal, const Limits& limits) {
 
 PackResult result_of(const PackingProblem& problem, const std::vector<Part>& parts) {
   PackResult result;
-  result.packing.offsets.assign(problem.buffers.size(), 0);
+  result.packing.offsets.assign(problem.buffers.size(), Bytes(0));
   for (const Part& part : parts) {
     part.write(result.packing);
     result.packing.height = std::max(result.packing.height, part.height());
@@ -172,17 +171,17 @@ PackResult pack(const PackingProblem& problem, const PackOptions& options) {
   const TimeSections sections = time_sections(problem);
   std::vector<int> sized;  // buffers of no bytes are left out: they lie anywhere
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
-    if (problem.buffers[i].size > 0) sized.push_back(static_cast<int>(i));
+    if (problem.buffers[i].size > Bytes(0)) sized.push_back(static_cast<int>(i));
   }
   std::vector<pack_detail::Part> parts;
-  std::int64_t bound = 0;  // bound of the whole: a part may be as high as another has to be
+  Bytes bound;  // bound of the whole: a part may be as high as another has to be
   auto components = independent_components(sections.spans, sized);
   parts.reserve(components.size());  // needed: the search of a part refers to it
   for (auto& members : components) {
     parts.emplace_back(problem, std::move(members), limits);
     bound = std::max(bound, parts.back().lower_bound());
   }
-  const auto lower_all = [&](std::int64_t goal) {
+  const auto lower_all = [&](Bytes goal) {
     for (pack_detail::Part& part : parts)
       pack_detail::lower_part(part, goal, limits);
   };

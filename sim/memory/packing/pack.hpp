@@ -12,7 +12,7 @@ namespace tidemark {
 struct PackOptions {
   // With a capacity, the search ends when the height is at most this and a further, short attempt
   // at the lower bound has failed. Without one it ends at the lower bound.
-  std::optional<std::int64_t> capacity;
+  std::optional<Bytes> capacity;
   // Wall-clock time after which the best packing so far is returned. It has no other influence: a
   // search that ends earlier gives the same packing on any machine.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
@@ -24,7 +24,7 @@ struct PackResult {
   Packing packing;
   // A height below which no packing exists: the most live bytes, or more where the search has
   // excluded heights.
-  std::int64_t lower_bound = 0;
+  Bytes lower_bound;
   std::int64_t nodes = 0;
   [[nodiscard]] bool optimal() const { return packing.height == lower_bound; }
 };

@@ -29,7 +29,7 @@ PackingProblem packing_problem(const StepProgram& program, std::vector<Allocatio
       problem.buffers.push_back(
           {.lower = static_cast<std::int64_t>(i),
            .upper = end,
-           .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes).count});
+           .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes)});
       allocations.push_back(allocation);
     } else if (program.opcode[i] == Opcode::kFree && buffer_of[allocation] != kNone) {
       problem.buffers[buffer_of[allocation]].upper = static_cast<std::int64_t>(i);
@@ -43,11 +43,11 @@ PackedPlacement place_program(const StepProgram& program) {
   const PackingProblem problem = packing_problem(program, allocations);
   PackedPlacement placement;
   placement.address = IdVector<AllocationId, Bytes>(program.allocations.size(), Bytes(-1));
-  placement.lower_bound = Bytes(most_live_bytes(problem));
-  const Packing packing = best_greedy(problem, placement.lower_bound.count);
-  placement.height = Bytes(packing.height);
+  placement.lower_bound = most_live_bytes(problem);
+  const Packing packing = best_greedy(problem, placement.lower_bound);
+  placement.height = packing.height;
   for (std::size_t i = 0; i < allocations.size(); ++i)
-    placement.address[allocations[i]] = Bytes(packing.offsets[i]);
+    placement.address[allocations[i]] = packing.offsets[i];
   return placement;
 }
 

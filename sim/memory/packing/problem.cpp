@@ -34,19 +34,19 @@ std::vector<Change> changes_of(const PackingProblem& problem) {
 }  // namespace
 }  // namespace problem_detail
 
-std::int64_t most_live_bytes(const PackingProblem& problem) {
-  std::int64_t live = 0;
-  std::int64_t most = 0;
+Bytes most_live_bytes(const PackingProblem& problem) {
+  Bytes live;
+  Bytes most;
   for (const problem_detail::Change& change : problem_detail::changes_of(problem)) {
-    const std::int64_t size = problem.buffers[change.buffer].size;
+    const Bytes size = problem.buffers[change.buffer].size;
     live += change.begins ? size : -size;
     most = std::max(most, live);
   }
   return most;
 }
 
-std::int64_t height_of(const PackingProblem& problem, const std::vector<std::int64_t>& offsets) {
-  std::int64_t height = 0;
+Bytes height_of(const PackingProblem& problem, const std::vector<Bytes>& offsets) {
+  Bytes height;
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     height = std::max(height, offsets[i] + problem.buffers[i].size);
   }
@@ -54,23 +54,25 @@ std::int64_t height_of(const PackingProblem& problem, const std::vector<std::int
 }
 
 std::optional<std::string> packing_fault(const PackingProblem& problem, const Packing& packing) {
-  const std::vector<std::int64_t>& offsets = packing.offsets;
+  const std::vector<Bytes>& offsets = packing.offsets;
   if (offsets.size() != problem.buffers.size()) {
     return fmt::format("{} offsets for {} buffers", offsets.size(), problem.buffers.size());
   }
-  std::int64_t height = 0;
+  Bytes height;
   for (std::size_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] < 0) return fmt::format("buffer {} has the offset {}", i, offsets[i]);
+    if (offsets[i] < Bytes(0)) {
+      return fmt::format("buffer {} has the offset {}", i, offsets[i].count);
+    }
     height = std::max(height, offsets[i] + problem.buffers[i].size);
   }
   if (height != packing.height) {
-    return fmt::format("the height is {}, not {}", height, packing.height);
+    return fmt::format("the height is {}, not {}", height.count, packing.height.count);
   }
-  std::map<std::int64_t, std::size_t> occupied;  // first address -> buffer; never overlapping
+  std::map<Bytes, std::size_t> occupied;  // first address -> buffer; never overlapping
   for (const problem_detail::Change& change : problem_detail::changes_of(problem)) {
     const std::size_t i = change.buffer;
-    const std::int64_t size = problem.buffers[i].size;
-    if (size == 0) continue;
+    const Bytes size = problem.buffers[i].size;
+    if (size == Bytes(0)) continue;
     if (!change.begins) {
       occupied.erase(offsets[i]);
       continue;

@@ -13,13 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/core/units.hpp"
+
 namespace tidemark {
 
 // A buffer that is live at the instants lower <= t < upper, of any unit.
 struct Buffer {
   std::int64_t lower = 0;
   std::int64_t upper = 0;  // > lower
-  std::int64_t size = 0;   // bytes, >= 0
+  Bytes size;              // >= 0
 };
 
 struct PackingProblem {
@@ -27,15 +29,14 @@ struct PackingProblem {
 };
 
 struct Packing {
-  std::vector<std::int64_t> offsets;  // by buffer, bytes
-  std::int64_t height = 0;
+  std::vector<Bytes> offsets;  // by buffer
+  Bytes height;
 };
 
 // Returns the most bytes that are live at one instant: no packing is lower.
-[[nodiscard]] std::int64_t most_live_bytes(const PackingProblem& problem);
+[[nodiscard]] Bytes most_live_bytes(const PackingProblem& problem);
 
-[[nodiscard]] std::int64_t height_of(const PackingProblem& problem,
-                                     const std::vector<std::int64_t>& offsets);
+[[nodiscard]] Bytes height_of(const PackingProblem& problem, const std::vector<Bytes>& offsets);
 
 // Returns why these are no legal addresses, or nothing: a missing or negative offset, two buffers
 // that share a byte at an instant, a height that is not the packing's. Shares no code with the

@@ -35,7 +35,7 @@ Restarts::Restarts(const PackingProblem& problem, const TimeSections& sections)
   std::vector<double> live(weights_.size());
   for (std::size_t b = 0; b < spans_.size(); ++b) {
     for (int s = spans_[b].first; s < spans_[b].last; ++s) {
-      live[static_cast<std::size_t>(s)] += static_cast<double>(problem.buffers[b].size);
+      live[static_cast<std::size_t>(s)] += static_cast<double>(problem.buffers[b].size.count);
     }
   }
   for (auto& key : keys_)
@@ -43,7 +43,7 @@ Restarts::Restarts(const PackingProblem& problem, const TimeSections& sections)
   for (std::size_t b = 0; b < spans_.size(); ++b) {
     const Buffer& buffer = problem.buffers[b];
     const double width = static_cast<double>(buffer.upper) - static_cast<double>(buffer.lower);
-    const auto size = static_cast<double>(buffer.size);
+    const auto size = static_cast<double>(buffer.size.count);
     keys_[static_cast<int>(Key::kWidth)][b] = width;
     keys_[static_cast<int>(Key::kArea)][b] = width * size;
     keys_[static_cast<int>(Key::kSize)][b] = size;

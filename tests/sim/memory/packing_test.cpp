@@ -34,8 +34,9 @@ PackingProblem random_problem(Rng& rng, int buffers, std::int64_t times, std::in
   PackingProblem problem;
   for (int i = 0; i < buffers; ++i) {
     const std::int64_t lower = pick(rng, 0, times - 1);
-    problem.buffers.push_back(
-        {.lower = lower, .upper = pick(rng, lower + 1, times), .size = pick(rng, 1, largest)});
+    problem.buffers.push_back({.lower = lower,
+                               .upper = pick(rng, lower + 1, times),
+                               .size = Bytes(pick(rng, 1, largest))});
   }
   return problem;
 }
@@ -43,7 +44,7 @@ PackingProblem random_problem(Rng& rng, int buffers, std::int64_t times, std::in
 // A rectangle of times x height cut at random into live ranges without a hole: its best packing is
 // known. Buffers are shuffled.
 PackingProblem perfect_problem(Rng& rng, std::int64_t times, std::int64_t height, int cuts) {
-  std::vector<Buffer> pieces{{.lower = 0, .upper = times, .size = height}};
+  std::vector<Buffer> pieces{{.lower = 0, .upper = times, .size = Bytes(height)}};
   for (int i = 0; i < cuts; ++i) {
     const auto k =
         static_cast<std::size_t>(pick(rng, 0, static_cast<std::int64_t>(pieces.size()) - 1));
@@ -52,8 +53,8 @@ PackingProblem perfect_problem(Rng& rng, std::int64_t times, std::int64_t height
     if (pick(rng, 0, 1) == 0 && whole.upper - whole.lower > 1) {
       whole.upper = pick(rng, whole.lower + 1, whole.upper - 1);
       part.lower = whole.upper;
-    } else if (whole.size > 1) {
-      part.size = pick(rng, 1, whole.size - 1);
+    } else if (whole.size > Bytes(1)) {
+      part.size = Bytes(pick(rng, 1, whole.size.count - 1));
       whole.size -= part.size;
     } else {
       continue;
@@ -70,15 +71,15 @@ bool overlap(const Buffer& a, const Buffer& b) {
 
 // Returns the least height of all packings: every order of the buffers, each dropped onto those
 // before it. Some order gives the best packing, since every packing can be pushed down.
-std::int64_t least_height(const PackingProblem& problem) {
+Bytes least_height(const PackingProblem& problem) {
   std::vector<std::size_t> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  Bytes least = kUnlimited;
   do {
-    std::vector<std::int64_t> end(order.size());
-    std::int64_t height = 0;
+    std::vector<Bytes> end(order.size());
+    Bytes height;
     for (std::size_t k = 0; k < order.size(); ++k) {
-      std::int64_t under = 0;
+      Bytes under;
       for (std::size_t j = 0; j < k; ++j) {
         if (overlap(problem.buffers[order[j]], problem.buffers[order[k]])) {
           under = std::max(under, end[order[j]]);
@@ -116,10 +117,10 @@ TEST_SUITE("unit") {
   TEST_CASE("buffers that are never live together share addresses") {
     // The buffers are a: [0, 2) 4 bytes; b: [2, 4) 3 bytes, in a's place; c: [1, 3) 5 bytes, live
     // with both.
-    const PackingProblem problem{.buffers = {{0, 2, 4}, {2, 4, 3}, {1, 3, 5}}};
+    const PackingProblem problem{.buffers = {{0, 2, Bytes(4)}, {2, 4, Bytes(3)}, {1, 3, Bytes(5)}}};
     const PackResult result = pack(problem);
-    CHECK(most_live_bytes(problem) == 9);  // a + c
-    CHECK(result.packing.height == 9);
+    CHECK(most_live_bytes(problem) == Bytes(9));  // a + c
+    CHECK(result.packing.height == Bytes(9));
     CHECK(result.optimal());
     CHECK(!packing_fault(problem, result.packing));
   }
@@ -128,38 +129,41 @@ TEST_SUITE("unit") {
     // Six bytes are live at each instant. In height 6 the buffers of 4 bytes lie at an edge, since
     // those of 2 bytes lie next to them; so c and d share the two bytes of the other edge at 2, and
     // c and e those of an edge at 4. Both are the edge where c is, hence d and e share a byte at 3.
-    const PackingProblem problem{.buffers = {{0, 3, 4},
-                                             {0, 2, 2},
-                                             {2, 5, 1},  // c
-                                             {2, 4, 1},  // d
-                                             {3, 5, 1},  // e
-                                             {3, 4, 3},
-                                             {4, 7, 4},
-                                             {5, 7, 2}}};
-    CHECK(most_live_bytes(problem) == 6);
-    CHECK(least_height(problem) == 7);
+    const PackingProblem problem{.buffers = {{0, 3, Bytes(4)},
+                                             {0, 2, Bytes(2)},
+                                             {2, 5, Bytes(1)},  // c
+                                             {2, 4, Bytes(1)},  // d
+                                             {3, 5, Bytes(1)},  // e
+                                             {3, 4, Bytes(3)},
+                                             {4, 7, Bytes(4)},
+                                             {5, 7, Bytes(2)}}};
+    CHECK(most_live_bytes(problem) == Bytes(6));
+    CHECK(least_height(problem) == Bytes(7));
     const PackResult result = pack(problem);
-    CHECK(result.packing.height == 7);
-    CHECK(result.lower_bound == 7);
+    CHECK(result.packing.height == Bytes(7));
+    CHECK(result.lower_bound == Bytes(7));
     CHECK(result.optimal());
   }
 
   TEST_CASE("the validator finds every kind of fault") {
-    const PackingProblem problem{.buffers = {{0, 2, 4}, {1, 3, 4}, {3, 5, 4}}};
-    CHECK(!packing_fault(problem, {.offsets = {0, 4, 4}, .height = 8}));
-    CHECK(*packing_fault(problem, {.offsets = {0, 4}, .height = 8}) == "2 offsets for 3 buffers");
-    CHECK(*packing_fault(problem, {.offsets = {0, -4, 0}, .height = 4}) ==
-          "buffer 1 has the offset -4");
-    CHECK(*packing_fault(problem, {.offsets = {0, 4, 4}, .height = 9}) == "the height is 8, not 9");
-    CHECK(*packing_fault(problem, {.offsets = {0, 3, 0}, .height = 7}) ==
-          "buffers 0 and 1 overlap");
-    CHECK(*packing_fault(problem, {.offsets = {3, 0, 0}, .height = 7}) ==
-          "buffers 0 and 1 overlap");
+    const PackingProblem problem{.buffers = {{0, 2, Bytes(4)}, {1, 3, Bytes(4)}, {3, 5, Bytes(4)}}};
+    CHECK(!packing_fault(problem, {.offsets = {Bytes(0), Bytes(4), Bytes(4)}, .height = Bytes(8)}));
+    CHECK(*packing_fault(problem, {.offsets = {Bytes(0), Bytes(4)}, .height = Bytes(8)}) ==
+          "2 offsets for 3 buffers");
+    CHECK(*packing_fault(problem, {.offsets = {Bytes(0), Bytes(-4), Bytes(0)},
+                                   .height = Bytes(4)}) == "buffer 1 has the offset -4");
+    CHECK(*packing_fault(problem, {.offsets = {Bytes(0), Bytes(4), Bytes(4)},
+                                   .height = Bytes(9)}) == "the height is 8, not 9");
+    CHECK(*packing_fault(problem, {.offsets = {Bytes(0), Bytes(3), Bytes(0)},
+                                   .height = Bytes(7)}) == "buffers 0 and 1 overlap");
+    CHECK(*packing_fault(problem, {.offsets = {Bytes(3), Bytes(0), Bytes(0)},
+                                   .height = Bytes(7)}) == "buffers 0 and 1 overlap");
   }
 
   TEST_CASE("only maximal sets of live buffers are sections") {
     //  a 0--3, b 2----6, c 5--8: {a, b} and {b, c}
-    const TimeSections sections = time_sections({.buffers = {{0, 3, 1}, {2, 6, 1}, {5, 8, 1}}});
+    const TimeSections sections =
+        time_sections({.buffers = {{0, 3, Bytes(1)}, {2, 6, Bytes(1)}, {5, 8, Bytes(1)}}});
     CHECK(sections.count == 2);
     CHECK(sections.spans[0] == SectionSpan{0, 1});
     CHECK(sections.spans[1] == SectionSpan{0, 2});
@@ -167,23 +171,24 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a buffer of no bytes and a problem without buffers are packed") {
-    CHECK(pack({}).packing.height == 0);
-    const PackResult result = pack({.buffers = {{0, 9, 0}, {0, 9, 7}, {3, 4, 0}}});
-    CHECK(result.packing.height == 7);
+    CHECK(pack({}).packing.height == Bytes(0));
+    const PackResult result =
+        pack({.buffers = {{0, 9, Bytes(0)}, {0, 9, Bytes(7)}, {3, 4, Bytes(0)}}});
+    CHECK(result.packing.height == Bytes(7));
     CHECK(result.optimal());
   }
 
   TEST_CASE("a capacity below the live bytes is not reached, the packing is there all the same") {
-    const PackingProblem problem{.buffers = {{0, 2, 4}, {1, 3, 4}}};
-    const PackResult result = pack(problem, {.capacity = 7});
-    CHECK(result.packing.height == 8);
-    CHECK(result.lower_bound == 8);
+    const PackingProblem problem{.buffers = {{0, 2, Bytes(4)}, {1, 3, Bytes(4)}}};
+    const PackResult result = pack(problem, {.capacity = Bytes(7)});
+    CHECK(result.packing.height == Bytes(8));
+    CHECK(result.lower_bound == Bytes(8));
   }
 
   TEST_CASE("a solution lists the buffers as they came, with offsets") {
     const NamedProblem named =
         parse_buffers("size,name,id,upper,lower\r\n4,x,a,2,0\r\n\r\n 3 ,y, b b ,4,2\r\n", "b.csv");
-    CHECK(solution_csv(named, {.offsets = {0, 1}, .height = 4}) ==
+    CHECK(solution_csv(named, {.offsets = {Bytes(0), Bytes(1)}, .height = Bytes(4)}) ==
           "id,lower,upper,size,offset\na,0,2,4,0\nb b,2,4,3,1\n");
   }
 
@@ -233,21 +238,22 @@ TEST_SUITE("unit") {
   TEST_CASE("an allocator in the order of time takes the tightest range and joins what is freed") {
     // 10 and 4 and 6 are stacked; 10 is freed, then 4: 14 bytes are free below 6. The 3 of time 2
     // takes the 4 that was freed first, as the tightest.
-    const PackingProblem problem{{{.lower = 0, .upper = 3, .size = 10},
-                                  {.lower = 0, .upper = 2, .size = 4},
-                                  {.lower = 0, .upper = 9, .size = 6},
-                                  {.lower = 2, .upper = 3, .size = 3},
-                                  {.lower = 3, .upper = 9, .size = 14}}};
+    const PackingProblem problem{{{.lower = 0, .upper = 3, .size = Bytes(10)},
+                                  {.lower = 0, .upper = 2, .size = Bytes(4)},
+                                  {.lower = 0, .upper = 9, .size = Bytes(6)},
+                                  {.lower = 2, .upper = 3, .size = Bytes(3)},
+                                  {.lower = 3, .upper = 9, .size = Bytes(14)}}};
     const Packing packing = pack_by_time(problem);
-    CHECK(packing.offsets == std::vector<std::int64_t>{0, 10, 14, 10, 0});
-    CHECK(packing.height == 20);
+    CHECK(packing.offsets ==
+          std::vector<Bytes>{Bytes(0), Bytes(10), Bytes(14), Bytes(10), Bytes(0)});
+    CHECK(packing.height == Bytes(20));
   }
 
   TEST_CASE("the time limit holds for the passes over very many buffers, too") {
     PackingProblem problem;
     for (std::int64_t i = 0; i < 120'000; ++i)
       problem.buffers.push_back(
-          {.lower = i, .upper = i + 1000 + i % 977, .size = 1 + i * i % 4093});
+          {.lower = i, .upper = i + 1000 + i % 977, .size = Bytes(1 + i * i % 4093)});
     // The time of the processor: another process may keep this one from noticing the time.
     const std::clock_t begin = std::clock();
     const PackResult result = pack(problem, {.time_limit = std::chrono::seconds(2)});
@@ -276,7 +282,7 @@ TEST_SUITE("property") {
     for (int i = 0; i < 60; ++i) {
       const PackingProblem problem =
           random_problem(rng, static_cast<int>(pick(rng, 1, 120)), pick(rng, 2, 90), 1000);
-      const std::int64_t bound = most_live_bytes(problem);
+      const Bytes bound = most_live_bytes(problem);
       std::vector<Packing> packings{pack_skyline(problem), best_greedy(problem, bound)};
       for (const GreedyOrder order : kGreedyOrders) {
         packings.push_back(pack_greedily(problem, order, Fit::kFirst));
@@ -301,7 +307,7 @@ TEST_SUITE("property") {
       const PackResult result = pack(problem, by_nodes(2'000'000));
       CAPTURE(i);
       CHECK(!packing_fault(problem, result.packing));
-      CHECK(result.packing.height == 4096);
+      CHECK(result.packing.height == Bytes(4096));
       CHECK(result.optimal());
     }
   }
@@ -309,7 +315,7 @@ TEST_SUITE("property") {
   TEST_CASE("parts of independent times are packed on their own") {
     Rng rng(4);
     PackingProblem problem;
-    std::int64_t least = 0;
+    Bytes least;
     for (std::int64_t part = 0; part < 5; ++part) {
       const PackingProblem one = random_problem(rng, 6, 6, 9);
       least = std::max(least, least_height(one));
@@ -350,20 +356,20 @@ TEST_SUITE("golden") {
         const Compiled compiled = compile(scenario, trained);
         std::vector<AllocationId> blocks;
         const PackingProblem problem = packing_problem(compiled.program, blocks);
-        Packing packing{.height = compiled.placement.height.count};
+        Packing packing{.height = compiled.placement.height};
         for (const AllocationId block : blocks) {
-          packing.offsets.push_back(compiled.placement.address[block].count);
+          packing.offsets.push_back(compiled.placement.address[block]);
         }
         CAPTURE(model);
         CAPTURE(policies);
         CHECK(!packing_fault(problem, packing));
-        CHECK(compiled.placement.lower_bound.count == most_live_bytes(problem));
-        CHECK(static_cast<double>(packing.height) <=
+        CHECK(compiled.placement.lower_bound == most_live_bytes(problem));
+        CHECK(static_cast<double>(packing.height.count) <=
               1.01 * static_cast<double>(compiled.placement.lower_bound.count));
         const PointResult point = simulate(scenario, trained, {});
         CHECK(point.status == PointStatus::kFits);
-        CHECK(point.run.most_reserved.count == packing.height);
-        CHECK(point.smallest_capacity.count == packing.height + point.context.count);
+        CHECK(point.run.most_reserved == packing.height);
+        CHECK(point.smallest_capacity == packing.height + point.context);
       }
     }
   }
@@ -380,10 +386,10 @@ TEST_SUITE("slow") {
       const std::string path = (folder / (std::string(1, name) + ".1048576.csv")).string();
       const NamedProblem named = parse_buffers(read_text_file(path), path);
       const PackResult result =
-          pack(named.problem, {.capacity = 1048576, .time_limit = std::chrono::seconds(60)});
+          pack(named.problem, {.capacity = kMiB, .time_limit = std::chrono::seconds(60)});
       CAPTURE(path);
       CHECK(!packing_fault(named.problem, result.packing));
-      CHECK(result.packing.height <= 1048576);
+      CHECK(result.packing.height <= kMiB);
       if (name != 'D' && name != 'J') CHECK(result.optimal());
     }
   }
