@@ -12,8 +12,8 @@
 
 namespace tidemark {
 
-// More than any program asks for.
-inline constexpr Bytes kUnlimited{std::int64_t{1} << 60};
+// The capacity of memory without a limit: no quantity is larger.
+inline constexpr Bytes kUnlimited{kLargestQuantity};
 
 struct AllocationResult {
   bool ok = false;
