@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr std::uint32_t kFrontInk = 0x0b3c5d;
 constexpr std::uint32_t kBehindInk = 0x777777;
 constexpr std::uint32_t kFailedInk = 0xb3261e;
+constexpr std::uint32_t kLeastInk = 0x000000;
 
 // Fits an axis to a range with some margin; not empty even if all values are the same.
 void fit_axis(SvgAxis& axis, double low, double high) {
@@ -21,6 +23,32 @@ void fit_axis(SvgAxis& axis, double low, double high) {
   const double air = span > 0 ? 0.12 * span : std::max(high * 0.25, 1e-9);
   axis.begin = std::max(0.0, low - air);
   axis.end = high + air;
+}
+
+std::string least_label(const ProvenLeast& least) {
+  return fmt::format("proven least, class {}", least.schedule_class);
+}
+
+// Draws a bar at each bound, as wide as its budget's part of the axis, with its overhead beside it.
+void add_least(SvgChart& chart, const ProvenLeast& least) {
+  const double whole = chart.x.end - chart.x.begin;
+  double half = whole * 0.06;
+  for (std::size_t i = 1; i < least.by_budget.size(); ++i) {
+    const auto apart = least.by_budget[i].first - least.by_budget[i - 1].first;
+    half = std::min(half, static_cast<double>(apart) * 0.4);
+  }
+  bool explained = false;
+  for (const auto& [budget, overhead] : least.by_budget) {
+    const auto at = static_cast<double>(budget);
+    chart.lines.push_back({.label = explained ? "" : least_label(least),
+                           .points = {{at - half, overhead}, {at + half, overhead}},
+                           .rgb = kLeastInk,
+                           .width = 3});
+    explained = true;
+    chart.marks.push_back({.at = {at + half, overhead},
+                           .label = fmt::format("at least {:.3g} %", overhead * 100),
+                           .shape = MarkShape::kNone});
+  }
 }
 
 }  // namespace
@@ -69,7 +97,8 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
     comparison_charts_detail::fit_axis(chart.x, (*range)[0], (*range)[1]);
     comparison_charts_detail::fit_axis(chart.y, (*range)[2], (*range)[3]);
   }
-  SvgLine line{.rgb = comparison_charts_detail::kFrontInk, .dash = Dash::kShort};
+  // Between two runs of the front, nothing less than the first one's time is known.
+  SvgLine line{.steps = true, .rgb = comparison_charts_detail::kFrontInk, .dash = Dash::kShort};
   for (const std::size_t i : front)
     line.points.push_back({static_cast<double>(runs[i].memory.count), runs[i].seconds});
   if (line.points.size() > 1) chart.lines.push_back(std::move(line));
@@ -84,9 +113,10 @@ SvgChart pareto_chart(const std::string& title, const std::vector<TradeOff>& run
   return chart;
 }
 
-void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs) {
+void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs,
+                      const std::string& time_column) {
   const std::vector<std::size_t> front = pareto_front(runs);
-  out << "name,memory,seconds,fits,on_front\n";
+  out << fmt::format("name,memory_bytes,{},fits,on_front\n", time_column);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const TradeOff& run = runs[i];
     const bool best = std::find(front.begin(), front.end(), i) != front.end();
@@ -95,7 +125,8 @@ void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs) {
   }
 }
 
-SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& points) {
+SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& points,
+                      const ProvenLeast& least) {
   SvgChart chart{.title = title};
   chart.x = {.title = "memory budget", .unit = AxisUnit::kBytes};
   chart.y = {.title = "overhead in time", .unit = AxisUnit::kPercent};
@@ -103,18 +134,20 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
   std::vector<std::string> policies;
   double highest = 0.01;
   double lowest = 0;
-  double least = static_cast<double>(points.front().budget);
-  double most = least;
+  double first = static_cast<double>(points.front().budget);
+  double last = first;
   for (const BudgetPoint& point : points) {
     if (std::find(policies.begin(), policies.end(), point.policy) == policies.end()) {
       policies.push_back(point.policy);
     }
     highest = std::max(highest, point.overhead.value_or(0));
     lowest = std::min(lowest, point.overhead.value_or(0));
-    least = std::min(least, static_cast<double>(point.budget));
-    most = std::max(most, static_cast<double>(point.budget));
+    first = std::min(first, static_cast<double>(point.budget));
+    last = std::max(last, static_cast<double>(point.budget));
   }
-  comparison_charts_detail::fit_axis(chart.x, least, most);
+  for (const auto& [budget, overhead] : least.by_budget)
+    highest = std::max(highest, overhead);
+  comparison_charts_detail::fit_axis(chart.x, first, last);
   const bool some_fail = std::any_of(points.begin(), points.end(),
                                      [](const BudgetPoint& p) { return !p.overhead.has_value(); });
   const double top = highest * 1.1;
@@ -144,6 +177,7 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
                      [](const SvgPoint& a, const SvgPoint& b) { return a.x < b.x; });
     chart.lines.push_back(std::move(line));
   }
+  comparison_charts_detail::add_least(chart, least);
   if (some_fail) {
     chart.guides.push_back({.y = top,
                             .label = "infeasible",
@@ -153,12 +187,17 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
   return chart;
 }
 
-void write_budget_csv(std::ostream& out, const std::vector<BudgetPoint>& points) {
-  out << "policy,budget,feasible,overhead\n";
+void write_budget_csv(std::ostream& out, const std::vector<BudgetPoint>& points,
+                      const ProvenLeast& least) {
+  out << "policy,budget_bytes,feasible,overhead\n";
   for (const BudgetPoint& point : points) {
     out << fmt::format("{},{},{},{}\n", csv_field(point.policy), point.budget,
                        point.overhead.has_value(),
                        point.overhead ? fmt::format("{:.9g}", *point.overhead) : "");
+  }
+  for (const auto& [budget, overhead] : least.by_budget) {
+    out << fmt::format("{},{},true,{:.9g}\n",
+                       csv_field(comparison_charts_detail::least_label(least)), budget, overhead);
   }
 }
 

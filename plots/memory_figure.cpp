@@ -16,31 +16,9 @@ namespace {
 constexpr double kFarCapacity = 2.5;   // times the peak: a line farther up wastes space
 constexpr std::size_t kTellApart = 4;  // number of lines; of more, each has a letter at its peak
 constexpr double kHeadroom = 1.12;     // factor over the highest value, for labels
+constexpr double kThinLine = 0.7;      // pixels
 constexpr std::uint32_t kCapacityInk = 0xb3261e;
 constexpr std::uint32_t kReservedInk = 0x222222;
-
-struct AreaInk {
-  std::uint32_t rgb = 0;
-  Hatch hatch = Hatch::kNone;
-};
-
-// Inks by Role. Neighbours in the stack differ in lightness or in hatching, for readers without
-// colour.
-constexpr std::array<AreaInk, kRoles> kRoleInks{{
-    {0x1f4e79, Hatch::kNone},        // parameters
-    {0xc2dcef, Hatch::kNone},        // gradients
-    {0x7aa6cc, Hatch::kRising},      // optimizer state
-    {0x8d8d8d, Hatch::kDots},        // buffers
-    {0x5f948d, Hatch::kCross},       // inputs
-    {0xe0933a, Hatch::kNone},        // saved activations
-    {0xf7e3a1, Hatch::kFalling},     // activation gradients
-    {0x2f6b36, Hatch::kNone},        // temporaries
-    {0x4f8fc0, Hatch::kCross},       // gradient buckets
-    {0x3d79b0, Hatch::kDots},        // gathered parameters
-    {0xc2567f, Hatch::kRising},      // communication buffers
-    {0xb98ab8, Hatch::kHorizontal},  // workspace
-}};
-constexpr AreaInk kContextInk{0x9a9a9a, Hatch::kVertical};
 
 double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
@@ -130,7 +108,8 @@ MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,
 
 SvgChart memory_chart(const MemoryFigure& figure) {
   const MemoryFigureOptions& options = figure.options;
-  SvgChart chart{.title = options.title, .subtitle = options.subtitle};
+  SvgChart chart{
+      .title = options.title, .subtitle = options.subtitle, .reproduce = options.reproduce};
   chart.plot_width = static_cast<double>(options.columns);
   chart.x = {.title = "time in the step",
              .unit = AxisUnit::kSeconds,
@@ -146,8 +125,8 @@ SvgChart memory_chart(const MemoryFigure& figure) {
   const auto peak = std::max_element(
       samples.begin(), samples.end(),
       [](const MemorySample& a, const MemorySample& b) { return a.live < b.live; });
-  const auto add = [&](std::string_view label, Bytes at_peak,
-                       const memory_figure_detail::AreaInk& ink, std::vector<double> heights) {
+  const auto add = [&](std::string_view label, Bytes at_peak, const AreaInk& ink,
+                       std::vector<double> heights) {
     if (std::all_of(heights.begin(), heights.end(), [](double h) { return h == 0; })) return;
     chart.areas.push_back({.label = fmt::format("{} {}", label, format_bytes(at_peak)),
                            .rgb = ink.rgb,
@@ -155,7 +134,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
                            .heights = std::move(heights)});
   };
   const double context = static_cast<double>(options.context.count);
-  add(context_style().label, options.context, memory_figure_detail::kContextInk,
+  add(context_style().label, options.context, kContextInk,
       std::vector<double>(samples.size(), context));
   for (const Role role : kStackOrder) {
     const auto r = static_cast<std::size_t>(role);
@@ -163,8 +142,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
     heights.reserve(samples.size());
     for (const MemorySample& sample : samples)
       heights.push_back(static_cast<double>(sample.by_role[r].count));
-    add(style_of(role).label, peak->by_role[r], memory_figure_detail::kRoleInks[r],
-        std::move(heights));
+    add(style_of(role).label, peak->by_role[r], ink_of(role), std::move(heights));
   }
   SvgLine reserved = memory_figure_detail::step_line(figure, true);
   reserved.label =
@@ -192,9 +170,9 @@ SvgChart memory_chart(const MemoryFigure& figure) {
 }
 
 void write_memory_figure_csv(std::ostream& out, const MemoryFigure& figure) {
-  out << "begin_ns,time_ns,phase,live,reserved,device";
+  out << "begin_ns,time_ns,phase,live_bytes,reserved_bytes,device_bytes";
   for (int r = 0; r < kRoles; ++r)
-    out << ',' << name_of(static_cast<Role>(r));
+    out << ',' << name_of(static_cast<Role>(r)) << "_bytes";
   out << '\n';
   for (std::size_t c = 0; c < figure.samples.size(); ++c) {
     const MemorySample& sample = figure.samples[c];
@@ -230,8 +208,21 @@ std::string common_setting(const std::vector<NamedFigure>& runs) {
   return fmt::format("{}", fmt::join(common, kBetween));
 }
 
+bool reserved_decides(const std::vector<NamedFigure>& runs) {
+  return std::any_of(runs.begin(), runs.end(), [](const NamedFigure& run) {
+    const MemoryFigure& figure = run.figure;
+    Bytes in_use;
+    for (const MemorySample& sample : figure.samples)
+      in_use = std::max(in_use, figure.options.context + sample.live);
+    const Bytes capacity = figure.options.capacity;
+    return capacity.count > 0 && in_use <= capacity &&
+           memory_figure_detail::most_on_device(figure) > capacity;
+  });
+}
+
 SvgChart overlaid_memory_chart(const std::string& title, const std::vector<NamedFigure>& runs) {
   SvgChart chart{.title = title, .subtitle = common_setting(runs)};
+  const bool with_reserved = reserved_decides(runs);
   chart.x = {.title = "time in the step", .unit = AxisUnit::kSeconds, .end = 1e-9};
   Bytes most(1);
   std::vector<Bytes> capacities;
@@ -242,14 +233,17 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
         std::max(chart.x.end, memory_figure_detail::seconds(memory_figure_detail::end_of(figure)));
     for (const MemorySample& sample : figure.samples)
       most = std::max(most, figure.options.context + sample.live);
+    const Bytes reserved = memory_figure_detail::most_on_device(figure);
+    if (with_reserved) most = std::max(most, reserved);
     capacities.push_back(figure.options.capacity);
     const LineInk ink = line_ink(i);
     SvgLine line = memory_figure_detail::step_line(figure, false);
     const auto peak = std::max_element(line.points.begin(), line.points.end(),
                                        [](SvgPoint a, SvgPoint b) { return a.y < b.y; });
     line.label = fmt::format(
-        "{}: {}{}", runs[i].name,
+        "{}: {}{}{}", runs[i].name,
         format_bytes(Bytes(static_cast<std::int64_t>(peak == line.points.end() ? 0 : peak->y))),
+        with_reserved ? fmt::format(", reserved {}", format_bytes(reserved)) : "",
         figure.options.does_not_fit ? ", does not fit" : "");
     line.rgb = ink.rgb;
     line.dash = ink.dash;
@@ -259,18 +253,25 @@ SvgChart overlaid_memory_chart(const std::string& title, const std::vector<Named
       line.label = letter + "  " + line.label;
     }
     chart.lines.push_back(std::move(line));
+    if (!with_reserved) continue;
+    SvgLine held = memory_figure_detail::step_line(figure, true);
+    held.rgb = ink.rgb;
+    held.dash = ink.dash;
+    held.width = memory_figure_detail::kThinLine;
+    chart.lines.push_back(std::move(held));
   }
+  if (with_reserved) chart.notes.emplace_back("thin lines: reserved by the allocator");
   std::sort(capacities.begin(), capacities.end());
   capacities.erase(std::unique(capacities.begin(), capacities.end()), capacities.end());
   const bool one_device = capacities.size() == 1;
   memory_figure_detail::scale_memory(chart, most, one_device ? capacities.front() : Bytes(0),
                                      false);
-  chart.y.title = "device memory in use";
+  chart.y.title = with_reserved ? "device memory in use and reserved" : "device memory in use";
   return chart;
 }
 
 void write_overlaid_memory_csv(std::ostream& out, const std::vector<NamedFigure>& runs) {
-  out << "run,begin_ns,time_ns,live,in_use,device\n";
+  out << "run,begin_ns,time_ns,live_bytes,in_use_bytes,device_bytes\n";
   for (const auto& [name, figure] : runs) {
     for (std::size_t c = 0; c < figure.samples.size(); ++c) {
       const MemorySample& sample = figure.samples[c];

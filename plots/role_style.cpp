@@ -35,6 +35,24 @@ const RoleStyle& cached_style() {
   return kStyle;
 }
 
+AreaInk ink_of(Role role) {
+  static constexpr std::array<AreaInk, kRoles> kInks{{
+      {0x1f4e79, Hatch::kNone},        // parameters
+      {0xc2dcef, Hatch::kNone},        // gradients
+      {0x7aa6cc, Hatch::kRising},      // optimizer state
+      {0x8d8d8d, Hatch::kDots},        // buffers
+      {0x5f948d, Hatch::kCross},       // inputs
+      {0xe0933a, Hatch::kNone},        // saved activations
+      {0xf7e3a1, Hatch::kFalling},     // activation gradients
+      {0x2f6b36, Hatch::kNone},        // temporaries
+      {0x4f8fc0, Hatch::kCross},       // gradient buckets
+      {0x3d79b0, Hatch::kDots},        // gathered parameters
+      {0xc2567f, Hatch::kRising},      // communication buffers
+      {0xb98ab8, Hatch::kHorizontal},  // workspace
+  }};
+  return kInks[static_cast<std::size_t>(role)];
+}
+
 std::string paint(std::string_view text, int foreground, bool colour) {
   return colour ? fmt::format("\x1b[38;5;{}m{}\x1b[0m", foreground, text) : std::string(text);
 }

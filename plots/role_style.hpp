@@ -1,11 +1,13 @@
 // Colours and letters of the roles of memory, in one place, so that every chart and table agrees.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "graph/ir/tensor.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "plots/drawing/drawing.hpp"
 #include "sim/result/role_labels.hpp"
 
 namespace tidemark {
@@ -20,6 +22,15 @@ struct RoleStyle {
 // Returns styles of what the device holds besides tensors.
 [[nodiscard]] const RoleStyle& context_style();  // CUDA context
 [[nodiscard]] const RoleStyle& cached_style();   // reserved by the allocator, not in use
+
+// The ink of an area in a picture. Neighbours in the stack differ in lightness or in hatching, for
+// readers without colour.
+struct AreaInk {
+  std::uint32_t rgb = 0;
+  Hatch hatch = Hatch::kNone;
+};
+[[nodiscard]] AreaInk ink_of(Role role);
+inline constexpr AreaInk kContextInk{0x9a9a9a, Hatch::kVertical};
 
 // Short names of the phases, where there is little room.
 inline constexpr std::string_view kShortPhases[kPhases] = {"fwd", "bwd", "opt"};

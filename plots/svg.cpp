@@ -1,10 +1,12 @@
 #include "plots/svg.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "plots/drawing/svg_file.hpp"
 #include "plots/svg_writer.hpp"
 
 namespace tidemark {
@@ -25,13 +27,20 @@ SvgWriter::SvgWriter(const SvgChart& chart) : chart_(chart) {
   labels_ = SvgLabels({left_, top_, right(), bottom()});
 }
 
-std::string SvgWriter::text() {
+Drawing SvgWriter::drawing() {
+  drawing_.width = width_;
+  drawing_.height = height_;
+  drawing_.title = chart_.title;
+  drawing_.description = chart_.reproduce;
+  drawing_.clip = {left_, top_ - 1, right() + 1, bottom() + 1};
   titles();
   bands();
   axes();
   areas();
-  put("<path d=\"M{:.1f} {:.1f}V{:.1f}H{:.1f}\" fill=\"none\" stroke=\"#000\"/>\n", left_, top_,
-      bottom(), right());
+  path({{PathStep::Kind::kMove, left_, top_},
+        {PathStep::Kind::kLine, left_, bottom()},
+        {PathStep::Kind::kLine, right(), bottom()}},
+       {.stroke = 0x000000});
   lines();
   marks();
   for (const SvgGuide& guide : chart_.guides)
@@ -39,18 +48,16 @@ std::string SvgWriter::text() {
   mark_labels();
   guides();
   legend();
-  return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"{2}\" role=\"img\">\n<title>{3}</title>\n"
-      "<defs>\n<clipPath id=\"plot\"><rect x=\"{4:.1f}\" y=\"{5:.1f}\" width=\"{6:g}\" "
-      "height=\"{7:g}\"/></clipPath>\n{8}</defs>\n<rect width=\"100%\" height=\"100%\" "
-      "fill=\"#fff\"/>\n{9}</svg>\n",
-      width_, height_, kFonts, xml_text(chart_.title), left_, top_ - 1, chart_.plot_width + 1,
-      chart_.plot_height + 2, definitions_, body_);
+  footer();
+  return std::move(drawing_);
+}
+
+Drawing draw(const SvgChart& chart) {
+  return SvgWriter(chart).drawing();
 }
 
 void write_svg(std::ostream& out, const SvgChart& chart) {
-  out << SvgWriter(chart).text();
+  write_svg(out, draw(chart));
 }
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// Charts as SVG, for papers.
+// Charts for papers, as SVG or PDF.
 //
 //   title
 //     GiB          | forward  | backward      | opt |          phases of bands
@@ -17,8 +17,10 @@
 
 namespace tidemark {
 
-// Writes a file that is complete in itself: a viewer fetches nothing. Throws InternalError when the
-// columns of areas differ in number or an axis is empty.
+// Places the parts of a chart. Throws InternalError when the columns of areas differ in number or
+// an axis is empty.
+[[nodiscard]] Drawing draw(const SvgChart& chart);
+// Draws a chart and writes it as SVG.
 void write_svg(std::ostream& out, const SvgChart& chart);
 
 }  // namespace tidemark

@@ -31,45 +31,32 @@ std::vector<SvgPoint> thin_line(const std::vector<SvgPoint>& points, bool steps,
 }
 
 LineInk line_ink(std::size_t index) {
-  // Inks in Okabe and Ito's colours for colour-blind readers, dark and light in turn.
-  static constexpr std::array<LineInk, 8> kInks{{
-      {0x0b3c5d, Dash::kSolid, MarkShape::kCircle},
-      {0xd55e00, Dash::kLong, MarkShape::kSquare},
-      {0x009e73, Dash::kShort, MarkShape::kTriangle},
-      {0x6a3d7c, Dash::kDashDot, MarkShape::kDiamond},
-      {0x56b4e9, Dash::kSolid, MarkShape::kSquare},
-      {0x8c6d00, Dash::kDotted, MarkShape::kCircle},
-      {0xcc79a7, Dash::kLong, MarkShape::kTriangle},
-      {0x333333, Dash::kShort, MarkShape::kDiamond},
-  }};
-  return kInks[index % kInks.size()];
-}
-
-std::string xml_text(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\n':
-      case '\t':
-        result += ' ';
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-  }
-  return result;
+  struct Stroke {
+    std::uint32_t rgb = 0;
+    Dash dash = Dash::kSolid;
+  };
+  // Okabe and Ito's colours for colour-blind readers, dark and light in turn.
+  static constexpr std::array<Stroke, 8> kStrokes{{{0x0b3c5d, Dash::kSolid},
+                                                   {0xd55e00, Dash::kLong},
+                                                   {0x009e73, Dash::kShort},
+                                                   {0x6a3d7c, Dash::kDashDot},
+                                                   {0x56b4e9, Dash::kSolid},
+                                                   {0x8c6d00, Dash::kDotted},
+                                                   {0xcc79a7, Dash::kLong},
+                                                   {0x333333, Dash::kShort}}};
+  static constexpr std::size_t kDashes = 5;
+  // Marks that can be filled or hollow.
+  static constexpr std::array<MarkShape, 7> kMarks{
+      MarkShape::kCircle,       MarkShape::kSquare, MarkShape::kTriangle, MarkShape::kDiamond,
+      MarkShape::kDownTriangle, MarkShape::kPlus,   MarkShape::kHexagon};
+  static_assert(kStrokes.size() * kMarks.size() == kLineInks);
+  const std::size_t colour = index % kStrokes.size();
+  const std::size_t round = index / kStrokes.size();
+  const auto dash = static_cast<std::size_t>(kStrokes[colour].dash);
+  // With each round a colour gets the mark after next: of seven marks, all in seven rounds.
+  return {.rgb = kStrokes[colour].rgb,
+          .dash = static_cast<Dash>((dash + round) % kDashes),
+          .mark = kMarks[(colour + 2 * round) % kMarks.size()]};
 }
 
 }  // namespace tidemark

@@ -1,4 +1,4 @@
-// The content of an SVG chart: stacked areas, lines, steps and labelled points over two axes.
+// The content of a chart for papers: stacked areas, lines, steps and labelled points over two axes.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,21 @@
 #include <vector>
 
 #include "plots/axis_scale.hpp"
+#include "plots/drawing/drawing.hpp"
 
 namespace tidemark {
 
-enum class Hatch : std::uint8_t { kNone, kRising, kFalling, kCross, kHorizontal, kVertical, kDots };
-enum class Dash : std::uint8_t { kSolid, kLong, kShort, kDotted, kDashDot };
-enum class MarkShape : std::uint8_t { kNone, kCircle, kSquare, kTriangle, kDiamond, kCross };
+enum class MarkShape : std::uint8_t {
+  kNone,
+  kCircle,
+  kSquare,
+  kTriangle,
+  kDiamond,
+  kDownTriangle,
+  kPlus,
+  kHexagon,
+  kCross
+};
 
 struct SvgPoint {
   double x = 0;
@@ -42,6 +51,7 @@ struct SvgLine {
   std::uint32_t rgb = 0;
   Dash dash = Dash::kSolid;
   MarkShape mark = MarkShape::kNone;  // at each point
+  double width = 1.6;                 // pixels
 };
 
 struct SvgMark {
@@ -83,6 +93,7 @@ struct SvgChart {
   std::vector<SvgGuide> guides;
   std::vector<SvgMark> marks;
   std::vector<std::string> notes;  // shown under the legend
+  std::string reproduce;           // shown below the plot: how to make the picture again
   double plot_width = 600;         // pixels of the plotting area
   double plot_height = 300;
 };
@@ -93,16 +104,14 @@ struct SvgChart {
 [[nodiscard]] std::vector<SvgPoint> thin_line(const std::vector<SvgPoint>& points, bool steps,
                                               double begin, double end, std::size_t pixels);
 
-// Inks for the lines of a comparison, one after the other: lightness, dash and mark all differ.
+// Inks for the lines of a comparison, one after the other: neighbours differ in lightness, dash and
+// mark, and no two of the first kLineInks have both colour and mark in common.
+inline constexpr std::size_t kLineInks = 56;
 struct LineInk {
   std::uint32_t rgb = 0;
   Dash dash = Dash::kSolid;
   MarkShape mark = MarkShape::kNone;
 };
 [[nodiscard]] LineInk line_ink(std::size_t index);
-
-// Returns the text with <, >, & and quotes as entities, and with '?' for control characters, which
-// XML does not allow.
-[[nodiscard]] std::string xml_text(std::string_view text);
 
 }  // namespace tidemark

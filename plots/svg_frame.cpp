@@ -1,6 +1,8 @@
 // Draws the frame around the plot of an SVG chart: titles, phases, axes, legend.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "plots/svg_writer.hpp"
 #include "plots/table.hpp"
 
@@ -48,55 +50,81 @@ void SvgWriter::measure() {
   };
   if (!chart_.title.empty()) title_lines_ = wrap(chart_.title, characters(kTitleFont));
   if (!chart_.subtitle.empty()) subtitle_lines_ = wrap(chart_.subtitle, characters(kSmallFont));
+  if (!chart_.reproduce.empty()) footer_lines_ = wrap(chart_.reproduce, characters(kFooterFont));
   top_ = kMargin + static_cast<double>(title_lines_.size()) * kTitleFont * kLine +
          static_cast<double>(subtitle_lines_.size()) * kSmallFont * kLine +
          (chart_.bands.empty() ? 0 : kSmallFont * kLine) + kFont * kLine + 10;
-  height_ = top_ + std::max(chart_.plot_height, legend_height_) + kBelow;
+  height_ = top_ + std::max(chart_.plot_height + kBelow, legend_height_ + kMargin) +
+            static_cast<double>(footer_lines_.size()) * kFooterFont * kLine;
 }
 
-void SvgWriter::label(double x, double y, std::string_view words, std::string_view anchor,
-                      double font, bool halo, bool strong) {
-  put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\"", x, y, font);
-  if (anchor != "start") put(" text-anchor=\"{}\"", anchor);
-  if (strong) put(" font-weight=\"bold\"");
-  if (halo)
-    put(" stroke=\"#fff\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\"");
-  put(">{}</text>\n", xml_text(words));
-  const double length = text_width(words, font);
-  const double begin = anchor == "end" ? x - length : anchor == "middle" ? x - length / 2 : x;
-  labels_.take({begin, y - font * 0.85, begin + length, y + font * 0.3});
+void SvgWriter::rectangle(double x, double y, double width, double height, const DrawnInk& ink) {
+  path({{PathStep::Kind::kMove, x, y},
+        {PathStep::Kind::kLine, x + width, y},
+        {PathStep::Kind::kLine, x + width, y + height},
+        {PathStep::Kind::kLine, x, y + height},
+        {PathStep::Kind::kClose}},
+       ink);
+}
+
+void SvgWriter::label(double x, double y, std::string_view words, const LabelStyle& style) {
+  drawing_.items.emplace_back(DrawnText{.x = x,
+                                        .y = y,
+                                        .words = std::string(words),
+                                        .font = style.font,
+                                        .anchor = style.anchor,
+                                        .bold = style.bold,
+                                        .halo = style.halo,
+                                        .rgb = style.rgb});
+  const double length = text_width(words, style.font);
+  const double begin = style.anchor == TextAnchor::kEnd      ? x - length
+                       : style.anchor == TextAnchor::kMiddle ? x - length / 2
+                                                             : x;
+  labels_.take({begin, y - style.font * 0.85, begin + length, y + style.font * 0.3});
 }
 
 void SvgWriter::titles() {
   double y = kMargin;
   for (const std::string& line : title_lines_)
-    label(kMargin, (y += kTitleFont * kLine) - 4, line, "start", kTitleFont, false, true);
+    label(kMargin, (y += kTitleFont * kLine) - 4, line, {.font = kTitleFont, .bold = true});
   for (const std::string& line : subtitle_lines_)
-    label(kMargin, (y += kSmallFont * kLine) - 3, line, "start", kSmallFont);
+    label(kMargin, (y += kSmallFont * kLine) - 3, line, {.font = kSmallFont});
 }
 
+void SvgWriter::footer() {
+  double y = height_ - static_cast<double>(footer_lines_.size()) * kFooterFont * kLine;
+  for (const std::string& line : footer_lines_)
+    label(kMargin, (y += kFooterFont * kLine) - 6, line, {.font = kFooterFont, .rgb = 0x666666});
+}
+
+// Names each band between its edges; where a name has no room there, the last band's stands at the
+// end of the frame, over the band before it.
 void SvgWriter::bands() {
   bool shaded = false;
   for (const SvgBand& band : chart_.bands) {
     const double begin = std::clamp(x_of(band.begin), left_, right());
     const double end = std::clamp(x_of(band.end), left_, right());
     if (shaded) {
-      put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#eee\"/>\n",
-          begin, top_ - kSmallFont * kLine, end - begin, chart_.plot_height + kSmallFont * kLine);
+      rectangle(begin, top_ - kSmallFont * kLine, end - begin,
+                chart_.plot_height + kSmallFont * kLine, {.fill = 0xeeeeee});
     }
     shaded = !shaded;
+  }
+  for (const SvgBand& band : chart_.bands) {
+    const double begin = std::clamp(x_of(band.begin), left_, right());
+    const double end = std::clamp(x_of(band.end), left_, right());
     bool named = false;
     for (const std::string& words : {band.label, band.short_label}) {
-      if (words.empty() || text_width(words, kSmallFont) + 6 > end - begin) continue;
-      label((begin + end) / 2, top_ - 5, words, "middle", kSmallFont);
+      if (words.empty() || named || text_width(words, kSmallFont) + 6 > end - begin) continue;
+      label((begin + end) / 2, top_ - 5, words,
+            {.anchor = TextAnchor::kMiddle, .font = kSmallFont});
       named = true;
-      break;
     }
-    // The last band may use the margin.
-    if (!named && &band == &chart_.bands.back() &&
-        begin + 3 + text_width(band.label, kSmallFont) < width_) {
-      label(begin + 3, top_ - 5, band.label, "start", kSmallFont);
-    }
+    if (named || &band != &chart_.bands.back() || band.short_label.empty()) continue;
+    const SvgBox box{right() - text_width(band.short_label, kSmallFont) - 6, top_ - 5 - kSmallFont,
+                     right(), top_ - 3};
+    if (box.left > left_ && !labels_.takes(box))
+      label(right(), top_ - 5, band.short_label, {.anchor = TextAnchor::kEnd, .font = kSmallFont});
   }
 }
 
@@ -106,43 +134,39 @@ void SvgWriter::axes() {
   };
   for (std::size_t i = 0; i < y_ticks_.at.size(); ++i) {
     const double y = y_of(y_ticks_.at[i]);
-    put("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#ccc\" stroke-width=\"0.6\"/>\n", left_, y,
-        right());
-    label(left_ - 7, y + 4, y_ticks_.labels[i], "end", kFont);
+    stroke(left_, y, right(), y, {.stroke = 0xcccccc, .width = 0.6});
+    label(left_ - 7, y + 4, y_ticks_.labels[i], {.anchor = TextAnchor::kEnd});
   }
   for (std::size_t i = 0; i < x_ticks_.at.size(); ++i) {
     const double x = x_of(x_ticks_.at[i]);
-    put("<path d=\"M{:.1f} {:.1f}v5\" stroke=\"#000\"/>\n", x, bottom());
-    label(x, bottom() + 18, x_ticks_.labels[i], "middle", kFont);
+    stroke(x, bottom(), x, bottom() + 5, {.stroke = 0x000000});
+    label(x, bottom() + 18, x_ticks_.labels[i], {.anchor = TextAnchor::kMiddle});
   }
-  label((left_ + right()) / 2, bottom() + 37, titled(chart_.x.title, x_ticks_.unit), "middle",
-        kFont);
+  label((left_ + right()) / 2, bottom() + 37, titled(chart_.x.title, x_ticks_.unit),
+        {.anchor = TextAnchor::kMiddle});
   const double above = top_ - (chart_.bands.empty() ? 0 : kSmallFont * kLine);
-  label(kMargin, above - 12, titled(chart_.y.title, y_ticks_.unit), "start", kFont);
+  label(kMargin, above - 12, titled(chart_.y.title, y_ticks_.unit), {});
 }
 
 void SvgWriter::legend() {
   const double x = right() + kGap;
   double y = top_ + kFont * 0.5;
   const auto entry = [&](const std::string& words) {
-    label(x + kSwatch + 6, y + kFont * 0.35, words, "start", kFont);
+    label(x + kSwatch + 6, y + kFont * 0.35, words, {});
     y += kFont * kLine;
   };
   for (std::size_t a = chart_.areas.size(); a-- > 0;) {  // in the order of the stack
     const SvgArea& area = chart_.areas[a];
     if (area.label.empty()) continue;
-    put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:g}\" height=\"11\" stroke=\"#444\" "
-        "stroke-width=\"0.5\" fill=\"{}\"/>\n",
-        x, y - 5.5, kSwatch,
-        area.hatch != Hatch::kNone ? fmt::format("url(#a{})", a)
-                                   : fmt::format("#{:06x}", area.rgb));
+    DrawnInk ink = area_inks_[a];
+    ink.stroke = 0x444444;
+    ink.width = 0.5;
+    rectangle(x, y - 5.5, kSwatch, 11, ink);
     entry(area.label);
   }
   for (const SvgLine& line : chart_.lines) {
     if (line.label.empty()) continue;
-    put("<path d=\"M{:.1f} {:.1f}h{:g}\"", x, y, kSwatch);
-    stroke(line.rgb, 1.6, line.dash);
-    put("/>\n");
+    stroke(x, y, x + kSwatch, y, {.stroke = line.rgb, .width = line.width, .dash = line.dash});
     mark(x + kSwatch / 2, y, line.mark, line.rgb, false);
     entry(line.label);
   }
@@ -152,7 +176,7 @@ void SvgWriter::legend() {
     entry(point.legend);
   }
   const auto note = [&](std::string_view words) {
-    label(x, y + kFont * 0.35, words, "start", kSmallFont);
+    label(x, y + kFont * 0.35, words, {.font = kSmallFont});
     y += kFont * kLine;
   };
   for (const std::string& words : chart_.notes)

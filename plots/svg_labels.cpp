@@ -22,11 +22,16 @@ void SvgLabels::keep_off(double x0, double y0, double x1, double y1) {
   }
 }
 
+bool SvgLabels::takes(const SvgBox& box) const {
+  return std::any_of(taken_.begin(), taken_.end(),
+                     [&](const SvgBox& other) { return box.meets(other); });
+}
+
 bool SvgLabels::is_free(const SvgBox& box, bool off_strokes) const {
   const bool inside = box.left >= plot_.left && box.right <= plot_.right &&
                       box.top >= plot_.top - 2 && box.bottom <= plot_.bottom;
   const auto meets = [&](const SvgBox& other) { return box.meets(other); };
-  return inside && std::none_of(taken_.begin(), taken_.end(), meets) &&
+  return inside && !takes(box) &&
          !(off_strokes && std::any_of(strokes_.begin(), strokes_.end(), meets));
 }
 

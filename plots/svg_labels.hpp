@@ -30,6 +30,8 @@ class SvgLabels {
   void keep_off(double x0, double y0, double x1, double y1);
   // Adds a filled box, which labels keep off in the same way.
   void keep_off(const SvgBox& box) { strokes_.push_back(box); }
+  // Whether a text or a mark lies there.
+  [[nodiscard]] bool takes(const SvgBox& box) const;
   [[nodiscard]] bool is_free(const SvgBox& box, bool off_strokes) const;
   // Whether a line meets a text or a mark, except the one at its beginning.
   [[nodiscard]] bool crosses(double x0, double y0, double x1, double y1) const;

@@ -3,41 +3,16 @@
 #include <cmath>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "plots/svg_writer.hpp"
 
 namespace tidemark {
-namespace svg_layers_detail {
-namespace {
 
-std::string_view dashes(Dash dash) {
-  constexpr std::string_view kDashes[] = {"", "8 4", "4 3", "1.5 3", "8 3 1.5 3"};
-  return kDashes[static_cast<std::size_t>(dash)];
-}
-
-}  // namespace
-}  // namespace svg_layers_detail
-
-// Writes the ink of an area: its colour under hatching.
-void SvgWriter::pattern(std::size_t index, const SvgArea& area) {
-  constexpr std::string_view kStrokes[] = {"",
-                                           "M-2 2L2 -2M0 8L8 0M6 10L10 6",
-                                           "M-2 6L2 10M0 0L8 8M6 -2L10 2",
-                                           "M0 8L8 0M0 0L8 8",
-                                           "M0 4H8",
-                                           "M4 0V8",
-                                           "M4 3.9V4.1"};
-  const auto hatch = static_cast<std::size_t>(area.hatch);
-  // The hatching is dark on light inks and light on dark ones (ITU-R BT.601 luma).
-  const double luma = 0.299 * static_cast<double>(area.rgb >> 16U & 255U) +
-                      0.587 * static_cast<double>(area.rgb >> 8U & 255U) +
-                      0.114 * static_cast<double>(area.rgb & 255U);
-  definitions_ += fmt::format(
-      "<pattern id=\"a{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">"
-      "<rect width=\"8\" height=\"8\" fill=\"#{:06x}\"/><path d=\"{}\" stroke=\"{}\" "
-      "stroke-width=\"{}\"{}/></pattern>\n",
-      index, area.rgb, kStrokes[hatch], luma > 110 ? "#333" : "#eee",
-      area.hatch == Hatch::kDots ? "2" : "1",
-      area.hatch == Hatch::kDots ? " stroke-linecap=\"round\"" : "");
+DrawnInk SvgWriter::area_ink(const SvgArea& area) {
+  if (area.hatch == Hatch::kNone) return {.fill = area.rgb};
+  drawing_.hatchings.push_back({area.rgb, area.hatch});
+  return {.hatching = drawing_.hatchings.size() - 1};
 }
 
 void SvgWriter::areas() {
@@ -50,14 +25,16 @@ void SvgWriter::areas() {
     const SvgArea& area = chart_.areas[a];
     for (std::size_t c = 0; c < columns; ++c)
       upper[c] = lower[c] + area.heights[c];
-    const bool hatched = area.hatch != Hatch::kNone;
-    if (hatched) pattern(a, area);
-    put("<path fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.4\" d=\"",
-        hatched ? fmt::format("url(#a{})", a) : fmt::format("#{:06x}", area.rgb));
+    area_inks_.push_back(area_ink(area));
+    DrawnInk ink = area_inks_.back();
+    ink.stroke = 0xffffff;
+    ink.width = 0.4;
     // The outline goes along the upper edge to the right and along the lower one back.
-    area_edge(upper, true);
-    area_edge(lower, false);
-    put("Z\"/>\n");
+    std::vector<PathStep> outline;
+    area_edge(outline, upper, true);
+    area_edge(outline, lower, false);
+    outline.push_back({PathStep::Kind::kClose});
+    path(std::move(outline), ink);
     lower = upper;
   }
   keep_labels_off_areas(upper);
@@ -65,7 +42,8 @@ void SvgWriter::areas() {
 
 // Continues a path along the edge of an area, whose heights are those of the columns; equal columns
 // are one step.
-void SvgWriter::area_edge(const std::vector<double>& heights, bool forwards) {
+void SvgWriter::area_edge(std::vector<PathStep>& steps, const std::vector<double>& heights,
+                          bool forwards) {
   const std::vector<double>& edges = chart_.column_edges;
   std::optional<double> at;
   for (std::size_t k = 0; k < heights.size(); ++k) {
@@ -74,13 +52,15 @@ void SvgWriter::area_edge(const std::vector<double>& heights, bool forwards) {
     if (at && *at == y) continue;
     const double x = x_of(edges[forwards ? c : c + 1]);
     if (!at) {
-      put("{}{:.1f} {:.1f}", forwards ? "M" : "L", x, y);
+      steps.push_back({steps.empty() ? PathStep::Kind::kMove : PathStep::Kind::kLine, x, y});
     } else {
-      put("H{:.1f}V{:.1f}", x, y);
+      steps.push_back({PathStep::Kind::kLine, x, *at});
+      steps.push_back({PathStep::Kind::kLine, x, y});
     }
     at = y;
   }
-  put("H{:.1f}", x_of(forwards ? edges.back() : edges.front()));
+  steps.push_back({PathStep::Kind::kLine, x_of(forwards ? edges.back() : edges.front()),
+                   at.value_or(bottom())});
 }
 
 // Labels keep off everything below the uppermost edge of the areas.
@@ -95,32 +75,36 @@ void SvgWriter::keep_labels_off_areas(const std::vector<double>& upper) {
   }
 }
 
-void SvgWriter::stroke(std::uint32_t rgb, double width, Dash dash) {
-  put(" fill=\"none\" stroke=\"#{:06x}\" stroke-width=\"{:g}\"", rgb, width);
-  if (dash != Dash::kSolid) put(" stroke-dasharray=\"{}\"", svg_layers_detail::dashes(dash));
-}
-
 void SvgWriter::polyline(const SvgLine& line) {
   const std::vector<SvgPoint> points =
       thin_line(line.points, line.steps, chart_.x.begin, chart_.x.end,
                 static_cast<std::size_t>(chart_.plot_width));
   if (points.empty()) return;
-  put("<path clip-path=\"url(#plot)\" stroke-linejoin=\"round\"");
-  stroke(line.rgb, 1.6, line.dash);
-  put(" d=\"M{:.1f} {:.1f}", x_of(points[0].x), y_of(points[0].y));
+  std::vector<PathStep> steps{{PathStep::Kind::kMove, x_of(points[0].x), y_of(points[0].y)}};
   for (std::size_t i = 1; i < points.size(); ++i) {
     const double from_x = x_of(points[i - 1].x);
     const double from_y = y_of(points[i - 1].y);
-    labels_.keep_off(from_x, from_y, x_of(points[i].x), line.steps ? from_y : y_of(points[i].y));
-    if (line.steps)
-      labels_.keep_off(x_of(points[i].x), from_y, x_of(points[i].x), y_of(points[i].y));
-    if (!line.steps) {
-      put("L{:.1f} {:.1f}", x_of(points[i].x), y_of(points[i].y));
-    } else if (points[i].y != points[i - 1].y || i + 1 == points.size()) {
-      put("H{:.1f}V{:.1f}", x_of(points[i].x), y_of(points[i].y));
+    const double x = x_of(points[i].x);
+    const double y = y_of(points[i].y);
+    labels_.keep_off(from_x, from_y, x, line.steps ? from_y : y);
+    if (line.steps) {
+      labels_.keep_off(x, from_y, x, y);
+      if (points[i].y == points[i - 1].y && i + 1 != points.size()) continue;
+      steps.push_back({PathStep::Kind::kLine, x, from_y});
     }
+    steps.push_back({PathStep::Kind::kLine, x, y});
   }
-  put("\"/>\n");
+  path(std::move(steps),
+       {.stroke = line.rgb, .width = line.width, .dash = line.dash, .round_joins = true}, true);
+}
+
+void SvgWriter::mark(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow) {
+  if (shape == MarkShape::kNone) return;
+  if (shape == MarkShape::kCircle) {
+    drawing_.items.emplace_back(DrawnCircle{x, y, kMarkRadius, mark_ink(shape, rgb, hollow)});
+  } else {
+    path(mark_outline(x, y, shape), mark_ink(shape, rgb, hollow));
+  }
 }
 
 void SvgWriter::lines() {
@@ -145,18 +129,19 @@ bool SvgWriter::place(double x, double y, std::string_view words, bool off_strok
   if (found->away > SvgLabels::kLeader) {
     const double to_x = std::clamp(x, box.left, box.right);
     const double to_y = std::clamp(y, box.top, box.bottom);
-    put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#555\" stroke-width=\"0.6\"/>\n", x, y,
-        to_x, to_y);
+    stroke(x, y, to_x, to_y, {.stroke = 0x555555, .width = 0.6});
     labels_.keep_off(x, y, to_x, to_y);
   }
   // The text is aligned towards the point, since it may be narrower than its box.
   const double baseline = (box.top + box.bottom) / 2 + kSmallFont * 0.35;
   if (found->side == 0) {
-    label((box.left + box.right) / 2, baseline, words, "middle", kSmallFont, true);
+    label((box.left + box.right) / 2, baseline, words,
+          {.anchor = TextAnchor::kMiddle, .font = kSmallFont, .halo = true});
   } else if (found->side > 0) {
-    label(box.left + 1, baseline, words, "start", kSmallFont, true);
+    label(box.left + 1, baseline, words, {.font = kSmallFont, .halo = true});
   } else {
-    label(box.right - 1, baseline, words, "end", kSmallFont, true);
+    label(box.right - 1, baseline, words,
+          {.anchor = TextAnchor::kEnd, .font = kSmallFont, .halo = true});
   }
   labels_.take(box);
   return true;
@@ -165,9 +150,7 @@ bool SvgWriter::place(double x, double y, std::string_view words, bool off_strok
 void SvgWriter::guides() {
   for (const SvgGuide& guide : chart_.guides) {
     const double y = y_of(guide.y);
-    put("<path d=\"M{:.1f} {:.1f}H{:.1f}\"", left_, y, right());
-    stroke(guide.rgb, 1.4, guide.dash);
-    put("/>\n");
+    stroke(left_, y, right(), y, {.stroke = guide.rgb, .width = 1.4, .dash = guide.dash});
     if (guide.label.empty()) continue;
     const double length = text_width(guide.label, kSmallFont);
     for (const auto& [x, dy] : {std::pair{right() - length - 4, -5.0},
@@ -176,7 +159,7 @@ void SvgWriter::guides() {
                                 {left_ + 4, kSmallFont + 2}}) {
       const SvgBox box{x, y + dy - kSmallFont, x + length, y + dy + 2};
       if (!labels_.is_free(box, false)) continue;
-      label(x, y + dy, guide.label, "start", kSmallFont, true);
+      label(x, y + dy, guide.label, {.font = kSmallFont, .halo = true});
       break;
     }
   }

@@ -3,36 +3,54 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 namespace tidemark {
 
-std::string mark_ink(double x, double y, MarkShape shape, std::uint32_t rgb, bool hollow) {
-  const std::string ink = fmt::format(" fill=\"{}\" stroke=\"#{:06x}\" stroke-width=\"1.4\"/>\n",
-                                      hollow ? "#fff" : fmt::format("#{:06x}", rgb), rgb);
+std::vector<PathStep> mark_outline(double x, double y, MarkShape shape) {
   const double r = kMarkRadius;
+  const double arm = r / 2.4;  // half the width of a plus' bars
+  std::vector<SvgPoint> corners;
   switch (shape) {
     case MarkShape::kNone:
-      return {};
     case MarkShape::kCircle:
-      return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\"", x, y, r) + ink;
+      return {};
     case MarkShape::kSquare:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}h{:g}v{:g}h{:g}Z\"", x - r, y - r, 2 * r, 2 * r,
-                         -2 * r) +
-             ink;
+      corners = {{-r, -r}, {r, -r}, {r, r}, {-r, r}};
+      break;
     case MarkShape::kTriangle:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}l{:g} {:g}h{:g}Z\"", x, y - r, r, 2 * r, -2 * r) +
-             ink;
+      corners = {{0, -r}, {r, r}, {-r, r}};
+      break;
+    case MarkShape::kDownTriangle:
+      corners = {{0, r}, {r, -r}, {-r, -r}};
+      break;
     case MarkShape::kDiamond:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}l{:g} {:g}l{:g} {:g}l{:g} {:g}Z\"", x, y - r - 1,
-                         r + 1, r + 1, -r - 1, r + 1, -r - 1, -r - 1) +
-             ink;
+      corners = {{0, -r - 1}, {r + 1, 0}, {0, r + 1}, {-r - 1, 0}};
+      break;
+    case MarkShape::kPlus:
+      corners = {{-arm, -r - 1}, {arm, -r - 1}, {arm, -arm},    {r + 1, -arm},
+                 {r + 1, arm},   {arm, arm},    {arm, r + 1},   {-arm, r + 1},
+                 {-arm, arm},    {-r - 1, arm}, {-r - 1, -arm}, {-arm, -arm}};
+      break;
+    case MarkShape::kHexagon:
+      corners = {{-r - 1, 0}, {-r / 2, -r}, {r / 2, -r}, {r + 1, 0}, {r / 2, r}, {-r / 2, r}};
+      break;
     case MarkShape::kCross:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}l{:g} {:g}m0 {:g}l{:g} {:g}\"", x - r, y - r,
-                         2 * r, 2 * r, -2 * r, -2 * r, 2 * r) +
-             fmt::format(" fill=\"none\" stroke=\"#{:06x}\" stroke-width=\"1.8\"/>\n", rgb);
+      return {{PathStep::Kind::kMove, x - r, y - r},
+              {PathStep::Kind::kLine, x + r, y + r},
+              {PathStep::Kind::kMove, x + r, y - r},
+              {PathStep::Kind::kLine, x - r, y + r}};
   }
-  return {};
+  std::vector<PathStep> steps;
+  for (const SvgPoint& corner : corners) {
+    steps.push_back({steps.empty() ? PathStep::Kind::kMove : PathStep::Kind::kLine, x + corner.x,
+                     y + corner.y});
+  }
+  steps.push_back({PathStep::Kind::kClose});
+  return steps;
+}
+
+DrawnInk mark_ink(MarkShape shape, std::uint32_t rgb, bool hollow) {
+  if (shape == MarkShape::kCross) return {.stroke = rgb, .width = 1.8};
+  return {.fill = hollow ? 0xffffff : rgb, .stroke = rgb, .width = 1.4};
 }
 
 std::vector<MarkSpot> mark_spots(std::span<const SvgMark> marks, std::span<const SvgPoint> at) {

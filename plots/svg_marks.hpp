@@ -1,4 +1,4 @@
-// The marks of SVG charts: their shapes, and which of them share a label.
+// The marks of charts: their shapes, and which of them share a label.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace tidemark {
 
 inline constexpr double kMarkRadius = 4;  // pixels
 
-// Returns an SVG element, in pixels; empty for kNone.
-[[nodiscard]] std::string mark_ink(double x, double y, MarkShape shape, std::uint32_t rgb,
-                                   bool hollow);
+// Returns the outline of a mark in pixels; none for kNone and kCircle.
+[[nodiscard]] std::vector<PathStep> mark_outline(double x, double y, MarkShape shape);
+[[nodiscard]] DrawnInk mark_ink(MarkShape shape, std::uint32_t rgb, bool hollow);
 
 // Marks that cover each other.
 struct MarkSpot {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/command.hpp"
+#include "cli/output/figures.hpp"
 #include "cli/output/html_page.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/output/reports.hpp"
@@ -16,7 +17,6 @@
 #include "cli/text/published.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
-#include "plots/svg.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_document.hpp"
@@ -37,24 +37,23 @@ asked for each budget; the others are run once and judged by every budget.
 Examples:
   tidemark compare scenario.yaml
   tidemark compare scenario.yaml -o out       report.html, results.json, compare.csv, overhead.svg,
-                                              pareto.svg
+                                              pareto.svg, both also as PDF
   tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 70% --budget 90%
   tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 8GiB --policy optimal
   tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
 
-// Adds the proven bounds as a line of their own.
-void add_least_overheads(std::vector<BudgetPoint>& points, const Comparison& comparison) {
-  const LeastOverheads least = least_overheads(comparison);
-  for (const auto& [budget, overhead] : least.by_budget) {
-    points.push_back({.policy = fmt::format("proven least, class {}", least.schedule_class),
-                      .budget = budget.count,
-                      .overhead = overhead});
-  }
+ProvenLeast proven_least(const Comparison& comparison) {
+  const LeastOverheads found = least_overheads(comparison);
+  ProvenLeast least{.schedule_class = found.schedule_class};
+  for (const auto& [budget, overhead] : found.by_budget)
+    least.by_budget.emplace_back(budget.count, overhead);
+  return least;
 }
 
-void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
+void add_budget_svg(OutputFolder& output, const Comparison& comparison,
+                    const std::string& reproduce) {
   std::vector<BudgetPoint> points;
   for (const ComparePoint& point : comparison.points) {
     if (!point.budget) continue;
@@ -64,13 +63,16 @@ void add_budget_svg(OutputFolder& output, const Comparison& comparison) {
                       .budget = point.budget->count,
                       .overhead = kept ? point.overhead : std::nullopt});
   }
-  add_least_overheads(points, comparison);
   if (points.empty()) return;
-  write_svg(output.add("overhead.svg"), budget_chart(comparison.name, points));
-  write_budget_csv(output.add("overhead.svg.csv"), points);
+  const ProvenLeast least = proven_least(comparison);
+  SvgChart chart = budget_chart(comparison.name, points, least);
+  chart.reproduce = reproduce;
+  add_chart(output, "overhead", chart);
+  write_budget_csv(output.add("overhead.svg.csv"), points, least);
 }
 
-void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
+void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison,
+                      const std::string& reproduce) {
   std::vector<TradeOff> runs;
   std::vector<std::size_t> seen;
   for (const ComparePoint& point : comparison.points) {
@@ -79,12 +81,8 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
     if (known || !planned || point.result.status == PointStatus::kError) continue;
     seen.push_back(point.evaluation);
     const auto steps = static_cast<double>(point.result.run.step.count());
-    std::string name = policies_label(point);
-    if (point.budget && point.plan) {
-      name += fmt::format(", {}", format_bytes(Bytes(*point.budget)));
-    }
     // A run that exceeds a budget may still keep a larger one.
-    runs.push_back({.name = std::move(name),
+    runs.push_back({.name = run_label(comparison, point),
                     .memory = point.result.run.live.bytes,
                     .seconds = comparison.cost_graph ? steps : steps * 1e-9,
                     .fits = point.result.status != PointStatus::kOutOfMemory});
@@ -94,8 +92,10 @@ void add_tradeoff_svg(OutputFolder& output, const Comparison& comparison) {
                                 comparison.cost_graph ? "cost" : "time of a step");
   chart.x.title = "live bytes at the peak";
   if (comparison.cost_graph) chart.y.unit = AxisUnit::kNumber;
-  write_svg(output.add("pareto.svg"), chart);
-  write_pareto_csv(output.add("pareto.svg.csv"), runs);
+  chart.reproduce = reproduce;
+  add_chart(output, "pareto", chart);
+  write_pareto_csv(output.add("pareto.svg.csv"), runs,
+                   comparison.cost_graph ? "cost" : "seconds_per_step");
 }
 
 // The charts of the runs of a comparison, by evaluation; filled from its threads.
@@ -114,16 +114,17 @@ class Charts {
   std::vector<PointCharts> charts_;
 };
 
-// `html` says whether the report is among the files.
-void write_files(const std::string& folder, const Comparison& comparison,
-                 const std::string& document, bool html, const Charts& charts) {
-  if (folder.empty()) return;
-  OutputFolder output(folder);
+void write_files(const ReportFiles& files, const Comparison& comparison,
+                 const std::string& document, const Charts& charts) {
+  if (files.folder.empty()) return;
+  OutputFolder output(files.folder);
   output.add("results.json") << document;
   write_compare_csv(output.add("compare.csv"), comparison);
-  add_budget_svg(output, comparison);
-  add_tradeoff_svg(output, comparison);
-  if (html) HtmlPage(comparison, charts.all()).write(output.add("report.html"));
+  add_budget_svg(output, comparison, files.reproduce);
+  add_tradeoff_svg(output, comparison, files.reproduce);
+  if (files.wants("html")) {
+    HtmlPage(comparison, charts.all(), files.reproduce).write(output.add("report.html"));
+  }
   output.commit_replacing();
   say_written(output);
 }
@@ -195,7 +196,13 @@ int CompareCommand::execute(const Console& console) const {
   Value document = input.load().front();
   compare_detail::add_options(document, budgets, policies, !input.gpu.empty());
   static_cast<void>(decode_compare(document, environment));
-  const ReportFiles files = report_files(comparable(document, environment), folder, environment);
+  std::vector<std::string> options;
+  for (const std::string& budget : budgets)
+    options.insert(options.end(), {"--budget", budget});
+  for (const std::string& policy : policies)
+    options.insert(options.end(), {"--policy", policy});
+  const ReportFiles files = report_files(comparable(document, environment), folder, environment,
+                                         input.reproduce(kName, options));
   const std::string& into = files.folder;
   check_writable(into);
   const bool html = !into.empty() && files.wants("html");
@@ -217,7 +224,7 @@ int CompareCommand::execute(const Console& console) const {
   if (!published.empty()) full["published"] = published;
   const std::string text =
       full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  compare_detail::write_files(into, comparison, text, html, charts);
+  compare_detail::write_files(files, comparison, text, charts);
   print(json ? text
              : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
                    wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),

@@ -84,7 +84,8 @@ void warn_of_no_folder(const ReportFiles& files, const Console& console) {
 
 int run_one(const Value& document, const Environment& environment, const RunCommand& command,
             const Console& console) {
-  const ReportFiles files = report_files(document, command.folder, environment);
+  const ReportFiles files =
+      report_files(document, command.folder, environment, command.input.reproduce(command.kName));
   check_writable(files.folder);
   warn_of_no_folder(files, console);
   const DetailedPoint point = [&] {
@@ -152,8 +153,10 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
   std::deque<ReportGroup> groups;
   std::vector<ReportGroup*> of_document;
   for (const Value& document : documents) {
-    of_document.push_back(
-        &group_of(groups, report_files(document, command.folder, environment), console));
+    of_document.push_back(&group_of(
+        groups,
+        report_files(document, command.folder, environment, command.input.reproduce(command.kName)),
+        console));
   }
   const bool draws = command.chart && !command.json;
   TerminalCharts charts(console);

@@ -1,6 +1,8 @@
 #include "cli/commands/scenario_input.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -9,11 +11,13 @@
 #include "cli/commands/plugins.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/printable.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "plots/report/html_report.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/other_names.hpp"
+#include "tidemark/version.hpp"
 
 namespace tidemark {
 namespace scenario_input_detail {
@@ -61,6 +65,22 @@ void check_scenario_name(const std::string& name) {
     models.push_back(preset.name);
   throw UserError(fmt::format("{}: no such scenario file or model{}", excerpt(name),
                               did_you_mean(name, models)));
+}
+
+// Returns a file's name without its folders: a picture may be passed on, and must not show them.
+std::string without_folders(const std::string& name) {
+  return std::filesystem::path(name).filename().string();
+}
+
+// Returns a word as a shell reads it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+-%@";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted_word = "'";
+  for (const char c : word)
+    quoted_word += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted_word + "'";
 }
 
 }  // namespace
@@ -120,6 +140,31 @@ std::vector<Value> ScenarioInput::load() const {
 Scenario ScenarioInput::first_point(const Environment& environment) const {
   const Value document = load().front();
   return decode_scenario(point_document(document, sweep_points(document).front()), environment);
+}
+
+std::string ScenarioInput::reproduce(const std::string& command,
+                                     const std::vector<std::string>& more) const {
+  using scenario_input_detail::without_folders;
+  std::vector<std::string> words{"tidemark", command};
+  for (const std::string& name : names) {
+    // A Hugging Face model is named by its folder.
+    const std::filesystem::path path(name);
+    const bool config = path.filename() == "config.json" && path.has_parent_path();
+    words.push_back(config ? (path.parent_path().filename() / path.filename()).string()
+                           : without_folders(name));
+  }
+  if (!gpu.empty()) words.insert(words.end(), {"--gpu", without_folders(gpu)});
+  for (const std::string& text : overrides) {
+    const std::size_t value = text.find('=') + 1;
+    const bool path = value > 0 && text.substr(value).starts_with('/');
+    words.insert(words.end(), {"-s", path ? text.substr(0, value) + without_folders(text) : text});
+  }
+  for (const std::string& plugin : plugins)
+    words.insert(words.end(), {"--plugin", without_folders(plugin)});
+  words.insert(words.end(), more.begin(), more.end());
+  for (std::string& word : words)
+    word = scenario_input_detail::shell_word(printable(word));
+  return fmt::format("reproduce (tidemark {}): {}", kVersion, fmt::join(words, " "));
 }
 
 Environment ScenarioInput::environment(const Console& console) const {

@@ -28,6 +28,10 @@ struct ScenarioInput {
   [[nodiscard]] std::vector<Value> load() const;
   // Returns the first of them, of a sweep the first point. Throws UserError.
   [[nodiscard]] Scenario first_point(const Environment& environment) const;
+  // Returns the line that says how to make a picture again: version and command line, without the
+  // folders that files are in and without where the picture goes. `more` are further words.
+  [[nodiscard]] std::string reproduce(const std::string& command,
+                                      const std::vector<std::string>& more = {}) const;
   // Loads the plugins, too. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
 };

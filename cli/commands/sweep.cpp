@@ -54,7 +54,7 @@ int merge_shards(const SweepCommand& command, const Console& console) {
   const MergedSweep merged = merge_journals(command.merged_folder);
   for (const std::string& damage : merged.damage)
     print_warning(console, fmt::format("{}; other lines have their points", damage));
-  PointsReport(default_report_files(command.merged_folder)).write(merged.points);
+  PointsReport(default_report_files(command.merged_folder, {})).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
@@ -134,7 +134,7 @@ int SweepCommand::execute(const Console& console) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
   SweepJournal journal(folder, sweep, part, known);
-  PointsReport report(default_report_files(part.count == 1 ? folder : ""));
+  PointsReport report(default_report_files(part.count == 1 ? folder : "", input.reproduce(kName)));
   PointsListener listener;
   listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
   if (report.wants_detail()) {

@@ -9,11 +9,37 @@
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
+#include "plots/drawing/pdf_file.hpp"
+#include "plots/drawing/svg_file.hpp"
 #include "plots/svg.hpp"
 #include "scenarios/results/compared_time.hpp"
 
 namespace tidemark {
-MemoryFigure figure_of(const DetailedPoint& point) {
+namespace figures_detail {
+namespace {
+
+std::string time_column(WorkUnit unit) {
+  switch (unit) {
+    case WorkUnit::kStep:
+      return "seconds_per_step";
+    case WorkUnit::kSample:
+      return "seconds_per_sample";
+    case WorkUnit::kThousandTokens:
+      return "seconds_per_1000_tokens";
+  }
+  return "";
+}
+
+}  // namespace
+}  // namespace figures_detail
+
+void add_chart(OutputFolder& output, const std::string& stem, const SvgChart& chart) {
+  const Drawing drawing = draw(chart);
+  write_svg(output.add(stem + ".svg"), drawing);
+  write_pdf(output.add(stem + ".pdf"), drawing);
+}
+
+MemoryFigure figure_of(const DetailedPoint& point, const std::string& reproduce) {
   const PointResult& result = point.result;
   const PointDetail& detail = point.detail;
   return memory_figure(detail.compiled.program, detail.scratch, detail.timeline,
@@ -24,12 +50,14 @@ MemoryFigure figure_of(const DetailedPoint& point) {
                         .begin = detail.timeline.last_step_begin,
                         .end = detail.timeline.end,
                         .peak_note = place(result.peak.phase, result.peak.layer, result.peak.op),
+                        .reproduce = reproduce,
                         .does_not_fit = result.run.status == RunStatus::kOutOfMemory});
 }
 
-void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point) {
-  const MemoryFigure figure = figure_of(point);
-  write_svg(output.add(stem + ".svg"), memory_chart(figure));
+void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point,
+                      const std::string& reproduce) {
+  const MemoryFigure figure = figure_of(point, reproduce);
+  add_chart(output, stem, memory_chart(figure));
   write_memory_figure_csv(output.add(stem + ".svg.csv"), figure);
 }
 
@@ -45,13 +73,14 @@ void add_overlaid_svg(OutputFolder& output, const std::vector<NamedFigure>& runs
   std::set<std::string> titles;
   for (const NamedFigure& run : runs)
     titles.insert(run.figure.options.title);
-  write_svg(output.add("timelines.svg"),
-            overlaid_memory_chart(titles.size() == 1 ? *titles.begin() : "", runs));
+  SvgChart chart = overlaid_memory_chart(titles.size() == 1 ? *titles.begin() : "", runs);
+  chart.reproduce = runs.front().figure.options.reproduce;
+  add_chart(output, "timelines", chart);
   write_overlaid_memory_csv(output.add("timelines.svg.csv"), runs);
 }
 
 void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
-                    const std::string& setting) {
+                    const std::string& setting, const std::string& reproduce) {
   std::set<std::int64_t> capacities;
   const WorkUnit unit = compared_unit(points);
   std::vector<TradeOff> runs;
@@ -70,8 +99,9 @@ void add_pareto_svg(OutputFolder& output, std::span<const PointResult> points,
   SvgChart chart =
       pareto_chart(title_of(points), runs, capacity, fmt::format("time of {}", name_of(unit)));
   chart.subtitle = setting;
-  write_svg(output.add("pareto.svg"), chart);
-  write_pareto_csv(output.add("pareto.svg.csv"), runs);
+  chart.reproduce = reproduce;
+  add_chart(output, "pareto", chart);
+  write_pareto_csv(output.add("pareto.svg.csv"), runs, figures_detail::time_column(unit));
 }
 
 }  // namespace tidemark

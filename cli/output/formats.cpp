@@ -25,24 +25,23 @@ void add_csv(OutputFolder& output, std::span<const PointResult> points) {
   write_results_csv(output.add("results.csv"), points);
 }
 
-void add_timeline(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
-  write_timeline_csv(output.add("timeline" + suffix + ".csv"), point.detail.model->training,
+void add_timeline(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
+  write_timeline_csv(output.add("timeline" + files.suffix + ".csv"), point.detail.model->training,
                      point.detail.compiled.order, point.detail.compiled.program,
                      point.detail.timeline);
 }
 
-void add_torch_snapshot(OutputFolder& output, const std::string& suffix,
-                        const DetailedPoint& point) {
+void add_torch_snapshot(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
   const Compiled& compiled = point.detail.compiled;
   Scratch scratch;
   const auto recorder = run_recorded(point.scenario, compiled, scratch);
-  write_torch_snapshot(output.add("torch_snapshot" + suffix + ".pickle"),
+  write_torch_snapshot(output.add("torch_snapshot" + files.suffix + ".pickle"),
                        point.detail.model->training, compiled.order, compiled.program,
                        memory_timeline(compiled.program, scratch), *recorder);
 }
 
-void add_svg(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
-  add_timeline_svg(output, "timeline" + suffix, point);
+void add_svg(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
+  add_timeline_svg(output, "timeline" + files.suffix, point, files.reproduce);
 }
 
 TraceModel trace_of(const DetailedPoint& point) {
@@ -58,13 +57,13 @@ TraceTitle title_of(const DetailedPoint& point) {
           .ranks = point.scenario.mesh.ranks()};
 }
 
-void add_chrome_trace(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
-  write_chrome_trace(output.add("trace" + suffix + ".json"), point.detail.model->training,
+void add_chrome_trace(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
+  write_chrome_trace(output.add("trace" + files.suffix + ".json"), point.detail.model->training,
                      point.detail.compiled.program, trace_of(point), title_of(point));
 }
 
-void add_perfetto(OutputFolder& output, const std::string& suffix, const DetailedPoint& point) {
-  write_perfetto_trace(output.add("trace" + suffix + ".perfetto-trace"),
+void add_perfetto(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
+  write_perfetto_trace(output.add("trace" + files.suffix + ".perfetto-trace"),
                        point.detail.model->training, point.detail.compiled.program, trace_of(point),
                        title_of(point));
 }

@@ -10,10 +10,16 @@
 
 namespace tidemark {
 
+// How the files about one run are named and signed.
+struct RunFiles {
+  std::string suffix;     // "-2" for the second of several points
+  std::string reproduce;  // says how to make them again; empty: unknown
+};
+
 struct ReportFormat {
   std::string_view name;
-  // Adds the files about one run; `suffix` is "-2" for the second of several points. Null: none.
-  void (*add_run)(OutputFolder& output, const std::string& suffix,
+  // Adds the files about one run. Null: none.
+  void (*add_run)(OutputFolder& output, const RunFiles& files,
                   const DetailedPoint& point) = nullptr;
   // Whether each of several runs has such files only where the scenario lists the format.
   bool runs_only_if_listed = false;

@@ -27,26 +27,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns "#d78700" for a colour of the 256-colour palette, as terminals show it.
-std::string hex_colour(int colour) {
-  constexpr std::array<int, 6> kLevels{0x00, 0x5f, 0x87, 0xaf, 0xd7, 0xff};
-  if (colour >= 232) {
-    const int grey = 8 + 10 * (colour - 232);
-    return fmt::format("#{0:02x}{0:02x}{0:02x}", grey);
+// Returns the strokes of each hatching, [x0, y0, x1, y1] in a square of kHatchSide pixels.
+Json hatches() {
+  Json list = Json::array();
+  for (int h = 0; h <= static_cast<int>(Hatch::kDots); ++h) {
+    Json strokes = Json::array();
+    for (const HatchStroke& s : strokes_of(static_cast<Hatch>(h)))
+      strokes.push_back({s.x0, s.y0, s.x1, s.y1});
+    list.push_back(std::move(strokes));
   }
-  const auto level = [&](int divisor) {
-    return kLevels[static_cast<std::size_t>((colour - 16) / divisor % 6)];
-  };
-  return fmt::format("#{:02x}{:02x}{:02x}", level(36), level(6), level(1));
+  return list;
 }
 
 Json roles() {
   Json list = Json::array();
   for (int r = 0; r < kRoles; ++r) {
-    const RoleStyle& style = style_of(static_cast<Role>(r));
+    const AreaInk ink = ink_of(static_cast<Role>(r));
     list.push_back({{"name", name_of(static_cast<Role>(r))},
-                    {"label", style.label},
-                    {"colour", hex_colour(style.colour)}});
+                    {"label", style_of(static_cast<Role>(r)).label},
+                    {"colour", fmt::format("#{:06x}", ink.rgb)},
+                    {"hatch", static_cast<int>(ink.hatch)}});
   }
   return list;
 }
@@ -154,14 +154,17 @@ std::vector<PointResult> results_of(const Comparison& comparison) {
 }  // namespace
 }  // namespace html_page_detail
 
-HtmlPage::HtmlPage(std::span<const PointResult> points)
+HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& reproduce)
     : report_({.title = title_of(points), .runs = std::vector<std::string>(points.size())}),
       summary_(std::make_unique<html_page_detail::Json>(result_document(points))) {
   html_page_detail::Json& summary = *summary_;
   summary["title"] = report_.title;
+  summary["reproduce"] = reproduce;
   summary["roles"] = html_page_detail::roles();
   summary["stack_order"] = html_page_detail::stack_order();
-  summary["context_colour"] = html_page_detail::hex_colour(context_style().colour);
+  summary["context_colour"] = fmt::format("#{:06x}", kContextInk.rgb);
+  summary["context_hatch"] = static_cast<int>(kContextInk.hatch);
+  summary["hatches"] = html_page_detail::hatches();
   const WorkUnit unit = compared_unit(points);
   summary["time_of"] = name_of(unit);
   const std::vector<std::string> labels = html_page_detail::labels_of(points);
@@ -181,8 +184,9 @@ HtmlPage::HtmlPage(std::span<const PointResult> points)
   }
 }
 
-HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts)
-    : HtmlPage(html_page_detail::results_of(comparison)) {
+HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts,
+                   const std::string& reproduce)
+    : HtmlPage(html_page_detail::results_of(comparison), reproduce) {
   report_.title = comparison.name;
   html_page_detail::Json& summary = *summary_;
   const html_page_detail::Json document = compare_document(comparison);
@@ -198,10 +202,7 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
     compared["policies"] = policies_label(point);
     compared["reason"] = reason_of(point);
     compared["same_run_as"] = first.try_emplace(point.evaluation, i).first->second;
-    entry["label"] = policies_label(point);
-    if (point.budget && point.plan) {
-      entry["label"] = fmt::format("{}, {}", policies_label(point), format_bytes(*point.budget));
-    }
+    entry["label"] = run_label(comparison, point);
   }
   std::size_t charted = 0;
   for (const bool best : {true, false}) {

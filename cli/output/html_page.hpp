@@ -27,10 +27,12 @@ struct PointCharts {
 
 class HtmlPage {
  public:
-  explicit HtmlPage(std::span<const PointResult> points);
+  // `reproduce` says how to make the page again.
+  HtmlPage(std::span<const PointResult> points, const std::string& reproduce);
   // A page of policies against budgets. `charts` are by evaluation; of the first points that share
   // one, the best before others, kChartedPoints at most.
-  HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts);
+  HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts,
+           const std::string& reproduce);
 
   // Adds the charts of point `index`.
   void add_charts(std::size_t index, PointCharts charts);

@@ -41,15 +41,16 @@ std::vector<const ReportFormat*> ReportFiles::of_runs(bool several) const {
   return found;
 }
 
-ReportFiles default_report_files(std::string folder) {
+ReportFiles default_report_files(std::string folder, std::string reproduce) {
   ReportFiles files{.folder = std::move(folder)};
+  files.reproduce = std::move(reproduce);
   if (has_html_report()) files.formats.emplace_back("html");
   return files;
 }
 
 ReportFiles report_files(const Value& document, const std::string& output_option,
-                         const Environment& environment) {
-  ReportFiles files = default_report_files(output_option);
+                         const Environment& environment, std::string reproduce) {
+  ReportFiles files = default_report_files(output_option, std::move(reproduce));
   const Value* given = document.find("report");
   if (given == nullptr || given->is_null()) return files;
   // The report is the same for all points, but only a point is a whole scenario.
@@ -67,9 +68,9 @@ void write_report(const ReportFiles& files, const DetailedPoint& point) {
   const std::span<const PointResult> points(&point.result, 1);
   reports_detail::add_results(output, files, points);
   for (const ReportFormat* format : files.of_runs(false))
-    format->add_run(output, "", point);
+    format->add_run(output, {.reproduce = files.reproduce}, point);
   if (files.wants("html")) {
-    HtmlPage page(points);
+    HtmlPage page(points, files.reproduce);
     page.add_charts(0, charts_of(point));
     page.write(output.add("report.html"));
   }
@@ -102,9 +103,10 @@ void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
   if (!formats.empty() && all.output == nullptr)
     all.output = std::make_unique<OutputFolder>(files_.folder);
   for (const ReportFormat* format : formats)
-    format->add_run(*all.output, fmt::format("-{}", index + 1), *point.detail);
+    format->add_run(*all.output, {fmt::format("-{}", index + 1), files_.reproduce}, *point.detail);
   if (files_.wants("svg")) {
-    all.figures[index] = {point_label(point.result, index + 1), figure_of(*point.detail)};
+    all.figures[index] = {point_label(point.result, index + 1),
+                          figure_of(*point.detail, files_.reproduce)};
   }
   const bool first = all.charts.size() < kChartedPoints || index < all.charts.rbegin()->first;
   if (!files_.wants("html") || !first) return;
@@ -135,10 +137,10 @@ void PointsReport::write(std::span<const PointResult> points) {
     for (auto& [index, figure] : all.figures)
       overlaid.push_back(std::move(figure));
     add_overlaid_svg(output, overlaid);
-    add_pareto_svg(output, points, common_setting(overlaid));
+    add_pareto_svg(output, points, common_setting(overlaid), files_.reproduce);
   }
   if (files_.wants("html")) {
-    HtmlPage page(points);
+    HtmlPage page(points, files_.reproduce);
     for (auto& [index, charts] : all.charts)
       page.add_charts(index, std::move(charts));
     page.write(output.add("report.html"));

@@ -20,17 +20,18 @@ struct ReportFiles {
   std::string folder;  // folder; empty: none
   // Names of report_formats().
   std::vector<std::string> formats{"json", "csv"};
-  bool listed = false;  // whether the scenario lists them
+  bool listed = false;    // whether the scenario lists them
+  std::string reproduce;  // the line that says how to make the pictures again; empty: none
 
   [[nodiscard]] bool wants(std::string_view format) const;
   // Returns the wanted formats that have files about each run, the only one or one of several.
   [[nodiscard]] std::vector<const ReportFormat*> of_runs(bool several) const;
 };
 // Returns json, csv and, where it can be made, the page.
-[[nodiscard]] ReportFiles default_report_files(std::string folder);
+[[nodiscard]] ReportFiles default_report_files(std::string folder, std::string reproduce);
 // Chooses the folder, -o before the document's report.dir, and the formats. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,
-                                       const Environment& environment);
+                                       const Environment& environment, std::string reproduce);
 
 // Writes all files or none, and says which; nothing when there is no folder. Files that an earlier
 // report has left in the folder, and that this one does not write, are removed. Throws UserError.

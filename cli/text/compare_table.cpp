@@ -164,6 +164,16 @@ std::string policies_label(const ComparePoint& point) {
   return changed_value(point.result, "policies");
 }
 
+std::string run_label(const Comparison& comparison, const ComparePoint& point) {
+  const bool several = std::any_of(
+      comparison.points.begin(), comparison.points.end(), [&](const ComparePoint& other) {
+        return other.list == point.list && other.evaluation != point.evaluation;
+      });
+  const std::string label = policies_label(point);
+  const bool for_budget = point.budget && (point.plan || several);
+  return for_budget ? fmt::format("{}, {}", label, format_bytes(*point.budget)) : label;
+}
+
 std::string compare_table(const Comparison& comparison, bool colour, std::size_t width) {
   return compare_table_detail::CompareTable(comparison, colour).text(width);
 }

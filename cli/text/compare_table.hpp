@@ -14,5 +14,8 @@ namespace tidemark {
 
 // Returns the policies of a point: "optimal + offload_activations".
 [[nodiscard]] std::string policies_label(const ComparePoint& point);
+// Returns the policies of the run behind a point, with the budget where it is one of several runs
+// of these policies: "optimal, 2.34 GiB".
+[[nodiscard]] std::string run_label(const Comparison& comparison, const ComparePoint& point);
 
 }  // namespace tidemark

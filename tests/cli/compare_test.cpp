@@ -1,14 +1,37 @@
+#include <set>
+#include <sstream>
+#include <string>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
+#include "tidemark/version.hpp"
 
 namespace tidemark::cli_compare_test {
 
 using namespace tidemark::testing;
 
 TEST_SUITE("unit") {
+  TEST_CASE("runs of one policy for several budgets have names of their own") {
+    const Workspace workspace;
+    REQUIRE(workspace
+                .run("compare gpt2 --gpu v100-sxm-16gb -s model.layers=2 -s model.vocab=4096 -s "
+                     "training.micro_batch=4 --budget 70% --budget 90% --policy capuchin "
+                     "-s 'report={formats: [svg]}' -o out")
+                .code == 0);
+    std::istringstream rows(workspace.read("out/pareto.svg.csv"));
+    std::set<std::string> names;
+    std::string row;
+    std::getline(rows, row);
+    int count = 0;
+    for (; std::getline(rows, row); ++count)
+      names.insert(row.substr(0, row.find("\",")));
+    CHECK(count > 2);
+    CHECK(static_cast<int>(names.size()) == count);
+  }
+
   TEST_CASE(
       "compare writes its files, exits with 0 also where nothing fits, and prints one document") {
     const Workspace workspace;
@@ -23,8 +46,13 @@ TEST_SUITE("unit") {
     REQUIRE(document.at("points").size() == 4);
     CHECK(document.at("points")[0].at("status") == "fits");
     CHECK(document.at("points")[3].at("status") == "infeasible");
-    for (const char* file : {"results.json", "compare.csv", "overhead.svg", "pareto.svg.csv"})
+    for (const char* file : {"results.json", "compare.csv", "overhead.svg", "overhead.pdf",
+                             "pareto.svg.csv", "pareto.pdf"})
       CHECK(workspace.exists(std::string("out/") + file));
+    CHECK(
+        contains(workspace.read("out/overhead.svg"),
+                 ">reproduce (tidemark " + std::string(kVersion) + "): tidemark compare s.yaml<"));
+    CHECK(workspace.read("out/pareto.svg.csv").starts_with("name,memory_bytes,cost,"));
     CHECK(workspace.run("check s.yaml").code == 0);
     CHECK(workspace.run("compare s.yaml -s compare=null").code == 2);
   }

@@ -88,6 +88,19 @@ void check_no_overlap(const std::string& svg) {
   }
 }
 
+// No text leaves the picture.
+void check_inside(const std::string& svg) {
+  static const std::regex kSize(R"re(<svg [^>]*width="(\d+)" height="(\d+)")re");
+  std::smatch size;
+  REQUIRE(std::regex_search(svg, size, kSize));
+  for (const TextBox& box : texts_of(svg)) {
+    CAPTURE(box.words);
+    CHECK(box.left >= 0);
+    CHECK(box.right <= std::stod(size[1]));
+    CHECK(box.bottom <= std::stod(size[2]));
+  }
+}
+
 struct Run {
   Scenario scenario;
   TrainedModel model;
@@ -192,7 +205,8 @@ TEST_SUITE("unit") {
     CHECK(crowded.find("all names: ") != std::string::npos);
     const std::vector<TextBox> texts = texts_of(crowded);
     static const std::regex kLeader(
-        R"re(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" stroke="#555")re");
+        R"re(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" fill="none" stroke="#555555")re");
+    CHECK(std::regex_search(crowded, kLeader));
     for (auto at = std::sregex_iterator(crowded.begin(), crowded.end(), kLeader);
          at != std::sregex_iterator(); ++at) {
       const double x0 = std::stod((*at)[1]);
@@ -256,7 +270,7 @@ TEST_SUITE("unit") {
     std::ostringstream csv;
     write_overlaid_memory_csv(csv, runs);
     CHECK(csv.str() ==
-          "run,begin_ns,time_ns,live,in_use,device\nno policy,0,0,50,150,170\n"
+          "run,begin_ns,time_ns,live_bytes,in_use_bytes,device_bytes\nno policy,0,0,50,150,170\n"
           "eviction,0,0,50,150,170\n");
     CHECK(chart.marks.empty());
     // Each of many runs has a letter at its peak: styles of lines repeat, and grey is grey.
@@ -288,6 +302,7 @@ TEST_SUITE("golden") {
         const std::string svg = svg_of(memory_chart(figure));
         check_well_formed(svg);
         check_no_overlap(svg);
+        check_inside(svg);
         CHECK(svg.find("a &lt;step&gt; &amp; &quot;more&quot;") != std::string::npos);
         CHECK(svg.find(">peak ") != std::string::npos);
         // Each H and each V is one point; areas are two edges.
