@@ -7,6 +7,7 @@
 
 #include "cli/text/peak_groups.hpp"
 #include "cli/text/point_summary.hpp"
+#include "cli/text/time_report.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/printable.hpp"
@@ -41,6 +42,8 @@ class Explanation {
     return heading() + roles() + layers() + tensors() + saved() + phases() +
            explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_,
                              width_) +
+           time_tables(time_terms(point_, detail_),
+                       {.top = top_, .all = all_, .colour = colour_, .width = width_}) +
            device();
   }
 
@@ -310,6 +313,7 @@ std::string explanation_json(const DetailedPoint& point) {
                      {"recomputation", tensor.by_recomputation}});
   }
   document["points"][0]["memory"]["saved"] = std::move(saved);
+  document["points"][0]["time_terms"] = time_terms_json(time_terms(point.result, point.detail));
   document["points"][0]["transfers"] = transfers_json(point.result, point.detail);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }

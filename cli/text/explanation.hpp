@@ -15,8 +15,8 @@ struct ExplanationView {
   std::size_t width = 0;  // width of the terminal; 0: none
 };
 
-// Returns the peak by role, layer, tensor and phase, what is saved and moved, and the steps from
-// there to what the device holds. Lines end with '\n'.
+// Returns the peak by role, layer, tensor and phase, what is saved and moved, the time by kernel
+// and layer, and the steps from the peak to what the device holds. Lines end with '\n'.
 [[nodiscard]] std::string explanation(const DetailedPoint& point, const ExplanationView& view);
 
 // Returns the result document with every layer and every saved tensor, for scripts.

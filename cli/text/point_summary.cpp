@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/time_report.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
@@ -178,6 +179,11 @@ std::string Summary::time() const {
   add(run.exposed_communication, "waiting for communication");
   add(run.host_bound, "waiting for the host to launch");
   if (!parts.empty()) text += line("", parts);
+  const TimeTerms terms = time_terms(point_, detail_);
+  if (terms.busy > Duration(0)) {
+    text += line("kernels", longest_terms(terms.by_operator, run.step));
+    text += line("layers", longest_terms(terms.by_pattern, run.step));
+  }
   for (const Communication& c : point_.communication) {
     text +=
         line("", fmt::format("{} {} operations of {} over {} ranks: {} busy, {} of it exposed",

@@ -6,6 +6,7 @@
 
 #include "plots/report/html_report.hpp"
 #include "tests/cli/command_runner.hpp"
+#include "tidemark/version.hpp"
 
 namespace tidemark::testing::run_test {
 namespace {
@@ -208,6 +209,49 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     CHECK(w.run("run s.yaml -o out --json -s 'report={formats: [json]}'").code == 0);
     CHECK(w.exists("s.yaml"));
     CHECK(w.exists("out/mine.txt"));
+  }
+
+  TEST_CASE("pictures are there as SVG, PDF and data, and say how to make them again") {
+    const Workspace w;
+    std::filesystem::create_directory(w.folder() / "deep");
+    w.write("deep/s.yaml", kFits);
+    const std::string command =
+        "run deep/s.yaml -s 'report={formats: [svg]}' -s 'training.micro_batch=1' --no-chart -o ";
+    REQUIRE(w.run(command + "out").code == 0);
+    CHECK(w.names("out") ==
+          std::vector<std::string>{"timeline.pdf", "timeline.svg", "timeline.svg.csv"});
+    // Without folders, and without where the picture went.
+    const std::string line = "reproduce (tidemark " + std::string(kVersion) +
+                             "): tidemark run s.yaml -s 'report={formats: [svg]}' -s "
+                             "training.micro_batch=1";
+    CHECK(contains(w.read("out/timeline.svg"), ">" + line + "<"));
+    CHECK(contains(w.read("out/timeline.pdf"), "training.micro_batch=1"));
+    REQUIRE(w.run(command + "again").code == 0);
+    CHECK(w.read("again/timeline.pdf") == w.read("out/timeline.pdf"));
+    CHECK(w.read("out/timeline.svg.csv").starts_with("begin_ns,time_ns,phase,live_bytes,"));
+  }
+
+  TEST_CASE("run and explain say where the time of a step goes") {
+    const Workspace w;
+    w.write("s.yaml", kFits);
+    const Outcome run = w.run("run s.yaml --no-chart");
+    REQUIRE(run.code == 0);
+    CHECK(contains(run.out, "\n  kernels        "));
+    CHECK(contains(run.out, "\n  layers         "));
+    const Outcome told = w.run("explain s.yaml");
+    CHECK(contains(told.out, "\nTime by kind of kernel, in the last step\n"));
+    CHECK(contains(told.out, "\nTime by layer, those that repeat together\n"));
+    CHECK(contains(told.out, "\n  loss  "));
+    CHECK(contains(told.out, "\n  optimizer  "));
+    const auto terms =
+        nlohmann::json::parse(w.run("explain s.yaml --json").out)["points"][0]["time_terms"];
+    double sum = 0;
+    for (const auto& term : terms["operators"]) {
+      for (const char* phase : {"forward", "backward", "optimizer", "recompute"})
+        sum += term[phase].get<double>();
+    }
+    const auto time = nlohmann::json::parse(w.run("run s.yaml --json").out)["points"][0]["time"];
+    CHECK(sum == doctest::Approx(time["streams"]["compute"]["busy"].get<double>()));
   }
 
   TEST_CASE("formats without a folder are not left out without a word") {

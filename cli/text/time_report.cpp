@@ -1,0 +1,114 @@
+#include "cli/text/time_report.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/text/wording.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace time_report_detail {
+namespace {
+
+constexpr std::size_t kNamed = 5;  // terms in a line
+// Columns with these numbers are left out on narrow terminals, the highest first.
+constexpr int kSparePhase = 1;
+constexpr int kSpareCount = 2;
+
+std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
+                     const TimeReportView& view) {
+  const auto right = Align::kRight;
+  Table table({{""},
+               {"kernels", right, kSpareCount},
+               {"time", right},
+               {"", right},
+               {"forward", right, kSparePhase},
+               {"backward", right, kSparePhase},
+               {"optimizer", right, kSparePhase},
+               {"recomputed", right, kSparePhase}},
+              kIndent);
+  const auto time = [&](Duration duration) {
+    return duration > Duration(0) ? in_seconds(duration, all.step) : std::string();
+  };
+  const auto add = [&](const TimeTerm& term) {
+    table.add_row({{term.name},
+                   {grouped(static_cast<std::int64_t>(term.count))},
+                   {in_seconds(term.total(), all.step)},
+                   {share_of(term.total().count(), all.step.count())},
+                   {time(term.forward)},
+                   {time(term.backward)},
+                   {time(term.optimizer)},
+                   {time(term.recompute)}});
+  };
+  const std::size_t shown = view.all || terms.size() <= view.top + 1 ? terms.size() : view.top;
+  TimeTerm rest{.name = fmt::format("{} others", terms.size() - shown)};
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (i < shown) {
+      add(terms[i]);
+      continue;
+    }
+    rest.count += terms[i].count;
+    rest.forward += terms[i].forward;
+    rest.backward += terms[i].backward;
+    rest.optimizer += terms[i].optimizer;
+    rest.recompute += terms[i].recompute;
+  }
+  if (shown < terms.size()) add(rest);
+  const Duration waits = all.step - all.busy;
+  if (waits > Duration(0)) {
+    table.add_row({{"no kernel runs"},
+                   {""},
+                   {in_seconds(waits, all.step)},
+                   {share_of(waits.count(), all.step.count())}});
+  }
+  table.add_row({{"step", -1, true}, {""}, {in_seconds(all.step, all.step), -1, true}});
+  return table.text(view.colour, view.width);
+}
+
+nlohmann::ordered_json json_of(const std::vector<TimeTerm>& terms) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const TimeTerm& term : terms) {
+    list.push_back({{"name", term.name},
+                    {"kernels", term.count},
+                    {"forward", seconds(term.forward)},
+                    {"backward", seconds(term.backward)},
+                    {"optimizer", seconds(term.optimizer)},
+                    {"recompute", seconds(term.recompute)}});
+  }
+  return list;
+}
+
+}  // namespace
+}  // namespace time_report_detail
+
+std::string longest_terms(const std::vector<TimeTerm>& terms, Duration step) {
+  std::string text;
+  const std::size_t named = std::min(terms.size(), time_report_detail::kNamed);
+  for (std::size_t i = 0; i < named; ++i) {
+    // Less than a hundredth of the step is not worth a word.
+    if (i > 0 && terms[i].total() * 100 < step) break;
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", terms[i].name,
+                        share_of(terms[i].total().count(), step.count()));
+  }
+  return text;
+}
+
+std::string time_tables(const TimeTerms& terms, const TimeReportView& view) {
+  return '\n' + bold("Time by kind of kernel, in the last step", view.colour) + '\n' +
+         time_report_detail::table_of(terms.by_operator, terms, view) + '\n' +
+         bold(view.all ? "Time by layer" : "Time by layer, those that repeat together",
+              view.colour) +
+         '\n' +
+         time_report_detail::table_of(view.all ? terms.by_module : terms.by_pattern, terms, view);
+}
+
+nlohmann::ordered_json time_terms_json(const TimeTerms& terms) {
+  return {{"operators", time_report_detail::json_of(terms.by_operator)},
+          {"layers", time_report_detail::json_of(terms.by_module)}};
+}
+
+}  // namespace tidemark

@@ -1,0 +1,29 @@
+// Where the time of a step goes, as text and for scripts.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "scenarios/results/time_terms.hpp"
+
+namespace tidemark {
+
+// Returns the longest of the terms as shares of the step: "linear 31 %, attention 12 %".
+[[nodiscard]] std::string longest_terms(const std::vector<TimeTerm>& terms, Duration step);
+
+struct TimeReportView {
+  std::size_t top = 20;  // kinds of kernels and modules to list
+  bool all = false;      // lists every one of them; modules that repeat on their own
+  bool colour = false;
+  std::size_t width = 0;  // width of the terminal; 0: none
+};
+// Returns a table of the kinds of kernels and one of the modules, each ending with the step.
+[[nodiscard]] std::string time_tables(const TimeTerms& terms, const TimeReportView& view);
+
+// Returns {"operators": [...], "layers": [...]}: name, kernels, and seconds by phase.
+[[nodiscard]] nlohmann::ordered_json time_terms_json(const TimeTerms& terms);
+
+}  // namespace tidemark

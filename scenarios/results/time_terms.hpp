@@ -1,0 +1,33 @@
+// Where the time of a step goes: the kernels of its last step by their kind and by module.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "sim/step/simulate.hpp"
+
+namespace tidemark {
+
+// Kernels of the compute stream that are counted together.
+struct TimeTerm {
+  std::string name;       // "linear.weight_gradient"; or "h.*.mlp", "loss", "optimizer"
+  std::size_t count = 0;  // kernels
+  // Time in each phase without what is recomputed, and the time to recompute.
+  Duration forward{};
+  Duration backward{};
+  Duration optimizer{};
+  Duration recompute{};
+  [[nodiscard]] Duration total() const { return forward + backward + optimizer + recompute; }
+};
+
+struct TimeTerms {
+  std::vector<TimeTerm> by_operator;  // longest first, as the others
+  std::vector<TimeTerm> by_module;
+  std::vector<TimeTerm> by_pattern;  // modules that repeat together: "h.*.mlp"
+  Duration busy{};                   // sum of each list
+  Duration step{};                   // with what the compute stream waits
+};
+[[nodiscard]] TimeTerms time_terms(const PointResult& point, const PointDetail& detail);
+
+}  // namespace tidemark
