@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "graph/analysis/module_names.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/report/address_columns.hpp"
 #include "plots/report/column_file.hpp"
@@ -37,13 +39,49 @@ std::int64_t reference(Id<Tag> id) {
   return id.valid() ? static_cast<std::int64_t>(id.value) + 1 : 0;
 }
 
-void add_operators(ColumnFile& file, Names& names, const ReportedRun& run) {
+// References to layers, and to what stands for one outside of all layers: "loss", "inputs".
+class Modules {
+ public:
+  explicit Modules(const TrainingGraph& graph) : graph_(graph), names_(graph) {}
+  std::int64_t of(OperatorId op) {
+    const LayerId layer = graph_.operators[op].layer;
+    return layer.valid() ? reference(layer) : outside(names_.of(op));
+  }
+  std::int64_t of(StorageId storage) {
+    const LayerId layer = graph_.storages[storage].layer;
+    return layer.valid() ? reference(layer) : outside(names_.of(storage));
+  }
+  // Returns [name, block] of all that references have been taken to.
+  [[nodiscard]] Json list() const {
+    Json list = Json::array();
+    for (const Layer& layer : graph_.layers)
+      list.push_back({layer.name, layer.block});
+    for (const std::string_view name : outside_)
+      list.push_back({name, kNoBlock});
+    return list;
+  }
+
+ private:
+  std::int64_t outside(std::string_view name) {
+    if (name.empty()) return 0;
+    auto at = std::find(outside_.begin(), outside_.end(), name);
+    if (at == outside_.end()) at = outside_.insert(at, name);
+    return static_cast<std::int64_t>(graph_.layers.size()) + (at - outside_.begin()) + 1;
+  }
+
+  const TrainingGraph& graph_;
+  ModuleNames names_;
+  std::vector<std::string_view> outside_;  // few: families of operators at most
+};
+
+void add_operators(ColumnFile& file, Names& names, Modules& modules, const ReportedRun& run) {
   ColumnWriter name(true);
   ColumnWriter layer(true);
   ColumnWriter phase;
-  for (const Operator& op : run.graph.operators) {
+  for (const OperatorId id : ids_of(run.graph.operators)) {
+    const Operator& op = run.graph.operators[id];
     name.add(names(op.name));
-    layer.add(reference(op.layer));
+    layer.add(modules.of(id));
     phase.add(static_cast<std::int64_t>(op.phase));
   }
   file.add("operator.name", name);
@@ -98,7 +136,7 @@ IdVector<AllocationId, OperatorId> makers(const ReportedRun& run) {
   return made_by;
 }
 
-void add_allocations(ColumnFile& file, Names& names, const ReportedRun& run) {
+void add_allocations(ColumnFile& file, Names& names, Modules& modules, const ReportedRun& run) {
   const StepProgram& program = run.program;
   const IdVector<AllocationId, OperatorId> made_by = makers(run);
   ColumnWriter name(true);
@@ -112,11 +150,10 @@ void add_allocations(ColumnFile& file, Names& names, const ReportedRun& run) {
         allocation.storage.valid() ? &run.graph.storages[allocation.storage] : nullptr;
     const OperatorId maker = made_by[id];
     const bool made = maker.valid() && (storage == nullptr || !storage->initial);
-    const LayerId of_maker = made ? run.graph.operators[maker].layer : LayerId();
     name.add(names(name_of_allocation(run, id)));
     bytes.add(allocation.bytes.count);
     role.add(static_cast<std::int64_t>(allocation.role));
-    layer.add(reference(storage != nullptr ? storage->layer : of_maker));
+    layer.add(storage != nullptr ? modules.of(allocation.storage) : made ? modules.of(maker) : 0);
     op.add(made ? reference(maker) : 0);
   }
   file.add("block.name", name);
@@ -277,14 +314,12 @@ void add_work(ColumnFile& file, const ReportedRun& run) {
 std::string run_columns(const ReportedRun& run) {
   ColumnFile file;
   run_columns_detail::Names names;
-  run_columns_detail::add_operators(file, names, run);
-  run_columns_detail::add_allocations(file, names, run);
+  run_columns_detail::Modules modules(run.graph);
+  run_columns_detail::add_operators(file, names, modules, run);
+  run_columns_detail::add_allocations(file, names, modules, run);
   run_columns_detail::add_points(file, run);
   run_columns_detail::add_work(file, run);
   add_addresses(file, run);
-  run_columns_detail::Json layers = run_columns_detail::Json::array();
-  for (const Layer& layer : run.graph.layers)
-    layers.push_back({layer.name, layer.block});
   run_columns_detail::Json streams = run_columns_detail::Json::array();
   for (std::size_t s = 0; s < kStreams; ++s)
     streams.push_back(name_of(static_cast<Stream>(s)));
@@ -292,7 +327,7 @@ std::string run_columns(const ReportedRun& run) {
   for (int p = 0; p < kPhases; ++p)
     phases.push_back(name_of(static_cast<Phase>(p)));
   return std::move(file).text({{"names", names.list()},
-                               {"layers", std::move(layers)},
+                               {"layers", modules.list()},
                                {"streams", std::move(streams)},
                                {"phases", std::move(phases)},
                                {"steps", run.order.steps},

@@ -8,7 +8,8 @@
 namespace tidemark {
 
 // Columns, in bytes and nanoseconds since the run began. A reference to a table is its index plus
-// one, 0 for none. "names" is a list of distinct texts.
+// one, 0 for none. "names" is a list of distinct texts; "layers" go on with names for what lies
+// outside of every layer (module_names.hpp).
 //   operator.name, .layer, .phase          by operator
 //   position.operator, .step, .recompute   by place in the program order
 //   block.name, .bytes, .role, .layer, .operator

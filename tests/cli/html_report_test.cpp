@@ -46,7 +46,7 @@ constexpr const char* kEviction = R"(version: 1
 model: {preset: gpt2, layers: 12, vocab: 8192}
 hardware: {gpu: a100-sxm-40gb, hbm: {capacity: 4GiB}}
 training: {micro_batch: 8, sequence: 512, attention: math}
-policies: [eviction: {heuristic: dtr_eq, mode: eager}]
+sweep: {matrix: {policies: [[eviction: {heuristic: dtr_eq, mode: eager}], []]}}
 report: {formats: [html]}
 )";
 constexpr const char* kBudgets = R"(version: 1
@@ -57,6 +57,18 @@ training: {micro_batch: 4, sequence: 512}
 compare:
   policies: [[], [checkpoint_every: {period: 1}], [chen_sqrt], [optimal]]
   budgets: [85%, 92%, 100%]
+  iterations: 50
+)";
+
+constexpr const char* kMany = R"(version: 1
+name: many policies under one budget
+model: {preset: gpt2, layers: 2, vocab: 4096}
+hardware: v100-sxm-16gb
+training: {micro_batch: 8, sequence: 512}
+compare:
+  policies: [[], [checkpoint_every: {period: 1}], [checkpoint_every: {period: 2}], [chen_sqrt],
+             [chen_greedy], [offload_activations], [belady], [capuchin], [vdnn], [optimal]]
+  budgets: [90%]
   iterations: 50
 )";
 
@@ -187,7 +199,9 @@ TEST_SUITE("slow") {
     files.write("budgets.yaml", kBudgets);
     REQUIRE(files.run("run zero.yaml -o zero --json").code == 0);
     REQUIRE(files.run("run eviction.yaml -o eviction --json").code == 0);
+    files.write("many.yaml", kMany);
     REQUIRE(files.run("compare budgets.yaml -o budgets --json").code == 0);
+    REQUIRE(files.run("compare many.yaml -o many --json").code == 0);
     const auto keep = [&](const std::string& from, const std::string& to) {
       std::filesystem::rename(files.folder() / from, files.folder() / to);
     };
@@ -198,6 +212,8 @@ TEST_SUITE("slow") {
     keep("eviction/report.html", "eviction.html");
     keep("budgets/report.html", "budgets.html");
     keep("budgets/results.json", "results-budgets.json");
+    keep("many/report.html", "many.html");
+    keep("many/results.json", "results-many.json");
     write_long_run(files, 67, "100k.html");
     write_long_run(files, 667, "1m.html");
     const std::string command =

@@ -2,7 +2,8 @@
 //   browser_test.mjs NODE_MODULES CHROMIUM FOLDER SCREENSHOTS
 // FOLDER holds one.html (a run that fits) and results.json of it, zero.html (one that waits for the
 // host's optimizer), eviction.html, compare.html (a sweep), budgets.html (of `compare`) and
-// results-budgets.json of it, 100k.html and 1m.html. Prints a line per check; exit code 1 when one
+// results-budgets.json of it, many.html (many policies under one budget) and results-many.json of it,
+// 100k.html and 1m.html. Prints a line per check; exit code 1 when one
 // fails.
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
@@ -10,6 +11,8 @@ import {join} from 'node:path';
 import {Checks, kPhone, launch, openReport} from './browser.mjs';
 import {compareBudgets, comparePoints} from './comparison_checks.mjs';
 import {contrast} from './contrast_checks.mjs';
+import {comparisonOfMany} from './many_checks.mjs';
+import {pictures} from './picture_checks.mjs';
 import {eviction, hostOptimizer, oneRun} from './run_checks.mjs';
 
 const [packages, chromium, folder, screenshots] = process.argv.slice(2);
@@ -91,13 +94,15 @@ async function speed(name, least, limit) {
 
 try {
   await oneRun(checks, json('results.json').points[0]);
+  await pictures(checks, json('results.json').points[0]);
   await hostOptimizer(checks);
   await eviction(checks);
   await comparePoints(checks);
   await compareBudgets(checks, json('results-budgets.json'));
-  for (const name of ['one', 'compare', 'budgets'])
+  await comparisonOfMany(checks, json('results-many.json'));
+  for (const name of ['one', 'compare', 'budgets', 'many'])
     await phone(name);
-  for (const name of ['one', 'compare', 'budgets'])
+  for (const name of ['one', 'compare', 'budgets', 'many'])
     await contrast(checks, name);
   await speed('100k.html', 100000, 2000);
   await speed('1m.html', 1000000, 5000);

@@ -282,7 +282,7 @@ async function addresses(checks, page) {
       overlap[0] > 3 && overlap[1] === 0, 'no two live blocks overlap on the map',
       overlap.join(' blocks, '));
   const box = await map.boundingBox();
-  await page.mouse.move(box.x + box.width * 0.5, box.y + box.height - 12);
+  await page.mouse.move(box.x + box.width * 0.5, box.y + box.height - 34);
   const text = await page.locator('.tooltip').innerText();
   checks.check(
       /B$/m.test(text.split('\n')[0]) && !nonsense(text), 'the map names its blocks', text);
@@ -398,6 +398,16 @@ export async function hostOptimizer(checks) {
 
 export async function eviction(checks) {
   await checks.with('eviction.html', {}, async (page) => {
+    await page.locator('.panel').filter({hasText: 'layer by layer'}).scrollIntoViewIfNeeded();
+    await page.locator('.matrix').waitFor();
+    const letters = await page.locator('.matrix tbody tr').evaluateAll(
+        (list) => list.map((row) => [...row.cells].map((cell) => cell.textContent).slice(1)));
+    checks.check(
+        letters[0].some((cell) => cell.includes('E')) &&
+            letters[1].every((cell) => /^K?$/.test(cell)),
+        'the matrix tells what is evicted', letters[0].join(' '));
+    await page.keyboard.press('1');
+    await page.locator('.timeline .u-over').first().waitFor();
     const rows = await layers(page);
     const again = rows.reduce((sum, row) => sum + seconds(row.again), 0);
     const recompute = await page.evaluate(() => window.tidemark.page.run.point.time.recompute);

@@ -1,5 +1,7 @@
 // Memory over time, stacked: uPlot with cumulative sums and bands between them.
-import {colourOf, gutter, kMargin, make, onNextFrame, swatch} from './dom.js';
+import {colourOf, gutter, kMargin, make, onNextFrame} from './dom.js';
+import {fillOf, inkSwatch} from './inks.js';
+import {namePhases, shadePhases} from './phases.js';
 import {thinStack} from './stack.js';
 import {formatBytes, formatShare, formatTime, niceStep, unitOf} from './units.js';
 import {attachGestures} from './view.js';
@@ -28,29 +30,44 @@ export function placeText(place) {
 }
 
 // Axes of time and memory that look alike in every chart.
-export function timeAxis() {
+// `origin()` is the time that is 0 on the axis; `title()` stands below it.
+export function timeAxis(origin = () => 0) {
   return {
     stroke: colourOf('muted'),
     grid: {stroke: colourOf('grid'), width: 1},
     ticks: {show: false},
-    size: 30,
+    size: 44,
     gap: 6,
     font: '11px system-ui, sans-serif',
     splits: (u, axis, min, max) => {
       const step =
           niceStep(max - min, Math.max(2, Math.floor(u.bbox.width / devicePixelRatio / 90)));
       const splits = [];
-      for (let at = Math.ceil(min / step) * step; at <= max; at += step)
+      const from = origin();
+      for (let at = from + Math.ceil((min - from) / step) * step; at <= max; at += step)
         splits.push(at);
       return splits;
     },
     values: (u, splits) => {
-      const {size, unit} = unitOf(Math.abs(splits[splits.length - 1] || 0), true);
+      const from = origin();
+      const {size, unit} = unitOf(Math.abs((splits[splits.length - 1] ?? from) - from), true);
       const step = splits.length > 1 ? splits[1] - splits[0] : size;
       const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
-      return splits.map((at) => `${(at / size).toFixed(digits)} ${unit}`);
+      return splits.map((at) => `${((at - from) / size).toFixed(digits)} ${unit}`);
     },
   };
+}
+
+// Writes the title of the axis of time below its numbers.
+export function titleTime(u, title) {
+  const {ctx, bbox} = u;
+  ctx.save();
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.fillStyle = colourOf('muted');
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
+  ctx.fillText(title, bbox.left + bbox.width / 2, bbox.top + bbox.height + 35 * devicePixelRatio);
+  ctx.restore();
 }
 
 export function memoryAxis() {
@@ -90,6 +107,7 @@ export class MemoryChart {
         'div.chart',
         {tabindex: '0', role: 'img', 'aria-label': 'Device memory over time, stacked'});
     this.legend = make('ul.legend');
+    this.band = null;  // the group under the pointer
     this.toCapacity = run.context + run.live[run.peak] > 0.35 * run.capacity;
     this.redraw = onNextFrame(() => this.#refresh());
     view.listen((what) => {
@@ -118,11 +136,13 @@ export class MemoryChart {
     const area = (fill) =>
         ({paths: stepped, points: {show: false}, width: 0, stroke: 'transparent', fill});
     const line = (stroke) => ({paths: stepped, points: {show: false}, width: 1.25, stroke});
-    const series = [{}, area(colourOf('context'))];
+    const probe = document.createElement('canvas').getContext('2d');
+    const {hatches} = run.summary;
+    const series = [{}, area(fillOf(probe, this.contextInk, hatches))];
     const bands = [];
-    grouping.colours.forEach((colour, g) => {
+    grouping.inks.forEach((ink, g) => {
       series.push(area(undefined));
-      bands.push({series: [g + 2, g + 1], fill: colour});
+      bands.push({series: [g + 2, g + 1], fill: fillOf(probe, ink, hatches)});
     });
     series.push(line(colourOf('allocated')), line(colourOf('reserved')));
     const options = {
@@ -130,11 +150,11 @@ export class MemoryChart {
       height: this.height,
       series,
       bands,
-      padding: [18, kMargin, 0, 0],
+      padding: [36, kMargin, 0, 0],
       legend: {show: false},
       scales:
           {x: {time: false, range: () => [view.begin, view.end]}, y: {range: () => [0, this.top]}},
-      axes: [timeAxis(), memoryAxis()],
+      axes: [timeAxis(() => view.origin), memoryAxis()],
       cursor: {
         drag: {x: true, y: false, setScale: false, dist: 6},
         points: {show: false},
@@ -142,6 +162,7 @@ export class MemoryChart {
         focus: {prox: -1}
       },
       hooks: {
+        drawClear: [(u) => this.#shade(u)],
         draw: [(u) => this.#annotate(u)],
         setCursor: [(u) => this.#hover(u)],
         setSelect: [(u) => {
@@ -160,6 +181,7 @@ export class MemoryChart {
     over.addEventListener('dblclick', () => view.reset());
     over.addEventListener('mouseleave', () => {
       this.tooltip.hide();
+      this.band = null;
       view.hover(null);
     });
     let down = 0;
@@ -245,16 +267,87 @@ export class MemoryChart {
     const {run, view} = this;
     const grouping = run.grouping(view.grouping);
     const sums = run.count > 0 ? grouping.before(view.instant + 1) : [];
-    const entries = grouping.labels.map((label, g) => [label, grouping.colours[g], sums[g]]);
-    if (run.context > 0) entries.unshift(['CUDA context', colourOf('context'), run.context]);
+    const {hatches} = run.summary;
+    // A group's own maximum may be at another instant than the peak of all.
+    const most = (g) => make(
+        'button.link.most', {
+          type: 'button',
+          title: `the most that it holds in this step, at ${
+              run.when(run.time[grouping.mostAt[g]])}: go there`,
+          onclick: () => view.choose(grouping.mostAt[g], true)
+        },
+        `most ${formatBytes(grouping.most[g])}`);
+    const held = grouping.labels.map((_, g) => g).filter((g) => sums[g] > 0 || grouping.most[g] > 0);
+    const entries = held.map(
+        (g) => make(
+            'li', inkSwatch(grouping.inks[g], hatches), make('span', grouping.labels[g]),
+            make('b', sums[g] > 0 ? formatBytes(sums[g]) : '–'), most(g)));
+    if (run.context > 0) {
+      entries.unshift(
+          make('li', inkSwatch(this.contextInk, hatches), make('span', 'CUDA context'),
+               make('b', formatBytes(run.context))));
+    }
     const when =
-        view.instant === run.peak ? 'At the peak:' : `At ${formatTime(run.time[view.instant])}:`;
-    this.legend.replaceChildren(
-        make('li', when),
-        ...entries.reverse().map(
-            ([label, colour, bytes]) => make(
-                'li', swatch(colour), make('span', label),
-                make('b', bytes > 0 ? formatBytes(bytes) : '–'))));
+        view.instant === run.peak ? 'At the peak:' : `At ${run.when(run.time[view.instant])}:`;
+    this.legend.replaceChildren(make('li', when), ...entries.reverse());
+  }
+
+  get contextInk() {
+    const {context_colour: colour, context_hatch: hatch} = this.run.summary;
+    return {colour, hatch};
+  }
+
+  // Phases, behind everything else.
+  #shade(u) {
+    const {ctx, bbox} = u;
+    ctx.save();
+    const place = (time) => u.valToPos(time, 'x', true);
+    shadePhases(
+        ctx, this.run, this.view, place, bbox.top - 18 * devicePixelRatio,
+        bbox.top + bbox.height);
+    ctx.restore();
+  }
+
+  // The outline of the band under the pointer.
+  #outlineBand(u) {
+    const {tops, x} = this.shown;
+    const {ctx} = u;
+    const upper = tops[this.band];
+    const lower = this.band > 0 ? tops[this.band - 1] : x.map(() => this.run.context);
+    const px = x.map((time) => u.valToPos(time, 'x', true));
+    ctx.beginPath();
+    for (const edge of [upper, lower]) {
+      let level = u.valToPos(edge[0], 'y', true);
+      ctx.moveTo(px[0], level);
+      for (let k = 1; k < px.length; ++k) {
+        ctx.lineTo(px[k], level);
+        level = u.valToPos(edge[k], 'y', true);
+        ctx.lineTo(px[k], level);
+      }
+    }
+    ctx.setLineDash([]);
+    ctx.strokeStyle = colourOf('ink');
+    ctx.lineWidth = 1.25 * devicePixelRatio;
+    ctx.stroke();
+  }
+
+  // From when to when the marked allocation lives.
+  #showLifetime(u, note) {
+    const {run, view} = this;
+    const {ctx, bbox} = u;
+    const [born, dies] = run.lifetimeOf(view.lifetime);
+    const from = Math.max(u.valToPos(Math.max(born, view.begin), 'x', true), bbox.left);
+    const to = Math.min(u.valToPos(Math.min(dies, view.end), 'x', true), bbox.left + bbox.width);
+    if (dies < view.begin || born > view.end) return;
+    ctx.fillStyle = colourOf('accent');
+    ctx.globalAlpha = 0.16;
+    ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
+    ctx.globalAlpha = 1;
+    ctx.fillRect(from, bbox.top, Math.max(to - from, 1), 3 * devicePixelRatio);
+    const {name} = run.describeBlock(run.blockOf(view.lifetime));
+    note(
+        `${name}: ${formatTime(dies - born)}`, (from + to) / 2, bbox.top + 12 * devicePixelRatio,
+        colourOf('accent'), 'center');
   }
 
   // Capacity, peak, failure, beginnings of steps, the chosen instant and the pointer.
@@ -293,7 +386,7 @@ export class MemoryChart {
     for (const begin of run.stepBegin.slice(1)) {
       if (begin !== undefined) vertical(begin, colourOf('faint'), [2, 4]);
     }
-    const y = u.valToPos(run.capacity, 'y', true);
+    const y = Math.round(u.valToPos(run.capacity, 'y', true)) + 0.5;
     const capacity = `capacity ${formatBytes(run.capacity)}`;
     ctx.setLineDash([]);
     if (y >= top - 1) {
@@ -303,15 +396,22 @@ export class MemoryChart {
       ctx.moveTo(left, y);
       ctx.lineTo(right, y);
       ctx.stroke();
-      note(capacity, right, y - 10 * ratio, colourOf('bad'), 'right');
+      const above = y - 18 * ratio > top;
+      note(capacity, right, y + (above ? -10 : 11) * ratio, colourOf('bad'), 'right');
     } else {
-      note(`${capacity} ↑`, right, top - 9 * ratio, colourOf('muted'), 'right');
+      note(`${capacity} ↑`, right, top - 27 * ratio, colourOf('muted'), 'right');
     }
     if (this.reserved > this.top) {
       note(
-          `reserved ${formatBytes(this.reserved)} ↑`, left, top - 9 * ratio, colourOf('muted'),
+          `reserved ${formatBytes(this.reserved)} ↑`, left, top - 27 * ratio, colourOf('muted'),
           'left');
     }
+    this.phaseNames = namePhases(
+        ctx, run, view, (time) => u.valToPos(time, 'x', true), top - 9 * ratio, ratio);
+    ctx.font = `${600} ${11 * ratio}px system-ui, sans-serif`;
+    titleTime(u, view.timeTitle);
+    if (this.band !== null && this.shown) this.#outlineBand(u);
+    if (view.lifetime !== null) this.#showLifetime(u, note);
     const chosen = run.time[view.instant];
     vertical(chosen, colourOf('accent'), [], 1.5);
     const failed = run.failedAt();
@@ -342,6 +442,21 @@ export class MemoryChart {
     ctx.restore();
   }
 
+  // The group whose band has a value, or null and the name of what lies there instead.
+  #bandAt(grouping, idx, value) {
+    const {run, shown} = this;
+    if (value < run.context) return [null, `CUDA context: ${formatBytes(run.context)}`];
+    const band = grouping.labels.findIndex((_, g) => value <= shown.tops[g][idx]);
+    if (band >= 0) return [band, ''];
+    const [live, allocated, reserved] =
+        [shown.tops.at(-1)[idx], shown.allocated[idx], shown.reserved[idx]];
+    if (value <= allocated) return [null, `allocated beyond it: ${formatBytes(allocated - live)}`];
+    if (value <= reserved)
+      return [null, `reserved, not in use: ${formatBytes(reserved - Math.max(allocated, live))}`];
+    if (value > run.capacity) return [null, 'beyond the device'];
+    return [null, `free on the device: ${formatBytes(Math.max(run.capacity - reserved, 0))}`];
+  }
+
   #hover(u) {
     const {left, top} = u.cursor;
     const idx = left < 0 ? -1 : this.#sampleAt(left);
@@ -355,28 +470,33 @@ export class MemoryChart {
     view.hover(time);
     const grouping = run.grouping(view.grouping);
     const value = u.posToVal(top, 'y');
-    let band = grouping.labels.findIndex((_, g) => value <= shown.tops[g][idx]);
-    if (value < run.context) band = -1;
+    const [band, outside] = this.#bandAt(grouping, idx, value);
+    if (band !== this.band) {
+      this.band = band;
+      this.plot.redraw(false);
+    }
     const live = run.liveAt(i);
-    const inBand = band < 0 ? live : live.filter((a) => grouping.of[run.blockOf(a)] === band);
+    const inBand = band === null ? live : live.filter((a) => grouping.of[run.blockOf(a)] === band);
     const sum = inBand.reduce((total, a) => total + run.bytes[run.blockOf(a)], 0);
     const rows = largestOf(run, inBand, kNamed).map((a) => {
       const block = run.describeBlock(run.blockOf(a));
       return make('tr', make('td', block.name), make('td.right', formatBytes(block.bytes)));
     });
     const rect = u.over.getBoundingClientRect();
-    const label = band < 0 ? 'all tensors' : grouping.labels[band];
+    const count = `${inBand.length} tensor${inBand.length === 1 ? '' : 's'}`;
     this.tooltip.show(
         rect.left + left, rect.top + top,
         make(
             'div.when',
-            `${formatTime(time)} · ${formatBytes(run.context + run.live[i])} · ` +
+            `${run.when(time)} · ${formatBytes(run.context + run.live[i])} · ` +
                 `${formatShare(run.context + run.live[i], run.capacity)} of the device`),
         make('div.where', placeText(run.describePoint(i))),
+        outside ? make('div.band', make('b', outside)) : null,
         make(
-            'div.band', band >= 0 ? swatch(grouping.colours[band]) : null,
-            `${label}: ${formatBytes(sum)} in ${inBand.length} tensor${
-                inBand.length === 1 ? '' : 's'}`),
+            'div.band',
+            band === null ? null : inkSwatch(grouping.inks[band], run.summary.hatches),
+            make('b', band === null ? 'all tensors' : grouping.labels[band]),
+            `: ${formatBytes(sum)} in ${count}`),
         make('table', rows),
         inBand.length > kNamed ?
             make('div.more', `and ${inBand.length - kNamed} more; click for all`) :

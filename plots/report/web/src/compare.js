@@ -3,6 +3,7 @@
 import {differencePanel} from './difference.js';
 import {make, panel} from './dom.js';
 import {budgetPanel, fits, formatCost, paretoFront, paretoPanel, percent} from './fronts.js';
+import {matrixPanel} from './matrix.js';
 import {overlayPanel} from './overlay.js';
 import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
 
@@ -112,6 +113,7 @@ function comparedTable(summary, open) {
 export function comparePage(summary, load, open) {
   const {points, compare} = summary;
   const overlay = points.some((point) => point.charts) ? overlayPanel(points, load) : null;
+  const matrix = compare?.cost_graph ? null : matrixPanel(points, load);
   const difference = compare?.cost_graph ? null : differencePanel(points, summary, load);
   const base = compare ?
       `Without policies ${formatBytes(compare.base.peak_live)} live at the peak, ${
@@ -121,7 +123,7 @@ export function comparePage(summary, load, open) {
   const element = make(
       'div.page', overlay?.element,
       make('div.columns.even', paretoPanel(summary, open), budgetPanel(summary, open)),
-      difference?.element,
+      matrix?.element, difference?.element,
       compare ? panel('Policies against budgets', base, comparedTable(summary, open)) :
                 panel(`All ${points.length} points`, null, pointsTable(summary, open)));
   const show = () => {

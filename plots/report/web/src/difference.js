@@ -1,6 +1,6 @@
 // Why one peak is larger than another: every term of both, and their differences.
-import {make, panel, swatch} from './dom.js';
-import {knowsBeyondLive, peakTerms} from './tables.js';
+import {make, panel} from './dom.js';
+import {knowsBeyondLive, peakTerms, termSwatch} from './tables.js';
 import {formatBytes} from './units.js';
 
 const kShown = 12;  // layers and tensors that differ; the others together
@@ -9,7 +9,7 @@ const signed = (bytes) =>
     (bytes === 0 ? '±0' : `${bytes > 0 ? '+' : '−'}${formatBytes(Math.abs(bytes))}`);
 
 // `terms`: [{label, a, b, colour}, ...] in bytes; the last line is their sum.
-function termsTable(title, terms, sum) {
+function termsTable(title, terms, sum, summary) {
   const most = Math.max(...terms.map(({a, b}) => Math.abs(b - a)), 1);
   const total = (side) => terms.reduce((bytes, term) => bytes + term[side], 0);
   const [a, b] = [total('a'), total('b')];
@@ -23,8 +23,8 @@ function termsTable(title, terms, sum) {
       make(
           'tbody',
           terms.map(
-              ({label, a: x, b: y, colour}) => make(
-                  'tr', make('td', colour ? swatch(colour) : null, label),
+              ({label, a: x, b: y, colour, hatch}) => make(
+                  'tr', make('td', colour ? termSwatch({colour, hatch}, summary) : null, label),
                   make('td.right', formatBytes(x)), make('td.right', formatBytes(y)),
                   make('td.right', signed(y - x)),
                   make('td.bar', y === x ? null : make('span', {
@@ -53,7 +53,8 @@ function deviceTerms(a, b, summary) {
                       label,
                       a: bytesOf(left, label),
                       b: bytesOf(right, label),
-                      colour: [...left, ...right].find((term) => term.label === label).colour
+                      colour: [...left, ...right].find((term) => term.label === label).colour,
+                      hatch: [...left, ...right].find((term) => term.label === label).hatch
                     }));
 }
 
@@ -108,7 +109,7 @@ export function differencePanel(points, summary, load) {
   const draw = async () => {
     const asked = ++turn;
     const [a, b] = [built[from.value], built[to.value]];
-    device.replaceChildren(termsTable('at the peak', deviceTerms(a, b, summary), 'of the device'));
+    device.replaceChildren(termsTable('at the peak', deviceTerms(a, b, summary), 'of the device', summary));
     live.replaceChildren();
     if (!a.charts || !b.charts) return;
     const [runA, runB] = [await load(a), await load(b)];

@@ -1,6 +1,6 @@
 // Points against each other: peak against time, overhead against budget.
 import {colourOf, empty, make, panel} from './dom.js';
-import {lineColour} from './overlay.js';
+import {kLineColours, lineColour} from './overlay.js';
 import {markSwatch, scatterPlot} from './scatter.js';
 import {formatBytes, formatCount, formatSeconds} from './units.js';
 
@@ -45,8 +45,8 @@ export function paretoPanel(summary, open) {
       !compared && built.every((point) => point.memory.capacity === built[0].memory.capacity);
   const marks = built.map(
       (point) => ({
-        x: timeOf(point) * 1e9,
-        y: sizeOf(point),
+        x: sizeOf(point),
+        y: timeOf(point) * 1e9,
         label: point.label,
         point,
         colour: front.has(point.run) ? colourOf('accent') : colourOf('faint'),
@@ -60,10 +60,10 @@ export function paretoPanel(summary, open) {
       }));
   marks.sort((a, b) => front.has(a.point.run) - front.has(b.point.run));  // the front comes last
   const line = built.filter((point) => front.has(point.run))
-                   .map((point) => ({x: timeOf(point) * 1e9, y: sizeOf(point)}))
-                   .sort((a, b) => a.y - b.y);
+                   .map((point) => ({x: sizeOf(point), y: timeOf(point) * 1e9}))
+                   .sort((a, b) => a.x - b.x || b.y - a.y);
   return panel(
-      'Peak against time',
+      'Time against memory',
       compared ? 'One mark per plan; those on the line are not beaten in both. Hollow: keeps no ' +
               'budget.' :
                  'One mark per point; those on the line are not beaten in both. Hollow: does not ' +
@@ -71,11 +71,11 @@ export function paretoPanel(summary, open) {
       marks.length ? scatterPlot({
         marks,
         lines: [{points: line, colour: colourOf('accent'), stepped: true}],
-        xOf: summary.compare?.cost_graph ? 'number' : 'time',
-        yOf: 'bytes',
-        xTitle: summary.compare?.cost_graph ? 'cost' : `time of ${summary.time_of}`,
-        yTitle: compared ? 'live bytes at the peak' : 'memory of the device',
-        limit: oneCapacity ? {y: capacity, label: `capacity ${formatBytes(capacity)}`} : undefined,
+        xOf: 'bytes',
+        yOf: summary.compare?.cost_graph ? 'number' : 'time',
+        xTitle: compared ? 'live bytes at the peak' : 'memory of the device',
+        yTitle: summary.compare?.cost_graph ? 'cost' : `time of ${summary.time_of}`,
+        limit: oneCapacity ? {x: capacity, label: `capacity ${formatBytes(capacity)}`} : undefined,
         open: (mark) => open(mark.point)
       }) :
                      empty('No point could be built.'));
@@ -167,20 +167,23 @@ export function budgetPanel(summary, open) {
   [...found.series.entries()].forEach(([name, places], k) => {
     if (places.length === 0) return;
     places.sort((a, b) => a.x - b.x);
+    // Each time that colours come again they have other shapes: all of them, as seven is prime.
+    const shape = k % kLineColours + 2 * Math.floor(k / kLineColours);
     lines.push({points: places, colour: lineColour(k)});
-    entries.push(make('li', markSwatch(lineColour(k), k), name));
+    entries.push(make('li', markSwatch(lineColour(k), shape), name));
     for (const place of places) {
       marks.push({
         ...place,
-        shape: k,
+        shape,
         colour: lineColour(k),
         title: `${name} in ${formatBytes(place.x)}: ${percent(place.y)} more time`
       });
     }
   });
+  const bars = [];
   if (found.least) {
-    const points = found.least.points.map(([x, share]) => ({x, y: share * 100}));
-    lines.push({points, colour: colourOf('ink'), dashed: true});
+    for (const [x, share] of found.least.points)
+      bars.push({x, y: share * 100, label: `at least ${percent(share * 100)}`});
     entries.push(
         make('li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
   }
@@ -196,6 +199,7 @@ export function budgetPanel(summary, open) {
       marks.length ? scatterPlot({
         marks,
         lines,
+        bars,
         xOf: 'bytes',
         yOf: 'percent',
         xTitle: found.title,

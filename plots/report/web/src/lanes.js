@@ -349,7 +349,7 @@ export class Lanes {
       show(
           make('div.when', `compute ${kNotes[this.causes[c['wait.cause'][wait]]]}`),
           make(
-              'div.where', `${formatTime(lasts[wait])} from ${formatTime(c['wait.begin'][wait])}`));
+              'div.where', `${formatTime(lasts[wait])} from ${this.run.when(c['wait.begin'][wait])}`));
       return;
     }
     if (found < 0) {
@@ -368,7 +368,7 @@ export class Lanes {
             'div.when',
             block > 0 ? `copy of ${this.run.describeBlock(block - 1).name}` : place.operator),
         make('div.where', placeText(place)),
-        make('div', `${formatTime(to - from)} from ${formatTime(from)}, step ${place.step + 1}`),
+        make('div', `${formatTime(to - from)} from ${this.run.when(from)}, step ${place.step + 1}`),
         block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
         restored > 0 ? make('div', `${formatTime(restored)} of it recomputing evicted values`) :
                        null,

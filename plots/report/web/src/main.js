@@ -8,6 +8,7 @@ import {Lanes} from './lanes.js';
 import {Overview} from './overview.js';
 import {Run} from './run.js';
 import {failurePanel, layerTable, lossesOf, peakTables, policyTable, scenarioTables, TensorTable} from './tables.js';
+import {timeTables} from './timetables.js';
 import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
 import {View} from './view.js';
 
@@ -100,13 +101,18 @@ class RunPage {
                   this.lanes.legend
                 ] :
                 empty('Nothing was allocated, so there is nothing to draw.')),
-        panel('Largest tensors at the chosen instant', null, this.tensors.element),
+        panel(
+            'Largest tensors at the chosen instant',
+            'Point at a row to see in the pictures when its tensor is live; click to keep that.',
+            this.tensors.element),
         panel('At the peak', null, peakTables(run)),
+        panel('Time by kernel and layer', 'Of the last step.', timeTables(run)),
         panel(
             'Addresses',
             this.addresses.known ?
-                'Where each block lies in the memory that the allocator took (grey), over time. ' +
-                    'Gaps inside grey are free but may be too small for the next request.' :
+                'Where each block lies in the memory that the allocator took (grey), over true ' +
+                    'time. Gaps inside grey are free but may be too small for the next request: ' +
+                    'point at one for its size and its neighbours.' :
                 null,
             this.addresses.box),
         panel(
@@ -239,7 +245,8 @@ class Report {
             'footer',
             `Simulated by tidemark ${
                 summary
-                    .tidemark}. Charts by uPlot (MIT); its licence is at the head of this file.`),
+                    .tidemark}. Charts by uPlot (MIT); its licence is at the head of this file.`,
+            summary.reproduce ? make('p.reproduce', summary.reproduce) : null),
         this.help);
     document.addEventListener('keydown', (event) => this.#onKey(event));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#restyle());

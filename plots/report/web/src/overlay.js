@@ -1,5 +1,5 @@
 // Memory over time of several runs over each other.
-import {memoryAxis, timeAxis} from './chart.js';
+import {memoryAxis, timeAxis, titleTime} from './chart.js';
 import {colourOf, empty, gutter, kMargin, make, panel} from './dom.js';
 import {thinTotal} from './stack.js';
 import {formatBytes, formatSeconds} from './units.js';
@@ -11,6 +11,7 @@ const kDashes = [[], [6, 3], [2, 2]];
 const kOfEachDash = 4;  // lines, of the colours that differ most
 const kFirstShown = 6;
 
+export const kLineColours = kColours.length;
 export const lineColour = (k) => kColours[k % kColours.length];
 const dashOf = (k) => kDashes[Math.floor(k / kOfEachDash) % kDashes.length];
 
@@ -116,6 +117,7 @@ class Overlay {
         draw: [(u) => {
           const {ctx, bbox} = u;
           this.#markPeaks(u, shown);
+          titleTime(u, 'time in the step');
           if (capacity > top) return;
           const y = u.valToPos(capacity, 'y', true);
           ctx.save();

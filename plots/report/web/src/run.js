@@ -1,5 +1,8 @@
 // One run: its tables, what is live at any instant, and how memory is put into groups.
 import {readColumns, unpack} from './columns.js';
+import {hatchInTurn} from './inks.js';
+import {phaseBands} from './phases.js';
+import {formatTime} from './units.js';
 
 export const kStreamLabels = {
   compute: 'compute',
@@ -35,6 +38,7 @@ export class Run {
     // Whether evicted values were recomputed.
     this.restores = columns['work.restored'].some((time) => time > 0);
     this.#follow();
+    this.bands = phaseBands(this);
   }
 
   static async load(point, element, summary) {
@@ -82,6 +86,25 @@ export class Run {
     this.lastStepBegin = this.description.last_step_begin;
   }
 
+  // From when to when a step runs.
+  stepSpan(k) {
+    const last = this.description.steps - 1;
+    if (k === last) return [Math.max(this.lastStepBegin, this.begin), this.end];
+    return [this.stepBegin[k] ?? this.begin, this.stepSpan(k + 1)[0]];
+  }
+  stepAt(time) {
+    let k = this.description.steps - 1;
+    while (k > 0 && this.stepSpan(k)[0] > time)
+      --k;
+    return k;
+  }
+  // A time in words, from 0 of its step: "46.5 ms", of another step than the last "46.5 ms of step 1".
+  when(time) {
+    const k = this.stepAt(time);
+    const words = formatTime(Math.max(time - this.stepSpan(k)[0], 0));
+    return k + 1 === this.description.steps ? words : `${words} of step ${k + 1}`;
+  }
+
   // The last point at or before a time: the state that holds there.
   pointAt(time) {
     let low = 0;
@@ -103,6 +126,12 @@ export class Run {
       if (this.deaths[a] > i) live.push(a);
     }
     return live;
+  }
+
+  // From when to when an allocation lives.
+  lifetimeOf(allocation) {
+    const death = this.deaths[allocation];
+    return [this.time[this.births[allocation]], death < this.count ? this.time[death] : this.end];
   }
 
   blockOf(allocation) { return this.block[this.births[allocation]]; }
@@ -159,13 +188,31 @@ export class Run {
 // Which group a block belongs to, and the state of all groups every kCheckpoint points, so that any
 // part of a long run can be read without following it from the start.
 function makeGrouping(run, kind) {
-  const {labels, colours, of} = {role: byRole, layer: byLayer, operator: byOperator}[kind](run);
+  const {labels, colours, of, hatches} =
+      {role: byRole, layer: byLayer, operator: byOperator}[kind](run);
+  const inks = colours.map((colour, g) => ({colour, hatch: hatches?.[g] ?? hatchInTurn(g)}));
   const groups = labels.length;
   const sums = new Float64Array(groups);
+  // What each group holds at most in the last step, and the point from which on it does.
+  const most = new Float64Array(groups);
+  const mostAt = new Int32Array(groups);
+  const positions = run.columns['point.position'];
+  const steps = run.columns['position.step'];
+  let inLastStep = false;
   const kept = new Float64Array((Math.floor(run.count / kCheckpoint) + 1) * groups);
   for (let i = 0; i < run.count; ++i) {
     if (i % kCheckpoint === 0) kept.set(sums, (i / kCheckpoint) * groups);
-    sums[of[run.block[i]]] += run.sign[i] * run.bytes[run.block[i]];
+    if (!inLastStep && run.time[i] >= run.lastStepBegin &&
+        steps[positions[i]] === run.description.steps - 1) {
+      inLastStep = true;
+      most.set(sums);
+      mostAt.fill(Math.max(i - 1, 0));
+    }
+    const group = of[run.block[i]];
+    sums[group] += run.sign[i] * run.bytes[run.block[i]];
+    if (!inLastStep || sums[group] <= most[group]) continue;
+    most[group] = sums[group];
+    mostAt[group] = i;
   }
   // The state before point `first`.
   const before = (first) => {
@@ -177,7 +224,7 @@ function makeGrouping(run, kind) {
     }
     return state;
   };
-  return {kind, labels, colours, of, groups, before};
+  return {kind, labels, colours, inks, of, groups, most, mostAt, before};
 }
 
 function byRole(run) {
@@ -190,6 +237,7 @@ function byRole(run) {
   return {
     labels: order.map((role) => roles[role].label),
     colours: order.map((role) => roles[role].colour),
+    hatches: order.map((role) => roles[role].hatch),
     of: eachBlock(run, (block) => rank[roleOf[block]]),
   };
 }

@@ -52,8 +52,10 @@ function extent(values, least) {
 // Shapes beside colours, so that series can be told apart without seeing colours.
 const kShapes = [
   'M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M-4.5-4.5h9v9h-9z', 'M0-6L5.6 4.4H-5.6z',
-  'M0-6.2L6.2 0L0 6.2L-6.2 0z', 'M-5.6-4.4H5.6L0 6z', 'M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z'
+  'M0-6.2L6.2 0L0 6.2L-6.2 0z', 'M-5.6-4.4H5.6L0 6z', 'M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z',
+  'M-6 0L-3-5H3L6 0L3 5H-3z'
 ];
+export const kShapeCount = kShapes.length;
 const shapeOf = (k) => kShapes[(k ?? 0) % kShapes.length];
 
 export function markSwatch(colour, shape) {
@@ -74,12 +76,13 @@ export function scatterPlot(plot) {
   return box;
 }
 
-function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) {
+// `limit`: a line at a value of x. `bars`: [{x, y, label}], short lines that bound what is above.
+function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, open}, width) {
   const least = {percent: 2};  // of what an axis shows
-  const ys = marks.map((mark) => mark.y);
-  const [x0, x1] = extent(marks.map((mark) => mark.x), least[xOf] ?? 0);
-  const near = limit?.y !== undefined && limit.y < Math.max(...ys) * 2;
-  const [y0, y1] = extent(near ? [...ys, limit.y] : ys, least[yOf] ?? 0);
+  const xs = [...marks, ...bars].map((mark) => mark.x);
+  const near = limit !== undefined && limit.x < Math.max(...xs) * 2;
+  const [x0, x1] = extent(near ? [...xs, limit.x] : xs, least[xOf] ?? 0);
+  const [y0, y1] = extent([...marks, ...bars].map((mark) => mark.y), least[yOf] ?? 0);
   const x = (v) => kSides.left + (v - x0) / (x1 - x0) * (width - kSides.left - kSides.right);
   const y = (v) =>
       kHeight - kSides.bottom - (v - y0) / (y1 - y0) * (kHeight - kSides.top - kSides.bottom);
@@ -122,16 +125,16 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
   if (near) {
     root.append(
         svg('line', {
-          x1: kSides.left,
-          x2: width - kSides.right,
-          y1: y(limit.y),
-          y2: y(limit.y),
+          x1: x(limit.x),
+          x2: x(limit.x),
+          y1: kSides.top,
+          y2: kHeight - kSides.bottom,
           stroke: colourOf('bad'),
           'stroke-width': 1.5
         }),
         svg('text', {
-          x: width - kSides.right,
-          y: y(limit.y) - 5,
+          x: x(limit.x) - 5,
+          y: kSides.top + 10,
           'text-anchor': 'end',
           fill: colourOf('bad'),
           class: 'limit'
@@ -168,12 +171,35 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
     }));
   }
   if (near)
-    taken.push({
-      left: width - kSides.right - limit.label.length * kLetter,
-      right: width,
-      top: y(limit.y) - 18,
-      bottom: y(limit.y) + 2
-    });
+    taken.push(
+        {
+          left: x(limit.x) - 5 - limit.label.length * kLetter,
+          right: x(limit.x) + 2,
+          top: kSides.top - 4,
+          bottom: kSides.top + 14
+        },
+        {
+          left: x(limit.x) - 2,
+          right: x(limit.x) + 2,
+          top: kSides.top,
+          bottom: kHeight - kSides.bottom
+        });
+  const half = barWidth(bars.map((bar) => x(bar.x)), width) / 2;
+  for (const bar of bars) {
+    const [from, to] = [
+      Math.max(x(bar.x) - half, kSides.left), Math.min(x(bar.x) + half, width - kSides.right)
+    ];
+    root.append(svg('line', {
+      x1: from,
+      x2: to,
+      y1: y(bar.y),
+      y2: y(bar.y),
+      stroke: colourOf('ink'),
+      'stroke-width': 3,
+      class: 'bound'
+    }));
+    taken.push({left: from, right: to, top: y(bar.y) - 2, bottom: y(bar.y) + 2});
+  }
   for (const mark of marks) {
     root.append(
         svg('path', {
@@ -194,10 +220,22 @@ function drawPlot({marks, lines, xOf, yOf, xTitle, yTitle, limit, open}, width) 
             svg('title', {}, mark.title)));
     if (mark.named) placeLabel(root, mark, x(mark.x), y(mark.y), taken, width);
   }
+  for (const bar of bars) {
+    if (!placeLabel(root, bar, x(bar.x) + half - 6, y(bar.y), taken, width))
+      placeLabel(root, bar, x(bar.x) - half + 6, y(bar.y), taken, width);
+  }
   return make('div.scatter-box', root);
 }
 
+// Width of bars at these places: so that neighbours do not touch.
+function barWidth(places, width) {
+  const sorted = [...places].sort((a, b) => a - b);
+  const apart = sorted.slice(1).map((place, k) => place - sorted[k]);
+  return Math.min(width * 0.12, ...apart.map((distance) => distance * 0.8));
+}
+
 // Beside its mark where it covers neither a mark nor another label; nowhere if there is no place.
+// Returns whether there was one.
 function placeLabel(root, mark, px, py, taken, right) {
   const most = Math.floor(right / 13);
   const text = mark.label.length > most ? `${mark.label.slice(0, most - 1)}…` : mark.label;
@@ -205,7 +243,8 @@ function placeLabel(root, mark, px, py, taken, right) {
   const places = [
     [px + 10, py + 4, 'start'], [px - 10, py + 4, 'end'], [px, py - 12, 'middle'],
     [px, py + 21, 'middle'], [px + 10, py - 12, 'start'], [px + 10, py + 20, 'start'],
-    [px - 10, py - 12, 'end'], [px - 10, py + 20, 'end']
+    [px - 10, py - 12, 'end'], [px - 10, py + 20, 'end'], [px + 10, py - 28, 'start'],
+    [px - 10, py - 28, 'end'], [px + 10, py - 44, 'start'], [px - 10, py - 44, 'end']
   ];
   for (const [tx, ty, anchor] of places) {
     const left = anchor === 'start' ? tx : anchor === 'end' ? tx - width : tx - width / 2;
@@ -219,6 +258,7 @@ function placeLabel(root, mark, px, py, taken, right) {
       continue;
     taken.push(box);
     root.append(svg('text', {x: tx, y: ty, 'text-anchor': anchor, class: 'label'}, text));
-    return;
+    return true;
   }
+  return false;
 }

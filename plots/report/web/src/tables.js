@@ -2,6 +2,7 @@
 // policies, the scenario.
 import {largestOf, placeText} from './chart.js';
 import {empty, make, swatch} from './dom.js';
+import {inkSwatch} from './inks.js';
 import {formatBytes, formatCount, formatSeconds, formatShare, formatTime} from './units.js';
 
 const kRows = 15;
@@ -49,6 +50,38 @@ export class TensorTable {
     view.listen((what) => {
       if (what === 'instant') this.draw();
     });
+    this.kept = null;  // the row that was clicked: its lifetime stays marked
+  }
+
+  // A row marks its tensor's lifetime in the pictures while it is pointed at, and once clicked
+  // until it is clicked again.
+  #marking(a) {
+    const {view} = this;
+    const show = () => view.markLifetime(a);
+    const leave = () => view.markLifetime(this.kept);
+    const keep = () => {
+      this.kept = this.kept === a ? null : a;
+      view.markLifetime(this.kept);
+      for (const row of this.body.rows)
+        row.setAttribute('aria-pressed', row.dataset.allocation === String(this.kept));
+    };
+    return {
+      'data-allocation': String(a),
+      tabindex: '0',
+      role: 'button',
+      title: 'when it is live, in the pictures above and below',
+      'aria-pressed': this.kept === a ? 'true' : 'false',
+      onmouseenter: show,
+      onmouseleave: leave,
+      onfocus: show,
+      onblur: leave,
+      onclick: keep,
+      onkeydown: (event) => {
+        if (event.key !== 'Enter' && event.key !== ' ') return;
+        event.preventDefault();
+        keep();
+      }
+    };
   }
 
   draw() {
@@ -56,12 +89,12 @@ export class TensorTable {
     if (run.count === 0) return;
     const i = view.instant;
     const place = run.describePoint(i);
-    const since = run.time[i] - (run.stepBegin[place.step] ?? run.begin);
+    const since = run.time[i] - run.stepSpan(place.step)[0];
     const total = run.live[i];
     const mark = i === run.peak ? 'The peak' : 'Instant';
     this.where.replaceChildren(
-        make('b', `${mark}: ${formatTime(run.time[i])}`),
-        ` – ${formatTime(since)} into step ${place.step + 1}, ${placeText(place)}. `,
+        make('b', `${mark}: ${formatTime(Math.max(since, 0))}`),
+        ` into step ${place.step + 1}, ${placeText(place)}. `,
         `${formatBytes(total)} live, ${formatBytes(run.columns['point.active'][i])} allocated, ` +
             `${formatBytes(run.columns['point.reserved'][i])} reserved.`);
     const word = this.filter.value.trim().toLowerCase();
@@ -79,11 +112,12 @@ export class TensorTable {
       const role = roles[block.role];
       const born = run.births[a];
       return make(
-          'tr', make('td.name', block.name), make('td.right', formatBytes(block.bytes)),
+          'tr.marks', this.#marking(a), make('td.name', block.name),
+          make('td.right', formatBytes(block.bytes)),
           make('td.right', formatShare(block.bytes, total)),
-          make('td.keep', swatch(role.colour), role.label), make('td.name', block.layer),
-          make('td', block.madeBy || 'before the first step'),
-          make('td.right', block.madeBy ? formatTime(run.time[born]) : '–'));
+          make('td.keep', inkSwatch(role, run.summary.hatches), role.label),
+          make('td.name', block.layer), make('td', block.madeBy || 'before the first step'),
+          make('td.right', block.madeBy ? run.when(run.time[born]) : '–'));
     }));
     if (live.length === 0) {
       this.body.append(make(
@@ -113,9 +147,9 @@ export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
   const {memory} = point;
   const terms = [];
   for (const role of summary.stack_order) {
-    const {name, label, colour} = summary.roles[role];
+    const {name, label, colour, hatch} = summary.roles[role];
     const bytes = memory.peak.by_role[name];
-    if (bytes > 0) terms.push({label, bytes, colour, live: true});
+    if (bytes > 0) terms.push({label, bytes, colour, hatch, live: true});
   }
   const {fragmentation} = memory.allocator;
   if (inDetail) {
@@ -130,10 +164,19 @@ export function peakTerms(point, summary, inDetail = knowsBeyondLive(point)) {
     });
   }
   if (memory.context > 0) {
-    terms.push({label: 'CUDA context', bytes: memory.context, colour: summary.context_colour});
+    terms.push({
+      label: 'CUDA context',
+      bytes: memory.context,
+      colour: summary.context_colour,
+      hatch: summary.context_hatch
+    });
   }
   return terms;
 }
+
+// A sample of a term's ink.
+export const termSwatch = (term, summary) =>
+    (term.hatch ? inkSwatch(term, summary.hatches) : swatch(term.colour));
 
 function termsTable(point, summary) {
   const terms = peakTerms(point, summary);
@@ -143,8 +186,9 @@ function termsTable(point, summary) {
       make(
           'tbody',
           terms.map(
-              ({label, bytes, colour}) => make(
-                  'tr', make('td', swatch(colour), label), make('td.right', formatBytes(bytes)),
+              ({label, bytes, colour, hatch}) => make(
+                  'tr', make('td', termSwatch({colour, hatch}, summary), label),
+                  make('td.right', formatBytes(bytes)),
                   make('td.right', formatShare(bytes, total)),
                   make('td.bar', make('span', {
                          style: `width:${(bytes / total * 100).toFixed(2)}%;background:${colour}`
@@ -207,7 +251,7 @@ export function peakTables(run) {
 }
 
 // What each block of layers keeps, recomputes and moves; of the last step.
-function layerRows(run) {
+export function layerRows(run) {
   const c = run.columns;
   const lastStep = run.description.steps - 1;
   const rows = new Map();
@@ -230,6 +274,7 @@ function layerRows(run) {
         parameters: 0,
         kept: 0,
         recomputed: 0,
+        again: 0,
         operators: 0,
         moved: 0,
         forward: 0,
@@ -276,6 +321,16 @@ function layerRows(run) {
         row.backward += duration;
       }
     }
+  }
+  // What is allocated by an operator that is recomputed.
+  const [positions, steps, recompute, roles] =
+      [c['point.position'], c['position.step'], c['position.recompute'], c['block.role']];
+  for (const point of run.births) {
+    const position = positions[point];
+    if (steps[position] !== lastStep || recompute[position] !== 1 ||
+        roles[run.block[point]] !== saved)
+      continue;
+    rowOf(c['block.layer'][run.block[point]]).again += run.bytes[run.block[point]];
   }
   addRestored(run, lastStep, rowOf);
   return [...rows.values()].sort((a, b) => a.order - b.order);

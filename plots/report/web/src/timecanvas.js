@@ -8,13 +8,15 @@ const kSoon = 100;  // pixels from where it is in sight
 export class TimeCanvas {
   // `draw(context, width, x)` paints everything over the time that is shown, x(time) in pixels;
   // `hover(event, time)` tells what is under the pointer.
-  constructor({run, view, tooltip, box, label, height, inset = 0, draw, hover}) {
+  // `over(context, x)` paints what moves, after the marks.
+  constructor({run, view, tooltip, box, label, height, inset = 0, draw, hover, over = () => {}}) {
     this.run = run;
     this.view = view;
     this.box = box;
     this.height = height;
     this.inset = inset;  // pixels above and below that marks leave out
     this.paint = draw;
+    this.over = over;
     this.canvas = make('canvas', {role: 'img', 'aria-label': label});
     box.append(this.canvas);
     this.redraw = onNextFrame(() => {
@@ -72,6 +74,18 @@ export class TimeCanvas {
     }
     const context = fitCanvas(this.canvas, width, this.height);
     context.drawImage(this.painted.canvas, 0, 0, width, this.height);
+    if (this.view.lifetime !== null) {
+      const [born, dies] = this.run.lifetimeOf(this.view.lifetime);
+      const from = Math.max(x(born), left);
+      context.fillStyle = colourOf('accent');
+      context.globalAlpha = 0.16;
+      if (dies > begin && born < end) {
+        context.fillRect(
+            from, this.inset, Math.max(Math.min(x(dies), left + inner) - from, 1),
+            this.height - 2 * this.inset);
+      }
+      context.globalAlpha = 1;
+    }
     const mark = (time, colour, thickness) => {
       if (time === null || time < begin || time > end) return;
       context.fillStyle = colour;
@@ -80,5 +94,6 @@ export class TimeCanvas {
     };
     mark(this.view.hovered, colourOf('faint'), 1);
     if (this.run.count > 0) mark(this.run.time[this.view.instant], colourOf('accent'), 1.5);
+    this.over(context, x);
   }
 }

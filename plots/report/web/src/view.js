@@ -11,11 +11,12 @@ export class View {
     this.listeners = [];
     this.instant = before?.instant ?? run.peak;  // a point of the run
     this.hovered = null;                         // a time
+    this.lifetime = null;                        // the allocation whose lifetime is marked
     this.home = [Math.max(run.lastStepBegin, run.begin), run.end];
     [this.begin, this.end] = before ? [before.begin, before.end] : this.home;
   }
 
-  // `listener(what)`: 'range', 'instant', 'hover' or 'grouping'.
+  // `listener(what)`: 'range', 'instant', 'hover', 'lifetime' or 'grouping'.
   listen(listener) { this.listeners.push(listener); }
   #tell(what) {
     for (const listener of this.listeners)
@@ -58,6 +59,26 @@ export class View {
     if (time === this.hovered) return;
     this.hovered = time;
     this.#tell('hover');
+  }
+  // Marks from when to when an allocation lives; null: none.
+  markLifetime(allocation) {
+    if (allocation === this.lifetime) return;
+    this.lifetime = allocation;
+    this.#tell('lifetime');
+  }
+  // The step that the part shown lies in, -1 where there are several; times count from 0 of it.
+  get step() {
+    for (let k = this.run.description.steps - 1; k >= 0; --k) {
+      const [from, to] = this.run.stepSpan(k);
+      const slack = (to - from) * 0.02;
+      if (this.begin >= from - slack && this.end <= to + slack) return k;
+    }
+    return -1;
+  }
+  get origin() { return this.step < 0 ? this.run.begin : this.run.stepSpan(this.step)[0]; }
+  get timeTitle() {
+    if (this.step < 0) return 'time of the run';
+    return this.run.description.steps > 1 ? `time in step ${this.step + 1}` : 'time in the step';
   }
   group(kind) {
     this.grouping = kind;
