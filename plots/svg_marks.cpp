@@ -40,6 +40,7 @@ std::vector<PathStep> mark_outline(double x, double y, MarkShape shape) {
               {PathStep::Kind::kLine, x - r, y + r}};
   }
   std::vector<PathStep> steps;
+  steps.reserve(corners.size() + 1);
   for (const SvgPoint& corner : corners) {
     steps.push_back({steps.empty() ? PathStep::Kind::kMove : PathStep::Kind::kLine, x + corner.x,
                      y + corner.y});

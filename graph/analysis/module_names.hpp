@@ -14,10 +14,10 @@ class ModuleNames {
 
   // Returns the layer of an operator, "loss" for the nodes from the loss function on and their
   // backward, "optimizer" for the optimizer's own operators, and else the operator's family.
-  [[nodiscard]] std::string_view of(OperatorId op) const;
+  [[nodiscard]] std::string_view of(OperatorId id) const;
   // Returns the layer of a storage, "inputs" for what the loader delivers, else the name of what
   // made it; empty where it is there from the start.
-  [[nodiscard]] std::string_view of(StorageId storage) const;
+  [[nodiscard]] std::string_view of(StorageId id) const;
 
  private:
   const TrainingGraph& graph_;
