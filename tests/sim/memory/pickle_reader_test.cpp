@@ -137,8 +137,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("depth costs nothing: a million lists in one another are read") {
     constexpr std::size_t kDepth = 1'000'000;
-    const PickleFile file(bytes("\x80\x02") + std::string(kDepth, ']') +
-                          std::string(kDepth - 1, 'a') + ".");
+    std::string nested = bytes("\x80\x02");
+    nested.append(kDepth, ']').append(kDepth - 1, 'a').append(".");
+    const PickleFile file(nested);
     const Pickle pickle(file.path());
     CHECK(pickle.items(pickle.top()).size() == 1);
   }
