@@ -57,21 +57,6 @@ void scale_memory(SvgChart& chart, Bytes most, Bytes capacity, bool does_not_fit
   if (does_not_fit) chart.notes.emplace_back("does not fit: as if there were enough");
 }
 
-void add_phases(SvgChart& chart, const MemoryFigure& figure) {
-  const std::vector<Phase>& phases = figure.phases;
-  for (std::size_t first = 0; first < phases.size();) {
-    std::size_t last = first;
-    while (last < phases.size() && phases[last] == phases[first])
-      ++last;
-    chart.bands.push_back(
-        {.begin = seconds(figure.column_begin(first)),
-         .end = seconds(figure.column_begin(last)),
-         .label = std::string(name_of(phases[first])),
-         .short_label = std::string(kShortPhases[static_cast<std::size_t>(phases[first])])});
-    first = last;
-  }
-}
-
 // Draws the bytes in use over time, or with `reserved` those that the device holds.
 SvgLine step_line(const MemoryFigure& figure, bool reserved) {
   SvgLine line{.steps = true};
@@ -106,6 +91,23 @@ MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,
   return figure;
 }
 
+std::vector<SvgBand> phase_bands(const MemoryFigure& figure) {
+  std::vector<SvgBand> bands;
+  const std::vector<Phase>& phases = figure.phases;
+  for (std::size_t first = 0; first < phases.size();) {
+    std::size_t last = first;
+    while (last < phases.size() && phases[last] == phases[first])
+      ++last;
+    bands.push_back(
+        {.begin = memory_figure_detail::seconds(figure.column_begin(first)),
+         .end = memory_figure_detail::seconds(figure.column_begin(last)),
+         .label = std::string(name_of(phases[first])),
+         .short_label = std::string(kShortPhases[static_cast<std::size_t>(phases[first])])});
+    first = last;
+  }
+  return bands;
+}
+
 SvgChart memory_chart(const MemoryFigure& figure) {
   const MemoryFigureOptions& options = figure.options;
   SvgChart chart{
@@ -116,7 +118,7 @@ SvgChart memory_chart(const MemoryFigure& figure) {
              .end = memory_figure_detail::seconds(memory_figure_detail::end_of(figure))};
   memory_figure_detail::scale_memory(chart, memory_figure_detail::most_on_device(figure),
                                      options.capacity, options.does_not_fit);
-  memory_figure_detail::add_phases(chart, figure);
+  chart.bands = phase_bands(figure);
   const std::vector<MemorySample>& samples = figure.samples;
   if (samples.empty()) return chart;
   for (std::size_t c = 0; c <= samples.size(); ++c)

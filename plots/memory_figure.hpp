@@ -36,6 +36,8 @@ struct MemoryFigure {
 [[nodiscard]] MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,
                                          const MemoryTimeline& timeline,
                                          MemoryFigureOptions options);
+// Returns the phases of a figure, named.
+[[nodiscard]] std::vector<SvgBand> phase_bands(const MemoryFigure& figure);
 [[nodiscard]] SvgChart memory_chart(const MemoryFigure& figure);
 
 // Writes the columns begin_ns of the column since the step began, time_ns of the state shown,

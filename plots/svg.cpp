@@ -17,7 +17,7 @@ SvgWriter::SvgWriter(const SvgChart& chart) : chart_(chart) {
   };
   if (!is_range(chart.x) || !is_range(chart.y)) throw InternalError("an axis of a chart is empty");
   for (const SvgArea& area : chart.areas) {
-    if (area.heights.size() + 1 != chart.column_edges.size()) {
+    if (!area.heights.empty() && area.heights.size() + 1 != chart.column_edges.size()) {
       throw InternalError(fmt::format("area '{}' of a chart has {} columns instead of {}",
                                       area.label, area.heights.size(),
                                       chart.column_edges.size() - 1));
@@ -37,6 +37,7 @@ Drawing SvgWriter::drawing() {
   bands();
   axes();
   areas();
+  rectangles();
   path({{PathStep::Kind::kMove, left_, top_},
         {PathStep::Kind::kLine, left_, bottom()},
         {PathStep::Kind::kLine, right(), bottom()}},

@@ -36,12 +36,22 @@ struct SvgAxis {
   double ticks_until = 0;  // last value with ticks; 0: the end of the axis
 };
 
-// A layer of the stack: its heights, one per column of SvgChart::column_edges.
+// A layer of the stack: its heights, one per column of SvgChart::column_edges. Without heights it
+// is only the ink of rectangles.
 struct SvgArea {
   std::string label;
   std::uint32_t rgb = 0;
   Hatch hatch = Hatch::kNone;
   std::vector<double> heights;
+};
+
+// A part of the plot in the ink of an area.
+struct SvgRectangle {
+  std::size_t area = 0;  // index in SvgChart::areas
+  double begin = 0;      // in x
+  double end = 0;
+  double low = 0;  // in y
+  double high = 0;
 };
 
 struct SvgLine {
@@ -87,8 +97,9 @@ struct SvgChart {
   SvgAxis x;
   SvgAxis y;
   std::vector<SvgBand> bands;
-  std::vector<double> column_edges;  // one more than columns, ascending
-  std::vector<SvgArea> areas;        // bottom first
+  std::vector<double> column_edges;      // one more than columns, ascending
+  std::vector<SvgArea> areas;            // bottom first
+  std::vector<SvgRectangle> rectangles;  // those of later areas lie over those of earlier ones
   std::vector<SvgLine> lines;
   std::vector<SvgGuide> guides;
   std::vector<SvgMark> marks;

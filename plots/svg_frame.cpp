@@ -58,13 +58,12 @@ void SvgWriter::measure() {
             static_cast<double>(footer_lines_.size()) * kFooterFont * kLine;
 }
 
-void SvgWriter::rectangle(double x, double y, double width, double height, const DrawnInk& ink) {
-  path({{PathStep::Kind::kMove, x, y},
-        {PathStep::Kind::kLine, x + width, y},
-        {PathStep::Kind::kLine, x + width, y + height},
-        {PathStep::Kind::kLine, x, y + height},
-        {PathStep::Kind::kClose}},
-       ink);
+std::vector<PathStep> SvgWriter::outline_of(double x, double y, double width, double height) {
+  return {{PathStep::Kind::kMove, x, y},
+          {PathStep::Kind::kLine, x + width, y},
+          {PathStep::Kind::kLine, x + width, y + height},
+          {PathStep::Kind::kLine, x, y + height},
+          {PathStep::Kind::kClose}};
 }
 
 void SvgWriter::label(double x, double y, std::string_view words, const LabelStyle& style) {

@@ -1,5 +1,6 @@
 // Draws the inside of the plot of an SVG chart: areas, lines, guides and marks with their labels.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -16,6 +17,8 @@ DrawnInk SvgWriter::area_ink(const SvgArea& area) {
 }
 
 void SvgWriter::areas() {
+  for (const SvgArea& area : chart_.areas)
+    area_inks_.push_back(area_ink(area));
   const std::vector<double>& edges = chart_.column_edges;
   if (edges.size() < 2) return;
   const std::size_t columns = edges.size() - 1;
@@ -23,10 +26,10 @@ void SvgWriter::areas() {
   std::vector<double> upper(columns, 0);
   for (std::size_t a = 0; a < chart_.areas.size(); ++a) {
     const SvgArea& area = chart_.areas[a];
+    if (area.heights.empty()) continue;
     for (std::size_t c = 0; c < columns; ++c)
       upper[c] = lower[c] + area.heights[c];
-    area_inks_.push_back(area_ink(area));
-    DrawnInk ink = area_inks_.back();
+    DrawnInk ink = area_inks_[a];
     ink.stroke = 0xffffff;
     ink.width = 0.4;
     // The outline goes along the upper edge to the right and along the lower one back.
@@ -38,6 +41,34 @@ void SvgWriter::areas() {
     lower = upper;
   }
   keep_labels_off_areas(upper);
+}
+
+// Draws the rectangles of an area as one path, and those that are large enough to have an outline
+// as another.
+void SvgWriter::rectangles() {
+  constexpr double kOutlined = 3;  // pixels
+  constexpr double kLeast = 0.3;   // less could not be seen
+  for (std::size_t a = 0; a < chart_.areas.size(); ++a) {
+    std::array<std::vector<PathStep>, 2> outlines;  // small ones, large ones
+    for (const SvgRectangle& shown : chart_.rectangles) {
+      if (shown.area != a) continue;
+      const double x = x_of(shown.begin);
+      const double y = y_of(shown.high);
+      const double width = std::max(x_of(shown.end) - x, kLeast);
+      const double height = std::max(y_of(shown.low) - y, kLeast);
+      std::vector<PathStep>& steps = outlines[width > kOutlined && height > kOutlined ? 1 : 0];
+      const std::vector<PathStep> corners = outline_of(x, y, width, height);
+      steps.insert(steps.end(), corners.begin(), corners.end());
+    }
+    for (const bool large : {false, true}) {
+      std::vector<PathStep>& steps = outlines[large ? 1 : 0];
+      if (steps.empty()) continue;
+      DrawnInk ink = area_inks_[a];
+      if (large) ink.stroke = 0xffffff;
+      ink.width = 0.4;
+      path(std::move(steps), ink);
+    }
+  }
 }
 
 // Continues a path along the edge of an area, whose heights are those of the columns; equal columns

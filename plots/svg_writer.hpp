@@ -47,7 +47,12 @@ class SvgWriter {
   void stroke(double x0, double y0, double x1, double y1, const DrawnInk& ink) {
     path({{PathStep::Kind::kMove, x0, y0}, {PathStep::Kind::kLine, x1, y1}}, ink);
   }
-  void rectangle(double x, double y, double width, double height, const DrawnInk& ink);
+  // Returns the outline of a rectangle.
+  [[nodiscard]] static std::vector<PathStep> outline_of(double x, double y, double width,
+                                                        double height);
+  void rectangle(double x, double y, double width, double height, const DrawnInk& ink) {
+    path(outline_of(x, y, width, height), ink);
+  }
   [[nodiscard]] double x_of(double value) const {
     return left_ + (value - chart_.x.begin) / (chart_.x.end - chart_.x.begin) * chart_.plot_width;
   }
@@ -71,6 +76,7 @@ class SvgWriter {
   void bands();
   void axes();
   void areas();
+  void rectangles();
   void area_edge(std::vector<PathStep>& steps, const std::vector<double>& heights, bool forwards);
   [[nodiscard]] DrawnInk area_ink(const SvgArea& area);
   void keep_labels_off_areas(const std::vector<double>& upper);

@@ -8,11 +8,13 @@
 #include "cli/text/override_words.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
+#include "plots/address_figure.hpp"
 #include "plots/comparison_charts.hpp"
 #include "plots/drawing/pdf_file.hpp"
 #include "plots/drawing/svg_file.hpp"
 #include "plots/svg.hpp"
 #include "scenarios/results/compared_time.hpp"
+#include "sim/step/run_compiled.hpp"
 
 namespace tidemark {
 namespace figures_detail {
@@ -59,6 +61,19 @@ void add_timeline_svg(OutputFolder& output, const std::string& stem, const Detai
   const MemoryFigure figure = figure_of(point, reproduce);
   add_chart(output, stem, memory_chart(figure));
   write_memory_figure_csv(output.add(stem + ".svg.csv"), figure);
+}
+
+void add_addresses_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point,
+                       const std::string& reproduce) {
+  const Compiled& compiled = point.detail.compiled;
+  const AddressLayout layout = address_layout(point.scenario, compiled, point.detail.timeline,
+                                              point.result.status == PointStatus::kFits);
+  const MemoryFigure figure = figure_of(point, reproduce);
+  const AddressFigure addresses = address_figure(point.detail.model->training, compiled.program,
+                                                 point.detail.timeline, layout, figure);
+  if (addresses.blocks.empty()) return;
+  add_chart(output, stem, address_chart(addresses, figure));
+  write_address_figure_csv(output.add(stem + ".svg.csv"), addresses);
 }
 
 std::string point_label(const PointResult& point, std::size_t number) {

@@ -1,6 +1,6 @@
-// Writes the pictures of a run: timeline.svg, and of several points timelines.svg and pareto.svg,
-// each next to the same as PDF and to a CSV of what it shows. `reproduce` is the line below each
-// picture that says how to make it again.
+// Writes the pictures of a run: timeline.svg and addresses.svg, and of several points timelines.svg
+// and pareto.svg, each next to the same as PDF and to a CSV of what it shows. `reproduce` is the
+// line below each picture that says how to make it again.
 #pragma once
 
 #include <span>
@@ -18,6 +18,9 @@ void add_chart(OutputFolder& output, const std::string& stem, const SvgChart& ch
 [[nodiscard]] MemoryFigure figure_of(const DetailedPoint& point, const std::string& reproduce);
 void add_timeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point,
                       const std::string& reproduce);
+// Adds addresses.svg: where the allocator put each block. Nothing for those without addresses.
+void add_addresses_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point,
+                       const std::string& reproduce);
 
 // Names a point among several by what it changes, else by its scenario.
 [[nodiscard]] std::string point_label(const PointResult& point, std::size_t number);

@@ -15,8 +15,10 @@ TEST_SUITE("unit") {
   TEST_CASE("the gallery's scenarios fit and draw small pictures") {
     const Workspace work;
     const std::string gallery = tidemark::test::source_path("scenarios/gallery/");
-    const std::pair<std::string, std::string> pictures[] = {
-        {"step", "timeline.svg"}, {"checkpointing", "timelines.svg"}, {"trade_offs", "pareto.svg"}};
+    const std::pair<std::string, std::string> pictures[] = {{"step", "timeline.svg"},
+                                                            {"step", "addresses.svg"},
+                                                            {"checkpointing", "timelines.svg"},
+                                                            {"trade_offs", "pareto.svg"}};
     for (const auto& [scenario, picture] : pictures) {
       CAPTURE(scenario);
       const Outcome run = work.run("run " + gallery + scenario + ".yaml --no-chart -o " + scenario);

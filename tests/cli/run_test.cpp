@@ -218,8 +218,12 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     const std::string command =
         "run deep/s.yaml -s 'report={formats: [svg]}' -s 'training.micro_batch=1' --no-chart -o ";
     REQUIRE(w.run(command + "out").code == 0);
-    CHECK(w.names("out") ==
-          std::vector<std::string>{"timeline.pdf", "timeline.svg", "timeline.svg.csv"});
+    CHECK(w.names("out") == std::vector<std::string>{"addresses.pdf", "addresses.svg",
+                                                     "addresses.svg.csv", "timeline.pdf",
+                                                     "timeline.svg", "timeline.svg.csv"});
+    // An allocator that only counts bytes has no addresses.
+    REQUIRE(w.run(command + "counted -s allocator=ideal").code == 0);
+    CHECK(w.names("counted").size() == 3);
     // Without folders, and without where the picture went.
     const std::string line = "reproduce (tidemark " + std::string(kVersion) +
                              "): tidemark run s.yaml -s 'report={formats: [svg]}' -s "
