@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "policies/shard/entries.hpp"
+#include "policies/shard/gathered.hpp"
 #include "policies/shard/megatron_step.hpp"
 
 namespace tidemark {
@@ -27,6 +28,10 @@ class DistributedOptimizer final : public TrainingRewrite {
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     share_optimizer(graph, options_, context);
+  }
+
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    count_shards(context, plan);
   }
 
  private:

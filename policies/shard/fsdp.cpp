@@ -58,7 +58,8 @@ class Fsdp final : public TrainingRewrite {
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     plan_gathers(context, prefetch_, plan);
   }
-  void plan_movement(const PolicyContext& /*context*/, ResidencyPlan& plan) const override {
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    count_shards(context, plan);
     // limit_all_gathers: the host waits while more than two gathers are under way.
     if (options_.version == 1) {
       plan.throttle(

@@ -77,4 +77,13 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
   }
 }
 
+void count_shards(const PolicyContext& context, ResidencyPlan& plan) {
+  const bool sharded = std::any_of(context.graph.operators.begin(), context.graph.operators.end(),
+                                   [](const Operator& op) {
+                                     return op.work.op_class == OperatorClass::kCollective &&
+                                            op.work.collective.group == MeshDimension::kShard;
+                                   });
+  if (sharded) plan.outcome().decided += static_cast<std::int64_t>(context.graph.updates.size());
+}
+
 }  // namespace tidemark

@@ -22,4 +22,7 @@ enum class BackwardPrefetch {
 // Closes the gaps of gathered storages between a release in forward and the use in backward.
 void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan);
 
+// Counts the tensors that the optimizer updates in parts as decisions of the policy that plans.
+void count_shards(const PolicyContext& context, ResidencyPlan& plan);
+
 }  // namespace tidemark

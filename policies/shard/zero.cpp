@@ -53,6 +53,10 @@ class Zero final : public TrainingRewrite {
     plan_gathers(context, prefetches ? BackwardPrefetch::kPre : BackwardPrefetch::kNone, plan);
   }
 
+  void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
+    count_shards(context, plan);
+  }
+
  private:
   ZeroOptions options_;
 };

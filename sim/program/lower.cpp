@@ -328,16 +328,6 @@ void Lowering::emit_position(Position p) {
   if (!order_.at.contains(next) || order_.at[next].step != order_.at[p].step) join_host(p);
 }
 
-// Whether the operator brings parameters together: done again, that is no recomputation.
-bool Lowering::gathers(OperatorId op) const {
-  if (graph_.operators[op].work.op_class == OperatorClass::kCollective) return true;
-  const std::span<const Touch> touches = graph_.touches_of(op);
-  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-    return touch.access == Access::kCreate &&
-           graph_.storages[touch.storage].role == Role::kGatheredParameter;
-  });
-}
-
 StepProgram Lowering::run() {
   index_gaps();
   index_kept();
@@ -357,7 +347,7 @@ StepProgram Lowering::run() {
     program_.slot.push_back(
         {.phase = occurrence.recompute ? Phase::kBackward : graph_.operators[occurrence.op].phase,
          .last_step = occurrence.step + 1 == order_.steps,
-         .recompute = occurrence.recompute && !gathers(occurrence.op)});
+         .recompute = occurrence.recompute && !gathers(graph_, occurrence.op)});
   }
   assign_roles();
   for (StorageId s : ids_of(graph_.storages)) {

@@ -21,6 +21,10 @@ namespace tidemark {
                                                 const ProgramOrder& order, const Liveness& live,
                                                 ResidencyPlan& plan);
 
+// Whether an operator brings a parameter together from its shards: done again, that is no
+// recomputation of the model.
+[[nodiscard]] bool gathers(const TrainingGraph& graph, OperatorId op);
+
 // Workspaces that a device's libraries take from the allocator for themselves.
 struct LibraryWorkspaces {
   Bytes matmul;            // allocated at the first matrix product, and kept

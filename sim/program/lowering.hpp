@@ -130,7 +130,6 @@ class Lowering {
   AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p,
                         Stream pool = Stream::kCompute);
   void free_allocation(AllocationId allocation, Position p);
-  [[nodiscard]] bool gathers(OperatorId op) const;
   // Makes a queue wait for all other streams that use an allocation.
   void make_queue_wait(Stream queue, const LastUse& last, Position p);
   void use(AllocationId allocation, Access access, Stream stream, std::uint32_t instruction);

@@ -129,6 +129,15 @@ void clear_marks(const TrainingGraph& graph, const ProgramOrder& order, const Re
 }  // namespace
 }  // namespace recomputation_detail
 
+bool gathers(const TrainingGraph& graph, OperatorId op) {
+  if (graph.operators[op].work.op_class == OperatorClass::kCollective) return true;
+  const std::span<const Touch> touches = graph.touches_of(op);
+  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    return touch.access == Access::kCreate &&
+           graph.storages[touch.storage].role == Role::kGatheredParameter;
+  });
+}
+
 ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
                                   const Liveness& live, ResidencyPlan& plan) {
   if (plan.groups().empty()) return order;
@@ -161,7 +170,9 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     }
     recomputation_detail::clear_marks(graph, order, recipe, in_recipe);
     if (order.at[group.before].step + 1 == order.steps) {
-      outcome.recomputed_operators += static_cast<std::int64_t>(repeat.occurrences.size());
+      outcome.recomputed_operators +=
+          std::count_if(repeat.occurrences.begin(), repeat.occurrences.end(),
+                        [&](const Occurrence& again) { return !gathers(graph, again.op); });
     }
     repeats.push_back(std::move(repeat));
     kept.kept.insert(kept.kept.end(), recipe.kept.begin(), recipe.kept.end());
