@@ -5,6 +5,7 @@
 
 #include "graph/autodiff/gradient_tape.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/forward_builder.hpp"
 
 namespace tidemark {
 
@@ -20,8 +21,13 @@ void GradientTape::save_operands(NodeId id, const NodeView& view, BackwardKernel
   SavedSet set(view);
   graph_.nodes[id].family->save(set);
   SavedBy& kept = saved_[id];
-  for (std::size_t i : set.inputs())
-    kept.storages.push_back(view.input(i).storage);
+  for (std::size_t i : set.inputs()) {
+    const StorageId storage = view.input(i).storage;
+    const NodeId maker = remaker_[storage];
+    if (maker.valid()) kept.remade.push_back(maker);
+    kept.storages.push_back(
+        maker.valid() ? graph_.tensors[graph_.nodes[maker].inputs.front()].storage : storage);
+  }
   for (std::size_t i : set.outputs())
     kept.storages.push_back(view.output(i).storage);
   for (const SavedSet::Extra& extra : set.extras()) {
@@ -54,10 +60,18 @@ void GradientTape::emit_forward(NodeId id) {
     if (shared && view.is_in_place()) kernel.mutates.push_back(tensor);
   }
   if (is_differentiable(node)) save_operands(id, view, kernel);
-  if (!kernel.creates.empty() || !kernel.mutates.empty()) {
+  if (node.family->remade_in_backward) {
+    remaker_[view.output().storage] = id;
+    training_.storages[view.output().storage].role = Role::kCommunication;
+  }
+  if (node.family->emit != nullptr) {
+    ForwardBuilder builder(*this, view);
+    node.family->emit(builder);
+  } else if (!kernel.creates.empty() || !kernel.mutates.empty()) {
     const ForwardKernel forward = node.family->forward(view);
     kernel.work = forward.work;
     kernel.workspace = forward.workspace;
+    kernel.blocks_host = forward.blocks_host;
     if (forward.temporary > Bytes(0)) {
       kernel.temporary = forward.temporary;
     }
@@ -99,6 +113,7 @@ void GradientTape::emit_backward(NodeId id) {
   saved_until_ = {};
   const std::size_t before = part_->size();
   const NodeView view(graph_, id, rules_);
+  remake_for(id);
   BackwardBuilder builder(*this, view);
   node.family->backward(builder);
   for (const auto& [target, gradient] : results_)
@@ -211,6 +226,8 @@ void GradientTape::emit_ends() {
 TrainingGraph GradientTape::run() {
   parameter_.assign(graph_.tensors.size(), ParameterId());
   reached_.assign(graph_.nodes.size(), 0);
+  remaker_.assign(graph_.storages.size(), NodeId());
+  remade_.assign(graph_.storages.size(), StorageId());
   for (ParameterId p : ids_of(graph_.parameters))
     parameter_[graph_.parameters[p].tensor] = p;
   for (const Node& node : graph_.nodes) {

@@ -68,7 +68,7 @@ void GradientTape::launch(const BackwardKernel& kernel) {
   std::vector<Touch> touches;
   touches.reserve(kernel.reads.size() + kernel.creates.size() + kernel.mutates.size());
   for (const Tensor& t : kernel.reads)
-    touches.push_back({t.storage, Access::kRead});
+    touches.push_back({content_of(t.storage), Access::kRead});
   for (const Tensor& t : kernel.mutates)
     touches.push_back({t.storage, Access::kMutate});
   for (const Tensor& t : kernel.creates)
@@ -86,8 +86,11 @@ void GradientTape::launch(const BackwardKernel& kernel) {
                                            .first_touch = 0,
                                            .touch_count = 0,
                                            .workspace = kernel.workspace,
-                                           .work = kernel.work},
+                                           .work = kernel.work,
+                                           .blocks_host = kernel.blocks_host},
                                           touches));
+  const bool communicates = kernel.work.op_class == OperatorClass::kCollective;
+  if (communicates && phase_ == Phase::kBackward) issue_early();
 }
 
 void GradientTape::release_output_gradients(NodeId id) {

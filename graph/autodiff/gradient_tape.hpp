@@ -24,6 +24,8 @@ class GradientTape final : public BackwardTape {
   }
   [[nodiscard]] Tensor saved(NodeId node, std::string_view name) const override;
   [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype) override;
+  [[nodiscard]] Tensor create_temporary(std::string_view name, const Shape& shape,
+                                        DType dtype) override;
   void launch(const BackwardKernel& kernel) override;
   void release_incoming_gradient() override { incoming_until_ = part_->back(); }
   void release_saved() override { saved_until_ = part_->back(); }
@@ -35,6 +37,11 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] StorageId add_temporary(Bytes bytes);
   void emit_forward(NodeId id);
   void save_operands(NodeId id, const NodeView& view, BackwardKernel& kernel);
+  [[nodiscard]] StorageId content_of(StorageId storage) const;
+  void remake(NodeId maker);
+  void remake_for(NodeId reader);
+  void issue_early();
+  [[nodiscard]] bool are_independent(OperatorId a, OperatorId b) const;
   void emit_root_gradient();
   void emit_backward(NodeId id);
   void release_output_gradients(NodeId id);
@@ -57,6 +64,7 @@ class GradientTape final : public BackwardTape {
   struct SavedBy {  // operands that one node keeps for its backward
     std::vector<StorageId> storages;
     std::vector<std::pair<std::string_view, Tensor>> extras;
+    std::vector<NodeId> remade;  // nodes whose outputs backward makes again for this one
   };
   IdVector<NodeId, SavedBy> saved_;
   IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
@@ -64,6 +72,8 @@ class GradientTape final : public BackwardTape {
   IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
   IdVector<NodeId, char> reached_;                     // whether backward reaches the node
+  IdVector<StorageId, NodeId> remaker_;    // the node that makes the storage again in backward
+  IdVector<StorageId, StorageId> remade_;  // the storage that has its content in backward by now
   // The parameter of a leaf; a view of a parameter is no leaf.
   IdVector<TensorId, ParameterId> parameter_;
   std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node

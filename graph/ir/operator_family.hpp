@@ -12,6 +12,7 @@ class NodeView;         // operators/node_view.hpp
 struct ForwardKernel;   // operators/node_view.hpp
 class SavedSet;         // operators/node_view.hpp
 class BackwardBuilder;  // operators/backward_builder.hpp
+class ForwardBuilder;   // operators/forward_builder.hpp
 
 // How an operator differs when its module is in eval().
 enum class InEvaluation : std::uint8_t {
@@ -32,6 +33,11 @@ struct OperatorFamily {
   // Which of several families that share their rules this is: the spatial axes of a convolution,
   // the cell of a recurrent layer.
   int variant = 0;
+  // Emits the kernels of a forward that runs several; `forward` is null then.
+  void (*emit)(ForwardBuilder&) = nullptr;
+  // Nobody keeps the output for backward: the same kernel makes it again, from input 0, before the
+  // first backward node that reads it.
+  bool remade_in_backward = false;
 };
 
 enum class OperatorPart : std::uint8_t {
@@ -47,8 +53,6 @@ enum class OperatorPart : std::uint8_t {
   kDivideLoss,          // divides the loss by the number of micro-batches
   kUpdate,              // updates parameters and their optimizer state
   kZeroGrad,
-  kUseGathered,  // no work: from here on a unit's gathered parameters are used by backward
-  kRelease,      // no work: what is gathered, sent or received is not used any more
   kEndOfStep,
   kOther,  // belongs to no node: an operator of a cost graph, or one that a policy adds
 };

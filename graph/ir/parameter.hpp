@@ -20,6 +20,11 @@ struct Parameter {
   bool trained = true;  // frozen otherwise
   TensorId tensor;      // tensor of the forward graph
   StorageId storage;    // the storage that forward and backward read
+  // Every tensor rank has the whole parameter, and backward makes a part of its gradient's sum on
+  // each: of its tokens, or of its heads.
+  bool summed_over_tensor = false;
+  // It belongs to experts: ranks of the expert dimension have different ones.
+  bool of_expert = false;
 
   // Invalid where backward makes no gradient: the parameter is frozen or the loss does not depend
   // on it.

@@ -24,6 +24,8 @@ struct BackwardKernel {
   Bytes workspace;
   // Bytes of tensors that a formula of several kernels makes between them and drops.
   Bytes temporary;
+  // The host reads a result: it waits until the device has done everything issued so far.
+  bool blocks_host = false;
 };
 
 // The record of a differentiation (autodiff/gradient_tape.hpp), as far as families write to it.
@@ -34,6 +36,9 @@ class BackwardTape {
   // Returns a tensor that the forward of `node` saved under this name.
   [[nodiscard]] virtual Tensor saved(NodeId node, std::string_view name) const = 0;
   [[nodiscard]] virtual Tensor create(std::string_view name, const Shape& shape, DType dtype) = 0;
+  // Makes a tensor that nothing keeps beyond its last reader.
+  [[nodiscard]] virtual Tensor create_temporary(std::string_view name, const Shape& shape,
+                                                DType dtype) = 0;
   virtual void launch(const BackwardKernel& kernel) = 0;
   virtual void release_incoming_gradient() = 0;
   virtual void release_saved() = 0;

@@ -52,6 +52,7 @@ struct ForwardKernel {
   Work work;
   Bytes workspace;  // temporaries that live inside the kernel only
   Bytes temporary;  // bytes of a tensor that the operator makes and drops outside its kernel
+  bool blocks_host = false;  // the host reads a result before it goes on
 };
 
 // Collects the tensors that autograd keeps of a node. Saving a parameter, buffer or input costs

@@ -174,7 +174,7 @@ void launch_batches(BackwardBuilder& b, const Tensor& gradient) {
 // AddmmBackward computes mat1, mat2, then the bias; MmBackward, without a bias, mat2 before self.
 // The rows of a strided gradient are copied by the node of the view that ends the forward. The
 // engine hands on the gradient of the bias first; that of the weight passes its transposition, a
-// node of its own.
+// node of its own. Megatron's layers start with the gradient of the input, which they communicate.
 void backward(BackwardBuilder& b) {
   const auto [m, n, k] = extent_of(b.node());
   const Form form = form_of(b.node());
@@ -185,7 +185,8 @@ void backward(BackwardBuilder& b) {
   if (gradient.storage != incoming.storage) b.release_incoming_gradient();
   Tensor of_input;
   Tensor of_weight;
-  if (form == Form::kProductThenBias || !b.node().has_input(kBias)) {
+  const bool weight_first = form == Form::kProductThenBias || !b.node().has_input(kBias);
+  if (weight_first && !b.node().attributes().flag("input_gradient_first")) {
     of_weight = launch_weight_gradient(b, gradient);
     of_input = launch_input_gradient(b, gradient);
   } else {
