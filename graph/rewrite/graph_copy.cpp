@@ -63,20 +63,40 @@ void GraphCopy::replace(NodeId id, std::span<const TensorId> outputs) {
     tensor_[old[i]] = outputs[i];
 }
 
+void GraphCopy::reshape_root(TensorId of_source, const Shape& shape) {
+  changed_[of_source] = shape;
+}
+
+void GraphCopy::drop_root(TensorId of_source) {
+  changed_[of_source] = std::nullopt;
+}
+
 // Copies roots at their places among the outputs of nodes, so that a copy that changes nothing has
 // the ids of its source.
 void GraphCopy::copy_roots(TensorId until) {
   for (; next_ < until; next_ = TensorId(next_.value + 1)) {
     if (is_made_[next_] != 0) continue;
+    const auto changed = changed_.find(next_);
+    if (changed != changed_.end() && !changed->second) continue;
     Tensor root = source_.tensors[next_];
     StorageId& storage = storage_[root.storage];
     if (!storage.valid()) storage = result_.storages.push_back(source_.storages[root.storage]);
+    if (changed != changed_.end()) {
+      root.shape = *changed->second;
+      root.strides = contiguous_strides(root.shape);
+      result_.storages[storage].elements = root.elements();
+      result_.storages[storage].bytes = root.bytes();
+    }
     root.storage = storage;
     const TensorId copy = result_.tensors.push_back(root);
     tensor_[next_] = copy;
     if (!parameter_[next_].valid()) continue;
     Parameter& parameter = result_.parameters[parameter_[next_]];
     parameter.tensor = copy;
+    if (changed != changed_.end()) {
+      parameter.shape = root.shape;
+      parameter.elements = root.elements();
+    }
     parameter.storage = storage;
     if (!parameter.trained) continue;
     is_trained_.resize(result_.tensors.size(), 0);
@@ -97,11 +117,23 @@ void GraphCopy::end(NodeId id) {
   node_[id] = NodeId(result_.nodes.size() - 1);
 }
 
+// Takes the parameters that were dropped out of the table; ids of those behind them change.
+void GraphCopy::drop_parameters() {
+  IdVector<ParameterId, Parameter> kept;
+  for (ParameterId id : ids_of(source_.parameters)) {
+    if (at(source_.parameters[id].tensor).valid()) kept.push_back(result_.parameters[id]);
+  }
+  for (std::size_t i = source_.parameters.size(); i < result_.parameters.size(); ++i)
+    kept.push_back(result_.parameters[ParameterId(i)]);
+  result_.parameters = std::move(kept);
+}
+
 Graph GraphCopy::finish() {
   copy_roots(source_.tensors.end_id());
   for (const LocalVariable& local : source_.locals)
     result_.locals.push_back({at(local.tensor), local.until.valid() ? node_[local.until] : NodeId(),
                               local.only_in_evaluation});
+  drop_parameters();
   result_.logits = at(source_.logits);
   result_.loss = at(source_.loss);
   for (TensorId output : source_.other_outputs)
@@ -111,7 +143,11 @@ Graph GraphCopy::finish() {
 
 Graph rewrite_graph(const Graph& source, const std::function<void(GraphCopy&, NodeId)>& rewrite) {
   GraphCopy copy(source);
-  for (NodeId id : ids_of(source.nodes)) {
+  return rewrite_graph(copy, rewrite);
+}
+
+Graph rewrite_graph(GraphCopy& copy, const std::function<void(GraphCopy&, NodeId)>& rewrite) {
+  for (NodeId id : ids_of(copy.source().nodes)) {
     copy.begin(id);
     rewrite(copy, id);
     copy.end(id);

@@ -9,11 +9,13 @@
 //     });
 //   }
 //
-// Parameters, layers and blocks keep their ids and roots their order. A variable lives until the
+// Layers and blocks keep their ids, parameters and roots their order. A variable lives until the
 // last node that replaces its last node; the loss and the model's outputs are replaced likewise.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,6 +45,11 @@ class GraphCopy {
   // Makes these tensors of the copy replace the outputs of a node of the source, one each.
   void replace(NodeId id, std::span<const TensorId> outputs);
 
+  // Gives the copy of a root another shape. Before the first step only.
+  void reshape_root(TensorId of_source, const Shape& shape);
+  // Leaves a root out of the copy: no node of the copy may read it. Before the first step only.
+  void drop_root(TensorId of_source);
+
   // Steps of rewrite_graph before each node and after the last one.
   void begin(NodeId id);
   void end(NodeId id);
@@ -50,6 +57,7 @@ class GraphCopy {
 
  private:
   void copy_roots(TensorId until);
+  void drop_parameters();
 
   const Graph& source_;
   Graph result_;
@@ -60,11 +68,15 @@ class GraphCopy {
   IdVector<TensorId, char> is_made_;           // tensors that a node of the source makes
   IdVector<TensorId, ParameterId> parameter_;  // parameters of the source's tensors
   IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
+  std::map<TensorId, std::optional<Shape>> changed_;  // roots with another shape; none: dropped
 };
 
 // Calls `rewrite` for every node in order, which keeps or replaces it. Throws InternalError when it
 // does neither.
 [[nodiscard]] Graph rewrite_graph(const Graph& source,
+                                  const std::function<void(GraphCopy&, NodeId)>& rewrite);
+// Does the same with a copy whose roots have been changed.
+[[nodiscard]] Graph rewrite_graph(GraphCopy& copy,
                                   const std::function<void(GraphCopy&, NodeId)>& rewrite);
 
 }  // namespace tidemark

@@ -163,6 +163,34 @@ TEST_SUITE("unit") {
     CHECK_THROWS_WITH_AS(static_cast<void>(rewrite_graph(graph, twice)),
                          "m: relu has 1 outputs and becomes 2", InternalError);
   }
+
+  TEST_CASE("a copy may have less of a parameter, or none of it") {
+    ModelBuilder b("m", DType::kFloat32);
+    const TensorId x = b.input("x", {2, 4}, DType::kFloat32);
+    const TensorId wide = b.parameter("wide", {6, 4});
+    const TensorId other = b.parameter("other", {6, 4});
+    const TensorId first = b.linear_with(x, wide);
+    b.set_output(b.add_tensors(first, b.linear_with(x, other)));
+    const Graph graph = b.finish();
+    GraphCopy copy(graph);
+    copy.reshape_root(wide, {3, 4});
+    copy.drop_root(other);
+    const Graph part = rewrite_graph(copy, [&](GraphCopy& of, NodeId id) {
+      const Node& node = graph.nodes[id];
+      if (node.family->name == "linear" && node.inputs[1] == wide) {
+        of.keep(id);
+      } else {
+        of.replace(id, std::vector<TensorId>{of.result().output(NodeId(0U))});
+      }
+    });
+    CHECK_NOTHROW(check_invariants(part));
+    REQUIRE(part.parameters.size() == 1);
+    const Parameter& left = part.parameters[ParameterId(0U)];
+    CHECK(left.name == "wide");
+    CHECK(left.elements.count == 12);
+    CHECK(part.storages[left.storage].bytes.count == 12 * 4);
+    CHECK(part.tensors[part.logits].shape == Shape{2, 3});
+  }
 }
 
 }  // namespace tidemark::graph_copy_test
