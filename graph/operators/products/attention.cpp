@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/products/attention_work.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
@@ -13,6 +14,49 @@ namespace attention_family {
 constexpr std::size_t kQuery = 0;  // [batch, heads, length, width]
 constexpr std::size_t kKey = 1;    // [batch, key heads, key length, width]
 constexpr std::size_t kValue = 2;
+
+}  // namespace attention_family
+
+// 4 b h s^2 d, half of it under a causal mask (Dao 2023, section 4.1).
+Work attention_work(const NodeView& node, double share, std::int64_t direction) {
+  const Tensor& q = node.input(attention_family::kQuery);
+  const Tensor& k = node.input(attention_family::kKey);
+  const Tensor& v = node.input(attention_family::kValue);
+  const bool causal = node.attributes().flag("causal");
+  const double scores = static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) *
+                        static_cast<double>(q.shape[2]) * static_cast<double>(k.shape[2]);
+  const double width = static_cast<double>(q.shape[3] + v.shape[3]);
+  return {
+      .op_class = OperatorClass::kAttention,
+      .dtype = q.dtype,
+      .flops = Flops(share * 2.0 * scores * width * (causal ? 0.5 : 1.0)),
+      .read = q.bytes() + k.bytes() + v.bytes(),
+      .written = node.output().bytes(),
+      .extent = {q.shape[2], k.shape[2], q.shape[3], (causal ? kAttentionCausal : 0) | direction}};
+}
+
+// mha_bwd of FlashAttention 2.5: dq is summed in fp32 over rows rounded up to 128 and widths
+// rounded up to 32, softmax_d is one fp32 per row; shared key heads get a gradient per query head
+// first.
+Bytes attention_backward_workspace(const NodeView& node) {
+  const Shape& q = node.input(attention_family::kQuery).shape;
+  const Shape& k = node.input(attention_family::kKey).shape;
+  constexpr std::int64_t kRows = 128;
+  constexpr std::int64_t kWidths = 32;
+  const auto rounded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
+  const std::int64_t rows = q[0] * q[1] * rounded(q[2], kRows);
+  Bytes workspace = bytes_of(DType::kFloat32, Elements(rows));
+  if (bits_of(node.input(attention_family::kQuery).dtype) > 16) return workspace;
+  workspace += bytes_of(DType::kFloat32, Elements(rows * rounded(q[3], kWidths)));
+  if (q[1] != k[1]) {
+    workspace += (node.input(attention_family::kKey).bytes() +
+                  node.input(attention_family::kValue).bytes()) *
+                 (q[1] / k[1]);
+  }
+  return workspace;
+}
+
+namespace attention_family {
 
 void infer(Inference& inference) {
   const Tensor& q = inference.input(kQuery);
@@ -36,24 +80,6 @@ void infer(Inference& inference) {
   inference.create(result, q.dtype, dense_strides(result, q.strides));
 }
 
-// 4 b h s^2 d, half of it under a causal mask (Dao 2023, section 4.1).
-Work attention_work(const NodeView& node, double share, std::int64_t direction) {
-  const Tensor& q = node.input(kQuery);
-  const Tensor& k = node.input(kKey);
-  const Tensor& v = node.input(kValue);
-  const bool causal = node.attributes().flag("causal");
-  const double scores = static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) *
-                        static_cast<double>(q.shape[2]) * static_cast<double>(k.shape[2]);
-  const double width = static_cast<double>(q.shape[3] + v.shape[3]);
-  return {
-      .op_class = OperatorClass::kAttention,
-      .dtype = q.dtype,
-      .flops = Flops(share * 2.0 * scores * width * (causal ? 0.5 : 1.0)),
-      .read = q.bytes() + k.bytes() + v.bytes(),
-      .written = node.output().bytes(),
-      .extent = {q.shape[2], k.shape[2], q.shape[3], (causal ? kAttentionCausal : 0) | direction}};
-}
-
 ForwardKernel forward(const NodeView& node) {
   return {.work = attention_work(node, 1, 0)};
 }
@@ -68,25 +94,6 @@ void save(SavedSet& saved) {
   saved.extra("random_state", {2}, DType::kInt64);  // philox seed and offset
 }
 
-// mha_bwd of FlashAttention 2.5: dq is summed in fp32 over rows rounded up to 128 and widths
-// rounded up to 32, softmax_d is one fp32 per row; shared key heads get a gradient per query head
-// first.
-Bytes backward_workspace(const NodeView& node) {
-  const Shape& q = node.input(kQuery).shape;
-  const Shape& k = node.input(kKey).shape;
-  constexpr std::int64_t kRows = 128;
-  constexpr std::int64_t kWidths = 32;
-  const auto rounded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
-  const std::int64_t rows = q[0] * q[1] * rounded(q[2], kRows);
-  Bytes workspace = bytes_of(DType::kFloat32, Elements(rows));
-  if (bits_of(node.input(kQuery).dtype) > 16) return workspace;
-  workspace += bytes_of(DType::kFloat32, Elements(rows * rounded(q[3], kWidths)));
-  if (q[1] != k[1]) {
-    workspace += (node.input(kKey).bytes() + node.input(kValue).bytes()) * (q[1] / k[1]);
-  }
-  return workspace;
-}
-
 // Five products where forward has two: S = QK^T again, dV, dP, dQ, dK.
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
@@ -96,7 +103,7 @@ void backward(BackwardBuilder& b) {
       .reads = {gradient, node.input(kQuery), node.input(kKey), node.input(kValue), node.output(),
                 b.saved("logsumexp"), b.saved("random_state")},
       .work = attention_work(node, 2.5, kAttentionBackward),
-      .workspace = backward_workspace(node)};
+      .workspace = attention_backward_workspace(node)};
   constexpr std::string_view kNames[] = {"query_gradient", "key_gradient", "value_gradient"};
   kernel.work.read += gradient.bytes() + node.output().bytes() + b.saved("logsumexp").bytes();
   kernel.work.written = Bytes(0);
