@@ -9,11 +9,11 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
 #include "policies/eviction/entries.hpp"
+#include "policies/parallel/entries.hpp"
 #include "policies/recompute/entries.hpp"
 #include "policies/residency/entries.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/sequence/planned.hpp"
-#include "policies/shard/entries.hpp"
 
 namespace tidemark {
 namespace registry_detail {
@@ -37,6 +37,9 @@ auto guarded(const std::string& path, const Call& call) {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
+          context_parallel_entry(),
+          expert_parallel_entry(),
+          tensor_parallel_entry(),
           checkpoint_every_entry(),
           checkpoint_entry(),
           checkpoint_sequential_entry(),
@@ -60,9 +63,6 @@ PolicyRegistry::PolicyRegistry()
           selective_entry(),
           megatron_selective_entry(),
           eviction_entry(),
-          distributed_optimizer_entry(),
-          fsdp_entry(),
-          zero_entry(),
       } {
   const std::span<const PolicyEntry> planned = planned_entries();
   entries_.insert(entries_.end(), planned.begin(), planned.end());

@@ -10,7 +10,6 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/entries.hpp"
-#include "policies/rewrite/gradient_completion.hpp"
 
 namespace tidemark {
 namespace data_parallel_detail {
@@ -18,8 +17,10 @@ namespace {
 
 class BucketedBackward {
  public:
-  BucketedBackward(TrainingGraph& graph, const DataParallelOptions& options)
+  BucketedBackward(TrainingGraph& graph, std::vector<ParameterId> parameters,
+                   const DataParallelOptions& options)
       : graph_(graph),
+        parameters_(std::move(parameters)),
         // Gradients that are never dropped are views of their buckets from the first step on.
         in_place_(options.gradient_as_bucket_view && graph.gradients_persist),
         copies_back_(!options.gradient_as_bucket_view) {
@@ -44,6 +45,7 @@ class BucketedBackward {
   void plan(const BucketLimits& limits);
   void add_buckets();
   void add_views();
+  [[nodiscard]] std::vector<std::size_t> completions(const std::vector<OperatorId>& part) const;
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
   [[nodiscard]] OperatorId add_copy_in(std::size_t member);
   [[nodiscard]] OperatorId add_all_reduce(std::size_t index);
@@ -66,8 +68,6 @@ class BucketedBackward {
 
 void BucketedBackward::plan(const BucketLimits& limits) {
   std::vector<BucketGradient> gradients;
-  parameters_ = graph_.trained;
-  std::sort(parameters_.begin(), parameters_.end());
   for (const ParameterId id : parameters_) {
     const Parameter& parameter = graph_.parameters[id];
     gradients.push_back({graph_.storages[parameter.gradient].bytes, parameter.gradient_dtype});
@@ -133,6 +133,30 @@ void BucketedBackward::add_views() {
   });
 }
 
+// Returns, by member, the index in the part after which its gradient is complete. AccumulateGrad,
+// and DDP's hook, run when the backward node that completes the gradient has returned.
+std::vector<std::size_t> BucketedBackward::completions(const std::vector<OperatorId>& part) const {
+  constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  IdVector<StorageId, std::size_t> last(graph_.storages.size(), kNever);
+  for (std::size_t at = 0; at < part.size(); ++at) {
+    for (const Touch& touch : graph_.touches_of(part[at])) {
+      if (touch.access != Access::kRead) last[touch.storage] = at;
+    }
+  }
+  std::vector<std::size_t> completed;
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    std::size_t at = last[made_[i]];
+    if (at == kNever) {
+      throw InternalError(fmt::format("nothing in backward makes '{}.grad'", parameter(i).name));
+    }
+    const NodeId node = graph_.operators[part[at]].node;
+    while (node.valid() && at + 1 < part.size() && graph_.operators[part[at + 1]].node == node)
+      ++at;
+    completed.push_back(at);
+  }
+  return completed;
+}
+
 Operator BucketedBackward::elementwise(std::string_view name, std::size_t member) const {
   const Parameter& trained = parameter(member);
   const Bytes bytes = graph_.storages[made_[member]].bytes;
@@ -192,7 +216,7 @@ OperatorId BucketedBackward::add_copy_out(std::size_t member) {
 // Returns the part with all operators by which a rank reduces its gradients with the others'.
 std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part) {
   std::vector<std::vector<std::size_t>> completed(part.size());
-  const std::vector<std::size_t> completion = gradient_completions(graph_, part, made_);
+  const std::vector<std::size_t> completion = completions(part);
   for (std::size_t i = 0; i < completion.size(); ++i)
     completed[completion[i]].push_back(i);
   std::vector<std::size_t> missing;
@@ -229,12 +253,26 @@ void BucketedBackward::build() {
   if (!accumulate.empty()) accumulate = reduced(accumulate);
 }
 
+// Returns the trained parameters whose gradients differ between data ranks, in the order of their
+// registration. Experts of which each rank has its own have no replicas.
+std::vector<ParameterId> replicated_parameters(const TrainingGraph& graph, const Mesh& mesh) {
+  const bool own_experts = mesh.size(MeshDimension::kExpert) == mesh.replicas();
+  std::vector<ParameterId> parameters = graph.trained;
+  std::erase_if(parameters,
+                [&](ParameterId id) { return own_experts && graph.parameters[id].of_expert; });
+  std::sort(parameters.begin(), parameters.end());
+  return parameters;
+}
+
 }  // namespace
 }  // namespace data_parallel_detail
 
 void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
-  if (context.mesh.replicas() == 1 || graph.trained.empty()) return;
-  data_parallel_detail::BucketedBackward(graph, options_).build();
+  if (context.mesh.replicas() == 1) return;
+  std::vector<ParameterId> parameters =
+      data_parallel_detail::replicated_parameters(graph, context.mesh);
+  if (parameters.empty()) return;
+  data_parallel_detail::BucketedBackward(graph, std::move(parameters), options_).build();
 }
 
 const PolicyEntry& data_parallel_entry() {

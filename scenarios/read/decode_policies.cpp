@@ -18,15 +18,14 @@ constexpr std::string_view kPlanned[] = {
     "adaptive_precision",
     "chunked_loss",
     "compress_activations",
-    "context_parallel",
     "distill",
-    "expert_parallel",
+    "fsdp",
     "lora",
     "memory_elastic",
     "optimizer_in_backward",
     "pipeline",
     "prune",
-    "tensor_parallel",
+    "zero",
 };
 
 // One item of the list, with its parameters.

@@ -10,6 +10,7 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
+#include "policies/parallel/tensor_gradients.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/data_parallel.hpp"
 #include "policies/solver/step_costs.hpp"
@@ -23,8 +24,6 @@ namespace {
 Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
   options.dtype = rules_of(spec.training.precision).model;
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
-    options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);
   if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == 0) {
     throw UserError({}, "model",
@@ -71,6 +70,8 @@ void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<Pa
   const bool reduces = std::any_of(rewrites.begin(), rewrites.end(),
                                    [](const TrainingRewrite* r) { return r->reduces_gradients(); });
   if (!reduces) rewrites.push_back(&data_parallel);
+  const TensorGradients tensor_gradients;
+  rewrites.push_back(&tensor_gradients);
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;

@@ -1,0 +1,62 @@
+#include "graph/rewrite/partition/group_key_heads.hpp"
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/rewrite/graph_copy.hpp"
+#include "graph/rewrite/partition/partition_sites.hpp"
+
+namespace tidemark {
+namespace group_key_heads_detail {
+namespace {
+
+// view [batch, heads, 1, length, width], expand, reshape: the nodes that repeat heads, last first.
+std::vector<NodeId> repeats_of(const Graph& graph, const PartitionSites& sites, TensorId repeated) {
+  constexpr std::array<std::string_view, 3> kSteps = {"reshape", "expand", "view"};
+  std::vector<NodeId> nodes;
+  TensorId tensor = repeated;
+  for (const std::string_view step : kSteps) {
+    const NodeId maker = sites.maker[tensor];
+    const bool fits = maker.valid() && graph.nodes[maker].family->name == step &&
+                      sites.readers[tensor].size() == 1;
+    if (!fits) return {};
+    nodes.push_back(maker);
+    tensor = graph.nodes[maker].inputs.front();
+  }
+  const Shape& heads = graph.tensors[tensor].shape;
+  const Shape& all = graph.tensors[repeated].shape;
+  const bool repeats = heads.rank() == 4 && all.rank() == 4 && heads[0] == all[0] &&
+                       heads[2] == all[2] && heads[3] == all[3] && all[1] % heads[1] == 0;
+  return repeats ? nodes : std::vector<NodeId>();
+}
+
+}  // namespace
+}  // namespace group_key_heads_detail
+
+Graph group_key_heads(const Graph& graph) {
+  const PartitionSites sites = find_sites(graph);
+  IdVector<NodeId, char> skipped(graph.nodes.size(), 0);
+  for (const Node& node : graph.nodes) {
+    if (node.family->name != "attention") continue;
+    const std::vector<NodeId> of_keys =
+        group_key_heads_detail::repeats_of(graph, sites, node.inputs[1]);
+    const std::vector<NodeId> of_values =
+        group_key_heads_detail::repeats_of(graph, sites, node.inputs[2]);
+    if (of_keys.empty() || of_values.empty()) continue;
+    for (const std::vector<NodeId>& nodes : {of_keys, of_values}) {
+      for (NodeId id : nodes)
+        skipped[id] = 1;
+    }
+  }
+  return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
+    if (skipped[id] == 0) {
+      copy.keep(id);
+    } else {
+      copy.replace(id, std::array{copy.at(graph.nodes[id].inputs.front())});
+    }
+  });
+}
+
+}  // namespace tidemark

@@ -1,0 +1,361 @@
+#include "graph/rewrite/partition/partition_planner.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/operators/registry.hpp"
+#include "graph/rewrite/partition/partition_errors.hpp"
+
+namespace tidemark {
+namespace partition_planner_detail {
+namespace {
+
+// Each attempt but the last leaves another product whole; models that need more have no layers.
+constexpr int kMostAttempts = 64;
+
+bool has_cut(const std::vector<Layout>& layouts) {
+  return std::any_of(layouts.begin(), layouts.end(), [](const Layout& l) { return l.has_value(); });
+}
+
+}  // namespace
+}  // namespace partition_planner_detail
+
+PartitionPlanner::PartitionPlanner(const Graph& graph, const PartitionOptions& options)
+    : graph_(graph),
+      options_(options),
+      sites_(find_sites(graph)),
+      rejected_(graph.nodes.size(), 0),
+      sharing_(graph.nodes.size(), 1) {}
+
+Partition PartitionPlanner::plan() {
+  for (int i = 0; i < partition_planner_detail::kMostAttempts; ++i) {
+    attempt();
+    if (learnt_) continue;
+    if (!problem_.empty()) throw UserError({}, options_.path, problem_);
+    const bool divided = std::any_of(
+        result_.nodes.begin(), result_.nodes.end(),
+        [](const NodePartition& node) { return partition_planner_detail::has_cut(node.made); });
+    if (divided) return std::move(result_);
+    throw UserError({}, options_.path,
+                    fmt::format("nothing in {} can be divided over {} ranks: it has no product "
+                                "whose features another product takes in, and no vocabulary",
+                                graph_.name, options_.ranks));
+  }
+  throw InternalError(graph_.name + " cannot be divided among ranks");
+}
+
+void PartitionPlanner::attempt() {
+  learnt_ = false;
+  problem_.clear();
+  result_ = {};
+  result_.nodes.resize(graph_.nodes.size());
+  result_.tensors.resize(graph_.tensors.size());
+  result_.summed.resize(graph_.parameters.size(), 0);
+  origins_.assign(graph_.tensors.size(), {});
+  decided_.assign(graph_.tensors.size(), 0);
+  joins_.assign(graph_.tensors.size(), 0);
+  if (options_.group == MeshDimension::kContext) cut_inputs();
+  for (NodeId id : ids_of(graph_.nodes))
+    visit(id);
+  check_outputs();
+}
+
+void PartitionPlanner::visit(NodeId id) {
+  const std::string_view family = graph_.nodes[id].family->name;
+  const std::vector<Layout> inputs = inputs_of(id);
+  if (options_.group == MeshDimension::kContext && visit_context(id, inputs)) return;
+  if (family == "linear" || family == "grouped_linear") return visit_linear(id, inputs);
+  if (family == "embedding") return visit_embedding(id, inputs);
+  if (family == "log_softmax" && visit_scores(id, inputs)) return;
+  if (family == "nll_loss" && visit_loss(id, inputs)) return;
+  visit_plain(id, inputs);
+}
+
+// Layouts of a node's inputs as it may use them. Parameters count as whole: their readers decide.
+std::vector<Layout> PartitionPlanner::inputs_of(NodeId id) {
+  const Node& node = graph_.nodes[id];
+  std::vector<Layout> inputs;
+  for (TensorId in : node.inputs) {
+    const bool is_parameter = in.valid() && sites_.parameter[in].valid();
+    if (!in.valid() || is_parameter) {
+      inputs.emplace_back();
+    } else if (!result_.tensors[in] && enters_sequence(node, in)) {
+      inputs.push_back(tokens_of(shape(in)));
+    } else {
+      inputs.push_back(result_.tensors[in]);
+    }
+  }
+  return inputs;
+}
+
+// A sum of embeddings, before the first block.
+bool PartitionPlanner::joins_outside(const Node& node) const {
+  return node.family->name == "add" && block_of(graph_, node) == kNoBlock;
+}
+
+// Whether a whole tensor is cut by tokens here: the stream of tokens before it enters the blocks.
+bool PartitionPlanner::enters_sequence(const Node& node, TensorId input) const {
+  if (!options_.sequence || shape(input).rank() != 3 || !graph_.tensors[input].requires_grad)
+    return false;
+  if (joins_[input] != 0) return !joins_outside(node);
+  const NodeId maker = sites_.maker[input];
+  return maker.valid() && block_of(graph_, node) != kNoBlock &&
+         block_of(graph_, graph_.nodes[maker]) == kNoBlock &&
+         graph_.storages[graph_.tensors[input].storage].role == Role::kTemporary;
+}
+
+// [samples, length, width], or [rows, width] of experts.
+Layout PartitionPlanner::tokens_of(const Shape& of) {
+  const int axis = of.rank() - 2;
+  const std::int64_t length = of[axis];
+  if (length % options_.ranks != 0) {
+    note(
+        fmt::format("a sequence of {} does not divide over {} ranks, which sequence: true asks "
+                    "for; write a sequence of {}, a size of {}, or sequence: false",
+                    of[1], options_.ranks, nearest_multiples(options_.ranks, of[1]),
+                    nearest_divisors(of[1], options_.ranks)));
+    return {};
+  }
+  return Cut{.axis = axis, .whole = length, .part = length / options_.ranks, .tokens = true};
+}
+
+void PartitionPlanner::note(std::string problem) {
+  if (problem_.empty()) problem_ = std::move(problem);
+}
+
+void PartitionPlanner::reject(const std::vector<NodeId>& origins) {
+  for (NodeId origin : origins) {
+    learnt_ = learnt_ || rejected_[origin] == 0;
+    rejected_[origin] = 1;
+  }
+}
+
+// Fewer heads than ranks: several ranks have the same, where their number allows it.
+void PartitionPlanner::share(TensorId tensor, std::int64_t extent) {
+  most_heads_ = std::max(most_heads_, extent);
+  const bool possible = extent < options_.ranks && options_.ranks % extent == 0;
+  if (!possible) {
+    const bool few = extent < most_heads_;
+    note(does_not_divide(extent, few ? "key-value heads" : "heads", options_.ranks));
+    return;
+  }
+  const auto sharing = static_cast<int>(options_.ranks / extent);
+  for (NodeId origin : origins_[tensor]) {
+    if (sharing_[origin] == sharing) {  // their repeats cannot be divided
+      note(does_not_divide(most_heads_, "heads", options_.ranks));
+      continue;
+    }
+    learnt_ = true;
+    sharing_[origin] = sharing;
+  }
+}
+
+bool PartitionPlanner::is_free_parameter(TensorId tensor) const {
+  return tensor.valid() && sites_.parameter[tensor].valid() && !whole_.contains(tensor);
+}
+
+void PartitionPlanner::decide(TensorId parameter, const Layout& layout) {
+  Layout& known = result_.tensors[parameter];
+  if (decided_[parameter] == 0) {
+    known = layout;
+    decided_[parameter] = 1;
+  } else if (!(known == layout) && whole_.insert(parameter).second) {
+    learnt_ = true;
+  }
+}
+
+void PartitionPlanner::visit_plain(NodeId id, const std::vector<Layout>& inputs) {
+  const Node& node = graph_.nodes[id];
+  Passage passage = pass_through(graph_, id, inputs);
+  if (passage.possible && inputs.size() == 1 && inputs[0] && passage.made[0] &&
+      passage.made[0]->whole < inputs[0]->whole && node.family->name == "view") {
+    most_heads_ = std::max(most_heads_, passage.made[0]->whole);
+  }
+  if (!passage.possible) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!is_cut_by_features(inputs[i])) continue;
+      if (passage.indivisible > 0) {
+        share(node.inputs[i], passage.indivisible);
+      } else {
+        reject(origins_[node.inputs[i]]);
+      }
+    }
+    passage = whole_passage(node);
+  }
+  finish(id, Treatment::kPlain, std::move(passage));
+  if (joins_outside(node) && !result_.tensors[node.outputs[0]]) {
+    for (TensorId in : node.inputs)
+      joins_[node.outputs[0]] |= joins_[in];
+  }
+}
+
+// Weights of a product, one for each expert of a grouped one.
+std::span<const TensorId> PartitionPlanner::weights_of(const Node& node) const {
+  const bool grouped = node.family->name == "grouped_linear";
+  return std::span(node.inputs).subspan(1, grouped ? node.inputs.size() - 1 : 1);
+}
+
+bool PartitionPlanner::can_be_columns(NodeId id) const {
+  const Node& node = graph_.nodes[id];
+  const bool transposed = node.attributes.flag("transposed_weight");
+  const std::span<const TensorId> weights = weights_of(node);
+  if (options_.group != MeshDimension::kTensor || rejected_[id] != 0 ||
+      !std::all_of(weights.begin(), weights.end(),
+                   [&](TensorId weight) { return is_free_parameter(weight); })) {
+    return false;
+  }
+  // Classes are cut where they are a vocabulary.
+  return id != sites_.logits || shape(node.inputs[1])[transposed ? 1 : 0] == sites_.vocabulary;
+}
+
+// The product takes in the features that are cut, with the rows of its weight that belong to them.
+bool PartitionPlanner::visit_rows(NodeId id, const Cut& features, bool by_tokens) {
+  const Node& node = graph_.nodes[id];
+  const int axis = node.attributes.flag("transposed_weight") ? 0 : 1;
+  const std::span<const TensorId> weights = weights_of(node);
+  const bool free = std::all_of(weights.begin(), weights.end(),
+                                [&](TensorId weight) { return is_free_parameter(weight); });
+  if (!free || features.outer != 1 || features.whole != shape(weights.front())[axis]) return false;
+  if (features.sharing > 1)
+    note(does_not_divide(options_.ranks / features.sharing, "heads", options_.ranks));
+  Passage passage = whole_passage(node);
+  passage.wanted[0] = features;
+  for (std::size_t i = 1; i <= weights.size(); ++i)
+    passage.wanted[i] = Cut{.axis = axis, .whole = features.whole, .part = features.part};
+  if (by_tokens) passage.made[0] = tokens_of(shape(node.outputs[0]));
+  finish(id, Treatment::kRows, std::move(passage));
+  return true;
+}
+
+void PartitionPlanner::visit_columns(NodeId id) {
+  const Node& node = graph_.nodes[id];
+  const int axis = node.attributes.flag("transposed_weight") ? 1 : 0;
+  const Shape& out = shape(node.outputs[0]);
+  const std::int64_t features = out[-1];
+  const int parts = options_.ranks / sharing_[id];
+  Cut cut{.axis = out.rank() - 1,
+          .whole = features,
+          .part = features / parts,
+          .sharing = sharing_[id],
+          .classes = id == sites_.logits};
+  if (cut.classes) {
+    cut.part = vocabulary_part(features, options_);
+  } else if (features % parts != 0) {
+    note(does_not_divide(features, "features of a layer", options_.ranks) +
+         fmt::format(" ({})", graph_.describe(id)));
+  }
+  Passage passage = whole_passage(node);
+  passage.made[0] = cut;
+  const std::size_t weights = weights_of(node).size();
+  for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+    cut.axis = i <= weights ? axis : 0;  // behind the weight comes the bias
+    if (node.inputs[i].valid()) passage.wanted[i] = cut;
+  }
+  finish(id, Treatment::kColumns, std::move(passage));
+  origins_[node.outputs[0]] = {id};
+}
+
+void PartitionPlanner::visit_linear(NodeId id, std::vector<Layout> inputs) {
+  const Node& node = graph_.nodes[id];
+  const Shape& out = shape(node.outputs[0]);
+  const bool grouped = node.family->name == "grouped_linear";
+  if (is_cut_by_features(inputs[0]) && inputs[0]->axis == out.rank() - 1) {
+    const bool by_tokens = options_.sequence && (out.rank() == 3 || grouped);
+    if (visit_rows(id, *inputs[0], by_tokens)) return;
+    reject(origins_[node.inputs[0]]);
+    inputs[0].reset();
+  }
+  if (can_be_columns(id) && !is_cut_by_features(inputs[0])) return visit_columns(id);
+  Passage passage = whole_passage(node);
+  passage.wanted[0] = passage.made[0] = inputs[0];
+  finish(id, Treatment::kPlain, std::move(passage));
+}
+
+void PartitionPlanner::visit_embedding(NodeId id, const std::vector<Layout>& inputs) {
+  const Node& node = graph_.nodes[id];
+  const TensorId table = node.inputs[1];
+  const std::int64_t rows = shape(table)[0];
+  Passage passage = whole_passage(node);
+  const bool is_vocabulary = options_.group == MeshDimension::kTensor &&
+                             sites_.indexed_by_input(graph_, id) && rows == sites_.vocabulary;
+  if (!is_vocabulary || !is_free_parameter(table)) {
+    passage.wanted[0] = passage.made[0] = inputs[0];
+    return finish(id, Treatment::kPlain, std::move(passage));
+  }
+  passage.wanted[1] =
+      Cut{.axis = 0, .whole = rows, .part = vocabulary_part(rows, options_), .classes = true};
+  const TensorId out = node.outputs[0];
+  const auto& readers = sites_.readers[out];
+  const bool joined = std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+    return joins_outside(graph_.nodes[reader]);
+  });
+  if (options_.sequence && !joined && shape(out).rank() == 3)
+    passage.made[0] = tokens_of(shape(out));
+  finish(id, Treatment::kVocabularyEmbedding, std::move(passage));
+  joins_[out] = joined ? 1 : 0;
+}
+
+// The logarithm of the probabilities of a cut vocabulary, where only the loss reads it.
+bool PartitionPlanner::visit_scores(NodeId id, const std::vector<Layout>& inputs) {
+  const Node& node = graph_.nodes[id];
+  const auto& readers = sites_.readers[node.outputs[0]];
+  const bool of_loss =
+      readers.size() == 1 && graph_.nodes[readers.front()].family->name == "nll_loss";
+  const bool classes = inputs[0] && inputs[0]->classes && inputs[0]->axis == 1;
+  if (!classes || !of_loss || shape(node.inputs[0]).rank() != 2) return false;
+  finish(id, Treatment::kScores, {.wanted = inputs, .made = {inputs[0]}});
+  return true;
+}
+
+bool PartitionPlanner::visit_loss(NodeId id, const std::vector<Layout>& inputs) {
+  if (!inputs[0] || !inputs[0]->classes) return false;
+  finish(id, Treatment::kVocabularyLoss, {.wanted = inputs, .made = {Layout()}});
+  return true;
+}
+
+void PartitionPlanner::finish(NodeId id, Treatment treatment, Passage passage) {
+  const Node& node = graph_.nodes[id];
+  NodePartition& part = result_.nodes[id];
+  const bool divides = partition_planner_detail::has_cut(passage.made);
+  part.treatment = treatment;
+  part.sums.assign(node.inputs.size(), 0);
+  std::vector<NodeId> origins;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const TensorId in = node.inputs[i];
+    if (!in.valid()) continue;
+    const bool whole = !passage.wanted[i].has_value();
+    const bool sums = whole && divides && graph_.tensors[in].requires_grad;
+    if (!sites_.parameter[in].valid()) {
+      part.sums[i] = sums ? 1 : 0;
+      origins.insert(origins.end(), origins_[in].begin(), origins_[in].end());
+      continue;
+    }
+    // Tokens of a parameter are taken from the whole: it is cut by features only.
+    const bool cut = is_cut_by_features(passage.wanted[i]) && !whole_.contains(in);
+    decide(in, cut ? passage.wanted[i] : Layout());
+    if (sums) result_.summed[sites_.parameter[in]] = 1;
+  }
+  std::sort(origins.begin(), origins.end());
+  origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    result_.tensors[node.outputs[i]] = passage.made[i];
+    if (is_cut_by_features(passage.made[i])) origins_[node.outputs[i]] = origins;
+  }
+  part.wanted = std::move(passage.wanted);
+  part.made = std::move(passage.made);
+}
+
+// What the caller gets is whole, but for the logits of a vocabulary.
+void PartitionPlanner::check_outputs() {
+  std::vector<TensorId> outputs = graph_.other_outputs;
+  if (graph_.logits.valid()) outputs.push_back(graph_.logits);
+  for (TensorId out : outputs) {
+    const Layout& layout = result_.tensors[out];
+    if (is_cut_by_features(layout) && !layout->classes) reject(origins_[out]);
+  }
+}
+
+}  // namespace tidemark

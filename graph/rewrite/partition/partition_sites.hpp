@@ -1,0 +1,29 @@
+// Places in a forward graph that a partition looks for by structure: what reads a tensor, the table
+// of the vocabulary, the product that makes the logits.
+#pragma once
+
+#include <vector>
+
+#include "graph/ir/graph.hpp"
+
+namespace tidemark {
+
+struct PartitionSites {
+  IdVector<TensorId, std::vector<NodeId>> readers;
+  IdVector<TensorId, NodeId> maker;           // invalid for roots
+  IdVector<TensorId, ParameterId> parameter;  // of a parameter's own tensor, no view
+  std::int64_t vocabulary = 0;  // rows of the largest table that an input indexes; 0: none
+  NodeId logits;                // the product that makes the logits; invalid where none does
+
+  // Whether the table of an embedding is looked up with what the user gives.
+  [[nodiscard]] bool indexed_by_input(const Graph& graph, NodeId embedding) const;
+};
+
+[[nodiscard]] PartitionSites find_sites(const Graph& graph);
+
+// Returns the block of a node, kNoBlock outside of blocks.
+[[nodiscard]] inline int block_of(const Graph& graph, const Node& node) {
+  return node.layer.valid() ? graph.layers[node.layer].block : kNoBlock;
+}
+
+}  // namespace tidemark
