@@ -47,11 +47,8 @@ std::string overhead_words(const PointResult& point) {
 }
 
 // Returns the type of the matrix products, whose peak the model's operations are measured against.
-DType compute_type(const StepSpec& spec) {
-  const PrecisionRules& rules = rules_of(spec.training.precision);
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
-    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
-  }
+DType compute_type(Precision precision) {
+  const PrecisionRules& rules = rules_of(precision);
   if (rules.tf32) return DType::kTf32;
   return rules.autocast.value_or(rules.model);
 }
@@ -133,7 +130,8 @@ void PointSimulation::fill_model() {
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;
   point_.step_flops = model_.step_flops;
-  const double micro_batches = t.micro_batches * static_cast<double>(spec_.mesh.ranks());
+  const double micro_batches =
+      t.micro_batches * static_cast<double>(spec_.mesh.size(MeshDimension::kData));
   point_.samples = static_cast<double>(t.samples) * micro_batches;
   point_.tokens = static_cast<double>(t.tokens) * micro_batches;
   point_.capacity = spec_.device.hbm.capacity;
@@ -148,7 +146,7 @@ void PointSimulation::fill_model() {
   point_.allocator = spec_.allocator->traits();
   point_.host_capacity = spec_.device.host.memory;
   point_.nvme_capacity = spec_.device.nvme.capacity;
-  const DType wanted = compute_type(spec_);
+  const DType wanted = compute_type(spec_.training.precision);
   const DType used = matrix_type(spec_.device, wanted);
   if (spec_.source.forward && wanted == DType::kBFloat16 && used != wanted) {
     point_.warnings.push_back(
@@ -172,7 +170,7 @@ void PointSimulation::fill_throughput() {
   if (seconds <= 0) return;
   point_.samples_per_second = point_.samples / seconds;
   point_.tokens_per_second = point_.tokens / seconds;
-  const DType type = matrix_type(spec_.device, compute_type(spec_));
+  const DType type = matrix_type(spec_.device, compute_type(spec_.training.precision));
   const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
 }
