@@ -13,9 +13,15 @@ namespace {
 constexpr std::string_view kMegatronSource =
     "Korthikanti et al. 2022 (arXiv 2205.05198), section 5";
 
+// Whether the operator lays out an operand of a product anew.
+bool copies_operand(const ForwardOperator& op) {
+  return op.kind == "reshape" || op.kind == "contiguous";
+}
+
 // Recomputes the core of attention: in layers with a softmax or fused attention the operators from
 // the first product of activations, or fused attention, to the last, except those that read
-// parameters. Operators before and after are saved.
+// parameters. Operators before and after are saved, and the operands of both products as these
+// read them: a copy of the values is kept rather than the projection that it is a part of.
 class MegatronSelective final : public OperatorPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "megatron_selective"; }
@@ -40,7 +46,8 @@ class MegatronSelective final : public OperatorPolicy {
         last = k;
       }
       for (std::size_t k = first; attends && k < members.size() && k <= last; ++k)
-        chosen[members[k]] = !operators[members[k]].reads_parameter;
+        chosen[members[k]] =
+            !operators[members[k]].reads_parameter && !copies_operand(operators[members[k]]);
     }
     return chosen;
   }
