@@ -14,6 +14,7 @@
 #include "policies/residency/entries.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/sequence/planned.hpp"
+#include "policies/shard/entries.hpp"
 
 namespace tidemark {
 namespace registry_detail {
@@ -63,6 +64,9 @@ PolicyRegistry::PolicyRegistry()
           selective_entry(),
           megatron_selective_entry(),
           eviction_entry(),
+          distributed_optimizer_entry(),
+          fsdp_entry(),
+          zero_entry(),
       } {
   const std::span<const PolicyEntry> planned = planned_entries();
   entries_.insert(entries_.end(), planned.begin(), planned.end());

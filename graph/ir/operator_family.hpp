@@ -53,6 +53,8 @@ enum class OperatorPart : std::uint8_t {
   kDivideLoss,          // divides the loss by the number of micro-batches
   kUpdate,              // updates parameters and their optimizer state
   kZeroGrad,
+  kUseGathered,  // no work: from here on a unit's gathered parameters are used by backward
+  kRelease,      // no work: what is gathered, sent or received is not used any more
   kEndOfStep,
   kOther,  // belongs to no node: an operator of a cost graph, or one that a policy adds
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "graph/ir/graph.hpp"
@@ -31,6 +32,12 @@ class TrainingRewrite : public Policy {
   // Whether it reduces the gradients of data ranks. If no policy does, data_parallel does so for
   // several data ranks.
   [[nodiscard]] virtual bool reduces_gradients() const { return false; }
+  // Closes gaps of what the rewrite has added by recomputing, such as by gathering again; comes
+  // before the residency policies, see ResidencyPolicy::plan_recompute.
+  virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;
+  // The type in which the model computes, where that is not the one that its parameters are kept
+  // in.
+  [[nodiscard]] virtual std::optional<DType> compute_dtype() const { return std::nullopt; }
   // Fetches values that the rewrite has given another home ahead of time, and throttles: called
   // with the residency policies, see ResidencyPolicy::plan_movement.
   virtual void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const;

@@ -10,6 +10,7 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/entries.hpp"
+#include "policies/rewrite/gradient_completion.hpp"
 
 namespace tidemark {
 namespace data_parallel_detail {
@@ -45,7 +46,6 @@ class BucketedBackward {
   void plan(const BucketLimits& limits);
   void add_buckets();
   void add_views();
-  [[nodiscard]] std::vector<std::size_t> completions(const std::vector<OperatorId>& part) const;
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
   [[nodiscard]] OperatorId add_copy_in(std::size_t member);
   [[nodiscard]] OperatorId add_all_reduce(std::size_t index);
@@ -133,30 +133,6 @@ void BucketedBackward::add_views() {
   });
 }
 
-// Returns, by member, the index in the part after which its gradient is complete. AccumulateGrad,
-// and DDP's hook, run when the backward node that completes the gradient has returned.
-std::vector<std::size_t> BucketedBackward::completions(const std::vector<OperatorId>& part) const {
-  constexpr std::size_t kNever = static_cast<std::size_t>(-1);
-  IdVector<StorageId, std::size_t> last(graph_.storages.size(), kNever);
-  for (std::size_t at = 0; at < part.size(); ++at) {
-    for (const Touch& touch : graph_.touches_of(part[at])) {
-      if (touch.access != Access::kRead) last[touch.storage] = at;
-    }
-  }
-  std::vector<std::size_t> completed;
-  for (std::size_t i = 0; i < made_.size(); ++i) {
-    std::size_t at = last[made_[i]];
-    if (at == kNever) {
-      throw InternalError(fmt::format("nothing in backward makes '{}.grad'", parameter(i).name));
-    }
-    const NodeId node = graph_.operators[part[at]].node;
-    while (node.valid() && at + 1 < part.size() && graph_.operators[part[at + 1]].node == node)
-      ++at;
-    completed.push_back(at);
-  }
-  return completed;
-}
-
 Operator BucketedBackward::elementwise(std::string_view name, std::size_t member) const {
   const Parameter& trained = parameter(member);
   const Bytes bytes = graph_.storages[made_[member]].bytes;
@@ -216,7 +192,7 @@ OperatorId BucketedBackward::add_copy_out(std::size_t member) {
 // Returns the part with all operators by which a rank reduces its gradients with the others'.
 std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part) {
   std::vector<std::vector<std::size_t>> completed(part.size());
-  const std::vector<std::size_t> completion = completions(part);
+  const std::vector<std::size_t> completion = gradient_completions(graph_, part, made_);
   for (std::size_t i = 0; i < completion.size(); ++i)
     completed[completion[i]].push_back(i);
   std::vector<std::size_t> missing;

@@ -19,13 +19,11 @@ constexpr std::string_view kPlanned[] = {
     "chunked_loss",
     "compress_activations",
     "distill",
-    "fsdp",
     "lora",
     "memory_elastic",
     "optimizer_in_backward",
     "pipeline",
     "prune",
-    "zero",
 };
 
 // One item of the list, with its parameters.

@@ -24,6 +24,8 @@ namespace {
 Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
   options.dtype = rules_of(spec.training.precision).model;
+  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
+    options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);
   if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == 0) {
     throw UserError({}, "model",

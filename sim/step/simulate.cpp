@@ -47,8 +47,11 @@ std::string overhead_words(const PointResult& point) {
 }
 
 // Returns the type of the matrix products, whose peak the model's operations are measured against.
-DType compute_type(Precision precision) {
-  const PrecisionRules& rules = rules_of(precision);
+DType compute_type(const StepSpec& spec) {
+  const PrecisionRules& rules = rules_of(spec.training.precision);
+  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
+    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
+  }
   if (rules.tf32) return DType::kTf32;
   return rules.autocast.value_or(rules.model);
 }
@@ -146,7 +149,7 @@ void PointSimulation::fill_model() {
   point_.allocator = spec_.allocator->traits();
   point_.host_capacity = spec_.device.host.memory;
   point_.nvme_capacity = spec_.device.nvme.capacity;
-  const DType wanted = compute_type(spec_.training.precision);
+  const DType wanted = compute_type(spec_);
   const DType used = matrix_type(spec_.device, wanted);
   if (spec_.source.forward && wanted == DType::kBFloat16 && used != wanted) {
     point_.warnings.push_back(
@@ -170,7 +173,7 @@ void PointSimulation::fill_throughput() {
   if (seconds <= 0) return;
   point_.samples_per_second = point_.samples / seconds;
   point_.tokens_per_second = point_.tokens / seconds;
-  const DType type = matrix_type(spec_.device, compute_type(spec_.training.precision));
+  const DType type = matrix_type(spec_.device, compute_type(spec_));
   const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
 }
