@@ -16,41 +16,80 @@ ScheduledPart scheduled(PartKind part, int micro_batch) {
   return {.part = part, .micro_batch = static_cast<std::uint16_t>(micro_batch)};
 }
 
-// Checks that each micro-batch goes through each chunk forward once and then backward once.
+// Checks that each micro-batch goes through each chunk forward once and then backward once; where
+// weight gradients are a part of their own, they follow once, in the order of the backwards.
 void check_work(std::span<const ScheduledPart> work) {
-  enum class Seen { kForward, kBoth };
-  std::map<std::pair<int, int>, Seen> seen;  // by micro-batch and chunk
-  std::size_t complete = 0;
+  using Key = std::pair<int, int>;  // micro-batch and chunk
+  std::map<Key, int> seen;
+  std::map<int, std::vector<int>> backwards;  // by chunk: micro-batches in their order
+  std::map<int, std::size_t> weights;         // by chunk: how many have their weight gradients
   for (const ScheduledPart& part : work) {
-    const std::pair<int, int> key{part.micro_batch, part.chunk};
-    const auto known = seen.find(key);
-    const bool forward = part.part == PartKind::kForward && known == seen.end();
-    const bool backward =
-        part.part == PartKind::kBackward && known != seen.end() && known->second == Seen::kForward;
-    if (!forward && !backward) {
-      throw InternalError(fmt::format("a schedule runs {} of micro-batch {}, chunk {} out of turn",
-                                      name_of(part.part), part.micro_batch, part.chunk));
+    const Key key{part.micro_batch, part.chunk};
+    bool in_turn = false;
+    if (part.part == PartKind::kForward) {
+      in_turn = seen.emplace(key, 1).second;
+    } else if (part.part == PartKind::kBackward) {
+      const auto known = seen.find(key);
+      in_turn = known != seen.end() && known->second++ == 1;
+      backwards[part.chunk].push_back(part.micro_batch);
+    } else if (part.part == PartKind::kBackwardWeight) {
+      const std::vector<int>& over = backwards[part.chunk];
+      const std::size_t next = weights[part.chunk]++;
+      in_turn = next < over.size() && over[next] == part.micro_batch;
     }
-    seen[key] = forward ? Seen::kForward : Seen::kBoth;
-    if (backward) ++complete;
+    if (in_turn) continue;
+    throw InternalError(fmt::format("a schedule runs {} of micro-batch {}, chunk {} out of turn",
+                                    name_of(part.part), part.micro_batch, part.chunk));
   }
-  if (complete != seen.size()) {
+  for (const auto& [key, times] : seen) {
+    if (times == 2) continue;
     throw InternalError("a schedule leaves a micro-batch without its backward");
+  }
+  for (const auto& [chunk, times] : weights) {
+    if (times == backwards[chunk].size()) continue;
+    throw InternalError("a schedule leaves a micro-batch without its weight gradients");
   }
 }
 
-// Returns, by entry, whether it is the last backward of its chunk in the step.
-std::vector<char> last_backwards(std::span<const ScheduledPart> work) {
+// Returns, by entry, whether it is the last of its kind in its chunk.
+std::vector<char> last_of(std::span<const ScheduledPart> work, PartKind kind) {
   std::vector<char> is_last(work.size(), 0);
   std::vector<std::uint16_t> seen;  // chunks, from the end
   for (std::size_t i = work.size(); i-- > 0;) {
     const ScheduledPart& part = work[i];
-    if (part.part != PartKind::kBackward) continue;
+    if (part.part != kind) continue;
     if (std::find(seen.begin(), seen.end(), part.chunk) != seen.end()) continue;
     seen.push_back(part.chunk);
     is_last[i] = 1;
   }
   return is_last;
+}
+
+// Replaces each backward, or each of the parts with weight gradients, by the form that it has at
+// its place: the first that makes gradients, one that adds to them, the last that reduces them.
+void choose_forms(const TrainingGraph& graph, PartKind kind, bool gradients_exist,
+                  std::span<ScheduledPart> work) {
+  const bool of_weights = is_weight_backward(kind);
+  const auto form = [&](PartKind backward) {
+    return of_weights ? weight_part_of(backward) : backward;
+  };
+  // A backward that differs in nothing has one form; its weight part is then alike.
+  const auto exists = [&](PartKind backward, std::uint16_t chunk) {
+    return !graph.part(backward, chunk).empty() ||
+           !graph.part(weight_part_of(backward), chunk).empty();
+  };
+  const std::vector<char> is_last = last_of(work, kind);
+  std::vector<std::uint16_t> begun;  // chunks whose gradients exist
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    ScheduledPart& part = work[i];
+    if (part.part != kind) continue;
+    const bool first = std::find(begun.begin(), begun.end(), part.chunk) == begun.end();
+    const bool differs = exists(PartKind::kBackwardAccumulate, part.chunk);
+    if ((!first || gradients_exist) && differs) part.part = form(PartKind::kBackwardAccumulate);
+    const bool reduces = exists(PartKind::kBackwardReduce, part.chunk);
+    if (is_last[i] != 0 && reduces) part.part = form(PartKind::kBackwardReduce);
+    if (first) begun.push_back(part.chunk);
+  }
 }
 
 std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
@@ -61,20 +100,10 @@ std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
   // Filling gradients with zeros needs gradients.
   if (!graph.gradients_persist || gradients_exist)
     parts.push_back(scheduled(PartKind::kZeroGrad, 0));
-  std::vector<std::uint16_t> begun;  // chunks whose gradients exist
-  const std::vector<char> is_last = last_backwards(work);
-  for (std::size_t i = 0; i < work.size(); ++i) {
-    ScheduledPart part = work[i];
-    if (part.part == PartKind::kBackward) {
-      const bool first = std::find(begun.begin(), begun.end(), part.chunk) == begun.end();
-      const bool differs = !graph.part(PartKind::kBackwardAccumulate, part.chunk).empty();
-      if ((!first || gradients_exist) && differs) part.part = PartKind::kBackwardAccumulate;
-      const bool reduces = !graph.part(PartKind::kBackwardReduce, part.chunk).empty();
-      if (is_last[i] != 0 && reduces) part.part = PartKind::kBackwardReduce;
-      if (first) begun.push_back(part.chunk);
-    }
-    parts.push_back(part);
-  }
+  const std::size_t before = parts.size();
+  parts.insert(parts.end(), work.begin(), work.end());
+  for (const PartKind kind : {PartKind::kBackward, PartKind::kBackwardWeight})
+    choose_forms(graph, kind, gradients_exist, std::span(parts).subspan(before));
   if (step == 0) parts.push_back(scheduled(PartKind::kOptimizerFirst, last));
   parts.push_back(scheduled(PartKind::kOptimizer, last));
   if (!graph.part(PartKind::kAfterOptimizer).empty())
@@ -133,10 +162,15 @@ StepSchedule training_schedule(const TrainingGraph& graph) {
 }
 
 StepSchedule forward_schedule(const TrainingGraph& graph) {
+  return forward_schedule(graph, one_after_another(graph.micro_batches));
+}
+
+StepSchedule forward_schedule(const TrainingGraph& graph, std::span<const ScheduledPart> work) {
   std::vector<ScheduledPart> parts;
-  parts.reserve(static_cast<std::size_t>(graph.micro_batches) + 1);
-  for (int m = 0; m < graph.micro_batches; ++m)
-    parts.push_back(schedule_detail::scheduled(PartKind::kForward, m));
+  parts.reserve(work.size() + 1);
+  for (const ScheduledPart& part : work) {
+    if (part.part == PartKind::kForward) parts.push_back(part);
+  }
   parts.push_back(schedule_detail::scheduled(PartKind::kEndOfStep, graph.micro_batches - 1));
   return {.first_step = parts, .later_steps = parts, .micro_batches = graph.micro_batches};
 }

@@ -3,6 +3,7 @@
 //   plain, 3 micro-batches       zero F0 B0 F1 B1 F2 B2 optimizer end
 //   GPipe                        zero F0 F1 F2 B0 B1 B2 optimizer end
 //   1F1B, stage 0 of 2           zero F0 F1 B0 F2 B1 B2 optimizer end
+//   zero bubble, stage 1 of 2    zero F0 B0 F1 B1 W0 F2 B2 W1 W2 optimizer end
 //   forward only                 F0 F1 F2 end
 //
 // A pipeline is one schedule per rank, each over the rank's own graph.
@@ -50,5 +51,8 @@ struct StepSchedule {
 // Returns the schedule of a step that only evaluates: the forwards of the graph's micro-batches and
 // the end of the step.
 [[nodiscard]] StepSchedule forward_schedule(const TrainingGraph& graph);
+// Returns the same with the forwards of `work`, in their order.
+[[nodiscard]] StepSchedule forward_schedule(const TrainingGraph& graph,
+                                            std::span<const ScheduledPart> work);
 
 }  // namespace tidemark

@@ -19,23 +19,47 @@ enum class PartKind : std::uint8_t {
   // Backward of the last of several micro-batches, where data ranks bring their gradients together;
   // empty where nothing differs from the others'.
   kBackwardReduce,
+  // The gradients of weights, where a schedule runs them apart from the backward that they belong
+  // to; see split_backward(). Empty where backward makes them itself.
+  kBackwardWeight,
+  kBackwardWeightAccumulate,
+  kBackwardWeightReduce,
   kOptimizerFirst,  // optimizer of step 0 only: creates its state
   kOptimizer,
   kAfterOptimizer,  // ranks bring together what each has updated
   kEndOfStep,
 };
-inline constexpr std::size_t kPartKinds = 9;
+inline constexpr std::size_t kPartKinds = 12;
 
 [[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
-  constexpr std::string_view kNames[] = {
-      "zero_grad",       "forward",         "backward",  "backward_accumulate",
-      "backward_reduce", "optimizer_first", "optimizer", "after_optimizer", "end_of_step"};
+  constexpr std::string_view kNames[] = {"zero_grad",
+                                         "forward",
+                                         "backward",
+                                         "backward_accumulate",
+                                         "backward_reduce",
+                                         "backward_weight",
+                                         "backward_weight_accumulate",
+                                         "backward_weight_reduce",
+                                         "optimizer_first",
+                                         "optimizer",
+                                         "after_optimizer",
+                                         "end_of_step"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_backward(PartKind kind) {
   return kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate ||
          kind == PartKind::kBackwardReduce;
+}
+[[nodiscard]] constexpr bool is_weight_backward(PartKind kind) {
+  return kind == PartKind::kBackwardWeight || kind == PartKind::kBackwardWeightAccumulate ||
+         kind == PartKind::kBackwardWeightReduce;
+}
+// Returns the part with the weight gradients of a backward.
+[[nodiscard]] constexpr PartKind weight_part_of(PartKind backward) {
+  return backward == PartKind::kBackward             ? PartKind::kBackwardWeight
+         : backward == PartKind::kBackwardAccumulate ? PartKind::kBackwardWeightAccumulate
+                                                     : PartKind::kBackwardWeightReduce;
 }
 
 using PartId = Id<struct PartTag>;

@@ -120,10 +120,17 @@ void check_invariants(const TrainingGraph& graph) {
   IdVector<StorageId, char> written(graph.storages.size(), 0);
   // Zeros are written over gradients that an earlier step has made; backward goes through chunks
   // from the last to the first.
-  constexpr PartKind kOrder[] = {
-      PartKind::kForward,        PartKind::kBackward,       PartKind::kBackwardAccumulate,
-      PartKind::kBackwardReduce, PartKind::kOptimizerFirst, PartKind::kOptimizer,
-      PartKind::kZeroGrad,       PartKind::kEndOfStep};
+  constexpr PartKind kOrder[] = {PartKind::kForward,
+                                 PartKind::kBackward,
+                                 PartKind::kBackwardWeight,
+                                 PartKind::kBackwardAccumulate,
+                                 PartKind::kBackwardWeightAccumulate,
+                                 PartKind::kBackwardReduce,
+                                 PartKind::kBackwardWeightReduce,
+                                 PartKind::kOptimizerFirst,
+                                 PartKind::kOptimizer,
+                                 PartKind::kZeroGrad,
+                                 PartKind::kEndOfStep};
   std::uint16_t chunks = 1;
   for (const StepPart& part : graph.parts.all())
     chunks = std::max(chunks, static_cast<std::uint16_t>(part.chunk + 1));
