@@ -110,7 +110,11 @@ double InterconnectModel::network_seconds(const Collective& collective,
 }
 
 Duration InterconnectModel::duration(const Collective& collective) const {
-  const MeshGroup group = mesh_.group(collective.group);
+  MeshGroup group = mesh_.group(collective.group);
+  if (collective.ranks > 0) {
+    group.size = std::min(group.size, collective.ranks);
+    group.nodes = std::min(group.nodes, collective.ranks);
+  }
   if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);
   const CollectiveProfile& figures = links_.collective;
   Duration floor =

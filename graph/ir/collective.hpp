@@ -55,6 +55,10 @@ struct Collective {
   // issued.
   int peer = -1;
   int tag = 0;
+  // Ranks of the group that take part; 0: all of it.
+  int ranks = 0;
+  // The compute stream goes on only when it has ended.
+  bool blocks_compute = false;
 };
 
 }  // namespace tidemark

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,9 @@ class AllocatorModel {
   // Runs the program on a fresh allocator. `failure`, if given, is filled when the device runs out
   // of memory.
   virtual RunResult run(const AllocatorRun& run, OutOfMemory* failure) const = 0;
+  // Runs several ranks together, each on a fresh allocator. `failures`: one for each rank.
+  [[nodiscard]] virtual std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                         std::span<OutOfMemory> failures) const = 0;
   // Plans the addresses of a program, for allocators that plan ahead.
   [[nodiscard]] virtual PackedPlacement place(const StepProgram& /*program*/) const { return {}; }
   // Whether a device with as much as a run without a limit reserves is large enough, and no smaller

@@ -43,6 +43,12 @@ class BfcModel final : public AllocatorModel {
     return run_on(BfcAllocator(at_least_none(run.capacity), options_for(run.capacity)), run,
                   failure);
   }
+  [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                 std::span<OutOfMemory> failures) const override {
+    return run_ranks_on(ranks, failures, [&](const AllocatorRun& run) {
+      return std::make_unique<BfcAllocator>(at_least_none(run.capacity), options_for(run.capacity));
+    });
+  }
   // The first region may take the whole device.
   [[nodiscard]] bool needs_what_it_reserves() const override { return false; }
   [[nodiscard]] double memory_fraction() const override { return options_.memory_fraction; }

@@ -30,6 +30,12 @@ class IdealModel final : public AllocatorModel {
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(IdealAllocator(at_least_none(run.capacity)), run, failure);
   }
+  [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                 std::span<OutOfMemory> failures) const override {
+    return run_ranks_on(ranks, failures, [](const AllocatorRun& run) {
+      return std::make_unique<IdealAllocator>(at_least_none(run.capacity));
+    });
+  }
 };
 
 }  // namespace

@@ -29,6 +29,12 @@ class PackedModel final : public AllocatorModel {
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(PackedAllocator(run.placement, at_least_none(run.capacity)), run, failure);
   }
+  [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                 std::span<OutOfMemory> failures) const override {
+    return run_ranks_on(ranks, failures, [](const AllocatorRun& run) {
+      return std::make_unique<PackedAllocator>(run.placement, at_least_none(run.capacity));
+    });
+  }
   [[nodiscard]] PackedPlacement place(const StepProgram& program) const override {
     return place_program(program);
   }

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "sim/allocators/allocator_model.hpp"
 #include "sim/engine/engine.hpp"
@@ -38,6 +42,32 @@ RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
     *failure = out_of_memory(allocator, result.requested, allocations);
   }
   return result;
+}
+
+// Runs ranks together; `make` returns a fresh allocator for each.
+template <class Make>
+std::vector<RunResult> run_ranks_on(std::span<const AllocatorRun> on,
+                                    std::span<OutOfMemory> failures, Make make) {
+  using A = typename std::invoke_result_t<Make, const AllocatorRun&>::element_type;
+  std::vector<std::unique_ptr<A>> allocators;
+  std::vector<Rank<A>> ranks;
+  for (const AllocatorRun& run : on) {
+    allocators.push_back(make(run));
+    allocators.back()->reserve(run.program.allocations.size());
+    use_pools(*allocators.back(), run.program);
+    ranks.push_back({.program = &run.program,
+                     .costs = &run.costs,
+                     .allocator = allocators.back().get(),
+                     .scratch = &run.scratch,
+                     .options = run.options});
+  }
+  std::vector<RunResult> results = run(std::span<const Rank<A>>(ranks));
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    if (results[r].status != RunStatus::kOutOfMemory) continue;
+    failures[r] =
+        out_of_memory(*allocators[r], results[r].requested, on[r].program.allocations.size());
+  }
+  return results;
 }
 
 }  // namespace tidemark

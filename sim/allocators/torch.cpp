@@ -78,6 +78,12 @@ class TorchModel final : public AllocatorModel {
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(TorchAllocator(run.capacity, options_, run.process_overhead), run, failure);
   }
+  [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                 std::span<OutOfMemory> failures) const override {
+    return run_ranks_on(ranks, failures, [&](const AllocatorRun& run) {
+      return std::make_unique<TorchAllocator>(run.capacity, options_, run.process_overhead);
+    });
+  }
   [[nodiscard]] bool needs_what_it_reserves() const override {
     return !options_.memory_fraction && !options_.expandable_segments;
   }

@@ -213,6 +213,7 @@ class Engine {
   void account_wait(std::uint32_t i, std::int64_t now);
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
   [[nodiscard]] std::int64_t earliest_end() const;
+  [[nodiscard]] std::int64_t arrival_of(std::uint32_t receive) const;
   // Accounting of memory.
   void change_live(AllocationId allocation, int sign) {
     const Allocation& b = program_.allocations[allocation];

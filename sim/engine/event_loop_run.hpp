@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
+#include <vector>
 
 #include "graph/core/errors.hpp"
 #include "sim/engine/engine.hpp"
@@ -106,27 +108,38 @@ RunResult Engine<A>::finish() {
 // ranks come before high ones.
 template <class A>
 void run_together(std::deque<Engine<A>>& ranks) {
-  for (Engine<A>& rank : ranks)
-    rank.begin();
+  struct Next {
+    std::int64_t end = kNever;
+    std::int64_t issue = kNever;
+  };
+  std::vector<Next> next(ranks.size());  // by rank
+  const auto look_at = [&](std::size_t r) {
+    next[r] = {.end = ranks[r].next_end(), .issue = ranks[r].next_issue()};
+  };
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].begin();
+    look_at(r);
+  }
   for (;;) {
-    Engine<A>* next = nullptr;
+    std::size_t first = ranks.size();
     std::int64_t time = kNever;
     bool ends = false;
-    for (Engine<A>& rank : ranks) {
-      const std::int64_t end = rank.next_end();
-      const std::int64_t issue = rank.next_issue();
-      const std::int64_t at = std::min(end, issue);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const std::int64_t at = std::min(next[r].end, next[r].issue);
       if (at > time || at == kNever) continue;
-      if (at == time && (ends || end > issue)) continue;
-      next = &rank;
+      if (at == time && (ends || next[r].end > next[r].issue)) continue;
+      first = r;
       time = at;
-      ends = end <= issue;
+      ends = next[r].end <= next[r].issue;
     }
-    if (next == nullptr) return;
-    next->step();
-    if (!next->take_sent()) continue;
-    for (Engine<A>& rank : ranks) {
-      if (&rank != next) rank.hear_of_sends(time);
+    if (first == ranks.size()) return;
+    ranks[first].step();
+    look_at(first);
+    if (!ranks[first].take_sent()) continue;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (r == first) continue;
+      ranks[r].hear_of_sends(time);
+      look_at(r);
     }
   }
 }

@@ -41,7 +41,17 @@ bool Engine<A>::edges_ended(std::uint32_t i) const {
     if (scratch_.finished[edge] < 0) return false;
   }
   if (program_.opcode[i] != Opcode::kReceive) return true;
-  return peers_ != nullptr && peers_->has_arrived(i);
+  if (peers_ != nullptr) return peers_->has_arrived(i);
+  return arrival_of(i) != kNever;
+}
+
+// Returns when what a rank receives arrives, for a rank that runs alone; kNever where nothing does.
+template <class A>
+std::int64_t Engine<A>::arrival_of(std::uint32_t receive) const {
+  const auto found =
+      std::lower_bound(options_.arrivals.begin(), options_.arrivals.end(), receive,
+                       [](const Arrival& arrival, std::uint32_t i) { return arrival.receive < i; });
+  return found != options_.arrivals.end() && found->receive == receive ? found->at : kNever;
 }
 
 template <class A>
@@ -130,6 +140,9 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       queue.ends = now + link.latency.count() + std::llround(bytes * link.ns_per_byte_alone);
       return;
     }
+    case Opcode::kReceive:
+      queue.ends = peers_ != nullptr ? now : std::max(now, arrival_of(i));
+      return;
     default:
       queue.ends = now;
       return;
@@ -186,6 +199,8 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
   Queue& queue = queues_[s];
   const std::uint32_t i = queue.running;
   scratch_.finished[i] = now;
+  // A receive takes no time of its own: until the other rank has sent, it waits.
+  if (program_.opcode[i] == Opcode::kReceive) scratch_.started[i] = now;
   const Slot& at = slot(i);
   if (at.last_step) {
     const Duration busy(now - scratch_.started[i]);

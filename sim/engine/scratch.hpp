@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/core/units.hpp"
@@ -14,6 +15,12 @@
 
 namespace tidemark {
 
+// The time at which what a receive waits for has been sent.
+struct Arrival {
+  std::uint32_t receive = 0;  // instruction
+  std::int64_t at = 0;        // ns
+};
+
 struct RunOptions {
   Bytes host_capacity;
   Bytes nvme_capacity;
@@ -21,6 +28,8 @@ struct RunOptions {
   EvictionPolicy* eviction = nullptr;
   bool check_contents = false;  // with eviction: proves restored contents, see content_check.hpp
   bool record_events = false;   // fills Scratch::events
+  // For a rank that runs alone although it receives: what the other ranks send it, by instruction.
+  std::span<const Arrival> arrivals = {};
 };
 
 // Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction

@@ -264,6 +264,8 @@ void Lowering::emit_operator(Position p) {
   }
   if (workspace.valid()) use(workspace, Access::kCreate, stream, launch);
   finish_instruction();
+  if (op.work.op_class == OperatorClass::kCollective && op.work.collective.blocks_compute)
+    wait_for(stream, launch, p);
   if (workspace.valid()) free_allocation(workspace, p);
   for (AllocationId allocation : scratch_)
     free_allocation(allocation, p);
@@ -276,6 +278,14 @@ void Lowering::emit_operator(Position p) {
     return touch.access != Access::kRead && role_[touch.storage] != Role::kOptimizerState;
   };
   if (on_host && std::any_of(touches.begin(), touches.end(), delivers)) host_result_ = launch;
+}
+
+// The compute stream goes on when an instruction of another stream has ended.
+void Lowering::wait_for(Stream stream, std::uint32_t instruction, Position p) {
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
+  depend(Stream::kCompute, stream, instruction);
+  finish_instruction();
+  tail_[index_of(Stream::kCompute)] = wait;
 }
 
 // The training loop goes on when the host's updates are over and have arrived on the device; an

@@ -100,6 +100,7 @@ class Lowering {
   void emit_creates(Position p, Tier tier);
   AllocationId allocate_workspace(const Operator& op, Tier tier, Position p);
   void join_host(Position p);
+  void wait_for(Stream stream, std::uint32_t instruction, Position p);
 
   // Residency of values.
   [[nodiscard]] Place place(StorageId s, Position p) const {

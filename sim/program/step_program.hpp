@@ -81,13 +81,6 @@ struct Message {
   return queue_of(op.work.collective.group, op.work.collective.kind);
 }
 
-// Returns the stream whose pool gives the memory that the operator creates: collectives are issued
-// on streams of their own.
-[[nodiscard]] constexpr Stream pool_of(const Operator& op) {
-  const Stream stream = stream_of(op);
-  return is_communication(stream) ? stream : Stream::kCompute;
-}
-
 [[nodiscard]] constexpr bool is_receive(const Operator& op) {
   return op.work.op_class == OperatorClass::kCollective &&
          op.work.collective.kind == CollectiveKind::kReceive;
@@ -97,6 +90,13 @@ struct Message {
   return is_receive(op) || (op.work.op_class == OperatorClass::kCollective &&
                             op.work.collective.kind == CollectiveKind::kSend &&
                             op.work.collective.peer >= 0);
+}
+
+// Returns the stream whose pool gives the memory that the operator creates: collectives are issued
+// on streams of their own, but what a message is received into is made on compute's.
+[[nodiscard]] constexpr Stream pool_of(const Operator& op) {
+  const Stream stream = stream_of(op);
+  return is_communication(stream) && !is_message(op) ? stream : Stream::kCompute;
 }
 
 struct StepProgram {

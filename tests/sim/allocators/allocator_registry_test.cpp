@@ -72,6 +72,12 @@ class GreedyModel final : public AllocatorModel {
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(GreedyAllocator(run.capacity, factor_), run, failure);
   }
+  [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
+                                                 std::span<OutOfMemory> failures) const override {
+    return run_ranks_on(ranks, failures, [&](const AllocatorRun& run) {
+      return std::make_unique<GreedyAllocator>(run.capacity, factor_);
+    });
+  }
 
  private:
   std::int64_t factor_;
