@@ -86,7 +86,7 @@ void GradientTape::emit_forward(NodeId id) {
 // backward() starts from a gradient of ones in the loss's shape.
 void GradientTape::emit_root_gradient() {
   const TensorId root = graph_.loss.valid() ? graph_.loss : graph_.logits;
-  if (!graph_.tensors[root].requires_grad) return;
+  if (!root.valid() || !graph_.tensors[root].requires_grad) return;
   const Tensor& like = graph_.tensors[root];
   const Tensor ones = create("root_gradient", like.shape, like.dtype);
   Work work{.op_class = OperatorClass::kMemset, .dtype = like.dtype};
@@ -171,15 +171,23 @@ void GradientTape::hold_other_outputs(OperatorId end) {
   }
 }
 
+// The caller of the engine holds the gradients that it starts from until backward returns.
+void GradientTape::hold_root_gradients() {
+  const std::vector<OperatorId>& backward = training_.part(PartKind::kBackward);
+  const std::size_t received = static_cast<std::size_t>(
+      std::count_if(transfers_.received_gradients.begin(), transfers_.received_gradients.end(),
+                    [](StorageId gradient) { return gradient.valid(); }));
+  const std::size_t roots = std::min(std::max<std::size_t>(received, 1), backward.size());
+  for (std::size_t i = 0; i < roots; ++i) {
+    const StorageId gradient = training_.touches_of(backward[i]).front().storage;
+    training_.holds.push_back({gradient, backward[i], backward.back(), HoldKind::kLocal});
+  }
+}
+
 // Holds what the engine, the training loop and the model's forward name in variables.
 void GradientTape::hold_variables(OperatorId end) {
-  if (!training_.part(PartKind::kBackward).empty()) {
-    // The caller of the engine holds the gradient that it starts from until backward returns.
-    const OperatorId root = training_.part(PartKind::kBackward).front();
-    const StorageId ones = training_.touches_of(root).front().storage;
-    training_.holds.push_back(
-        {ones, root, training_.part(PartKind::kBackward).back(), HoldKind::kLocal});
-  }
+  hold_root_gradients();
+  hold_transfers();
   hold_other_outputs(end);
   for (TensorId output : graph_.other_outputs)
     hold_content(output, end);
@@ -238,13 +246,17 @@ TrainingGraph GradientTape::run() {
   }
   part_ = &training_.part(PartKind::kForward);
   phase_ = Phase::kForward;
+  receive_activations();
   for (NodeId id : ids_of(graph_.nodes))
     emit_forward(id);
+  send_activations();
   part_ = &training_.part(PartKind::kBackward);
   phase_ = Phase::kBackward;
   emit_root_gradient();
+  receive_gradients();
   for (std::size_t i = graph_.nodes.size(); i-- > 0;)
     emit_backward(NodeId(i));
+  send_gradients();
   for (ParameterId p : ids_of(graph_.parameters)) {
     if (pending_[graph_.parameters[p].tensor])
       accumulate_leaf(p);  // some of its uses do not reach the loss
@@ -261,6 +273,14 @@ TrainingGraph GradientTape::run() {
 TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
                             const DifferentiateOptions& options) {
   return GradientTape(graph, rules, options).run();
+}
+
+TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
+                            const DifferentiateOptions& options, StageTransfers& transfers) {
+  GradientTape tape(graph, rules, options);
+  TrainingGraph training = tape.run();
+  transfers = tape.transfers();
+  return training;
 }
 
 }  // namespace tidemark

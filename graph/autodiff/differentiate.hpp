@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/autodiff/differentiate_options.hpp"
+#include "graph/autodiff/stage_boundary.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "graph/operators/framework.hpp"
@@ -17,5 +18,10 @@ namespace tidemark {
 // until the loss is computed; .grad lives until zero_grad.
 [[nodiscard]] TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
                                           const DifferentiateOptions& options);
+// Does the same for a pipeline's chunk, whose boundary is given; backward starts from the gradients
+// that are received. `transfers` receives the storages that are sent and received.
+[[nodiscard]] TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
+                                          const DifferentiateOptions& options,
+                                          StageTransfers& transfers);
 
 }  // namespace tidemark

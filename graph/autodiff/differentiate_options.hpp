@@ -7,6 +7,8 @@
 
 namespace tidemark {
 
+struct StageBoundary;  // stage_boundary.hpp
+
 struct DifferentiateOptions {
   // The caller keeps what the model returned until the end of the step.
   bool hold_output = false;
@@ -14,6 +16,8 @@ struct DifferentiateOptions {
   std::optional<DType> gradient_dtype;
   // The graph is an evaluation_graph(): the training loop's variable keeps what the model returned.
   bool evaluates = false;
+  // Transfers of a pipeline's chunk; null for a whole model.
+  const StageBoundary* boundary = nullptr;
 };
 
 }  // namespace tidemark

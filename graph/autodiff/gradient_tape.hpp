@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/autodiff/differentiate_options.hpp"
+#include "graph/autodiff/stage_boundary.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "graph/operators/backward_builder.hpp"
@@ -18,6 +19,8 @@ class GradientTape final : public BackwardTape {
   GradientTape(const Graph& graph, const FrameworkRules& rules,
                const DifferentiateOptions& options);
   [[nodiscard]] TrainingGraph run();
+  // The storages of the transfers with other chunks, after run().
+  [[nodiscard]] const StageTransfers& transfers() const { return transfers_; }
 
   [[nodiscard]] const std::optional<Tensor>& gradient_of(TensorId id) const override {
     return pending_[id];
@@ -55,11 +58,20 @@ class GradientTape final : public BackwardTape {
   void hold_variables(OperatorId end);
   void emit_ends();
   [[nodiscard]] bool is_differentiable(const Node& node) const;
+  void transfer(CollectiveKind kind, const StageBoundary::Neighbour& other, int tag,
+                const Tensor& tensor);
+  void receive_activations();
+  void send_activations();
+  void receive_gradients();
+  void send_gradients();
+  void hold_transfers();
+  void hold_root_gradients();
 
   const Graph& graph_;
   const FrameworkRules& rules_;
   const DifferentiateOptions& options_;
   TrainingGraph training_;
+  StageTransfers transfers_;
 
   struct SavedBy {  // operands that one node keeps for its backward
     std::vector<StorageId> storages;

@@ -1,0 +1,110 @@
+#include "graph/rewrite/split_backward.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace tidemark {
+namespace split_backward_detail {
+namespace {
+
+constexpr PartKind kBackwards[] = {PartKind::kBackward, PartKind::kBackwardAccumulate,
+                                   PartKind::kBackwardReduce};
+
+class BackwardSplitter {
+ public:
+  explicit BackwardSplitter(TrainingGraph& graph)
+      : graph_(graph),
+        of_weights_(graph.operators.size(), 0),
+        written_(graph.storages.size(), 0),
+        made_(graph.storages.size(), 0) {}
+
+  void split(std::uint16_t chunk) {
+    for (const PartKind kind : kBackwards) {
+      std::vector<OperatorId>& all = graph_.part(kind, chunk);
+      std::vector<OperatorId> weights;
+      for (const OperatorId op : all) {
+        if (belongs_to_weights(op)) weights.push_back(op);
+      }
+      std::erase_if(all, [&](OperatorId op) { return of_weights_[op] != 0; });
+      // A chunk that only has weights keeps its parts apart from those of a chunk with none.
+      graph_.part(weight_part_of(kind), chunk) = std::move(weights);
+    }
+  }
+
+  // What autograd's nodes and the schedule hold until backward returns does not wait for the
+  // weights, which hold what they read by reading it.
+  void end_holds_early() {
+    IdVector<NodeId, OperatorId> last_of_node;
+    OperatorId last;
+    for (const PartKind kind : kBackwards) {
+      for (const StepPart& part : graph_.parts.all()) {
+        if (part.kind != kind || part.operators.empty()) continue;
+        last = part.operators.back();
+        for (const OperatorId op : part.operators) {
+          const NodeId node = graph_.operators[op].node;
+          if (!node.valid()) continue;
+          if (!last_of_node.contains(node)) last_of_node.resize(node.index() + 1);
+          last_of_node[node] = op;
+        }
+      }
+    }
+    for (Hold& hold : graph_.holds) {
+      if (of_weights_[hold.until] == 0 || made_[hold.storage] != 0) continue;
+      const NodeId node = graph_.operators[hold.until].node;
+      const bool returns =
+          node.valid() && last_of_node.contains(node) && last_of_node[node].valid();
+      if (returns) {
+        hold.until = last_of_node[node];
+      } else if (hold.kind == HoldKind::kLocal && last.valid()) {
+        hold.until = last;
+      }
+    }
+  }
+
+ private:
+  // Whether the operator makes the gradient of a weight, or goes on with one that is made there.
+  bool belongs_to_weights(OperatorId id) {
+    const OperatorPart part = graph_.operators[id].part;
+    bool belongs = part == OperatorPart::kWeightGradient || part == OperatorPart::kBiasGradient;
+    const bool may_follow = part == OperatorPart::kAddGradients ||
+                            part == OperatorPart::kCopyGradient ||
+                            part == OperatorPart::kAccumulateGradient ||
+                            (part == OperatorPart::kOther && !is_transfer(id));
+    for (const Touch& touch : graph_.touches_of(id))
+      belongs = belongs || (may_follow && written_[touch.storage] != 0);
+    if (!belongs) return false;
+    of_weights_[id] = 1;
+    for (const Touch& touch : graph_.touches_of(id)) {
+      if (touch.access != Access::kRead) written_[touch.storage] = 1;
+      if (touch.access == Access::kCreate) made_[touch.storage] = 1;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool is_transfer(OperatorId id) const {
+    const Work& work = graph_.operators[id].work;
+    return work.op_class == OperatorClass::kCollective &&
+           (work.collective.kind == CollectiveKind::kSend ||
+            work.collective.kind == CollectiveKind::kReceive);
+  }
+
+  TrainingGraph& graph_;
+  IdVector<OperatorId, char> of_weights_;
+  IdVector<StorageId, char> written_;  // by an operator of weights
+  IdVector<StorageId, char> made_;     // created by one
+};
+
+}  // namespace
+}  // namespace split_backward_detail
+
+void split_backward(TrainingGraph& graph) {
+  std::uint16_t chunks = 1;
+  for (const StepPart& part : graph.parts.all())
+    chunks = std::max(chunks, static_cast<std::uint16_t>(part.chunk + 1));
+  split_backward_detail::BackwardSplitter splitter(graph);
+  for (std::uint16_t chunk = 0; chunk < chunks; ++chunk)
+    splitter.split(chunk);
+  splitter.end_holds_early();
+}
+
+}  // namespace tidemark
