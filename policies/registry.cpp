@@ -48,6 +48,7 @@ PolicyRegistry::PolicyRegistry()
           offload_activations_entry(),
           offload_optimizer_entry(),
           offload_parameters_entry(),
+          pipeline_entry(),
           revolve_entry(),
           torchtune_offload_entry(),
           te_offload_entry(),

@@ -46,6 +46,7 @@ class Summary {
   [[nodiscard]] std::string roles() const;
   [[nodiscard]] std::string time() const;
   [[nodiscard]] std::string policies() const;
+  [[nodiscard]] std::string stages() const;
   [[nodiscard]] std::string plan(const PlanFigures& plan) const;
 
   const PointResult& point_;
@@ -270,6 +271,37 @@ std::string Summary::policies() const {
   return text;
 }
 
+// Returns a line for each stage of a pipeline. Idle is what it does not compute of the time from
+// the pipeline's first forward to its last backward.
+std::string Summary::stages() const {
+  if (point_.stages.empty()) return {};
+  Table table({{"stage", Align::kRight},
+               {"layers"},
+               {"memory", Align::kRight},
+               {"live", Align::kRight},
+               {"in flight", Align::kRight},
+               {"step", Align::kRight},
+               {"idle", Align::kRight}},
+              2);
+  for (const StageResult& stage : point_.stages) {
+    std::string layers;
+    for (const StageBlocks& chunk : stage.chunks) {
+      if (chunk.count == 0) continue;
+      layers += fmt::format("{}{}", layers.empty() ? "" : ", ", chunk.first);
+      if (chunk.count > 1) layers += fmt::format("-{}", chunk.first + chunk.count - 1);
+    }
+    const bool fits = stage.point.status == PointStatus::kFits;
+    table.add_row({{fmt::format("{}", stage.stage)},
+                   {layers.empty() ? "none" : layers},
+                   {format_bytes(stage.point.device_used()), fits ? -1 : kBad},
+                   {format_bytes(stage.point.run.live.bytes)},
+                   {fmt::format("{}", stage.in_flight)},
+                   {format_duration(stage.point.run.step)},
+                   {percent(stage.bubble)}});
+  }
+  return '\n' + table.text(colour_);
+}
+
 std::string Summary::text() const {
   const bool fits = point_.status == PointStatus::kFits;
   const bool runs = point_.run.status == RunStatus::kCompleted;
@@ -281,7 +313,7 @@ std::string Summary::text() const {
   for (const std::string& warning : point_.warnings)
     text += line("warning", paint(warning, kNote, colour_));
   text += '\n';
-  return text + memory() + time() + policies();
+  return text + memory() + time() + policies() + stages();
 }
 
 }  // namespace
@@ -324,8 +356,13 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   const bool evaluates = scenario.training.mode == StepMode::kForward;
   text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
                       evaluates ? "forward only" : name_of(scenario.training.optimizer.kind));
-  if (scenario.policy_names.empty()) return text + "; no policy";
-  return text + fmt::format("; {}", fmt::join(scenario.policy_names, " + "));
+  text += scenario.policy_names.empty()
+              ? std::string("; no policy")
+              : fmt::format("; {}", fmt::join(scenario.policy_names, " + "));
+  // The figures of a pipeline are those of its stage with the most device memory.
+  if (!point.stages.empty())
+    text += fmt::format("; figures of stage {} of {}", model.stage, point.stages.size());
+  return text;
 }
 
 std::string point_summary(const PointResult& point, const PointDetail& detail,

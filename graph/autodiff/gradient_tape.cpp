@@ -90,7 +90,8 @@ void GradientTape::launch(const BackwardKernel& kernel) {
                                            .blocks_host = kernel.blocks_host},
                                           touches));
   const bool communicates = kernel.work.op_class == OperatorClass::kCollective;
-  if (communicates && phase_ == Phase::kBackward) issue_early();
+  // Transfers between stages belong to no node and stay at the ends of backward.
+  if (communicates && phase_ == Phase::kBackward && current_.valid()) issue_early();
 }
 
 void GradientTape::release_output_gradients(NodeId id) {

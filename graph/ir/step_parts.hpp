@@ -19,15 +19,15 @@ enum class PartKind : std::uint8_t {
   // Backward of the last of several micro-batches, where data ranks bring their gradients together;
   // empty where nothing differs from the others'.
   kBackwardReduce,
+  kOptimizerFirst,  // optimizer of step 0 only: creates its state
+  kOptimizer,
+  kAfterOptimizer,  // ranks bring together what each has updated
+  kEndOfStep,
   // The gradients of weights, where a schedule runs them apart from the backward that they belong
   // to; see split_backward(). Empty where backward makes them itself.
   kBackwardWeight,
   kBackwardWeightAccumulate,
   kBackwardWeightReduce,
-  kOptimizerFirst,  // optimizer of step 0 only: creates its state
-  kOptimizer,
-  kAfterOptimizer,  // ranks bring together what each has updated
-  kEndOfStep,
 };
 inline constexpr std::size_t kPartKinds = 12;
 
@@ -37,13 +37,13 @@ inline constexpr std::size_t kPartKinds = 12;
                                          "backward",
                                          "backward_accumulate",
                                          "backward_reduce",
-                                         "backward_weight",
-                                         "backward_weight_accumulate",
-                                         "backward_weight_reduce",
                                          "optimizer_first",
                                          "optimizer",
                                          "after_optimizer",
-                                         "end_of_step"};
+                                         "end_of_step",
+                                         "backward_weight",
+                                         "backward_weight_accumulate",
+                                         "backward_weight_reduce"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -129,6 +129,7 @@ void check_invariants(const TrainingGraph& graph) {
                                  PartKind::kBackwardWeightReduce,
                                  PartKind::kOptimizerFirst,
                                  PartKind::kOptimizer,
+                                 PartKind::kAfterOptimizer,
                                  PartKind::kZeroGrad,
                                  PartKind::kEndOfStep};
   std::uint16_t chunks = 1;

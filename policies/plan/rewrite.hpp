@@ -13,6 +13,8 @@
 
 namespace tidemark {
 
+struct PipelineOptions;  // policies/rewrite/pipeline.hpp
+
 // The stages of forward rewrites in the order of their application, whatever order the scenario
 // lists them in.
 enum class ForwardStage { kExpert, kContext, kTensor, kParallel, kAdapt, kPrecision, kFuse };
@@ -22,6 +24,8 @@ class ForwardRewrite : public Policy {
  public:
   [[nodiscard]] virtual ForwardStage stage() const = 0;
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
+  // Returns how the model is cut into the stages of a pipeline; null where the policy cuts nothing.
+  [[nodiscard]] virtual const PipelineOptions* pipeline() const { return nullptr; }
 };
 
 class TrainingRewrite : public Policy {

@@ -8,5 +8,6 @@ namespace tidemark {
 [[nodiscard]] const PolicyEntry& data_parallel_entry();
 [[nodiscard]] const PolicyEntry& offload_optimizer_entry();
 [[nodiscard]] const PolicyEntry& offload_parameters_entry();
+[[nodiscard]] const PolicyEntry& pipeline_entry();
 
 }  // namespace tidemark

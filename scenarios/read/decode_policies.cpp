@@ -22,7 +22,6 @@ constexpr std::string_view kPlanned[] = {
     "lora",
     "memory_elastic",
     "optimizer_in_backward",
-    "pipeline",
     "prune",
 };
 

@@ -220,6 +220,27 @@ void read_policies(const Json& json, PointResult& point) {
   }
 }
 
+StageResult read_stage(const Json& json) {
+  constexpr int kStatuses = 4;
+  StageResult stage{.stage = json.at("stage"),
+                    .chunks = {},
+                    .order = json.at("order"),
+                    .in_flight = json.at("in_flight"),
+                    .bubble = json.at("bubble"),
+                    .point = {}};
+  const auto blocks = [](const Json& ends) {
+    return StageBlocks{.first = ends.at(0),
+                       .count = ends.at(1).get<int>() - ends.at(0).get<int>() + 1};
+  };
+  if (!json.contains("chunks")) stage.chunks.push_back(blocks(json.at("layers")));
+  for (const Json& chunk : json.value("chunks", Json::array()))
+    stage.chunks.push_back(blocks(chunk));
+  stage.point.status = member<PointStatus>(json.at("status").get<std::string>(), kStatuses);
+  read_memory(json.at("memory"), stage.point);
+  read_time(json.at("time"), stage.point.run);
+  return stage;
+}
+
 RunStatus run_status(const std::string& name) {
   return static_cast<RunStatus>(index_in(kRunStatuses, name));
 }
@@ -303,6 +324,10 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   point.tokens_per_second = throughput.at("tokens_per_second");
   point.model_flops_utilization = throughput.at("model_flops_utilization");
   read_result_detail::read_communication(entry.at("mesh"), entry.at("communication"), point);
+  if (entry.contains("ranks")) {
+    for (const read_result_detail::Json& stage : entry.at("ranks"))
+      point.stages.push_back(read_result_detail::read_stage(stage));
+  }
   read_result_detail::read_policies(entry.at("policies"), point);
   const read_result_detail::Json& failure = entry.at("failure");
   if (!failure.is_null()) {

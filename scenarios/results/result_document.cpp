@@ -295,6 +295,27 @@ Json failure_of(const PointResult& point) {
           {"tried", suggestions_of(failure, false)}};
 }
 
+// Returns the blocks [first, last] of a stage, and of each chunk where it has several. A chunk
+// without blocks ends before it begins.
+Json stage_of(const StageResult& stage) {
+  const auto last = [](const StageBlocks& chunk) { return chunk.first + chunk.count - 1; };
+  Json json = {{"stage", stage.stage},
+               {"status", name_of(stage.point.status)},
+               {"layers", {stage.chunks.front().first, last(stage.chunks.back())}}};
+  if (stage.chunks.size() > 1) {
+    Json chunks = Json::array();
+    for (const StageBlocks& chunk : stage.chunks)
+      chunks.push_back({chunk.first, last(chunk)});
+    json["chunks"] = std::move(chunks);
+  }
+  json["order"] = stage.order;
+  json["in_flight"] = stage.in_flight;
+  json["bubble"] = finite(stage.bubble);
+  json["memory"] = memory_of(stage.point);
+  json["time"] = time_of(stage.point.run);
+  return json;
+}
+
 Json point_of(const PointResult& point) {
   Json json = {{"name", point.name},
                {"overrides", json_of(point.overrides)},
@@ -315,6 +336,12 @@ Json point_of(const PointResult& point) {
       {"samples_per_second_per_gpu", finite(point.samples_per_second / std::max(point.ranks, 1))},
       {"model_flops_utilization", finite(point.model_flops_utilization)}};
   json["mesh"] = sizes_of(point.mesh);
+  if (!point.stages.empty()) {
+    Json stages = Json::array();
+    for (const StageResult& stage : point.stages)
+      stages.push_back(stage_of(stage));
+    json["ranks"] = std::move(stages);
+  }
   json["communication"] = communication_of(point);
   json["policies"] = policies_of(point);
   json["failure"] = failure_of(point);

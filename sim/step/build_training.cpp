@@ -10,12 +10,12 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
-#include "policies/parallel/tensor_gradients.hpp"
-#include "policies/rewrite/accumulate.hpp"
-#include "policies/rewrite/data_parallel.hpp"
+#include "policies/rewrite/pipeline.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/step/build_stages.hpp"
 #include "sim/step/step_device.hpp"
+#include "sim/step/training_rewrites.hpp"
 
 namespace tidemark {
 namespace build_training_detail {
@@ -64,34 +64,8 @@ Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& 
   return graph;
 }
 
-void rewrite_training(const StepSpec& spec, TrainingGraph& graph, std::vector<PassTime>& passes) {
-  const TrainingOptions& training = spec.training;
-  const PrecisionRules& precision = rules_of(training.precision);
-  std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
-  const DataParallel data_parallel;
-  const bool reduces = std::any_of(rewrites.begin(), rewrites.end(),
-                                   [](const TrainingRewrite* r) { return r->reduces_gradients(); });
-  if (!reduces) rewrites.push_back(&data_parallel);
-  const TensorGradients tensor_gradients;
-  rewrites.push_back(&tensor_gradients);
-  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
-  const Optimizer optimizer(training.optimizer, precision, *training.framework);
-  const Tf32 tf32;
-  if (training.mode == StepMode::kTrain) {
-    rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
-  } else {
-    graph.micro_batches = static_cast<int>(training.accumulate);
-  }
-  if (precision.tf32) rewrites.push_back(&tf32);
-  const RewriteContext context = rewrite_context(spec);
-  for (const TrainingRewrite* rewrite : by_stage(std::move(rewrites))) {
-    run_pass(
-        passes, rewrite->name(), [&] { rewrite->apply(graph, context); },
-        [&] { check_invariants(graph); });
-  }
-}
-
-TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
+// Returns the forward graph with everything that is decided before it is differentiated.
+Graph rewritten_model(const StepSpec& spec, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
   Graph graph = run_pass(
       passes, "model", [&] { return build_forward(spec); }, check_forward);
@@ -100,19 +74,20 @@ TrainingGraph train_model(const StepSpec& spec, std::vector<PassTime>& passes) {
         passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);
   }
   graph = rewrite_forward(spec, std::move(graph), passes);
-  const bool evaluates = training.mode == StepMode::kForward;
-  if (evaluates) {
+  if (training.mode == StepMode::kForward) {
     graph = run_pass(
         passes, "evaluate",
         [&] { return evaluation_graph(std::move(graph), training.evaluates_loss); }, check_forward);
   }
+  return graph;
+}
+
+TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<PassTime>& passes) {
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
-    return differentiate(graph, *training.framework,
-                         {.hold_output = training.hold_output,
-                          .gradient_dtype = training.gradient_dtype,
-                          .evaluates = evaluates});
+    return differentiate(graph, *spec.training.framework, differentiate_options(spec));
   });
-  rewrite_training(spec, result, passes);
+  rewrite_training(spec, RewriteScope::kChunk, result, passes);
+  rewrite_training(spec, RewriteScope::kRank, result, passes);
   return result;
 }
 
@@ -137,18 +112,38 @@ RewriteContext rewrite_context(const StepSpec& spec) {
           .precision = &rules_of(spec.training.precision)};
 }
 
+DifferentiateOptions differentiate_options(const StepSpec& spec) {
+  return {.hold_output = spec.training.hold_output,
+          .gradient_dtype = spec.training.gradient_dtype,
+          .evaluates = spec.training.mode == StepMode::kForward,
+          .boundary = nullptr};
+}
+
+void sum_figures(TrainedModel& model) {
+  build_training_detail::sum_roles(model);
+  const TrainingGraph& t = model.training;
+  Flops backward;
+  for (const StepPart& part : t.parts.all()) {
+    if (part.kind == PartKind::kForward) model.forward_flops += t.flops_of(part.operators);
+    const bool once = part.kind == PartKind::kBackward || part.kind == PartKind::kBackwardWeight;
+    if (once) backward += t.flops_of(part.operators);
+  }
+  model.step_flops = (model.forward_flops + backward) * static_cast<double>(t.micro_batches);
+}
+
 TrainedModel build_training(const StepSpec& spec) {
   TrainedModel model;
   if (spec.source.step) {
     model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });
   } else {
-    model.training = build_training_detail::train_model(spec, model.passes);
+    const Graph graph = build_training_detail::rewritten_model(spec, model.passes);
+    model.parameter_count = parameter_elements(graph.parameters);
+    model.trainable_parameter_count = trained_elements(graph.parameters);
+    if (const PipelineOptions* pipeline = pipeline_of(spec))
+      return build_stages(spec, *pipeline, graph, std::move(model));
+    model.training = build_training_detail::train_model(spec, graph, model.passes);
   }
-  build_training_detail::sum_roles(model);
-  const TrainingGraph& t = model.training;
-  model.forward_flops = t.flops_of(t.part(PartKind::kForward));
-  model.step_flops = (model.forward_flops + t.flops_of(t.part(PartKind::kBackward))) *
-                     static_cast<double>(t.micro_batches);
+  sum_figures(model);
   return model;
 }
 

@@ -7,6 +7,7 @@
 
 #include "graph/analysis/liveness.hpp"
 #include "graph/core/errors.hpp"
+#include "policies/rewrite/pipeline.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/verify.hpp"
 #include "sim/step/pass_checks.hpp"
@@ -42,15 +43,21 @@ const EvictionPolicy* eviction_of(const StepSpec& spec) {
 }
 
 // Returns the plain order, without any policy.
-OrderedStep plain_step(const TrainingGraph& graph, StepMode mode, int steps,
+OrderedStep plain_step(const TrainedModel& model, StepMode mode, int steps,
                        std::vector<PassTime>& passes) {
+  const TrainingGraph& graph = model.training;
   OrderedStep step;
   StepSchedule schedule;
   step.order = run_pass(
       passes, "order",
       [&] {
         const bool trains = mode == StepMode::kTrain;
-        schedule = trains ? training_schedule(graph) : forward_schedule(graph);
+        if (model.work.empty()) {
+          schedule = trains ? training_schedule(graph) : forward_schedule(graph);
+        } else {
+          schedule =
+              trains ? training_schedule(graph, model.work) : forward_schedule(graph, model.work);
+        }
         return program_order(graph, schedule, steps);
       },
       [&](const ProgramOrder& order) { check_scheduled(graph, schedule, order); });
@@ -65,6 +72,16 @@ std::vector<PolicyOutcome> named_outcomes(const StepSpec& spec) {
   for (std::size_t i = 0; i < outcomes.size(); ++i)
     outcomes[i].name = spec.policy_names[i];
   return outcomes;
+}
+
+// The decisions of a pipeline are the pieces that it cuts the model into.
+void count_pieces(const StepSpec& spec, const TrainedModel& model,
+                  std::vector<PolicyOutcome>& outcomes) {
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const auto* rewrite = std::get_if<std::unique_ptr<ForwardRewrite>>(&spec.policies[i]);
+    const PipelineOptions* pipeline = rewrite != nullptr ? (*rewrite)->pipeline() : nullptr;
+    if (pipeline != nullptr && !model.work.empty()) outcomes[i].decided = pipeline->pieces();
+  }
 }
 
 // Lowers the step with what was decided about its gaps. The program is verified against `plain`,
@@ -87,13 +104,43 @@ StepProgram lower_step(const StepSpec& spec, const TrainingGraph& graph, const P
       check);
 }
 
+// Throws for policies that decide what a pipeline's schedule decides already, or that a rank could
+// follow only alone.
+void check_pipeline(const StepSpec& spec) {
+  for (std::size_t i = 0; i < spec.policies.size(); ++i) {
+    const AnyPolicy& policy = spec.policies[i];
+    const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+    const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
+    if (!orders && !evicts) continue;
+    throw UserError(
+        {}, "policies",
+        orders ? fmt::format("'{}' and 'pipeline' both decide the order of the operators; "
+                             "checkpoint_every and selective recompute within a stage",
+                             spec.policy_names[i])
+               : fmt::format("'{}' decides while one GPU runs alone, and 'pipeline' runs one for "
+                             "each stage; checkpoint_every and offload_activations go with it",
+                             spec.policy_names[i]));
+  }
+}
+
+Compiled compile_stages(const StepSpec& spec, const TrainedModel& model,
+                        const CompileOptions& options) {
+  check_pipeline(spec);
+  Compiled result;
+  for (const std::shared_ptr<const TrainedModel>& stage : model.stages)
+    result.stages.push_back(compile(spec, *stage, options));
+  return result;
+}
+
 }  // namespace
 }  // namespace compile_detail
 
 Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileOptions& options) {
+  if (!model.stages.empty()) return compile_detail::compile_stages(spec, model, options);
   const TrainingGraph& graph = model.training;
   Compiled result{.policies = compile_detail::named_outcomes(spec),
                   .eviction = compile_detail::eviction_of(spec)};
+  compile_detail::count_pieces(spec, model, result.policies);
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
   const int steps = options.steps.value_or(spec.training.steps);
   result.costs = run_pass(
@@ -106,7 +153,7 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
     return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
   });
 
-  OrderedStep step = compile_detail::plain_step(graph, spec.training.mode, steps, result.passes);
+  OrderedStep step = compile_detail::plain_step(model, spec.training.mode, steps, result.passes);
   const ProgramOrder plain = step.order;
   result.held_back = options.held_back;
   policies.order(step, options.smaller_budget, result.held_back, result.policies);

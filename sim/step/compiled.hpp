@@ -8,6 +8,7 @@
 #include "policies/plan/eviction.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/engine/scratch.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/program/step_program.hpp"
 #include "sim/step/run_pass.hpp"
@@ -26,6 +27,11 @@ struct Compiled {
   const EvictionPolicy* eviction = nullptr;  // owned by the StepSpec
   PackedPlacement placement;                 // filled for the allocator `packed` only
   std::vector<SavedTensor> saved;            // tensors of one micro-batch, after policies
+  // What a pipeline's stage receives, and when, in a run of all stages: with it the stage runs
+  // alone as it does among the others.
+  std::vector<Arrival> arrivals;
+  // The programs of all stages of a pipeline, in place of a program of its own.
+  std::vector<Compiled> stages;
   std::vector<PassTime> passes;
 };
 

@@ -33,6 +33,7 @@ const Compiled* LongerPrograms::of(int steps) {
   const auto* smaller = smaller_budget_.empty() ? nullptr : &smaller_budget_;
   Compiled compiled =
       compile(spec_, model_, {.steps = steps, .smaller_budget = smaller, .held_back = held_back_});
+  compiled.arrivals = repeated_arrivals(arrivals_, compiled.program, compiled.order);
   return &known_.emplace(steps, std::move(compiled)).first->second;
 }
 

@@ -8,6 +8,7 @@
 
 #include "sim/engine/engine.hpp"
 #include "sim/result/timeline.hpp"
+#include "sim/step/arrivals.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/compiled.hpp"
 #include "sim/step/step_spec.hpp"
@@ -32,7 +33,8 @@ class LongerPrograms {
         model_(model),
         size_(compiled.program.size()),
         smaller_budget_(compiled.smaller_budget),
-        held_back_(compiled.held_back) {}
+        held_back_(compiled.held_back),
+        arrivals_(arrivals_by_step(compiled.arrivals, compiled.program, compiled.order)) {}
   [[nodiscard]] const StepSpec& spec() const { return spec_; }
   // Null where the program would be too long to be compiled only to look for convergence.
   [[nodiscard]] const Compiled* of(int steps);
@@ -43,6 +45,7 @@ class LongerPrograms {
   std::size_t size_;  // instructions of the configured steps
   std::vector<PolicyOutcome> smaller_budget_;
   std::optional<Bytes> held_back_;
+  ArrivalsByStep arrivals_;
   std::map<int, Compiled> known_;
 };
 

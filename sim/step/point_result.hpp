@@ -16,6 +16,7 @@
 #include "sim/engine/engine.hpp"
 #include "sim/result/communication.hpp"
 #include "sim/result/timeline.hpp"
+#include "sim/step/build_training.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/override.hpp"
 #include "sim/step/run_pass.hpp"
@@ -103,6 +104,8 @@ struct Failure {
   std::vector<Suggestion> tried;
 };
 
+struct StageResult;
+
 struct PointResult {
   std::string name;
   std::vector<Override> overrides;  // overrides that distinguish the point
@@ -148,6 +151,8 @@ struct PointResult {
   double tokens_per_second = 0;
   double model_flops_utilization = 0;  // model flops of a step / (time * peak of the precision)
   std::vector<PassTime> passes;
+  // All stages of a pipeline, in their order; the point's own figures are those of one of them.
+  std::vector<StageResult> stages;
 
   // Device memory that the whole step takes, process overhead included.
   [[nodiscard]] Bytes device_used() const { return context + run.reserved.bytes; }
@@ -166,6 +171,29 @@ struct PointResult {
   [[nodiscard]] Bytes usable() const { return capacity - context; }
   // Parameters, gradients and optimizer state, as one rank holds them.
   [[nodiscard]] Bytes model_bytes() const { return parameters + gradients + optimizer_state; }
+};
+
+// A part of a stage's work in the last step, from its first kernel to the end of its last. Times
+// count from the pipeline's first forward.
+struct StagePart {
+  char kind = 'F';  // forward, 'B' backward, 'W' weight gradients
+  int micro_batch = 0;
+  int chunk = 0;
+  Duration begin{};
+  Duration end{};
+};
+
+// One stage of a pipeline.
+struct StageResult {
+  int stage = 0;
+  std::vector<StageBlocks> chunks;  // blocks of the model, by chunk
+  std::string order;                // "F0 F1 B0 ...", with chunks "F0.0 F0.1 B0.1 ..."
+  int in_flight = 0;                // most forwards without their backward
+  // Share of the time in which the stage computes nothing, from the pipeline's first forward to its
+  // last backward in the last step.
+  double bubble = 0;
+  std::vector<StagePart> parts;  // in their order; empty where the result was read from a file
+  PointResult point;
 };
 
 }  // namespace tidemark

@@ -11,7 +11,7 @@ PointResult PointRunner::run(const SimulateOptions& options, const CompileOption
   if (!sink) return simulate(spec_, *model_, std::move(compiled), options);
   PointDetail detail;
   PointResult result = simulate(spec_, *model_, std::move(compiled), options, &detail);
-  detail.model = model_;
+  if (detail.model == nullptr) detail.model = model_;  // else that of a pipeline's stage
   sink(result, std::move(detail));
   return result;
 }

@@ -1,6 +1,8 @@
 #include "sim/step/run_compiled.hpp"
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "sim/step/step_device.hpp"
 
@@ -8,7 +10,8 @@ namespace tidemark {
 namespace run_compiled_detail {
 namespace {
 
-RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limited, bool record) {
+RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limited, bool record,
+                      std::span<const Arrival> arrivals) {
   return {.host_capacity = limited ? spec.device.host.memory : kUnlimited,
           .nvme_capacity = limited ? spec.device.nvme.capacity : kUnlimited,
           .page_locked = spec.page_locked,
@@ -16,7 +19,8 @@ RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limit
 #ifndef NDEBUG
           .check_contents = true,
 #endif
-          .record_events = record};
+          .record_events = record,
+          .arrivals = arrivals};
 }
 
 // Calls use(run) with what the allocator needs for a run of the step.
@@ -27,7 +31,7 @@ auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scrat
   const bool limited = capacity < kUnlimited;
   const std::unique_ptr<EvictionPolicy> eviction =
       limited && compiled.eviction != nullptr ? compiled.eviction->copy() : nullptr;
-  const RunOptions options = options_of(spec, eviction.get(), limited, record);
+  const RunOptions options = options_of(spec, eviction.get(), limited, record, compiled.arrivals);
   return use(AllocatorRun{.program = compiled.program,
                           .costs = compiled.costs,
                           .options = options,
@@ -49,6 +53,26 @@ RunResult run_compiled(const StepSpec& spec, const Compiled& compiled, Scratch& 
   return run_compiled_detail::on_allocator(
       spec, compiled, scratch, capacity, record,
       [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
+}
+
+std::vector<RunResult> run_stages(const StepSpec& spec, std::span<const Compiled> stages,
+                                  std::span<Scratch> scratch, Bytes capacity) {
+  const bool limited = capacity < kUnlimited;
+  const RunOptions options = run_compiled_detail::options_of(spec, nullptr, limited, true, {});
+  std::vector<AllocatorRun> runs;
+  runs.reserve(stages.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    scratch[s].prepare(stages[s].program, true, spec.page_locked);
+    runs.push_back({.program = stages[s].program,
+                    .costs = stages[s].costs,
+                    .options = options,
+                    .scratch = scratch[s],
+                    .capacity = capacity,
+                    .process_overhead = process_overhead(spec),
+                    .placement = stages[s].placement});
+  }
+  std::vector<OutOfMemory> failures(stages.size());
+  return spec.allocator->run_ranks(runs, failures);
 }
 
 AddressLayout address_layout(const StepSpec& spec, const Compiled& compiled,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "sim/engine/engine.hpp"
 #include "sim/memory/out_of_memory.hpp"
@@ -16,6 +18,12 @@ namespace tidemark {
 [[nodiscard]] RunResult run_compiled(const StepSpec& spec, const Compiled& compiled,
                                      Scratch& scratch, Bytes capacity, bool record,
                                      OutOfMemory* failure = nullptr);
+
+// Runs the stages of a pipeline together, each with so much memory. `scratch`: one for each stage,
+// whose events are filled.
+[[nodiscard]] std::vector<RunResult> run_stages(const StepSpec& spec,
+                                                std::span<const Compiled> stages,
+                                                std::span<Scratch> scratch, Bytes capacity);
 
 // Returns the addresses of the step's allocations on its device, with unlimited memory unless
 // `limited`; `timeline` is that of an equal run. Empty where the allocator has no addresses.

@@ -12,6 +12,7 @@
 #include "sim/step/failure_report.hpp"
 #include "sim/step/peak_report.hpp"
 #include "sim/step/run_compiled.hpp"
+#include "sim/step/simulate_stages.hpp"
 #include "sim/step/smallest_capacity.hpp"
 #include "sim/step/step_device.hpp"
 
@@ -81,6 +82,9 @@ class PointSimulation {
         longer_(spec_, model_, compiled_),
         options_(options) {}
 
+  // Takes the place of the first run on the device.
+  void has_run(StageRun run) { ran_ = std::move(run); }
+
   PointResult run(PointDetail* detail) {
     fill_model();
     fill_policies();
@@ -120,6 +124,7 @@ class PointSimulation {
   LongerPrograms longer_;
   const SimulateOptions& options_;
   Scratch scratch_;  // scratch of the run whose figures are reported
+  std::optional<StageRun> ran_;
   MemoryTimeline timeline_;
   PointResult point_;
 };
@@ -127,12 +132,16 @@ class PointSimulation {
 void PointSimulation::fill_model() {
   const TrainingGraph& t = model_.training;
   point_.name = spec_.name;
-  point_.parameter_count = parameter_elements(t.parameters).count;
-  point_.trainable_parameter_count = trained_elements(t.parameters).count;
+  const bool whole = model_.work.empty();  // no stage of a pipeline
+  point_.parameter_count =
+      (whole ? parameter_elements(t.parameters) : model_.parameter_count).count;
+  point_.trainable_parameter_count =
+      (whole ? trained_elements(t.parameters) : model_.trainable_parameter_count).count;
   point_.operators = t.operators.size();
   point_.tensors = t.tensors;
   point_.forward_flops = model_.forward_flops;
   point_.step_flops = model_.step_flops;
+  // Ranks that differ in another dimension than data work on the same samples.
   const double micro_batches =
       t.micro_batches * static_cast<double>(spec_.mesh.size(MeshDimension::kData));
   point_.samples = static_cast<double>(t.samples) * micro_batches;
@@ -180,7 +189,13 @@ void PointSimulation::fill_throughput() {
 
 void PointSimulation::run_on_device() {
   OutOfMemory memory;
-  point_.run = run_compiled(spec_, compiled_, scratch_, point_.usable(), true, &memory);
+  if (ran_) {
+    point_.run = ran_->result;
+    scratch_ = std::move(ran_->scratch);
+    ran_.reset();
+  } else {
+    point_.run = run_compiled(spec_, compiled_, scratch_, point_.usable(), true, &memory);
+  }
   point_.status = point_status(point_.run.status);
   if (point_.status != PointStatus::kFits) run_without_limit(memory);
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
@@ -336,6 +351,13 @@ const Compiled* PointSimulation::failing_later(const Compiled& program, Bytes us
 }  // namespace
 }  // namespace simulate_detail
 
+PointResult examine_stage(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
+                          StageRun run, const SimulateOptions& options, PointDetail* detail) {
+  simulate_detail::PointSimulation simulation(spec, model, std::move(compiled), options);
+  simulation.has_run(std::move(run));
+  return simulation.run(detail);
+}
+
 PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                      const SimulateOptions& options, PointDetail* detail) {
   return simulate(spec, model, compile(spec, model), options, detail);
@@ -343,6 +365,8 @@ PointResult simulate(const StepSpec& spec, const TrainedModel& model,
 
 PointResult simulate(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
                      const SimulateOptions& options, PointDetail* detail) {
+  if (!compiled.stages.empty())
+    return simulate_stages(spec, model, std::move(compiled), options, detail);
   return simulate_detail::PointSimulation(spec, model, std::move(compiled), options).run(detail);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/program/lower.hpp"
+#include "sim/step/arrivals.hpp"
 #include "sim/step/planned_step.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/step_device.hpp"
@@ -23,6 +24,7 @@ Compiled StepTrial::compiled(const ResidencyPlan& plan) const {
     trial.program = lower(graph_, planned->step.order, planned->step.live,
                           planned->movement.decisions(), libraries_of(spec_), tried.throttles());
   }
+  trial.arrivals = arrivals_at_once(trial.program);
   trial.costs = costs_;
   trial.placement = spec_.allocator->place(trial.program);
   return trial;

@@ -37,6 +37,7 @@ std::string listed(const std::string& name) {
       {"superneurons", "{tensor_cache: false}"},
       {"offload_optimizer", "{ratio: 0.6, gradients: backward}"},
       {"offload_parameters", "{min_elements: 100}"},
+      {"pipeline", "{size: 1}"},
       {"revolve", "{checkpoints: 2}"},
       {"eviction", "{heuristic: dtr_eq}"},
       {"optimal", "{time_limit: 50ms, iterations: 20, budget: 3MiB}"},

@@ -36,7 +36,9 @@ TEST_SUITE("unit") {
     for (const PolicyEntry& entry : registry.entries()) {
       if (entry.name == "checkpoint_sequential") continue;  // has a required key, and no budget
       CAPTURE(entry.name);
-      AnyPolicy policy = decoded(entry, entry.name == "te_offload" ? "{layers: 1}" : "{}");
+      AnyPolicy policy = decoded(entry, entry.name == "te_offload" ? "{layers: 1}"
+                                        : entry.name == "pipeline" ? "{size: 1}"
+                                                                   : "{}");
       CHECK(policy_of(policy).budget() == std::nullopt);
       const bool taken = policy_of(policy).set_budget(Bytes(7'000'000));
       CHECK(taken == has_budget_key(entry));

@@ -1,0 +1,269 @@
+#include "sim/step/simulate_stages.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/analysis/pipeline_schedule.hpp"
+#include "sim/result/deadlock.hpp"
+#include "sim/step/arrivals.hpp"
+#include "sim/step/failure_report.hpp"
+#include "sim/step/run_compiled.hpp"
+#include "sim/step/step_device.hpp"
+
+namespace tidemark {
+namespace simulate_stages_detail {
+namespace {
+
+// The stretch of the last step in which a stage runs its micro-batches.
+struct Stretch {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = 0;
+  std::int64_t busy = 0;
+};
+
+// The part that an operator belongs to, whatever its form; kind 0: none of a micro-batch.
+struct PartOf {
+  char kind = 0;
+  int chunk = 0;
+};
+
+IdVector<OperatorId, PartOf> parts_of(const TrainingGraph& graph) {
+  IdVector<OperatorId, PartOf> parts(graph.operators.size());
+  for (const StepPart& part : graph.parts.all()) {
+    const char kind = part.kind == PartKind::kForward ? 'F'
+                      : is_backward(part.kind)        ? 'B'
+                      : is_weight_backward(part.kind) ? 'W'
+                                                      : '\0';
+    for (const OperatorId op : part.operators)
+      parts[op] = {kind, part.chunk};
+  }
+  return parts;
+}
+
+// Returns the stretch, and adds the stage's parts. What is recomputed belongs to the part that it
+// is recomputed for.
+Stretch examine_parts(const TrainingGraph& graph, const Compiled& compiled, const Scratch& scratch,
+                      std::vector<StagePart>& parts) {
+  const StepProgram& program = compiled.program;
+  const IdVector<OperatorId, PartOf> part_of = parts_of(graph);
+  Stretch stretch;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const bool compute = program.stream[i] == static_cast<std::uint16_t>(Stream::kCompute);
+    if (program.opcode[i] != Opcode::kLaunch || !compute || scratch.finished[i] < 0) continue;
+    const Position p = program.position[i];
+    if (!program.slot[p.index()].last_step) continue;
+    const PartOf& own = part_of[OperatorId(program.subject[i])];
+    const Occurrence& at = compiled.order.at[p];
+    if (own.kind == 0) continue;
+    const std::int64_t begin = scratch.started[i];
+    const std::int64_t end = scratch.finished[i];
+    stretch.first = std::min(stretch.first, begin);
+    stretch.last = std::max(stretch.last, end);
+    stretch.busy += end - begin;
+    const char kind = at.recompute ? 'B' : own.kind;
+    const bool goes_on = !parts.empty() && parts.back().micro_batch == at.micro_batch &&
+                         parts.back().kind == kind && parts.back().chunk == own.chunk;
+    if (goes_on) {
+      parts.back().end = Duration(end);
+    } else {
+      parts.push_back({kind, at.micro_batch, own.chunk, Duration(begin), Duration(end)});
+    }
+  }
+  return stretch;
+}
+
+bool all_completed(const std::vector<RunResult>& results) {
+  return std::all_of(results.begin(), results.end(), [](const RunResult& result) {
+    return result.status == RunStatus::kCompleted;
+  });
+}
+
+std::string layers_text(const std::vector<StageBlocks>& chunks) {
+  std::string text;
+  for (const StageBlocks& chunk : chunks) {
+    if (chunk.count == 0) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", chunk.first);
+    if (chunk.count > 1) text += fmt::format("-{}", chunk.first + chunk.count - 1);
+  }
+  return text.empty() ? "no layer" : fmt::format("layers {}", text);
+}
+
+class StagesSimulation {
+ public:
+  StagesSimulation(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
+                   const SimulateOptions& options)
+      : spec_(spec), model_(model), compiled_(std::move(compiled)), options_(options) {}
+
+  PointResult run(PointDetail* detail) {
+    if (!find_arrivals()) return deadlocked(detail);
+    examine_stages();
+    const std::size_t shown = shown_stage();
+    PointResult point = stage_point(shown, options_, detail);
+    if (detail != nullptr) detail->model = model_.stages[shown];
+    name_stage(shown, point);
+    average(point);
+    if (spec_.training.accumulate == 1) {
+      point.warnings.push_back(
+          fmt::format("one micro-batch keeps one of the {} stages busy at a time; "
+                      "training.accumulate: {} lets them overlap",
+                      stages_.size(), 4 * stages_.size()));
+    }
+    point.stages = std::move(stages_);
+    return point;
+  }
+
+ private:
+  [[nodiscard]] bool find_arrivals();
+  [[nodiscard]] PointResult deadlocked(PointDetail* detail);
+  void examine_stages();
+  [[nodiscard]] std::size_t shown_stage() const;
+  [[nodiscard]] PointResult stage_point(std::size_t stage, const SimulateOptions& options,
+                                        PointDetail* detail);
+  void name_stage(std::size_t stage, PointResult& point) const;
+  void average(PointResult& point) const;
+
+  const StepSpec& spec_;
+  const TrainedModel& model_;
+  Compiled compiled_;
+  const SimulateOptions& options_;
+  std::vector<StageRun> runs_;  // by stage, where all of them fit
+  std::vector<StageResult> stages_;
+  std::string deadlock_;  // who waits for whom, where the stages cannot go on
+};
+
+// Runs the stages together on their devices, or with unlimited memory where one has too little.
+bool StagesSimulation::find_arrivals() {
+  std::vector<Compiled>& stages = compiled_.stages;
+  std::vector<Scratch> scratch(stages.size());
+  const Bytes usable = spec_.device.hbm.capacity - process_overhead(spec_);
+  std::vector<RunResult> results = run_stages(spec_, stages, scratch, usable);
+  const bool fits = all_completed(results);
+  if (!fits) results = run_stages(spec_, stages, scratch, kUnlimited);
+  if (!all_completed(results)) {
+    std::vector<RankProgram> programs;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      programs.push_back({.graph = &model_.stages[s]->training,
+                          .order = &stages[s].order,
+                          .program = &stages[s].program});
+    }
+    deadlock_ = describe_deadlock(programs, results);
+    return false;
+  }
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    stages[s].arrivals = arrivals_of(stages[s].program, scratch[s]);
+    if (fits) runs_.push_back({std::move(results[s]), std::move(scratch[s])});
+  }
+  return true;
+}
+
+// Simulates one stage alone; its program stays with the others.
+PointResult StagesSimulation::stage_point(std::size_t stage, const SimulateOptions& options,
+                                          PointDetail* detail) {
+  const TrainedModel& model = *model_.stages[stage];
+  return simulate(spec_, model, compiled_.stages[stage], options, detail);
+}
+
+// The figures are those of the first stage, as if nothing that it receives kept it waiting.
+PointResult StagesSimulation::deadlocked(PointDetail* detail) {
+  compiled_.stages.front().arrivals = arrivals_at_once(compiled_.stages.front().program);
+  PointResult point = stage_point(0, {.smallest_capacity = false}, detail);
+  if (detail != nullptr) detail->model = model_.stages.front();
+  point.status = PointStatus::kInfeasible;
+  point.run.status = RunStatus::kDeadlock;
+  point.failure =
+      failure_because(fmt::format("the schedule of the pipeline cannot run: {}", deadlock_));
+  return point;
+}
+
+void StagesSimulation::examine_stages() {
+  std::vector<Stretch> stretches;
+  const SimulateOptions options{.smallest_capacity = false,
+                                .largest_tensors = options_.largest_tensors};
+  for (std::size_t s = 0; s < compiled_.stages.size(); ++s) {
+    const TrainedModel& model = *model_.stages[s];
+    PointDetail detail;
+    StageResult& stage = stages_.emplace_back();
+    stage.stage = model.stage;
+    stage.chunks = model.chunks;
+    stage.order = order_text(model.work, model.chunks.size() > 1);
+    stage.in_flight = most_in_flight(model.work);
+    Compiled own = std::move(compiled_.stages[s]);
+    stage.point = runs_.empty() ? simulate(spec_, model, std::move(own), options, &detail)
+                                : examine_stage(spec_, model, std::move(own), std::move(runs_[s]),
+                                                options, &detail);
+    stretches.push_back(
+        examine_parts(model.training, detail.compiled, detail.scratch, stage.parts));
+    compiled_.stages[s] = std::move(detail.compiled);
+  }
+  Stretch all;
+  for (const Stretch& stretch : stretches) {
+    all.first = std::min(all.first, stretch.first);
+    all.last = std::max(all.last, stretch.last);
+  }
+  if (all.last <= all.first) return;
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    for (StagePart& part : stages_[s].parts) {
+      part.begin -= Duration(all.first);
+      part.end -= Duration(all.first);
+    }
+    stages_[s].bubble =
+        1 - static_cast<double>(stretches[s].busy) / static_cast<double>(all.last - all.first);
+  }
+}
+
+// Returns the stage with the most device memory, of those that do not fit if there are any.
+std::size_t StagesSimulation::shown_stage() const {
+  std::size_t shown = 0;
+  for (std::size_t s = 1; s < stages_.size(); ++s) {
+    const PointResult& most = stages_[shown].point;
+    const PointResult& point = stages_[s].point;
+    const bool fails = point.status != PointStatus::kFits;
+    if (fails != (most.status != PointStatus::kFits)) {
+      if (fails) shown = s;
+    } else if (point.device_used() > most.device_used()) {
+      shown = s;
+    }
+  }
+  return shown;
+}
+
+void StagesSimulation::name_stage(std::size_t stage, PointResult& point) const {
+  if (!point.failure) return;
+  const std::string name = fmt::format("stage {} of {} ({}): ", stage, stages_.size(),
+                                       layers_text(stages_[stage].chunks));
+  if (point.failure->message == point.failure->reason)
+    point.failure->message = name + point.failure->message;
+  point.failure->reason = name + point.failure->reason;
+}
+
+// The model's operations are those of the average stage, so that operations and utilization are of
+// one GPU.
+void StagesSimulation::average(PointResult& point) const {
+  Flops forward;
+  Flops step;
+  double utilization = 0;
+  for (const StageResult& stage : stages_) {
+    forward += stage.point.forward_flops;
+    step += stage.point.step_flops;
+    utilization += stage.point.model_flops_utilization;
+  }
+  const double share = 1.0 / static_cast<double>(stages_.size());
+  point.forward_flops = forward * share;
+  point.step_flops = step * share;
+  point.model_flops_utilization = utilization * share;
+}
+
+}  // namespace
+}  // namespace simulate_stages_detail
+
+PointResult simulate_stages(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
+                            const SimulateOptions& options, PointDetail* detail) {
+  return simulate_stages_detail::StagesSimulation(spec, model, std::move(compiled), options)
+      .run(detail);
+}
+
+}  // namespace tidemark

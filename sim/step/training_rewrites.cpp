@@ -1,0 +1,57 @@
+#include "sim/step/training_rewrites.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "policies/parallel/tensor_gradients.hpp"
+#include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/data_parallel.hpp"
+
+namespace tidemark {
+namespace training_rewrites_detail {
+namespace {
+
+// Accumulation and sharding are those of a module; the optimizer has the parameters of all.
+RewriteScope scope_of(TrainingStage stage) {
+  return stage <= TrainingStage::kPartition ? RewriteScope::kChunk : RewriteScope::kRank;
+}
+
+}  // namespace
+}  // namespace training_rewrites_detail
+
+void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& graph,
+                      std::vector<PassTime>& passes) {
+  const TrainingOptions& training = spec.training;
+  const PrecisionRules& precision = rules_of(training.precision);
+  std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
+  const DataParallel data_parallel;
+  const bool reduces = std::any_of(rewrites.begin(), rewrites.end(),
+                                   [](const TrainingRewrite* r) { return r->reduces_gradients(); });
+  if (!reduces) rewrites.push_back(&data_parallel);
+  const TensorGradients tensor_gradients;
+  rewrites.push_back(&tensor_gradients);
+  const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
+  const Optimizer optimizer(training.optimizer, precision, *training.framework);
+  const Tf32 tf32;
+  if (training.mode == StepMode::kTrain) {
+    rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+  } else {
+    graph.micro_batches = static_cast<int>(training.accumulate);
+  }
+  if (precision.tf32) rewrites.push_back(&tf32);
+  std::erase_if(rewrites, [&](const TrainingRewrite* rewrite) {
+    return training_rewrites_detail::scope_of(rewrite->stage()) != scope;
+  });
+  // Rewrites apply by stage, whatever order they are listed in.
+  std::stable_sort(
+      rewrites.begin(), rewrites.end(),
+      [](const TrainingRewrite* a, const TrainingRewrite* b) { return a->stage() < b->stage(); });
+  const RewriteContext context = rewrite_context(spec);
+  for (const TrainingRewrite* rewrite : rewrites) {
+    run_pass(
+        passes, rewrite->name(), [&] { rewrite->apply(graph, context); },
+        [&] { check_invariants(graph); });
+  }
+}
+
+}  // namespace tidemark
