@@ -12,6 +12,7 @@
 #include "plots/comparison_charts.hpp"
 #include "plots/drawing/pdf_file.hpp"
 #include "plots/drawing/svg_file.hpp"
+#include "plots/pipeline_picture.hpp"
 #include "plots/svg.hpp"
 #include "scenarios/results/compared_time.hpp"
 #include "sim/step/run_compiled.hpp"
@@ -74,6 +75,14 @@ void add_addresses_svg(OutputFolder& output, const std::string& stem, const Deta
   if (addresses.blocks.empty()) return;
   add_chart(output, stem, address_chart(addresses, figure));
   write_address_figure_csv(output.add(stem + ".svg.csv"), addresses);
+}
+
+void add_pipeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point) {
+  const std::vector<StageResult>& stages = point.result.stages;
+  if (stages.empty()) return;
+  write_pipeline_picture(output.add(stem + ".svg"), point.result.name,
+                         setting_line(point.result, point.scenario, *point.detail.model), stages);
+  write_pipeline_csv(output.add(stem + ".svg.csv"), stages);
 }
 
 std::string point_label(const PointResult& point, std::size_t number) {

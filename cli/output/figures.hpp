@@ -21,6 +21,8 @@ void add_timeline_svg(OutputFolder& output, const std::string& stem, const Detai
 // Adds addresses.svg: where the allocator put each block. Nothing for those without addresses.
 void add_addresses_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point,
                        const std::string& reproduce);
+// Adds the picture of a pipeline's stages and its numbers; nothing without a pipeline.
+void add_pipeline_svg(OutputFolder& output, const std::string& stem, const DetailedPoint& point);
 
 // Names a point among several by what it changes, else by its scenario.
 [[nodiscard]] std::string point_label(const PointResult& point, std::size_t number);

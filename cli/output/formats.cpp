@@ -43,6 +43,7 @@ void add_torch_snapshot(OutputFolder& output, const RunFiles& files, const Detai
 void add_svg(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
   add_timeline_svg(output, "timeline" + files.suffix, point, files.reproduce);
   add_addresses_svg(output, "addresses" + files.suffix, point, files.reproduce);
+  add_pipeline_svg(output, "pipeline" + files.suffix, point);
 }
 
 TraceModel trace_of(const DetailedPoint& point) {
