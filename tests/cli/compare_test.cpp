@@ -60,7 +60,8 @@ TEST_SUITE("unit") {
   TEST_CASE("a model is compared without a file, under budgets and policies of the command line") {
     const Workspace workspace;
     const std::string small =
-        "compare gpt2 --gpu h100 -s model.layers=2 -s model.vocab=1024 -s training.micro_batch=8 "
+        "compare gpt2 --gpu h100 -s model.layers=2 -s model.vocab=1024 -s model.width=192 "
+        "-s training.sequence=128 "
         "-s compare.iterations=10 ";
     const Outcome usual = workspace.run(small + "--budget 90% --json");
     CHECK(usual.code == 0);

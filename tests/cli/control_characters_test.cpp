@@ -50,7 +50,7 @@ TEST_SUITE("unit") {
     const Workspace workspace;
     const std::string name = std::string("\"") + kHostile + "\"";
     workspace.write("s.yaml", "version: 1\nname: " + name + "\npublished: [" + name +
-                                  "]\nmodel: gpt2\nhardware: a100-sxm-40gb\n"
+                                  "]\nmodel: {preset: gpt2, layers: 2, vocab: 1024}\nhardware: a100-sxm-40gb\n"
                                   "training: {sequence: 64}\n");
     workspace.write(
         "costs.json",
