@@ -194,7 +194,10 @@ void check(const Graph& graph, const std::vector<Mixture>& mixtures, const Exper
   for (const Mixture& mixture : mixtures) {
     const auto experts = static_cast<std::int64_t>(mixture.experts.size());
     if (experts % options.ranks != 0)
-      throw UserError({}, options.path, does_not_divide(experts, "experts", options.ranks));
+      throw UserError(
+          {}, options.path,
+          fmt::format("{}; write a size of {}", does_not_divide(experts, "experts", options.ranks),
+                      nearest_divisors(experts, options.ranks)));
   }
 }
 

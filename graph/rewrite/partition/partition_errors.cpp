@@ -23,8 +23,7 @@ std::string nearest_multiples(std::int64_t step, std::int64_t wanted) {
 }
 
 std::string does_not_divide(std::int64_t count, std::string_view what, int ranks) {
-  return fmt::format("{} {} do not divide over {} ranks; write a size of {}", count, what, ranks,
-                     nearest_divisors(count, ranks));
+  return fmt::format("{} {} do not divide over {} ranks", count, what, ranks);
 }
 
 }  // namespace tidemark

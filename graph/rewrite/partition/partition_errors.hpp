@@ -11,7 +11,7 @@ namespace tidemark {
 [[nodiscard]] std::string nearest_divisors(std::int64_t of, std::int64_t wanted);
 // Returns "1536 or 2048": the multiples of `step` next to `wanted`.
 [[nodiscard]] std::string nearest_multiples(std::int64_t step, std::int64_t wanted);
-// Returns "12 attention heads do not divide over 8 ranks; write a size of 6 or 12".
+// Returns "12 heads do not divide over 8 ranks".
 [[nodiscard]] std::string does_not_divide(std::int64_t count, std::string_view what, int ranks);
 
 }  // namespace tidemark

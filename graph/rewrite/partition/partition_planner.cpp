@@ -34,7 +34,8 @@ Partition PartitionPlanner::plan() {
   for (int i = 0; i < partition_planner_detail::kMostAttempts; ++i) {
     attempt();
     if (learnt_) continue;
-    if (!problem_.empty()) throw UserError({}, options_.path, problem_);
+    if (!problem_.empty())
+      throw UserError({}, options_.path, problem_ + "; " + advice_ + nearest_sizes());
     const bool divided = std::any_of(
         result_.nodes.begin(), result_.nodes.end(),
         [](const NodePartition& node) { return partition_planner_detail::has_cut(node.made); });
@@ -45,6 +46,33 @@ Partition PartitionPlanner::plan() {
                                 graph_.name, options_.ranks));
   }
   throw InternalError(graph_.name + " cannot be divided among ranks");
+}
+
+// Whether the graph divides over so many ranks.
+bool PartitionPlanner::divides_over(int ranks) const {
+  PartitionOptions other = options_;
+  other.ranks = ranks;
+  try {
+    PartitionPlanner planner(graph_, other);
+    for (int i = 0; i < partition_planner_detail::kMostAttempts; ++i) {
+      planner.attempt();
+      if (!planner.learnt_) return planner.problem_.empty();
+    }
+  } catch (const UserError&) {
+  }
+  return false;
+}
+
+// Returns "2 or 4": the sizes next to the one that is asked for over which everything divides.
+std::string PartitionPlanner::nearest_sizes() const {
+  int below = options_.ranks - 1;
+  while (below > 1 && !divides_over(below))
+    --below;
+  const int most = 2 * options_.ranks;
+  int above = options_.ranks + 1;
+  while (above <= most && !divides_over(above))
+    ++above;
+  return above <= most ? fmt::format("{} or {}", below, above) : fmt::format("{}", below);
 }
 
 void PartitionPlanner::attempt() {
@@ -112,18 +140,23 @@ Layout PartitionPlanner::tokens_of(const Shape& of) {
   const int axis = of.rank() - 2;
   const std::int64_t length = of[axis];
   if (length % options_.ranks != 0) {
+    const bool first = problem_.empty();
     note(
-        fmt::format("a sequence of {} does not divide over {} ranks, which sequence: true asks "
-                    "for; write a sequence of {}, a size of {}, or sequence: false",
-                    of[1], options_.ranks, nearest_multiples(options_.ranks, of[1]),
-                    nearest_divisors(of[1], options_.ranks)));
+        fmt::format("a sequence of {} does not divide over {} ranks, which sequence: true asks for",
+                    length, options_.ranks));
+    if (first) {
+      advice_ = fmt::format("write a sequence of {}, sequence: false, or a size of ",
+                            nearest_multiples(options_.ranks, length));
+    }
     return {};
   }
   return Cut{.axis = axis, .whole = length, .part = length / options_.ranks, .tokens = true};
 }
 
 void PartitionPlanner::note(std::string problem) {
-  if (problem_.empty()) problem_ = std::move(problem);
+  if (!problem_.empty()) return;
+  problem_ = std::move(problem);
+  advice_ = "write a size of ";
 }
 
 void PartitionPlanner::reject(const std::vector<NodeId>& origins) {
@@ -138,8 +171,12 @@ void PartitionPlanner::share(TensorId tensor, std::int64_t extent) {
   most_heads_ = std::max(most_heads_, extent);
   const bool possible = extent < options_.ranks && options_.ranks % extent == 0;
   if (!possible) {
-    const bool few = extent < most_heads_;
-    note(does_not_divide(extent, few ? "key-value heads" : "heads", options_.ranks));
+    const std::string_view heads = extent < most_heads_ ? "key-value heads" : "heads";
+    const bool exchanged = extent % options_.ranks == 0;  // by Ulysses
+    note(exchanged
+             ? fmt::format("{} {} on {} tensor ranks do not divide over the context ranks, too",
+                           extent, heads, options_.ranks)
+             : does_not_divide(extent, heads, options_.ranks));
     return;
   }
   const auto sharing = static_cast<int>(options_.ranks / extent);

@@ -21,6 +21,8 @@ class PartitionPlanner {
 
  private:
   void attempt();
+  [[nodiscard]] bool divides_over(int ranks) const;
+  [[nodiscard]] std::string nearest_sizes() const;
   void visit(NodeId id);
   void visit_plain(NodeId id, const std::vector<Layout>& inputs);
   [[nodiscard]] bool visit_rows(NodeId id, const Cut& features, bool by_tokens);
@@ -68,6 +70,7 @@ class PartitionPlanner {
   IdVector<TensorId, char> joins_;  // whole until the first reader that is no sum of embeddings
   std::int64_t most_heads_ = 0;
   std::string problem_;
+  std::string advice_;  // what could be written instead, up to the sizes that divide
 };
 
 }  // namespace tidemark

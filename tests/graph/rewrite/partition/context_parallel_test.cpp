@@ -170,7 +170,7 @@ TEST_SUITE("unit") {
                     "pieces; write a sequence of 60 or 72, or a size "
                     "of 4 or 8") != std::string::npos);
     CHECK(problem_of(llama(1), context(16, ContextKind::kAllToAll))
-              .find("8 heads do not divide over 16 ranks; write a size of 8") != std::string::npos);
+              .find("8 heads do not divide over 16 ranks; write a size of 4") != std::string::npos);
     CHECK(problem_of(llama(1, AttentionKind::kMath), context(2)).find("attention: flash") !=
           std::string::npos);
   }

@@ -217,9 +217,12 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("heads, features and positions that do not divide are named") {
-    CHECK(problem_of(gpt({1, 96, 6, 512, 32, 1}), tensor(4))
-              .find("6 heads do not divide over 4 ranks; write a size of 3 or 6") !=
-          std::string::npos);
+    const auto says = [](const std::string& problem, std::string_view text) {
+      CAPTURE(problem);
+      CHECK(problem.find(text) != std::string::npos);
+    };
+    says(problem_of(gpt({1, 96, 6, 512, 32, 1}), tensor(4)),
+         "6 heads do not divide over 4 ranks; write a size of 3 or 6");
     LlamaConfig c{.layers = 1,
                   .width = 96,
                   .heads = 12,
@@ -227,16 +230,21 @@ TEST_SUITE("unit") {
                   .ffn = 96,
                   .vocab = 512,
                   .positions = 32};
-    CHECK(problem_of(llama(c), tensor(2))
-              .find("3 key-value heads do not divide over 2 ranks; write a size of 1 or 3") !=
-          std::string::npos);
+    says(problem_of(llama(c), tensor(2)),
+         "3 key-value heads do not divide over 2 ranks; write a size of 1 or 3");
     c.kv_heads = 4;
     c.ffn = 98;
-    CHECK(problem_of(llama(c), tensor(4))
-              .find("98 features of a layer do not divide over 4 ranks; write a size of 2 or 7") !=
-          std::string::npos);
-    CHECK(problem_of(gpt({1, 96, 6, 512, 33, 1}), tensor(2, true))
-              .find("a sequence of 33 does not divide over 2 ranks") != std::string::npos);
+    says(problem_of(llama(c), tensor(4)), "98 features of a layer do not divide over 4 ranks");
+    says(problem_of(llama(c), tensor(4)), "; write a size of 2");  // 7 divides no heads
+    c.ffn = 96;
+    c.heads = 14;
+    c.head_width = 8;
+    c.kv_heads = 2;
+    // Two ranks would share a key-value head, and have seven of its repeats between them.
+    says(problem_of(llama(c), tensor(4)), "14 heads do not divide over 4 ranks; write a size of 2");
+    says(problem_of(gpt({1, 96, 6, 512, 33, 1}), tensor(2, true)),
+         "a sequence of 33 does not divide over 2 ranks, which sequence: true asks for; write a "
+         "sequence of 32 or 34, sequence: false, or a size of 1 or 3");
     ModelBuilder b("lonely", DType::kFloat32);
     b.mse_loss(b.linear("l", b.input("x", {2, 4}, DType::kFloat32), 8));
     CHECK(problem_of(b.finish(), tensor(2)).find("nothing in lonely can be divided") !=
