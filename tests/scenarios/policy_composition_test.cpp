@@ -20,6 +20,9 @@ namespace {
 // Parameters that make a policy act on models of a few megabytes; others take their defaults.
 std::string listed(const std::string& name) {
   static const std::map<std::string, std::string> kParameters{
+      {"tensor_parallel", "{size: 1}"},
+      {"context_parallel", "{size: 1}"},
+      {"expert_parallel", "{size: 1}"},
       {"checkpoint", "{every_other: 2}"},
       {"checkpoint_sequential", "{segments: 2}"},
       {"te_offload", "{layers: 2, min_bytes: 1KiB}"},

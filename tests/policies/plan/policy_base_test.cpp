@@ -22,6 +22,14 @@ bool has_budget_key(const PolicyEntry& entry) {
   });
 }
 
+// Whether the policy asks for no size of its own: shards take what ranks there are.
+bool has_default_size(const PolicyEntry& entry) {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(entry.decode(Decoder::describing(notes), {}));
+  return std::none_of(notes.begin(), notes.end(),
+                      [](const ParameterNote& note) { return note.name == "size"; });
+}
+
 AnyPolicy decoded(const PolicyEntry& entry, const std::string& parameters) {
   const Value document = parse_document(parameters, "test");
   return entry.decode(Decoder(document), {});
@@ -36,8 +44,9 @@ TEST_SUITE("unit") {
     for (const PolicyEntry& entry : registry.entries()) {
       if (entry.name == "checkpoint_sequential") continue;  // has a required key, and no budget
       CAPTURE(entry.name);
+      const bool has_size = entry.mesh != nullptr && !has_default_size(entry);
       AnyPolicy policy = decoded(entry, entry.name == "te_offload" ? "{layers: 1}"
-                                        : entry.name == "pipeline" ? "{size: 1}"
+                                        : has_size                 ? "{size: 1}"
                                                                    : "{}");
       CHECK(policy_of(policy).budget() == std::nullopt);
       const bool taken = policy_of(policy).set_budget(Bytes(7'000'000));
