@@ -115,17 +115,17 @@ ScheduleEditor::Occ ScheduleEditor::insert(NodeIndex node, Occ before) {
     free_.pop_back();
   }
   apply_insert(occ, node, before);
-  trail_.push_back({occ, kNone});
+  trail_.push_back({occ, kNone, true});
   return occ;
 }
 
 void ScheduleEditor::erase(Occ occ) {
-  trail_.push_back({occ, next(occ)});
+  trail_.push_back({occ, next(occ), false});
   apply_erase(occ);
 }
 
 void ScheduleEditor::apply_insert(Occ occ, NodeIndex node, Occ before) {
-  const Position at = position_[before];
+  const auto at = before == kNone ? static_cast<Position>(order_.size()) : position_[before];
   const std::int64_t memory = live_after(order_[at - 1]) + problem_.workspace[node];
   Item& item = occs_[occ];
   item = {.node = node, .end = occ, .alive = true};
@@ -193,7 +193,7 @@ void ScheduleEditor::undo_to(std::size_t mark) {
   while (trail_.size() > mark) {
     const Change change = trail_.back();
     trail_.pop_back();
-    if (change.before == kNone) {
+    if (change.inserted) {
       apply_erase(change.occ);
       occs_[change.occ].free = true;
       free_.push_back(change.occ);

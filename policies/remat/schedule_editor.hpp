@@ -81,7 +81,8 @@ class ScheduleEditor {
   };
   struct Change {
     Occ occ;
-    Occ before;  // the one after an erased computation; kNone: it was inserted
+    Occ before;  // the one after an erased computation; kNone: it was the last
+    bool inserted;
   };
 
   using Position = std::uint32_t;
