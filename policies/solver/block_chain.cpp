@@ -13,7 +13,6 @@ namespace tidemark {
 namespace block_chain_detail {
 namespace {
 
-constexpr std::size_t kMostStages = 32;
 constexpr std::int64_t kSlots = 1000;
 constexpr std::int64_t kUnknown = -1;
 constexpr int kRooms = 10;  // rooms that are tried
@@ -35,7 +34,7 @@ using Signature = std::vector<std::int64_t>;
 class BlockChain {
  public:
   BlockChain(const RematProblem& problem, const BlockChainOptions& options)
-      : problem_(problem), options_(options), stages_(stages_of(problem, kMostStages)) {
+      : problem_(problem), options_(options), stages_(stages_of(problem, options.stages)) {
     place_.assign(problem.size(), kOutside);
     stage_.assign(problem.size(), 0);
     for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -88,7 +87,8 @@ class BlockChain {
   [[nodiscard]] std::int64_t slots(std::int64_t bytes) const { return (bytes + slot_ / 2) / slot_; }
 
   [[nodiscard]] Signature signature(std::size_t s) const {
-    Signature result{static_cast<std::int64_t>(stages_[s].forward.size())};
+    Signature result{static_cast<std::int64_t>(stages_[s].forward.size()),
+                     static_cast<std::int64_t>(place_[stages_[s].output])};
     for (const NodeIndex node : nodes_of(s)) {
       result.insert(result.end(), {problem_.cost[node], problem_.bytes[node],
                                    problem_.workspace[node], problem_.once[node] ? 1 : 0, -1});
@@ -104,6 +104,7 @@ class BlockChain {
   [[nodiscard]] RematProblem inside(std::size_t s, std::int64_t budget, std::int64_t kept) const {
     RematProblem local;
     const auto forward = static_cast<NodeIndex>(stages_[s].forward.size());
+    const NodeIndex output = place_[stages_[s].output];
     const auto add = [&](std::int64_t cost, std::int64_t bytes, std::int64_t workspace, bool back,
                          bool once, std::vector<NodeIndex> deps) {
       local.cost.push_back(cost);
@@ -117,7 +118,7 @@ class BlockChain {
       local.deps.push_back(std::move(deps));
     };
     for (const NodeIndex node : nodes_of(s)) {
-      if (local.size() == forward) add(0, 0, budget - kept, true, true, {forward - 1});
+      if (local.size() == forward) add(0, 0, budget - kept, true, true, {output});
       std::vector<NodeIndex> deps;
       for (const NodeIndex dep : problem_.deps[node]) {
         if (stage_[dep] == s) deps.push_back(place_[dep] + (place_[dep] >= forward ? 1 : 0));
@@ -125,7 +126,7 @@ class BlockChain {
       add(problem_.cost[node], problem_.bytes[node], problem_.workspace[node],
           problem_.backward[node], problem_.once[node], std::move(deps));
     }
-    if (local.size() == forward) add(0, 0, budget - kept, true, true, {forward - 1});
+    if (local.size() == forward) add(0, 0, budget - kept, true, true, {output});
     local.readers.resize(local.size());
     for (NodeIndex node = 0; node < local.size(); ++node) {
       for (const NodeIndex dep : local.deps[node])
@@ -175,7 +176,7 @@ class BlockChain {
     std::iota(once.begin(), once.end(), NodeIndex{0});
     std::vector<StagePlan> plans{measured(free, once, turn)};
     const StagePlan all = plans.front();
-    const std::int64_t least = free.bytes[turn - 1];
+    const std::int64_t least = free.bytes[place_[stages_[s].output]];
     const std::int64_t peak = std::max(all.forward_peak, all.backward_peak);
     for (int k = 0; k < options_.plans && all.kept > least; ++k) {
       if (std::chrono::steady_clock::now() > options_.deadline) break;
@@ -197,7 +198,7 @@ class BlockChain {
   }
 
   void describe_passage(std::size_t s) {
-    const NodeIndex output = stages_[s].forward.back();
+    const NodeIndex output = stages_[s].output;
     output_.push_back(problem_.bytes[output]);
     std::int64_t live = 0;
     std::int64_t peak = 0;
@@ -331,45 +332,6 @@ class BlockChain {
 
 }  // namespace
 }  // namespace block_chain_detail
-
-std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most) {
-  const NodeIndex forward = forward_count(problem);
-  std::vector<NodeIndex> ends;
-  std::vector<bool> whole(forward);  // read all over the network
-  NodeIndex reach = 0;  // the last forward reader of earlier values, those of `whole` excepted
-  for (NodeIndex node = 0; node + 1 < forward; ++node) {
-    const std::vector<NodeIndex>& readers = problem.readers[node];
-    const auto past = std::lower_bound(readers.begin(), readers.end(), forward);
-    if (past == readers.begin()) continue;
-    const NodeIndex last = *(past - 1);
-    if (reach <= node) ends.push_back(node);
-    whole[node] = last - node > forward / 3;
-    if (!whole[node]) reach = std::max(reach, last);
-  }
-  // Keeps evenly fewer where there are many.
-  const std::size_t step = ends.size() / std::max<std::size_t>(most - 1, 1) + 1;
-  std::vector<Stage> stages(1);
-  std::vector<std::size_t> stage(problem.size());
-  for (NodeIndex node = 0; node < forward; ++node) {
-    stages.back().forward.push_back(node);
-    stage[node] = stages.size() - 1;
-    const auto end = std::lower_bound(ends.begin(), ends.end(), node);
-    const bool is_end = end != ends.end() && *end == node;
-    if (is_end && static_cast<std::size_t>(end - ends.begin()) % step == step - 1) {
-      stages.emplace_back();
-    }
-  }
-  std::size_t at = stages.size() - 1;
-  for (NodeIndex node = forward; node < problem.size(); ++node) {
-    for (const NodeIndex dep : problem.deps[node]) {
-      if (dep >= forward || whole[dep]) continue;
-      const bool output = stages[stage[dep]].forward.back() == dep;
-      at = std::min(at, stage[dep] + (output ? 1 : 0));
-    }
-    stages[at].backward.push_back(node);
-  }
-  return stages;
-}
 
 std::vector<Schedule> block_chain_schedules(const RematProblem& problem, std::int64_t budget,
                                             const BlockChainOptions& options) {

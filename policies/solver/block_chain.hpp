@@ -1,12 +1,5 @@
 // A training graph as a chain of blocks: rotor's recurrence over stages, with several plans for the
 // inside of each (Rockmate).
-//
-//   forward     [ stage 1 ] x1 [ stage 2 ] x2 ... [ stage L, loss and first gradients ]
-//   backward    [ stage 1 ]    [ stage 2 ]    ... [ stage L                           ]
-//
-// A stage ends at a forward node beside which nothing but values of the whole network (masks,
-// tables, long skips) is read later. A backward node belongs to the stage whose inner values it
-// reads, or to that of the backward nodes before it.
 #pragma once
 
 #include <chrono>
@@ -15,17 +8,12 @@
 #include <vector>
 
 #include "policies/remat/problem.hpp"
+#include "policies/solver/stages.hpp"
 
 namespace tidemark {
 
-struct Stage {
-  std::vector<NodeIndex> forward;   // ascending; the last one is the stage's output
-  std::vector<NodeIndex> backward;  // ascending
-};
-// Splits a graph into at most `most` stages; fewer than two where the graph is no chain of them.
-[[nodiscard]] std::vector<Stage> stages_of(const RematProblem& problem, std::size_t most);
-
 struct BlockChainOptions {
+  std::size_t stages = 32;  // the most; the recurrence takes their third power
   // Number of plans for the inside of a stage besides the one that keeps all, by the bytes that are
   // kept from its forward to its backward. 0: rotor. Equal stages share theirs.
   int plans = 8;

@@ -2,7 +2,7 @@
 // of its integer program, rounded in two phases.
 #pragma once
 
-#include "policies/solver/optimal.hpp"
+#include "policies/solver/plan_result.hpp"
 
 namespace tidemark {
 

@@ -4,7 +4,6 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/remat/keep_set.hpp"
-#include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
 namespace chen_detail {
@@ -13,16 +12,18 @@ namespace {
 // `any`: each kind in turn, and the budget chooses.
 constexpr std::string_view kCandidates[] = {"any", "layers", "articulation", "nodes"};
 
-std::vector<Schedule> schedules_of(const RematProblem& problem,
-                                   const std::vector<std::vector<NodeIndex>>& checkpoints) {
-  std::vector<Schedule> schedules;
-  for (const std::vector<NodeIndex>& kept : checkpoints) {
-    std::vector<bool> keep(problem.size());
-    for (const NodeIndex node : kept)
-      keep[node] = true;
-    schedules.push_back(keep_schedule(problem, keep));
-  }
-  return schedules;
+void consider_kept(const RematProblem& problem, const std::vector<NodeIndex>& kept,
+                   ScheduleChoice& choice) {
+  std::vector<bool> keep(problem.size());
+  for (const NodeIndex node : kept)
+    keep[node] = true;
+  choice.consider(keep_schedule(problem, keep));
+}
+
+void consider_greedy(const RematProblem& problem, const std::vector<NodeIndex>& candidates,
+                     ScheduleChoice& choice) {
+  for (const std::vector<NodeIndex>& kept : chen_greedy_checkpoints(problem, candidates))
+    consider_kept(problem, kept, choice);
 }
 
 }  // namespace
@@ -44,26 +45,33 @@ std::vector<std::vector<NodeIndex>> checkpoint_candidates(const RematProblem& pr
   return all;
 }
 
+void consider_chen(const RematProblem& problem, std::string_view over, ScheduleChoice& choice) {
+  const std::vector<NodeIndex> candidates = over == "layers"         ? passed_on_outputs(problem)
+                                            : over == "articulation" ? articulation_nodes(problem)
+                                                                     : forward_nodes(problem);
+  if (candidates.empty()) return;
+  chen_detail::consider_kept(problem, chen_sqrt_checkpoints(candidates), choice);
+  chen_detail::consider_greedy(problem, candidates, choice);
+}
+
 PlanFunction decode_chen_sqrt(const Decoder& d) {
   const std::string over = d.optional_word("over", chen_detail::kCandidates, "any");
-  return chosen_from("chen_sqrt", [over](const RematProblem& problem) {
-    std::vector<std::vector<NodeIndex>> all;
+  return [over](const RematProblem& problem, const PlanRequest& request) {
+    ScheduleChoice choice(problem, request, "chen_sqrt");
     for (const std::vector<NodeIndex>& candidates : checkpoint_candidates(problem, over))
-      all.push_back(chen_sqrt_checkpoints(candidates));
-    return chen_detail::schedules_of(problem, all);
-  });
+      chen_detail::consider_kept(problem, chen_sqrt_checkpoints(candidates), choice);
+    return choice.result();
+  };
 }
 
 PlanFunction decode_chen_greedy(const Decoder& d) {
   const std::string over = d.optional_word("over", chen_detail::kCandidates, "any");
-  return chosen_from("chen_greedy", [over](const RematProblem& problem) {
-    std::vector<std::vector<NodeIndex>> all;
-    for (const std::vector<NodeIndex>& candidates : checkpoint_candidates(problem, over)) {
-      const auto swept = chen_greedy_checkpoints(problem, candidates);
-      all.insert(all.end(), swept.begin(), swept.end());
-    }
-    return chen_detail::schedules_of(problem, all);
-  });
+  return [over](const RematProblem& problem, const PlanRequest& request) {
+    ScheduleChoice choice(problem, request, "chen_greedy");
+    for (const std::vector<NodeIndex>& candidates : checkpoint_candidates(problem, over))
+      chen_detail::consider_greedy(problem, candidates, choice);
+    return choice.result();
+  };
 }
 
 }  // namespace tidemark

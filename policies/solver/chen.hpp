@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/plan_policy.hpp"
 
 namespace tidemark {
@@ -13,6 +14,10 @@ namespace tidemark {
 // are no layers.
 [[nodiscard]] std::vector<std::vector<NodeIndex>> checkpoint_candidates(const RematProblem& problem,
                                                                         std::string_view over);
+
+// Considers the schedules of both policies for the candidates of `over`, none where the graph has
+// no layers.
+void consider_chen(const RematProblem& problem, std::string_view over, ScheduleChoice& choice);
 
 [[nodiscard]] PlanFunction decode_chen_sqrt(const Decoder& d);
 [[nodiscard]] PlanFunction decode_chen_greedy(const Decoder& d);

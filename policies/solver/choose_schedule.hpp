@@ -2,6 +2,7 @@
 // to a budget.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,8 +10,32 @@
 
 namespace tidemark {
 
-// Returns the cheapest of the candidates that fits and is of the class; if none fits, that of the
-// least peak, with status unknown. `policy` is named in the reason.
+// Takes candidates one at a time and keeps few of them: there may be hundreds, each longer than the
+// graph.
+class ScheduleChoice {
+ public:
+  // Both live longer. `policy` is named in the reason.
+  ScheduleChoice(const RematProblem& problem, const PlanRequest& request, std::string_view policy);
+
+  void consider(Schedule schedule);
+  // Gives what room the best candidates leave to values that they recompute.
+  void use_room();
+  // Returns the cheapest candidate that fits, if any does.
+  [[nodiscard]] std::optional<Solution> cheapest() const;
+  // Returns the cheapest candidate that fits and is of the class; if none fits, that of the least
+  // peak, with status unknown.
+  [[nodiscard]] PlanResult result();
+
+ private:
+  [[nodiscard]] bool fits(const Solution& s) const;
+  void take(Solution next);
+
+  const RematProblem& problem_;
+  const PlanRequest& request_;
+  std::string_view policy_;
+  std::vector<Solution> best_;  // those that fit, the cheapest first; else that of the least peak
+};
+
 [[nodiscard]] PlanResult choose_schedule(const RematProblem& problem, const PlanRequest& request,
                                          std::string_view policy, std::vector<Schedule> candidates);
 

@@ -39,7 +39,7 @@ std::vector<bool> min_cut_saved(const RematProblem& problem, double price) {
   return result;
 }
 
-std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
+void consider_min_cuts(const RematProblem& problem, ScheduleChoice& choice) {
   constexpr int kPrices = 60;
   double low = 0;
   double high = 0;
@@ -58,11 +58,8 @@ std::vector<Schedule> min_cut_schedules(const RematProblem& problem) {
     std::vector<bool> saved = min_cut_saved(problem, price);
     if (saved != cuts.back()) cuts.push_back(std::move(saved));
   }
-  std::vector<Schedule> schedules;
-  schedules.reserve(cuts.size());
   for (const std::vector<bool>& saved : cuts)
-    schedules.push_back(keep_schedule(problem, saved));
-  return schedules;
+    choice.consider(keep_schedule(problem, saved));
 }
 
 Schedule saved_share_schedule(const RematProblem& problem, double share) {

@@ -11,15 +11,16 @@
 #include <vector>
 
 #include "policies/remat/problem.hpp"
+#include "policies/solver/choose_schedule.hpp"
 
 namespace tidemark {
 
 // Returns for each node whether its value is saved, at `price` units of cost per byte.
 [[nodiscard]] std::vector<bool> min_cut_saved(const RematProblem& problem, double price);
 
-// Returns keep_schedule() of the cuts of prices between the least and the greatest ratio of cost to
-// bytes.
-[[nodiscard]] std::vector<Schedule> min_cut_schedules(const RematProblem& problem);
+// Considers keep_schedule() of the cuts of prices between the least and the greatest ratio of cost
+// to bytes.
+void consider_min_cuts(const RematProblem& problem, ScheduleChoice& choice);
 
 // PyTorch's activation_memory_budget: of the forward bytes that backward reads, `share` is saved
 // (0: only nodes that may run only once, 1: all), chosen by a knapsack so that recomputing the

@@ -11,8 +11,12 @@
 #include "graph/core/units.hpp"
 #include "policies/remat/reachability.hpp"
 #include "policies/solver/block_chain.hpp"
+#include "policies/solver/checkmate_lp.hpp"
+#include "policies/solver/chen.hpp"
+#include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
+#include "policies/solver/min_cut.hpp"
 #include "policies/solver/neighbourhood_search.hpp"
 #include "policies/solver/stage_relaxation.hpp"
 
@@ -28,8 +32,9 @@ constexpr const char* kOnceFault =
 constexpr NodeIndex kAlwaysSolved = 40;
 constexpr std::int64_t kStatesPerIteration = 500;  // for the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
-constexpr int kChoicesTried = 9;         // choices of the bound that are tried as starts
-constexpr int kSmallerBudgets = 24;      // steps from the least budget to that of keeping all
+constexpr std::size_t kStages = 48;  // stages of a chain that rotor's plans are made of, at most
+constexpr int kChoicesTried = 9;     // choices of the bound that are tried as starts
+constexpr int kSmallerBudgets = 24;  // steps from the least budget to that of keeping all
 constexpr int kSmallerBudgetsTried = 8;  // the nearest below the budget
 
 class Planner {
@@ -71,6 +76,7 @@ class Planner {
     if (best_ && !done()) improve(once, iterations(), 0.15, false);
     if (!done()) start_from_blocks();
     if (!done()) combine_cuts();
+    if (!done()) start_from_policies();
     if (!done()) reach_budget(once, iterations(), 0.97);
   }
 
@@ -80,6 +86,8 @@ class Planner {
     if (impossible_ || done()) return;
     start_from_less(once);
     if (!done() && request_.schedule_class != ScheduleClass::kUnrestricted) combine_cuts();
+    if (done()) return;
+    if (problem_.size() > kAlwaysSolved) start_from_policies();
     if (done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
@@ -169,6 +177,34 @@ class Planner {
     if (found) consider(*found);
   }
 
+  // Starts from the plans of simpler policies, which are plans of this one, too.
+  void start_from_policies() {
+    const auto start = [&](const std::optional<Solution>& found) {
+      if (!found || done()) return;
+      if (class_fault(problem_, found->schedule, request_.schedule_class)) return;
+      consider(*found);
+      start_from(found->schedule, at(0.8));
+    };
+    ScheduleChoice choice(problem_, request_, "optimal");
+    consider_min_cuts(problem_, choice);
+    for (const std::string_view over : {"articulation", "layers"})
+      consider_chen(problem_, over, choice);
+    if (const std::vector<Stage> stages = stages_of(problem_, kStages); stages.size() > 1) {
+      for (Schedule& schedule : first_stages_schedules(problem_, stages))
+        choice.consider(std::move(schedule));
+      const BlockChainOptions whole{.stages = kStages, .plans = 0, .deadline = at(0.6)};
+      for (Schedule& schedule : block_chain_schedules(problem_, request_.budget.count, whole))
+        choice.consider(std::move(schedule));
+    }
+    choice.use_room();
+    start(choice.cheapest());
+    if (Clock::now() > at(0.6)) return;
+    PlanRequest relaxed = request_;
+    relaxed.known = nullptr;
+    relaxed.time_limit /= 5;
+    start(plan_checkmate_lp(problem_, relaxed).solution);
+  }
+
   // Returns false when nothing is left to do: it is proven that no schedule fits.
   bool construct() {
     Construction found = construct_schedule(problem_, request_.budget.count, 200'000, at(0.6));
@@ -231,7 +267,11 @@ class Planner {
   // Takes every schedule; keeps only one that is evaluated to be within the budget and the class.
   void consider(Solution solution) {
     if (solution.evaluation.peak > request_.budget.count) return;
-    if (best_ && best_->evaluation.cost <= solution.evaluation.cost) return;
+    // Of equal costs the schedule with fewer computations: the host issues each of them.
+    const auto rank = [](const Solution& s) {
+      return std::pair(s.evaluation.cost, s.schedule.size());
+    };
+    if (best_ && rank(*best_) <= rank(solution)) return;
     if (const auto fault = class_fault(problem_, solution.schedule, request_.schedule_class)) {
       throw InternalError(fmt::format("a schedule is not of class {}: {}",
                                       name_of(request_.schedule_class), *fault));
@@ -284,17 +324,6 @@ class Planner {
 
 PlanResult plan_optimal(const RematProblem& problem, const PlanRequest& request) {
   return optimal_detail::Planner(problem, request).run();
-}
-
-std::optional<std::string> footprint_fault(const RematProblem& problem, std::int64_t budget) {
-  const NodeIndex node = problem.largest_footprint();
-  if (problem.footprint(node) <= budget) return std::nullopt;
-  return fmt::format(
-      "computing node {} alone takes {} ({} bytes: fixed bytes, inputs, output and workspace), and "
-      "the "
-      "budget is {} ({} bytes)",
-      node, format_bytes(Bytes(problem.footprint(node))), problem.footprint(node),
-      format_bytes(Bytes(budget)), budget);
 }
 
 }  // namespace tidemark

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "policies/solver/optimal.hpp"
+#include "policies/solver/plan_result.hpp"
 
 namespace tidemark {
 

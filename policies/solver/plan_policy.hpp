@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "graph/core/decoder.hpp"
-#include "policies/solver/optimal.hpp"
+#include "policies/solver/plan_result.hpp"
 
 namespace tidemark {
 

@@ -1,6 +1,9 @@
 #include "policies/solver/solver_policies.hpp"
 
 #include <array>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +17,7 @@
 #include "policies/solver/chen.hpp"
 #include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/min_cut.hpp"
+#include "policies/solver/optimal.hpp"
 
 namespace tidemark {
 namespace solver_policies_detail {
@@ -25,49 +29,78 @@ PlanFunction decode_keep_all(const Decoder& /*d*/) {
   });
 }
 
-// Returns schedules by stages. Throws UserError where the graph is no chain of stages.
-std::vector<Schedule> chain_of_blocks(const RematProblem& problem, const PlanRequest& request,
-                                      std::string_view policy, int plans) {
-  if (stages_of(problem, 3).size() < 2) {
+// The most stages of a chain without choices inside them; with choices each costs more.
+constexpr std::size_t kRotorStages = 48;
+constexpr std::size_t kRockmateStages = 32;
+
+// Considers plans by stages: those of the recurrence with each of `options`, and the simpler ones
+// among which it looks, since it only estimates memory. Throws UserError where the graph is no
+// chain of stages.
+PlanResult plan_stages(const RematProblem& problem, const PlanRequest& request,
+                       std::string_view policy, std::span<const BlockChainOptions> options) {
+  const std::vector<Stage> stages = stages_of(problem, options.back().stages);
+  if (stages.size() < 2) {
     throw UserError(
         fmt::format("{} is for chains of stages, and no node of this graph has everything later "
                     "read nothing but "
                     "itself of what comes before. Choose another policy",
                     policy));
   }
-  return block_chain_schedules(problem, request.budget.count,
-                               {.plans = plans, .seed = request.seed});
+  ScheduleChoice choice(problem, request, policy);
+  if (footprint_fault(problem, request.budget.count)) return choice.result();
+  for (Schedule& schedule : first_stages_schedules(problem, stages))
+    choice.consider(std::move(schedule));
+  for (const std::string_view over : {"articulation", "layers"})
+    consider_chen(problem, over, choice);
+  choice.use_room();
+  for (const BlockChainOptions& one : options) {
+    // The best of each have their room used: the cheapest of all need not be the best with it.
+    ScheduleChoice found(problem, request, policy);
+    for (Schedule& schedule : block_chain_schedules(problem, request.budget.count, one))
+      found.consider(std::move(schedule));
+    found.use_room();
+    if (const std::optional<Solution> best = found.cheapest()) choice.consider(best->schedule);
+  }
+  return choice.result();
 }
 
 PlanFunction decode_rotor(const Decoder& /*d*/) {
   return [](const RematProblem& problem, const PlanRequest& request) {
-    std::vector<Schedule> candidates;
     if (!is_chain(problem)) {
-      candidates = chain_of_blocks(problem, request, "rotor", 0);
-    } else if (auto found = rotor_schedule(problem, request.budget.count)) {
-      candidates.push_back(std::move(found->schedule));
+      const BlockChainOptions whole{.stages = kRotorStages, .plans = 0, .seed = request.seed};
+      return plan_stages(problem, request, "rotor", {&whole, 1});
     }
-    return choose_schedule(problem, request, "rotor", std::move(candidates));
+    ScheduleChoice choice(problem, request, "rotor");
+    if (auto found = rotor_schedule(problem, request.budget.count))
+      choice.consider(std::move(found->schedule));
+    return choice.result();
   };
 }
 
 PlanFunction decode_rockmate(const Decoder& d) {
   const int plans = d.optional<int>("plans", 8, between(1, 100));
   return [plans](const RematProblem& problem, const PlanRequest& request) {
-    return choose_schedule(problem, request, "rockmate",
-                           chain_of_blocks(problem, request, "rockmate", plans));
+    const std::array<BlockChainOptions, 2> options{
+        {{.stages = kRockmateStages, .plans = plans, .seed = request.seed},
+         {.stages = kRotorStages, .plans = 0, .seed = request.seed}}};
+    return plan_stages(problem, request, "rockmate", options);
   };
 }
 
 PlanFunction decode_min_cut(const Decoder& /*d*/) {
   return [](const RematProblem& problem, const PlanRequest& request) {
-    std::vector<Schedule> candidates;
+    ScheduleChoice choice(problem, request, "min_cut");
     if (request.saved_share) {
-      candidates.push_back(saved_share_schedule(problem, *request.saved_share));
-    } else {
-      candidates = min_cut_schedules(problem);
+      choice.consider(saved_share_schedule(problem, *request.saved_share));
+    } else if (!footprint_fault(problem, request.budget.count)) {
+      consider_min_cuts(problem, choice);
+      // What the cheapest cuts recompute is recomputed together, early in backward; checkpoints
+      // part it. They are saved values, too.
+      for (const std::string_view over : {"nodes", "articulation", "layers"})
+        consider_chen(problem, over, choice);
+      choice.use_room();
     }
-    return choose_schedule(problem, request, "min_cut", std::move(candidates));
+    return choice.result();
   };
 }
 
@@ -100,7 +133,9 @@ constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
      "keeps a forward node, or articulation point, whenever the bytes since the last pass a "
      "threshold; tries up to 400 of them",
      "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
-    {"rotor", "the cheapest memory-persistent schedule of a chain with fused stages",
+    {"rotor",
+     "the cheapest memory-persistent schedule of a chain with fused stages; in a chain of blocks, "
+     "what room whole blocks leave goes to single values",
      "Beaumont et al. 2019 (hal-02352969)", decode_rotor},
     {"rockmate",
      "rotor over blocks with `plans` ways to keep and recompute inside each distinct one",
@@ -108,7 +143,9 @@ constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
     {"checkmate_lp", "rounds the relaxation of Checkmate's integer program in two phases",
      "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp,
      SearchKeys{.time_limit = true, .seed = true}},
-    {"min_cut", "saves what a minimum cut between forward and backward chooses, by bytes and cost",
+    {"min_cut",
+     "saves what a minimum cut between forward and backward chooses, by bytes and cost, and more "
+     "while there is room",
      "PyTorch, functorch/_src/partitioners.py", decode_min_cut, SearchKeys{}, true},
     {"optimal", "exact search on small graphs, neighbourhood search with proven bounds on large",
      "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal,

@@ -14,6 +14,7 @@
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
 #include "policies/solver/min_cut.hpp"
+#include "policies/solver/optimal.hpp"
 #include "policies/solver/plan_grid.hpp"
 #include "tests/policies/remat/remat_cases.hpp"
 
