@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "policies/residency/entries.hpp"
+#include "policies/residency/parts_of_hybrid.hpp"
 #include "policies/residency/prefetch.hpp"
 #include "policies/residency/within_budget.hpp"
 
@@ -10,54 +11,55 @@ namespace tidemark {
 namespace belady_detail {
 namespace {
 
-// Where the predicted live bytes pass the budget, the value with the farthest next use leaves
-// (Belady 1966: the fewest copies when all values have one size); it comes back as soon as there is
-// room until its use. This is the baseline for how little must move, whatever it costs in time:
-// compute waits for a copy out exactly where the memory is needed.
+std::vector<Departure> evict(const PolicyContext& context, const ResidencyPlan& plan, Bytes budget,
+                             Bytes min_bytes) {
+  MemoryCurve curve(context, plan);
+  const std::vector<SavedGap> saved = saved_gaps(context, min_bytes);
+  std::vector<Departure> departures;
+  std::set<std::pair<Position, std::size_t>> resident;  // by next use; index into `saved`
+  std::size_t next = 0;
+  for (Position p : ids_of(context.order.at)) {
+    for (; next < saved.size() && saved[next].release < p; ++next) {
+      if (!plan.decided(saved[next].id)) resident.emplace(saved[next].to, next);
+    }
+    while (!resident.empty() && resident.begin()->first <= p)
+      resident.erase(resident.begin());
+    while (curve.at(p) > budget && !resident.empty()) {
+      const SavedGap& gap = saved[resident.rbegin()->second];
+      resident.erase(std::prev(resident.end()));
+      departures.push_back({.gap = gap, .release_at = p, .fetch_at = gap.to});
+      curve.add(p, gap.to, -gap.bytes);
+    }
+  }
+  return departures;
+}
+
 class Belady final : public PrefetchingPolicy {
  public:
   Belady(Prefetch prefetch, Bytes min_bytes) : PrefetchingPolicy(prefetch), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "belady"; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
-    arrange_within(context, fetching().budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
-      Prefetch prefetch = fetching();
-      prefetch.budget = budget;
-      std::vector<Departure> departures = evict(context, tried, budget);
-      place_fetches(context, tried, prefetch, departures);
-      decide_offloads(context, departures, tried);
-    });
+    plan_belady(context, fetching(), min_bytes_, plan);
   }
 
  private:
-  [[nodiscard]] std::vector<Departure> evict(const PolicyContext& context,
-                                             const ResidencyPlan& plan, Bytes budget) const {
-    MemoryCurve curve(context, plan);
-    const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);
-    std::vector<Departure> departures;
-    std::set<std::pair<Position, std::size_t>> resident;  // by next use; index into `saved`
-    std::size_t next = 0;
-    for (Position p : ids_of(context.order.at)) {
-      for (; next < saved.size() && saved[next].release < p; ++next) {
-        if (!plan.decided(saved[next].id)) resident.emplace(saved[next].to, next);
-      }
-      while (!resident.empty() && resident.begin()->first <= p)
-        resident.erase(resident.begin());
-      while (curve.at(p) > budget && !resident.empty()) {
-        const SavedGap& gap = saved[resident.rbegin()->second];
-        resident.erase(std::prev(resident.end()));
-        departures.push_back({.gap = gap, .release_at = p, .fetch_at = gap.to});
-        curve.add(p, gap.to, -gap.bytes);
-      }
-    }
-    return departures;
-  }
-
   Bytes min_bytes_;
 };
 
 }  // namespace
 }  // namespace belady_detail
+
+void plan_belady(const PolicyContext& context, const Prefetch& fetching, Bytes min_bytes,
+                 ResidencyPlan& plan) {
+  arrange_within(context, fetching.budget, plan, [&](Bytes budget, ResidencyPlan& tried) {
+    Prefetch prefetch = fetching;
+    prefetch.budget = budget;
+    std::vector<Departure> departures = belady_detail::evict(context, tried, budget, min_bytes);
+    place_fetches(context, tried, prefetch, departures);
+    decide_offloads(context, departures, tried);
+  });
+}
 
 const PolicyEntry& belady_entry() {
   static constexpr PolicyEntry kEntry{

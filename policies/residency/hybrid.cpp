@@ -11,8 +11,8 @@ namespace tidemark {
 namespace hybrid_detail {
 namespace {
 
-// Pass 1 chooses between all three; pass 2 offloads what recomputation has brought back above the
-// budget.
+// Pass 1 chooses between all three, or takes the plan of a simpler policy where that is better;
+// pass 2 offloads what recomputation has brought back above the budget.
 class Hybrid final : public PrefetchingPolicy {
  public:
   struct Options {
@@ -36,10 +36,10 @@ class Hybrid final : public PrefetchingPolicy {
       chooser.search_all();
     } else {
       if (chooser.fits_as_it_is()) return;
-      chooser.choose_best();
+      chooser.choose_best(true);
       chooser.improve(options_.tries);
     }
-    chooser.apply(plan);
+    chooser.apply_best(true, plan);
   }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
@@ -47,8 +47,8 @@ class Hybrid final : public PrefetchingPolicy {
     const ResidencyPlan before = plan;
     HybridChooser chooser(context, before, fetching(), options_.min_bytes);
     if (chooser.fits_as_it_is()) return;
-    chooser.choose_greedily(false, 1, chooser.budget());
-    chooser.apply(plan);
+    chooser.choose_best(false);
+    chooser.apply_best(false, plan);
   }
 
  private:

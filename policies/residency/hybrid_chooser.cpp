@@ -1,13 +1,24 @@
 #include "policies/residency/hybrid_chooser.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 #include <variant>
 
+#include "policies/residency/checkpoint.hpp"
+#include "policies/residency/parts_of_hybrid.hpp"
 #include "policies/residency/swap_window.hpp"
 
 namespace tidemark {
+
+namespace hybrid_chooser_detail {
+namespace {
+
+constexpr int kBlocksTried = 12;  // numbers of whole blocks that are tried
+
+}  // namespace
+}  // namespace hybrid_chooser_detail
 
 HybridScore HybridChooser::score(const ResidencyPlan& plan) {
   if (context_.trial == nullptr) {
@@ -77,22 +88,22 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
     for (const SavedGap& gap : sites_[i].gaps)
       marked.decide(gap.id, Recompute{.group = marked.add_group({})});
   }
-  std::vector<Recipe> recipes;
+  std::vector<Recomputed> values;
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     if (choices_[i] != HybridChoice::kRecompute) continue;
     for (const SavedGap& gap : sites_[i].gaps) {
       std::optional<Recipe> recipe = recipe_of(context_, marked, gap);
       if (!recipe) return false;
-      recipes.push_back(std::move(*recipe));
+      values.push_back({gap, std::move(*recipe)});
     }
   }
-  recompute_chosen(plan, recipes);
+  decide_recomputes(context_, values, plan);
   MemoryCurve curve(context_, plan);
   std::vector<Departure> departures;
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     if (choices_[i] != HybridChoice::kOffload) continue;
     for (const SavedGap& gap : sites_[i].gaps) {
-      Departure d = swap_window(context_, starts_, curve, gap, budget_);
+      Departure d = swap_window(context_, starts_, curve, gap, room_);
       if (!frees_memory(d)) {
         // Within the budget at that time already: it leaves at once, for values that come back
         // later.
@@ -104,36 +115,53 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
     }
   }
   Prefetch prefetch = prefetch_;
-  prefetch.budget = budget_;
+  prefetch.budget = room_;
   place_fetches(context_, plan, prefetch, departures);
   decide_offloads(context_, departures, plan);
   return true;
 }
 
-// Recomputes the values that one block's backward needs together: they share their inputs.
-void HybridChooser::recompute_chosen(ResidencyPlan& plan,
-                                     const std::vector<Recipe>& recipes) const {
-  struct Together {
-    std::set<Position> recipe;
-    std::vector<GapId> gaps;
-  };
-  std::map<std::pair<std::size_t, int>, Together> groups;
-  auto recipe = recipes.begin();
-  for (std::size_t i = 0; i < sites_.size(); ++i) {
-    if (choices_[i] != HybridChoice::kRecompute) continue;
-    for (const SavedGap& gap : sites_[i].gaps) {
-      Together& group = groups[{gap.micro_batch, context_.block_at(gap.to)}];
-      group.recipe.insert(recipe->positions.begin(), recipe->positions.end());
-      group.gaps.push_back(gap.id);
-      ++recipe;
-    }
+void HybridChooser::apply_best(bool recompute, ResidencyPlan& plan) {
+  if (context_.trial == nullptr) {
+    apply(plan);
+    return;
   }
-  for (const auto& [where, group] : groups) {
-    const GroupId id =
-        plan.add_group({.recipe = {group.recipe.begin(), group.recipe.end()}, .kept = {}});
-    for (GapId gap : group.gaps)
-      plan.decide(gap, Recompute{.group = id});
+  using Make = std::function<void(ResidencyPlan&)>;
+  std::vector<Make> ways{[&](ResidencyPlan& made) { apply(made); }};
+  ways.emplace_back(
+      [&](ResidencyPlan& made) { plan_belady(context_, prefetch_, min_bytes_, made); });
+  Prefetch own = prefetch_;
+  own.rule = PrefetchRule::kOwn;
+  ways.emplace_back(
+      [&](ResidencyPlan& made) { plan_capuchin(context_, own, false, min_bytes_, made); });
+  if (recompute) {
+    ways.emplace_back(
+        [&](ResidencyPlan& made) { plan_capuchin(context_, own, true, min_bytes_, made); });
   }
+  // Whole blocks, the first of them: what checkpointing in code does.
+  const std::vector<BlockRegion> blocks =
+      recompute ? block_segments(context_, 1) : std::vector<BlockRegion>();
+  const int count = blocks.empty() ? 0 : context_.graph.blocks;
+  const int step = std::max(1, count / hybrid_chooser_detail::kBlocksTried);
+  for (int first = 1; first <= count; first += step) {
+    ways.emplace_back([&, first](ResidencyPlan& made) {
+      for (const BlockRegion& block : blocks) {
+        if (block.first_block < first)
+          recompute_segment(context_, block, made, CheckpointCode::kHooks);
+      }
+    });
+  }
+  const Make* best_way = nullptr;
+  HybridScore best;
+  for (const Make& way : ways) {
+    ResidencyPlan made = plan_;
+    way(made);
+    const HybridScore tried = score(made);
+    if (best_way != nullptr && tried >= best) continue;
+    best = tried;
+    best_way = &way;
+  }
+  (*best_way)(plan);
 }
 
 // Returns the compute time of the last step for the operators that are not in `repeated` yet, and

@@ -28,6 +28,13 @@ struct HybridScore {
 };
 
 class HybridChooser {
+  struct Choices {
+    std::vector<HybridChoice> of_sites;
+    // Live bytes that the predicted curve may reach: less than the budget by what trial runs take
+    // beyond the curve.
+    Bytes room;
+  };
+
  public:
   HybridChooser(const PolicyContext& context, const ResidencyPlan& plan, const Prefetch& prefetch,
                 Bytes min_bytes)
@@ -35,28 +42,33 @@ class HybridChooser {
         plan_(plan),
         prefetch_(prefetch),
         budget_(prefetch.budget.value_or(device_budget(context))),
+        room_(curve_budget(context, plan, prefetch.budget)),
+        min_bytes_(min_bytes),
         starts_(predicted_starts(context)),
         compute_(compute_of_last_step(context)),
         sites_(sites_of(context, plan, starts_, min_bytes)),
         choices_(sites_.size(), HybridChoice::kKeep) {}
 
   [[nodiscard]] std::size_t size() const { return sites_.size(); }
-  [[nodiscard]] Bytes budget() const { return budget_; }
   [[nodiscard]] bool fits_as_it_is() {
     return MemoryCurve(context_, plan_).peak() <= budget_ && score(plan_).over == Bytes(0);
   }
-  // `link_share`: share of the compute time that copies are expected to hide behind. `target`: live
-  // bytes, less than the budget where recomputation needs room.
-  void choose_greedily(bool recompute, double link_share, Bytes target);
-  // Takes the best of the greedy choices without recomputation and with it, for several shares of
-  // the link.
-  void choose_best();
+  // Takes the best of the greedy choices without recomputation and, if it may `recompute`, with it,
+  // for several shares of the link.
+  void choose_best(bool recompute);
   void improve(int tries);
   void search_all();
-  // Writes the choices into a plan; false where a value cannot be recomputed.
-  bool apply(ResidencyPlan& plan) const;
+  // Writes the choices into `plan` or, if that is better, what a simpler policy decides for the
+  // budget; `recompute` as in choose_best().
+  void apply_best(bool recompute, ResidencyPlan& plan);
 
  private:
+  // `link_share`: share of the compute time that copies are expected to hide behind.
+  void choose_greedily(bool recompute, double link_share);
+  // Chooses for less and less room until the trial run fits; the best goes into `best` and `found`.
+  void choose_within(bool recompute, double link_share, HybridScore& best, Choices& found);
+  // Writes the choices into a plan; false where a value cannot be recomputed.
+  bool apply(ResidencyPlan& plan) const;
   [[nodiscard]] HybridScore score(const ResidencyPlan& plan);
   [[nodiscard]] std::vector<std::uint32_t> additions(const ResidencyPlan& plan) const;
   [[nodiscard]] HybridScore score_choices();
@@ -65,14 +77,15 @@ class HybridChooser {
   [[nodiscard]] bool cannot_beat(const HybridScore& best, const ResidencyPlan& plan) const;
   Duration recompute_cost(const ResidencyPlan& plan, const Site& site, Repeated& repeated,
                           bool within_block) const;
-  void recompute_chosen(ResidencyPlan& plan, const std::vector<Recipe>& recipes) const;
   void search(std::size_t site, Duration recomputed, const Repeated& repeated, HybridScore& best,
-              std::vector<HybridChoice>& found);
+              Choices& found);
 
   const PolicyContext& context_;
   const ResidencyPlan& plan_;  // decisions of the policies before
   const Prefetch& prefetch_;
   Bytes budget_;
+  Bytes room_;  // see Choices
+  Bytes min_bytes_;
   std::vector<Duration> starts_;
   Duration compute_{};  // on the device, last step, without recomputed operators
   std::vector<Site> sites_;

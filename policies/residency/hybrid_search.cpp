@@ -14,7 +14,7 @@ namespace tidemark {
 // before them would run for every block that drops its input. An offload costs the time that its
 // copies add to what links need beyond forward and backward, and the part of a copy that its own
 // gap is too short for.
-void HybridChooser::choose_greedily(bool recompute, double link_share, Bytes target) {
+void HybridChooser::choose_greedily(bool recompute, double link_share) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
   std::array<Duration, 2> compute{};  // first micro-batch: forward, backward
@@ -33,7 +33,7 @@ void HybridChooser::choose_greedily(bool recompute, double link_share, Bytes tar
   };
   std::vector<Duration> again(sites_.size(), Duration(-1));  // -1: not looked at
   Repeated repeated(context_.order.at.size());
-  while (curve.peak() > target) {
+  while (curve.peak() > room_) {
     const Position peak = curve.peak_at();
     std::size_t best = sites_.size();
     HybridChoice way = HybridChoice::kKeep;
@@ -86,28 +86,35 @@ void HybridChooser::choose_greedily(bool recompute, double link_share, Bytes tar
   }
 }
 
-void HybridChooser::choose_best() {
-  choose_greedily(false, 1, budget_);
-  std::vector<HybridChoice> found = choices_;
+// Recomputation takes room of its own, and so do copies in flight, which only the trial run shows.
+void HybridChooser::choose_within(bool recompute, double link_share, HybridScore& best,
+                                  Choices& found) {
+  constexpr int kAttempts = 4;
+  const Bytes whole = room_;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);
+    choose_greedily(recompute, link_share);
+    const HybridScore tried = score_choices();
+    if (tried < best) {
+      best = tried;
+      found = {choices_, room_};
+    }
+    if (tried.over == Bytes(0) || tried.over == kImpossible) break;
+    room_ = std::max(room_ - tried.over, Bytes(0));
+  }
+  room_ = whole;
+}
+
+void HybridChooser::choose_best(bool recompute) {
+  Choices found{choices_, room_};
   HybridScore best = score_choices();
+  choose_within(false, 1, best, found);
   // Copies come in bursts, so a link that is busy all the time makes compute wait.
   for (double share : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-    // Recomputation takes room of its own, which only the trial run shows.
-    Bytes target = budget_;
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      std::fill(choices_.begin(), choices_.end(), HybridChoice::kKeep);
-      choose_greedily(true, share, target);
-      const HybridScore tried = score_choices();
-      if (tried < best) {
-        best = tried;
-        found = choices_;
-      }
-      if (tried.over == Bytes(0)) break;
-      if (tried.over == kImpossible) break;
-      target -= tried.over;
-    }
+    if (recompute) choose_within(true, share, best, found);
   }
-  choices_ = std::move(found);
+  choices_ = std::move(found.of_sites);
+  room_ = found.room;
 }
 
 // Changes one choice at a time, largest values first, and keeps the change if the trial run is
@@ -140,15 +147,24 @@ void HybridChooser::improve(int tries) {
 }
 
 void HybridChooser::search(std::size_t site, Duration recomputed, const Repeated& repeated,
-                           HybridScore& best, std::vector<HybridChoice>& found) {
+                           HybridScore& best, Choices& found) {
   // Compute alone takes this long in the last step; nothing below can be faster.
   if (best.over == Bytes(0) && recomputed >= best.step) return;
   if (site == sites_.size()) {
-    const std::optional<HybridScore> tried = score_if_better(best);
-    if (tried) {
-      best = *tried;
-      found = choices_;
+    // Choices that take more than the curve predicts leave and come back for less room, once.
+    const Bytes whole = room_;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      ResidencyPlan plan = plan_;
+      if (!apply(plan) || cannot_beat(best, plan)) break;
+      const HybridScore tried = score(plan);
+      if (tried < best) {
+        best = tried;
+        found = {choices_, room_};
+      }
+      if (tried.over == Bytes(0)) break;
+      room_ = std::max(room_ - tried.over, Bytes(0));
     }
+    room_ = whole;
     return;
   }
   for (HybridChoice choice :
@@ -169,9 +185,10 @@ void HybridChooser::search(std::size_t site, Duration recomputed, const Repeated
 // Branch and bound over all choices, each judged by its trial run.
 void HybridChooser::search_all() {
   HybridScore best = score_choices();  // score of keeping everything
-  std::vector<HybridChoice> found = choices_;
+  Choices found{choices_, room_};
   search(0, compute_, Repeated(context_.order.at.size()), best, found);
-  choices_ = found;
+  choices_ = std::move(found.of_sites);
+  room_ = found.room;
 }
 
 }  // namespace tidemark

@@ -1,6 +1,8 @@
 #include "policies/residency/recipe.hpp"
 
+#include <map>
 #include <set>
+#include <tuple>
 #include <variant>
 
 namespace tidemark {
@@ -105,6 +107,29 @@ bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& 
     return plan.decide(gap.id, Recompute{.group = group});
   }
   return plan.decide(gap.id, Keep{});  // counted as contested
+}
+
+void decide_recomputes(const PolicyContext& context, const std::vector<Recomputed>& values,
+                       ResidencyPlan& plan) {
+  struct Together {
+    std::set<Position> recipe;
+    std::vector<GapId> gaps;
+  };
+  // By micro-batch, block, and outside blocks the value itself.
+  std::map<std::tuple<std::size_t, int, GapId>, Together> groups;
+  for (const Recomputed& value : values) {
+    const int block = context.block_at(value.gap.to);
+    const GapId alone = block == kNoBlock ? value.gap.id : GapId(0U);
+    Together& group = groups[{value.gap.micro_batch, block, alone}];
+    group.recipe.insert(value.recipe.positions.begin(), value.recipe.positions.end());
+    group.gaps.push_back(value.gap.id);
+  }
+  for (const auto& [where, group] : groups) {
+    const GroupId id =
+        plan.add_group({.recipe = {group.recipe.begin(), group.recipe.end()}, .kept = {}});
+    for (const GapId gap : group.gaps)
+      plan.decide(gap, Recompute{.group = id});
+  }
 }
 
 }  // namespace tidemark

@@ -24,4 +24,14 @@ struct Recipe {
 // Decides to recompute the value. True when the decision stands.
 bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& plan);
 
+// A value to recompute, and how.
+struct Recomputed {
+  SavedGap gap;
+  Recipe recipe;
+};
+// Decides to recompute the values. Those that one block's backward needs are recomputed together,
+// since they share their inputs; outside blocks each is on its own.
+void decide_recomputes(const PolicyContext& context, const std::vector<Recomputed>& values,
+                       ResidencyPlan& plan);
+
 }  // namespace tidemark
