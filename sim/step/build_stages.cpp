@@ -21,6 +21,21 @@ namespace {
 
 constexpr int kTags = 2;  // of a boundary: activations and gradients
 
+// Returns the storage in which a rank keeps the gradient of a parameter from step to step: its own,
+// a shard of it, or the largest buffer of many; invalid where there is none.
+StorageId kept_gradient(const TrainingGraph& training, ParameterId id) {
+  for (const UpdatedTensor& update : training.updates) {
+    if (update.parameter == id) return update.gradient;
+  }
+  StorageId largest;
+  for (const StorageId storage : ids_of(training.storages)) {
+    const Storage& kept = training.storages[storage];
+    if (kept.role != Role::kGradient || !kept.persistent) continue;
+    if (!largest.valid() || kept.bytes > training.storages[largest].bytes) largest = storage;
+  }
+  return largest;
+}
+
 class StageBuilder {
  public:
   StageBuilder(const StepSpec& spec, const PipelineOptions& pipeline, const Graph& graph,
@@ -117,10 +132,13 @@ void StageBuilder::reduce_tied(int rank, TrainingGraph& training) const {
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     if (places_[p].rank != rank) continue;
     for (const ParameterId id : ids_of(pieces_[p].held)) {
-      const Parameter& parameter = training.parameters[ParameterId(first + id.value)];
+      const ParameterId own(first + id.value);
+      const Parameter& parameter = training.parameters[own];
       const std::size_t ranks = holders_.at(pieces_[p].held[id]).size();
       if (ranks < 2 || !parameter.gradient.valid()) continue;
-      const Bytes bytes = std::min(training.storages[parameter.gradient].bytes,
+      const StorageId gradient = kept_gradient(training, own);
+      if (!gradient.valid()) continue;
+      const Bytes bytes = std::min(training.storages[gradient].bytes,
                                    bytes_of(parameter.gradient_dtype, parameter.elements));
       Operator op{.name = "all_reduce_tied_gradient",
                   .phase = Phase::kOptimizer,
@@ -134,8 +152,8 @@ void StageBuilder::reduce_tied(int rank, TrainingGraph& training) const {
                                           .bytes = bytes,
                                           .ranks = static_cast<int>(ranks)}}};
       training.part(PartKind::kOptimizer)
-          .push_back(training.add_operator(std::move(op),
-                                           std::array{Touch{parameter.gradient, Access::kMutate}}));
+          .push_back(
+              training.add_operator(std::move(op), std::array{Touch{gradient, Access::kMutate}}));
     }
     first += static_cast<std::uint32_t>(pieces_[p].held.size());
   }
