@@ -11,7 +11,6 @@
 #include "graph/core/units.hpp"
 #include "policies/remat/reachability.hpp"
 #include "policies/solver/block_chain.hpp"
-#include "policies/solver/checkmate_lp.hpp"
 #include "policies/solver/chen.hpp"
 #include "policies/solver/choose_schedule.hpp"
 #include "policies/solver/exact_search.hpp"
@@ -33,9 +32,10 @@ constexpr NodeIndex kAlwaysSolved = 40;
 constexpr std::int64_t kStatesPerIteration = 500;  // for the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
 constexpr std::size_t kStages = 48;  // stages of a chain that rotor's plans are made of, at most
-constexpr int kChoicesTried = 9;     // choices of the bound that are tried as starts
-constexpr int kSmallerBudgets = 24;  // steps from the least budget to that of keeping all
-constexpr int kSmallerBudgetsTried = 8;  // the nearest below the budget
+constexpr std::size_t kMostCompared = 2000;  // nodes up to which simpler policies are asked first
+constexpr int kChoicesTried = 9;             // choices of the bound that are tried as starts
+constexpr int kSmallerBudgets = 24;          // steps from the least budget to that of keeping all
+constexpr int kSmallerBudgetsTried = 8;      // the nearest below the budget
 
 class Planner {
  public:
@@ -179,6 +179,7 @@ class Planner {
 
   // Starts from the plans of simpler policies, which are plans of this one, too.
   void start_from_policies() {
+    if (problem_.size() > kMostCompared) return;
     const auto start = [&](const std::optional<Solution>& found) {
       if (!found || done()) return;
       if (class_fault(problem_, found->schedule, request_.schedule_class)) return;
@@ -198,11 +199,6 @@ class Planner {
     }
     choice.use_room();
     start(choice.cheapest());
-    if (Clock::now() > at(0.6)) return;
-    PlanRequest relaxed = request_;
-    relaxed.known = nullptr;
-    relaxed.time_limit /= 5;
-    start(plan_checkmate_lp(problem_, relaxed).solution);
   }
 
   // Returns false when nothing is left to do: it is proven that no schedule fits.
