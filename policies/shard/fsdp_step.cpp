@@ -60,7 +60,7 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
 // tensor begins at a multiple of 16 bytes of the type of compute.
 void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
   const std::int64_t align =
-      options_.use_orig_params ? 16 * 8 / static_cast<std::int64_t>(bits_of(made.compute)) : 1;
+      options_.use_orig_params ? std::int64_t{128} / bits_of(made.compute) : 1;
   std::int64_t total = 0;
   std::int64_t held = 0;
   for (const ParameterId id : unit.parameters) {
@@ -182,6 +182,7 @@ void ShardedStep::map_storages() {
 OperatorId ShardedStep::add_mark(OperatorPart part, Phase phase,
                                  const std::vector<StorageId>& storages) {
   std::vector<Touch> touches;
+  touches.reserve(storages.size());
   for (const StorageId storage : storages)
     touches.push_back({storage, Access::kRead});
   const bool uses = part == OperatorPart::kUseGathered;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,6 +116,22 @@ void SharedBuffers::add_buffers() {
   }
 }
 
+// Returns the operator that creates a gradient; invalid where another one of `operators` than
+// `copy` reads or changes it, and so needs the tensor.
+OperatorId only_maker(const TrainingGraph& graph, std::span<const OperatorId> operators,
+                      OperatorId copy, StorageId gradient) {
+  OperatorId maker;
+  for (const OperatorId id : operators) {
+    if (!id.valid() || id == copy) continue;  // fused away
+    for (const Touch& touch : graph.touches_of(id)) {
+      if (touch.storage != gradient) continue;
+      if (touch.access != Access::kCreate || maker.valid()) return {};
+      maker = id;
+    }
+  }
+  return maker;
+}
+
 // Makes the product that `copy` takes its gradient from add to the buffer. False where something
 // else made it.
 bool SharedBuffers::fuse(std::vector<OperatorId>& part, std::size_t copy, StorageId made,
@@ -126,18 +143,11 @@ bool SharedBuffers::fuse(std::vector<OperatorId>& part, std::size_t copy, Storag
       if (touch.access == Access::kRead) source = touch.storage;
     }
   }
-  std::size_t maker = part.size();
-  for (std::size_t at = 0; at <= copy; ++at) {
-    if (!part[at].valid()) continue;  // fused away
-    for (const Touch& touch : graph_.touches_of(part[at])) {
-      if (touch.storage != source || (at == copy && copies)) continue;
-      // Anything that reads or changes the gradient before it is copied needs the tensor.
-      if (touch.access != Access::kCreate || maker != part.size()) return false;
-      maker = at;
-    }
-  }
-  if (maker == part.size()) return false;
-  Operator& op = graph_.operators[part[maker]];
+  const OperatorId maker =
+      only_maker(graph_, {part.begin(), part.begin() + static_cast<std::ptrdiff_t>(copy) + 1},
+                 copies ? part[copy] : OperatorId(), source);
+  if (!maker.valid()) return false;
+  Operator& op = graph_.operators[maker];
   if (op.work.op_class != OperatorClass::kMatmul) return false;
   for (std::size_t t = op.first_touch; t < op.first_touch + op.touch_count; ++t) {
     Touch& touch = graph_.touches[t];

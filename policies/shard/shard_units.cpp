@@ -1,6 +1,7 @@
 #include "policies/shard/shard_units.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,6 +42,45 @@ void check_module(const TrainingGraph& graph, std::string_view name, std::string
                               did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
+void check_modules(const TrainingGraph& graph, const UnitOptions& options,
+                   std::string_view policy) {
+  for (const std::vector<std::string>& unit : options.units) {
+    for (const std::string& name : unit) {
+      if (name != kBlocks) check_module(graph, name, "units", policy);
+    }
+  }
+  for (const std::string& name : options.keep_gathered)
+    check_module(graph, name, "keep_gathered", policy);
+}
+
+// A unit by its listed entry, and by the block where the entry is one unit per block.
+using UnitKey = std::pair<std::size_t, int>;
+
+UnitKey root_key(const UnitOptions& options) {
+  return {options.units.size(), kNoBlock};
+}
+
+// Returns the unit of a module: that which names it, or the closest of those around it.
+UnitKey key_of(const Layer& layer, const UnitOptions& options) {
+  UnitKey found = root_key(options);
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < options.units.size(); ++i) {
+    for (const std::string& name : options.units[i]) {
+      const bool blocks = name == kBlocks;
+      if (blocks && layer.block != kNoBlock && longest == 0) found = {i, layer.block};
+      if (blocks || name.size() <= longest || !is_within(layer.name, name)) continue;
+      longest = name.size();
+      found = {i, kNoBlock};
+    }
+  }
+  return found;
+}
+
+bool is_kept(const Layer& layer, const UnitOptions& options) {
+  return std::any_of(options.keep_gathered.begin(), options.keep_gathered.end(),
+                     [&](const std::string& name) { return is_within(layer.name, name); });
+}
+
 }  // namespace
 }  // namespace shard_units_detail
 
@@ -68,74 +108,29 @@ ShardUnits::ShardUnits(const TrainingGraph& graph, const UnitOptions& options,
                        std::string_view policy)
     : of_layer_(graph.layers.size()) {
   namespace detail = shard_units_detail;
-  for (const std::vector<std::string>& unit : options.units) {
-    for (const std::string& name : unit) {
-      if (name != detail::kBlocks) detail::check_module(graph, name, "units", policy);
-    }
-  }
-  for (const std::string& name : options.keep_gathered)
-    detail::check_module(graph, name, "keep_gathered", policy);
-  // Units by their key: the listed entry, and the block where the entry is one unit per block.
-  std::vector<std::pair<std::size_t, int>> keys;
-  const std::size_t root = options.units.size();
-  const auto unit_of = [&](const Layer& layer) {
-    std::pair<std::size_t, int> found{root, kNoBlock};
-    std::size_t longest = 0;
-    for (std::size_t i = 0; i < options.units.size(); ++i) {
-      for (const std::string& name : options.units[i]) {
-        if (name == detail::kBlocks) {
-          if (layer.block != kNoBlock && longest == 0) found = {i, layer.block};
-        } else if (name.size() > longest && detail::is_within(layer.name, name)) {
-          longest = name.size();
-          found = {i, kNoBlock};
-        }
-      }
-    }
-    return found;
-  };
-  std::vector<std::size_t> of_key;
-  IdVector<LayerId, std::size_t> key_of(graph.layers.size(), 0);
-  for (const LayerId id : ids_of(graph.layers)) {
-    const auto key = unit_of(graph.layers[id]);
-    const auto known = std::find(keys.begin(), keys.end(), key);
-    key_of[id] = static_cast<std::size_t>(known - keys.begin());
-    if (known == keys.end()) keys.push_back(key);
-  }
-  std::vector<std::optional<std::size_t>> unit_of_key(keys.size());
+  detail::check_modules(graph, options, policy);
+  std::map<detail::UnitKey, std::size_t> known;
   for (const ParameterId id : ids_of(graph.parameters)) {
     const LayerId layer = graph.parameters[id].layer;
-    std::pair<std::size_t, int> key{root, kNoBlock};
-    std::optional<std::size_t> rootless;
-    std::optional<std::size_t>* unit = &rootless;
-    if (layer.valid()) {
-      key = keys[key_of[layer]];
-      unit = &unit_of_key[key_of[layer]];
+    // A parameter outside all modules belongs to the root.
+    const detail::UnitKey key =
+        layer.valid() ? detail::key_of(graph.layers[layer], options) : detail::root_key(options);
+    const auto [unit, fresh] = known.try_emplace(key, units_.size());
+    if (fresh) {
+      const bool is_root = key == detail::root_key(options);
+      units_.push_back({.name = is_root                  ? "root"
+                                : key.second != kNoBlock ? fmt::format("block {}", key.second)
+                                                         : std::string(graph.layer_name(layer)),
+                        .is_root = is_root});
     }
-    if (!*unit) {
-      // A parameter outside all modules belongs to the root.
-      const auto same =
-          std::find_if(units_.begin(), units_.end(), [&](const ShardUnit& u) { return u.is_root; });
-      if (key.first == root && same != units_.end()) {
-        *unit = static_cast<std::size_t>(same - units_.begin());
-      } else {
-        *unit = units_.size();
-        units_.push_back({.is_root = key.first == root});
-      }
-    }
-    ShardUnit& found = units_[**unit];
+    ShardUnit& found = units_[unit->second];
     found.parameters.push_back(id);
-    if (layer.valid() && !found.kept) {
-      found.kept = std::any_of(options.keep_gathered.begin(), options.keep_gathered.end(),
-                               [&](const std::string& name) {
-                                 return detail::is_within(graph.layers[layer].name, name);
-                               });
-    }
-    if (!found.name.empty()) continue;
-    found.name = found.is_root ? "root" : std::string(graph.layer_name(layer));
-    if (key.second != kNoBlock) found.name = fmt::format("block {}", key.second);
+    found.kept = found.kept || (layer.valid() && detail::is_kept(graph.layers[layer], options));
   }
-  for (const LayerId id : ids_of(graph.layers))
-    of_layer_[id] = unit_of_key[key_of[id]];
+  for (const LayerId id : ids_of(graph.layers)) {
+    const auto unit = known.find(detail::key_of(graph.layers[id], options));
+    if (unit != known.end()) of_layer_[id] = unit->second;
+  }
 }
 
 std::vector<UnitVisit> unit_visits(

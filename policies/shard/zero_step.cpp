@@ -105,9 +105,10 @@ void StateShards::own_gradients() {
 void StateShards::reduce(const std::vector<std::size_t>& members, StorageId filled_buffer,
                          bool adds, std::vector<OperatorId>& into) {
   Elements elements;
-  for (const std::size_t member : members)
+  for (const std::size_t member : members) {
     elements += options_.stage == 3 ? Elements(pieces_[member].elements.count * ranks_)
                                     : elements_of(member);
+  }
   const Bytes bytes = bytes_of(type(), elements);
   const bool scatters = options_.stage == 3;
   const CollectiveKind kind =
