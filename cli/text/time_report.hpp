@@ -1,4 +1,4 @@
-// Where the time of a step goes, as text and for scripts.
+// The time of a step by kernel and by layer, as text and for scripts.
 #pragma once
 
 #include <cstddef>

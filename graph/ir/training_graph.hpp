@@ -82,8 +82,8 @@ struct TrainingGraph {
   IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
   // Parameters with a gradient, in the order in which it is complete.
   std::vector<ParameterId> trained;
-  // What the optimizer updates, in its order: the trained parameters in that of model.parameters(),
-  // until a rewrite shards them.
+  // The optimizer updates these, in this order: the trained parameters in that of
+  // model.parameters(), until a rewrite shards them.
   std::vector<UpdatedTensor> updates;
   StorageId loss;  // invalid in a cost graph
   // Modules keep these as attributes from one forward pass to the next, which replaces them.

@@ -50,7 +50,7 @@ class ChunkMerger {
   std::vector<IdVector<StorageId, StorageId>> storage_;  // by chunk, to those of the result
 };
 
-// Where a chunk hands on to the next of its rank, the received storages are those that are sent.
+// The next chunk of the same rank receives the very storages that the one before it sends.
 void ChunkMerger::map_storages(std::size_t chunk, const TrainingGraph& source) {
   const ChunkGraph& before = chunks_[chunk - 1];
   const StageTransfers& own = chunks_[chunk].transfers;
@@ -141,8 +141,8 @@ void ChunkMerger::append(std::size_t chunk) {
   result_.tensors += source.tensors;
 }
 
-// Where two chunks of the rank are neighbours, the gradient that the first one waits for is the one
-// that the second has made.
+// A chunk waits for the very gradient that the next one has made, where that is on the same rank.
+// Other chunks receive theirs.
 void ChunkMerger::hand_on_gradients() {
   IdVector<StorageId, StorageId> made(result_.storages.size());
   for (std::size_t c = 0; c + 1 < chunks_.size(); ++c) {

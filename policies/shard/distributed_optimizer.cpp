@@ -15,8 +15,9 @@ class DistributedOptimizer final : public TrainingRewrite {
     auto policy = std::make_unique<DistributedOptimizer>();
     MegatronOptions& options = policy->options_;
     options.overlap_grad_reduce = d.optional<bool>("overlap_grad_reduce", false);
-    options.overlap_param_gather = d.optional<bool>("overlap_param_gather", false);
-    if (options.overlap_param_gather && !options.overlap_grad_reduce)
+    // Either way the gather runs behind the update; the next forward waits for it.
+    const bool overlaps_gather = d.optional<bool>("overlap_param_gather", false);
+    if (overlaps_gather && !options.overlap_grad_reduce)
       d.fail_at("overlap_param_gather", "needs overlap_grad_reduce: true, as in Megatron");
     options.gradient_accumulation_fusion = d.optional<bool>("gradient_accumulation_fusion", true);
     options.bucket = d.maybe<std::int64_t>("bucket", at_least(1));

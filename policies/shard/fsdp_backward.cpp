@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
@@ -85,21 +84,6 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
   // Compute goes on when the last reduction is over.
   if (before != nullptr) insert.at_end.push_back(add_wait(*before));
   return insert.into(part);
-}
-
-// zero_grad(set_to_none=False) fills the sharded gradients.
-void ShardedStep::fill_gradients() {
-  std::vector<OperatorId>& zero = graph_.part(PartKind::kZeroGrad);
-  std::erase_if(zero, [&](OperatorId id) { return !graph_.touches_of(id).empty(); });
-  for (const Unit& unit : tensors_) {
-    if (!unit.gradient.valid()) continue;
-    zero.push_back(graph_.add_operator({.name = "zero_grad",
-                                        .part = OperatorPart::kZeroGrad,
-                                        .work = {.op_class = OperatorClass::kMemset,
-                                                 .dtype = kept_as_,
-                                                 .written = graph_.storages[unit.gradient].bytes}},
-                                       std::array{Touch{unit.gradient, Access::kOverwrite}}));
-  }
 }
 
 }  // namespace tidemark::sharding

@@ -32,7 +32,8 @@ IdVector<ParameterId, StorageId> ShardedStep::build() {
   graph_.part(PartKind::kBackward) = reduced(backward, Gradients::kFresh);
   if (accumulates && options_.zero == nullptr)
     graph_.part(PartKind::kBackwardAccumulate) = reduced(backward, Gradients::kAdded);
-  if (graph_.gradients_persist) fill_gradients();
+  // With zero_grad(set_to_none=False) the sharded gradients are filled.
+  if (graph_.gradients_persist && options_.zero == nullptr) fill_in_zero_grad(graph_, gradients());
   return shards();
 }
 
@@ -100,12 +101,12 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
       made.full.push_back(full);
       made.gathered_elements += rows.stored;
     }
-    made.stored = made.stored + rows.stored;
+    made.stored += rows.stored;
     made.shards.push_back(
         add_kept(graph_, parameter.name + ".shard", kept_as_, rows.stored, Role::kParameter));
     if (!parameter.gradient.valid()) continue;
     made.made.push_back(parameter.gradient);
-    made.reduced = made.reduced + rows.stored;
+    made.reduced += rows.stored;
   }
 }
 
@@ -140,6 +141,7 @@ IdVector<ParameterId, StorageId> ShardedStep::shards() const {
 }
 
 void ShardedStep::update_shards() {
+  std::vector<UpdatedTensor> updates;
   for (const Unit& unit : tensors_) {
     if (!unit.gradient.valid()) continue;
     UpdatedTensor part{.name = unit.name,
@@ -149,7 +151,7 @@ void ShardedStep::update_shards() {
                        .gradient_dtype = kept_as_};
     if (flat()) {
       part.weights = part.updated = unit.shards.front();
-      updates_.push_back(part);
+      updates.push_back(part);
       continue;
     }
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
@@ -162,11 +164,19 @@ void ShardedStep::update_shards() {
       part.elements = rows.owned;
       part.parameter = unit.parameters[i];
       part.weights = part.updated = unit.shards[i];
-      updates_.push_back(part);
+      updates.push_back(part);
     }
   }
-  graph_.updates = updates_;
-  drop_at_zero_grad(graph_, tensors_, [](const Unit& unit) { return unit.gradient; });
+  graph_.updates = std::move(updates);
+  release_in_zero_grad(graph_, gradients());
+}
+
+std::vector<StorageId> ShardedStep::gradients() const {
+  std::vector<StorageId> sharded;
+  for (const Unit& unit : tensors_) {
+    if (unit.gradient.valid()) sharded.push_back(unit.gradient);
+  }
+  return sharded;
 }
 
 void ShardedStep::map_storages() {
@@ -234,8 +244,8 @@ void ShardedStep::build_forward() {
   Unit* before = nullptr;
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];
-    std::vector<OperatorId>& start = insert.before[visits[u].first];
     if (unit.full.empty()) continue;
+    std::vector<OperatorId>& start = insert.before[visits[u].first];
     add_gather(unit);
     start.push_back(unit.gather);
     if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)

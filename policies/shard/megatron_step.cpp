@@ -43,7 +43,10 @@ class SharedBuffers {
     std::vector<OperatorId> last = reduced(backward);
     (graph_.micro_batches > 1 ? graph_.part(PartKind::kBackwardReduce) : backward) =
         std::move(last);
-    fill_with_zeros();
+    std::vector<StorageId> buffers;
+    for (const Bucket& bucket : buckets_)
+      buffers.push_back(bucket.gradients);
+    fill_in_zero_grad(graph_, buffers);
     update();
   }
 
@@ -61,7 +64,6 @@ class SharedBuffers {
   [[nodiscard]] std::vector<OperatorId> added(const std::vector<OperatorId>& part);
   bool fuse(std::vector<OperatorId>& part, std::size_t copy, StorageId made, StorageId buffer);
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
-  void fill_with_zeros();
   void update();
   [[nodiscard]] const Parameter& parameter(std::size_t member) const {
     return graph_.parameters[parameters_[member]];
@@ -221,20 +223,6 @@ std::vector<OperatorId> SharedBuffers::reduced(const std::vector<OperatorId>& pa
     result.insert(result.end(), behind[at].begin(), behind[at].end());
   }
   return result;
-}
-
-void SharedBuffers::fill_with_zeros() {
-  std::vector<OperatorId>& zero = graph_.part(PartKind::kZeroGrad);
-  std::erase_if(zero, [&](OperatorId id) { return !graph_.touches_of(id).empty(); });
-  for (const Bucket& bucket : buckets_) {
-    zero.push_back(
-        graph_.add_operator({.name = "zero_grad",
-                             .part = OperatorPart::kZeroGrad,
-                             .work = {.op_class = OperatorClass::kMemset,
-                                      .dtype = graph_.storages[bucket.gradients].dtype,
-                                      .written = graph_.storages[bucket.gradients].bytes}},
-                            std::array{Touch{bucket.gradients, Access::kOverwrite}}));
-  }
 }
 
 // Each rank updates an equal part of every bucket: the first rank the first part.

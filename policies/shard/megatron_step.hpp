@@ -19,7 +19,6 @@ namespace tidemark {
 
 struct MegatronOptions {
   bool overlap_grad_reduce = false;
-  bool overlap_param_gather = false;
   // Products add weight gradients to the buffer themselves, without a tensor of their own.
   bool gradient_accumulation_fusion = true;
   std::optional<std::int64_t> bucket;  // elements; max(40e6, 1e6 x ranks) unless given

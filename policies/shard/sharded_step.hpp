@@ -30,8 +30,8 @@ struct Insertions {
   }
 };
 
-// What becomes of the gradients of a micro-batch: the first one's are the sharded gradients, those
-// of later ones are added to them.
+// The gradients of a step's first micro-batch become the sharded gradients; those of later ones are
+// added to them.
 enum class Gradients { kFresh, kAdded };
 
 class ShardedStep {
@@ -79,7 +79,7 @@ class ShardedStep {
   [[nodiscard]] OperatorId add_mark(OperatorPart part, Phase phase,
                                     const std::vector<StorageId>& storages);
   [[nodiscard]] StorageId add_buffer(const std::string& name, DType type, Elements elements);
-  void fill_gradients();
+  [[nodiscard]] std::vector<StorageId> gradients() const;
 
   TrainingGraph& graph_;
   const FsdpOptions& options_;
@@ -89,7 +89,6 @@ class ShardedStep {
   DType kept_as_;  // the type of the shards
   std::vector<Unit> tensors_;
   IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // of full parameters and gradients
-  std::vector<UpdatedTensor> updates_;
 };
 
 }  // namespace tidemark::sharding

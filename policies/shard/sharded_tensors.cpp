@@ -1,6 +1,7 @@
 #include "policies/shard/sharded_tensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace tidemark {
@@ -89,6 +90,19 @@ void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gr
   if (!zero_grad.valid()) return;  // gradients persist
   for (const StorageId gradient : gradients)
     graph.holds.push_back({gradient, OperatorId(), zero_grad, HoldKind::kLocal});
+}
+
+void fill_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients) {
+  std::vector<OperatorId>& zero = graph.part(PartKind::kZeroGrad);
+  std::erase_if(zero, [&](OperatorId id) { return !graph.touches_of(id).empty(); });
+  for (const StorageId gradient : gradients) {
+    zero.push_back(graph.add_operator({.name = "zero_grad",
+                                       .part = OperatorPart::kZeroGrad,
+                                       .work = {.op_class = OperatorClass::kMemset,
+                                                .dtype = graph.storages[gradient].dtype,
+                                                .written = graph.storages[gradient].bytes}},
+                                      std::array{Touch{gradient, Access::kOverwrite}}));
+  }
 }
 
 }  // namespace tidemark

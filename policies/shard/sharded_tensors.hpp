@@ -39,17 +39,9 @@ struct RowShard {
 // Returns ceil(elements / ranks) elements, whatever the parameter's shape.
 [[nodiscard]] RowShard element_shard(const Parameter& parameter, int ranks);
 
-// Lets go, in zero_grad, of the gradient that `gradient_of` returns for each part, and no longer of
-// those of whole parameters.
+// Lets go of these gradients in zero_grad, and no longer of those of whole parameters.
 void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients);
-
-template <class Parts, class GradientOf>
-void drop_at_zero_grad(TrainingGraph& graph, const Parts& parts, GradientOf gradient_of) {
-  std::vector<StorageId> gradients;
-  for (const auto& part : parts) {
-    if (gradient_of(part).valid()) gradients.push_back(gradient_of(part));
-  }
-  release_in_zero_grad(graph, gradients);
-}
+// Fills these gradients in zero_grad, and no longer those of whole parameters.
+void fill_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients);
 
 }  // namespace tidemark

@@ -31,8 +31,8 @@ class Zero final : public TrainingRewrite {
     options.overlap = overlap ? *overlap : d.optional<bool>("overlap_comm", options.stage == 3);
     options.prefetch_bucket = elements(d, "prefetch_bucket", "stage3_prefetch_bucket_size",
                                        options.prefetch_bucket, at_least(0));
-    options.live_parameters = elements(d, "live_parameters", "stage3_max_live_parameters",
-                                       options.live_parameters, at_least(0));
+    // Taken for the sake of DeepSpeed's files: units are blocks here, which no limit divides.
+    static_cast<void>(elements(d, "live_parameters", "stage3_max_live_parameters", 0, at_least(0)));
     options.max_reuse_distance = elements(d, "max_reuse_distance", "stage3_max_reuse_distance",
                                           options.max_reuse_distance, at_least(0));
     options.persistent_below = elements(d, "persistent_below", "stage3_param_persistence_threshold",

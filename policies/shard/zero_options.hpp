@@ -12,7 +12,6 @@ struct ZeroOptions {
   // Stage 3, in elements.
   std::int64_t prefetch_bucket = 50'000'000;
   std::int64_t max_reuse_distance = 1'000'000'000;
-  std::int64_t live_parameters = 1'000'000'000;
   std::int64_t persistent_below = 100'000;
   std::int64_t sub_group = 1'000'000'000;
 };

@@ -42,6 +42,12 @@ void StateShards::build() {
     const bool again = !accumulate.empty();
     backward = reduced(plain, false);
     if (again) accumulate = reduced(plain, true);
+    if (graph_.gradients_persist) {
+      std::vector<StorageId> averages;
+      for (const Piece& piece : pieces_)
+        averages.push_back(piece.average);
+      fill_in_zero_grad(graph_, averages);
+    }
   }
   graph_.updates.clear();
   if (options_.stage == 3) {
@@ -123,15 +129,8 @@ void StateShards::reduce(const std::vector<std::size_t>& members, StorageId fill
     filled.push_back({made_[members.front()], Access::kRead});
   }
   into.push_back(add_copy(graph_, "flatten", Phase::kBackward, filled, bytes));
-  into.push_back(
-      graph_.add_operator({.name = std::string(name_of(kind)),
-                           .phase = Phase::kBackward,
-                           .work = {.op_class = OperatorClass::kCollective,
-                                    .dtype = type(),
-                                    .read = bytes,
-                                    .written = bytes,
-                                    .collective = {.kind = kind, .group = group, .bytes = bytes}}},
-                          std::array{Touch{copy, Access::kMutate}}));
+  into.push_back(add_collective(graph_, kind, group, Phase::kBackward, type(), bytes,
+                                {{copy, Access::kMutate}}));
   if (options_.stage == 1) {
     std::vector<Touch> back{{copy, Access::kRead}};
     for (const std::size_t member : members)

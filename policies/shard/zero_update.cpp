@@ -9,10 +9,12 @@ namespace tidemark::sharding {
 
 // The step joins this rank's gradients, converts them, updates its partition and gathers all.
 void StateShards::update() {
-  const StorageId joined =
-      add_tensor(graph_, "partition.grad_16", type(), partition_, Role::kTemporary);
   const StorageId converted =
       add_tensor(graph_, "partition.grad", DType::kFloat32, partition_, Role::kTemporary);
+  const bool converts = type() != DType::kFloat32;
+  const StorageId joined =
+      converts ? add_tensor(graph_, "partition.grad_16", type(), partition_, Role::kTemporary)
+               : converted;
   std::vector<Touch> parts{{joined, Access::kCreate}};
   std::int64_t left = partition_.count;
   for (const Piece& piece : pieces_) {
@@ -43,11 +45,8 @@ void StateShards::update() {
   }
   std::vector<OperatorId>& step = graph_.part(PartKind::kOptimizer);
   const Bytes bytes = bytes_of(type(), partition_);
-  if (type() == DType::kFloat32) {
-    parts.front() = {converted, Access::kCreate};
-    step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
-  } else {
-    step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
+  step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
+  if (converts) {
     step.push_back(add_copy(graph_, "convert_gradient", Phase::kOptimizer,
                             {{joined, Access::kRead}, {converted, Access::kCreate}}));
   }

@@ -10,7 +10,7 @@
 
 namespace tidemark {
 
-// What an operator needs of its inputs and makes of them on each rank.
+// The layouts that an operator needs of its inputs and makes of its outputs on each rank.
 struct Passage {
   std::vector<Layout> wanted;    // by input
   std::vector<Layout> made;      // by output

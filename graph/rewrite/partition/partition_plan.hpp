@@ -33,7 +33,7 @@ struct PartitionOptions {
   std::string path;                       // key that names the number of ranks, for errors
 };
 
-// What becomes of a node.
+// The change that the partition makes to a node.
 enum class Treatment {
   kPlain,                // the same operator on other extents
   kColumns,              // a product with columns of its weight

@@ -385,7 +385,7 @@ void PartitionPlanner::finish(NodeId id, Treatment treatment, Passage passage) {
   part.made = std::move(passage.made);
 }
 
-// What the caller gets is whole, but for the logits of a vocabulary.
+// The caller gets whole outputs, but for the logits of a vocabulary.
 void PartitionPlanner::check_outputs() {
   std::vector<TensorId> outputs = graph_.other_outputs;
   if (graph_.logits.valid()) outputs.push_back(graph_.logits);

@@ -63,7 +63,7 @@ class PartitionPlanner {
   std::set<TensorId> whole_;         // parameters that two readers want cut differently
   bool learnt_ = false;
 
-  // Of this attempt.
+  // The members below belong to one attempt.
   Partition result_;
   IdVector<TensorId, std::vector<NodeId>> origins_;  // products whose columns a tensor's cut is
   IdVector<TensorId, char> decided_;                 // parameters whose layout is known
