@@ -48,6 +48,7 @@ class StateShards {
   std::vector<Piece> pieces_;
   Elements partition_;
   StorageId padding_;
+  std::vector<StorageId> ipg_;  // the buffers that gradients are reduced through
   IdVector<ParameterId, StorageId> shards_;
 };
 

@@ -155,14 +155,16 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
   for (std::size_t i = 0; i < completion.size(); ++i)
     completed[completion[i]].push_back(i);
   // The buffers are taken at the start of backward and used by every copy; that of stage 3 stays.
+  // All forms of backward share them.
   const bool stays = options_.stage == 3;
-  std::vector<Touch> buffers;
-  for (int i = 0; i < (options_.overlap && !stays ? 2 : 1); ++i) {
+  for (std::size_t i = ipg_.size(); i < (options_.overlap && !stays ? 2U : 1U); ++i) {
     const auto add = stays ? add_kept : add_tensor;
-    const StorageId ipg = add(graph_, fmt::format("ipg_buffer.{}", i), type(),
-                              Elements(options_.reduce_bucket), Role::kGradientBucket);
-    buffers.push_back({ipg, Access::kCreate});
+    ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(),
+                       Elements(options_.reduce_bucket), Role::kGradientBucket));
   }
+  std::vector<Touch> buffers;
+  for (const StorageId ipg : ipg_)
+    buffers.push_back({ipg, Access::kCreate});
   std::vector<OperatorId> result;
   if (!stays) {
     result.push_back(

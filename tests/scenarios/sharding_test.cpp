@@ -244,6 +244,23 @@ TEST_SUITE("unit") {
     CHECK(held(three) == held(one));
   }
 
+  TEST_CASE("gradients that are filled with zeros are the sharded ones only") {
+    const Widths w{64, 96, 32, 48};
+    for (const char* policy :
+         {"zero: {stage: 2}", "zero: {stage: 3}", "fsdp: {}", "distributed_optimizer: {}"}) {
+      CAPTURE(policy);
+      const PointResult point =
+          simulated(w, 8, policy, "precision: bf16_mixed, zero_grad: zero, accumulate: 3");
+      const std::int64_t stays = point.parameters.count + point.gradients.count +
+                                 point.optimizer_state.count + point.inputs.count;
+      // Buffers that stay, and small parameters of stage 3, are no gradients.
+      const bool third = std::string(policy) == "zero: {stage: 3}";
+      const std::int64_t more = third ? 1'000'000'000 + 2 * (elements(w) + 64) : 0;
+      CHECK(point.run.between_steps.count >= stays);
+      CHECK(point.run.between_steps.count <= stays + more);
+    }
+  }
+
   TEST_CASE("resharding gathers twice and keeps less") {
     const Widths w{256, 512, 512, 512, 512, 256};
     const PointResult freed = simulated(w, 4, "fsdp: {reshard_after_forward: true}", kFsdp);
