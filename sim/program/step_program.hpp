@@ -87,9 +87,9 @@ struct Message {
 }
 // A send to no particular rank is one that all ranks of a group make alike, around a ring.
 [[nodiscard]] constexpr bool is_message(const Operator& op) {
-  return is_receive(op) || (op.work.op_class == OperatorClass::kCollective &&
-                            op.work.collective.kind == CollectiveKind::kSend &&
-                            op.work.collective.peer >= 0);
+  return is_receive(op) ||
+         (op.work.op_class == OperatorClass::kCollective &&
+          op.work.collective.kind == CollectiveKind::kSend && op.work.collective.peer >= 0);
 }
 
 // Returns the stream whose pool gives the memory that the operator creates: collectives are issued

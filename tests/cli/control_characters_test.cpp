@@ -49,9 +49,10 @@ TEST_SUITE("unit") {
   TEST_CASE("control characters in names are escaped on their way out") {
     const Workspace workspace;
     const std::string name = std::string("\"") + kHostile + "\"";
-    workspace.write("s.yaml", "version: 1\nname: " + name + "\npublished: [" + name +
-                                  "]\nmodel: {preset: gpt2, layers: 2, vocab: 1024}\nhardware: a100-sxm-40gb\n"
-                                  "training: {sequence: 64}\n");
+    workspace.write(
+        "s.yaml", "version: 1\nname: " + name + "\npublished: [" + name +
+                      "]\nmodel: {preset: gpt2, layers: 2, vocab: 1024}\nhardware: a100-sxm-40gb\n"
+                      "training: {sequence: 64}\n");
     workspace.write(
         "costs.json",
         R"({"name": "g\u001b[2J\n", "fixed_bytes": 0, "nodes": [{"id": 0, "name": "n\u001b[2J\r\n", )"

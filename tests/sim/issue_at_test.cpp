@@ -101,8 +101,8 @@ std::uint32_t second_gather(const ProgramOrder& order) {
 TEST_SUITE("unit") {
   TEST_CASE("without a place of its own a recomputed gather is issued before its reader") {
     // The first gather runs from 100 to 250, compute waits from 200 on. The host issues the second
-    // at 600 and its reader at 700; the gather's memory comes from the pool of its own stream, so it
-    // runs beside compute, from 600 to 750.
+    // at 600 and its reader at 700; the gather's memory comes from the pool of its own stream, so
+    // it runs beside compute, from 600 to 750.
     const Outcome late = outcome_with({});
     CHECK(late.problems.empty());
     CHECK(second_gather(late.order) == 5);
