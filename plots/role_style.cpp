@@ -20,6 +20,11 @@ const RoleStyle& style_of(Role role) {
       {.label = label_of(Role::kGradientBucket), .colour = 110, .letter = "g"},
       {.label = label_of(Role::kGatheredParameter), .colour = 31, .letter = "p"},
       {.label = label_of(Role::kCommunication), .colour = 168, .letter = "c"},
+      {.label = label_of(Role::kFrozenParameter), .colour = 66, .letter = "f"},
+      {.label = label_of(Role::kQuantisedParameter), .colour = 24, .letter = "q"},
+      {.label = label_of(Role::kAdapter), .colour = 166, .letter = "a"},
+      {.label = label_of(Role::kTeacher), .colour = 102, .letter = "T"},
+      {.label = label_of(Role::kLoader), .colour = 73, .letter = "l"},
       {.label = label_of(Role::kWorkspace), .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];
@@ -48,6 +53,11 @@ AreaInk ink_of(Role role) {
       {0x4f8fc0, Hatch::kCross},       // gradient buckets
       {0x3d79b0, Hatch::kDots},        // gathered parameters
       {0xc2567f, Hatch::kRising},      // communication buffers
+      {0x4a6b7c, Hatch::kRising},      // frozen parameters
+      {0x2b5d73, Hatch::kCross},       // quantised parameters
+      {0xd35f2d, Hatch::kDots},        // adapters
+      {0x6f7f6a, Hatch::kHorizontal},  // teacher
+      {0x86b5ad, Hatch::kDots},        // loader
       {0xb98ab8, Hatch::kHorizontal},  // workspace
   }};
   return kInks[static_cast<std::size_t>(role)];

@@ -22,6 +22,10 @@ std::string_view category_of(Role role) {
   switch (role) {
     case Role::kParameter:
     case Role::kGatheredParameter:
+    case Role::kFrozenParameter:
+    case Role::kQuantisedParameter:
+    case Role::kAdapter:
+    case Role::kTeacher:
       return "parameter";
     case Role::kGradient:
     case Role::kGradientBucket:
@@ -29,6 +33,7 @@ std::string_view category_of(Role role) {
     case Role::kOptimizerState:
       return "optimizer_state";
     case Role::kInput:
+    case Role::kLoader:
       return "input";
     case Role::kSavedActivation:
       return "activation";

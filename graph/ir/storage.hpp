@@ -21,20 +21,44 @@ enum class Role : std::uint8_t {
   kInput,            // samples and targets
   kSavedActivation,  // kept by autograd from forward to backward
   kActivationGradient,
-  kTemporary,          // any other tensor
-  kGradientBucket,     // gradients packed for an all-reduce
-  kGatheredParameter,  // a parameter brought together from the ranks that hold its parts
-  kCommunication,      // buffers that ranks send from and receive into
-  kWorkspace,          // inside one operator only
+  kTemporary,           // any other tensor
+  kGradientBucket,      // gradients packed for an all-reduce
+  kGatheredParameter,   // a parameter brought together from the ranks that hold its parts
+  kCommunication,       // buffers that ranks send from and receive into
+  kFrozenParameter,     // a parameter that is not trained
+  kQuantisedParameter,  // codes, scales and tables of a quantised weight
+  kAdapter,             // trained beside a frozen weight
+  kTeacher,             // weights and buffers of a model that is distilled from
+  kLoader,              // batches that wait on the device
+  kWorkspace,           // inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
 
 [[nodiscard]] constexpr std::string_view name_of(Role role) {
-  constexpr std::string_view kNames[] = {
-      "parameter",       "gradient",           "optimizer_state",     "buffer",
-      "input",           "saved_activation",   "activation_gradient", "temporary",
-      "gradient_bucket", "gathered_parameter", "communication",       "workspace"};
+  constexpr std::string_view kNames[] = {"parameter",
+                                         "gradient",
+                                         "optimizer_state",
+                                         "buffer",
+                                         "input",
+                                         "saved_activation",
+                                         "activation_gradient",
+                                         "temporary",
+                                         "gradient_bucket",
+                                         "gathered_parameter",
+                                         "communication",
+                                         "frozen_parameter",
+                                         "quantised_parameter",
+                                         "adapter",
+                                         "teacher",
+                                         "loader",
+                                         "workspace"};
   return kNames[static_cast<int>(role)];
+}
+
+// Whether it is a weight of the model that is trained or fine-tuned.
+[[nodiscard]] constexpr bool is_parameter(Role role) {
+  return role == Role::kParameter || role == Role::kFrozenParameter ||
+         role == Role::kQuantisedParameter || role == Role::kAdapter;
 }
 
 // The place of memory. A device's operators work on its own memory, those of a host worker on

@@ -67,6 +67,10 @@ void GraphCopy::reshape_root(TensorId of_source, const Shape& shape) {
   changed_[of_source] = shape;
 }
 
+void GraphCopy::freeze_root(TensorId of_source) {
+  frozen_.insert(of_source);
+}
+
 void GraphCopy::drop_root(TensorId of_source) {
   changed_[of_source] = std::nullopt;
 }
@@ -88,6 +92,11 @@ void GraphCopy::copy_roots(TensorId until) {
       result_.storages[storage].bytes = root.bytes();
     }
     root.storage = storage;
+    const bool frozen = frozen_.contains(next_);
+    if (frozen) {
+      root.requires_grad = false;
+      result_.storages[storage].role = Role::kFrozenParameter;
+    }
     const TensorId copy = result_.tensors.push_back(root);
     tensor_[next_] = copy;
     if (!parameter_[next_].valid()) continue;
@@ -98,6 +107,7 @@ void GraphCopy::copy_roots(TensorId until) {
       parameter.elements = root.elements();
     }
     parameter.storage = storage;
+    parameter.trained &= !frozen;
     if (!parameter.trained) continue;
     is_trained_.resize(result_.tensors.size(), 0);
     is_trained_[copy] = 1;

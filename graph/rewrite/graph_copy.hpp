@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,8 @@ class GraphCopy {
 
   // Gives the copy of a root another shape. Before the first step only.
   void reshape_root(TensorId of_source, const Shape& shape);
+  // Freezes a parameter: it needs no gradient. Before the first step only.
+  void freeze_root(TensorId of_source);
   // Leaves a root out of the copy: no node of the copy may read it. Before the first step only.
   void drop_root(TensorId of_source);
 
@@ -69,6 +72,7 @@ class GraphCopy {
   IdVector<TensorId, ParameterId> parameter_;  // parameters of the source's tensors
   IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
   std::map<TensorId, std::optional<Shape>> changed_;  // roots with another shape; none: dropped
+  std::set<TensorId> frozen_;                         // parameters of the source that are frozen
 };
 
 // Calls `rewrite` for every node in order, which keeps or replaces it. Throws InternalError when it

@@ -15,7 +15,7 @@ bool touches_parameter(const PolicyContext& context, Position p) {
   const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
   return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
     const Role role = context.graph.storages[touch.storage].role;
-    return role == Role::kParameter || role == Role::kGatheredParameter;
+    return is_parameter(role) || role == Role::kGatheredParameter;
   });
 }
 

@@ -91,7 +91,7 @@ void OffloadParameters::apply(TrainingGraph& graph, const RewriteContext& /*cont
 
 bool visits_device(const PolicyContext& context, const Gap& gap) {
   const Storage& storage = context.graph.storages[gap.storage];
-  return gap.open() && storage.role == Role::kParameter && storage.home != Tier::kDevice &&
+  return gap.open() && is_parameter(storage.role) && storage.home != Tier::kDevice &&
          context.op_at(gap.to).executor == Executor::kDevice;
 }
 

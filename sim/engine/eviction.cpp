@@ -53,7 +53,8 @@ class FactFinder {
     if (facts_.restorable[b] != 0) return valid_until_[b];
     // Only memory that is never freed can be counted on; it must not change.
     const Role role = program_.allocations[AllocationId(b)].role;
-    const bool stays = role == Role::kParameter || role == Role::kBuffer || role == Role::kInput;
+    const bool stays = is_parameter(role) || role == Role::kBuffer || role == Role::kInput ||
+                       role == Role::kTeacher;
     if (!stays || freed_[b] != 0) return 0;
     const auto next = std::upper_bound(writes_[b].begin(), writes_[b].end(), launch);
     return next == writes_[b].end() ? kNever : *next;

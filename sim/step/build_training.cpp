@@ -94,7 +94,7 @@ TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<
 void sum_roles(TrainedModel& model) {
   for (const Storage& storage : model.training.storages) {
     if (!storage.persistent && !storage.initial) continue;
-    if (storage.role == Role::kParameter) model.parameters += storage.bytes;
+    if (is_parameter(storage.role)) model.parameters += storage.bytes;
     if (storage.role == Role::kBuffer) model.buffers += storage.bytes;
     if (storage.role == Role::kInput) model.inputs += storage.bytes;
     if (storage.role == Role::kGradient) model.gradients += storage.bytes;

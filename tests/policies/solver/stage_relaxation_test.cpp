@@ -13,6 +13,7 @@
 #include "policies/solver/checkmate_relaxation.hpp"
 #include "policies/solver/exact_search.hpp"
 #include "policies/solver/lower_bound.hpp"
+#include "policies/solver/optimal.hpp"
 #include "tests/policies/remat/remat_cases.hpp"
 #include "tests/support/shared_data.hpp"
 
