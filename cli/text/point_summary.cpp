@@ -179,7 +179,17 @@ std::string Summary::time() const {
       "waiting for the host's optimizer");
   add(run.exposed_communication, "waiting for communication");
   add(run.host_bound, "waiting for the host to launch");
+  add(point_.loader_stall, "waiting for data");
   if (!parts.empty()) text += line("", parts);
+  if (point_.loader) {
+    const LoaderFigures& loader = *point_.loader;
+    text += line("loader", fmt::format("a batch of {} every {}; up to {} ahead: {} of shared and "
+                                       "{} of page-locked host memory",
+                                       format_bytes(loader.batch), format_duration(loader.interval),
+                                       grouped(loader.outstanding),
+                                       format_bytes(loader.shared_memory + loader.workers),
+                                       format_bytes(loader.page_locked)));
+  }
   const TimeTerms terms = time_terms(point_, detail_);
   if (terms.busy > Duration(0)) {
     text += line("kernels", longest_terms(terms.by_operator, run.step));

@@ -175,8 +175,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.zero_grad = decode_zero_grad(training, *options.framework);
   options.hold_output = training.optional<bool>("hold_output", false);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
-  if (training.has("loader"))
-    decode_training_detail::fail_key(training, "loader", fmt::format("'loader' {}", kLater));
+  if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
   training.finish();
   decode_training_detail::check_gradient_dtype(training, options);
   decode_training_detail::check_micro_batches(training, options);

@@ -148,7 +148,8 @@ void read_memory(const Json& json, PointResult& point) {
   point.nvme_capacity = Bytes(json.at("nvme").at("capacity").get<std::int64_t>());
 }
 
-void read_time(const Json& json, RunResult& run) {
+void read_time(const Json& json, PointResult& point) {
+  RunResult& run = point.run;
   run.step = duration(json.at("step"));
   for (std::size_t p = 0; p < kPhases; ++p)
     run.phase[p] = duration(json.at(std::string(name_of(static_cast<Phase>(p)))));
@@ -156,6 +157,7 @@ void read_time(const Json& json, RunResult& run) {
   run.exposed_transfer = duration(json.at("exposed_transfer"));
   run.exposed_communication = duration(json.at("exposed_communication"));
   run.host_bound = duration(json.at("host_bound"));
+  point.loader_stall = duration(json.at("loader_stall"));
   for (std::size_t s = 0; s < kStreams; ++s) {
     const auto found = json.at("streams").find(std::string(name_of(static_cast<Stream>(s))));
     if (found == json.at("streams").end()) continue;
@@ -163,6 +165,17 @@ void read_time(const Json& json, RunResult& run) {
     run.busy[s] = duration(stream.at("busy"));
     run.exposed[s] = duration(stream.at("exposed"));
   }
+}
+
+LoaderFigures read_loader(const Json& json) {
+  return {.batch = bytes(json.at("batch_bytes")),
+          .outstanding = json.at("outstanding_batches"),
+          .shared_memory = bytes(json.at("shared_memory")),
+          .page_locked = bytes(json.at("pinned_memory")),
+          .workers = bytes(json.at("worker_memory")),
+          .device_inputs = bytes(json.at("device_inputs")),
+          .interval = duration(json.at("seconds_per_batch")),
+          .copy = duration(json.at("copy_seconds"))};
 }
 
 void read_communication(const Json& mesh, const Json& list, PointResult& point) {
@@ -237,7 +250,7 @@ StageResult read_stage(const Json& json) {
     stage.chunks.push_back(blocks(chunk));
   stage.point.status = member<PointStatus>(json.at("status").get<std::string>(), kStatuses);
   read_memory(json.at("memory"), stage.point);
-  read_time(json.at("time"), stage.point.run);
+  read_time(json.at("time"), stage.point);
   return stage;
 }
 
@@ -316,7 +329,8 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   if (entry.contains("warnings")) point.warnings = entry.at("warnings");
   read_result_detail::read_model(entry.at("model"), point);
   read_result_detail::read_memory(entry.at("memory"), point);
-  read_result_detail::read_time(entry.at("time"), point.run);
+  read_result_detail::read_time(entry.at("time"), point);
+  if (entry.contains("loader")) point.loader = read_result_detail::read_loader(entry.at("loader"));
   const read_result_detail::Json& throughput = entry.at("throughput");
   point.samples = throughput.at("samples_per_step");
   point.tokens = throughput.at("tokens_per_step");

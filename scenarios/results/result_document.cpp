@@ -141,7 +141,8 @@ Json memory_of(const PointResult& point) {
           {"nvme", {{"peak", run.nvme.bytes.count}, {"capacity", point.nvme_capacity.count}}}};
 }
 
-Json time_of(const RunResult& run) {
+Json time_of(const PointResult& point) {
+  const RunResult& run = point.run;
   const auto phase = [&](Phase p) { return seconds(run.phase[static_cast<std::size_t>(p)]); };
   Json streams = Json::object();
   for (std::size_t s = 0; s < kStreams; ++s) {
@@ -162,7 +163,19 @@ Json time_of(const RunResult& run) {
            seconds(run.exposed[static_cast<std::size_t>(Stream::kHostWorker)])},
           {"hidden_transfer_share", hidden_share(run)},
           {"host_bound", seconds(run.host_bound)},
+          {"loader_stall", seconds(point.loader_stall)},
           {"streams", std::move(streams)}};
+}
+
+Json loader_of(const LoaderFigures& loader) {
+  return {{"batch_bytes", loader.batch.count},
+          {"outstanding_batches", loader.outstanding},
+          {"shared_memory", loader.shared_memory.count},
+          {"pinned_memory", loader.page_locked.count},
+          {"worker_memory", loader.workers.count},
+          {"device_inputs", loader.device_inputs.count},
+          {"seconds_per_batch", seconds(loader.interval)},
+          {"copy_seconds", seconds(loader.copy)}};
 }
 
 Json sizes_of(const Mesh& mesh) {
@@ -312,7 +325,7 @@ Json stage_of(const StageResult& stage) {
   json["in_flight"] = stage.in_flight;
   json["bubble"] = finite(stage.bubble);
   json["memory"] = memory_of(stage.point);
-  json["time"] = time_of(stage.point.run);
+  json["time"] = time_of(stage.point);
   return json;
 }
 
@@ -327,7 +340,8 @@ Json point_of(const PointResult& point) {
   if (!point.warnings.empty()) json["warnings"] = point.warnings;
   json["model"] = model_of(point);
   json["memory"] = memory_of(point);
-  json["time"] = time_of(point.run);
+  json["time"] = time_of(point);
+  if (point.loader) json["loader"] = loader_of(*point.loader);
   json["throughput"] = {
       {"samples_per_step", point.samples},
       {"tokens_per_step", point.tokens},

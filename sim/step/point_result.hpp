@@ -136,7 +136,9 @@ struct PointResult {
   Bytes nvme_capacity;
   BytesByRole host_by_role{};  // at the peak of page-locked memory
 
-  RunResult run;
+  RunResult run;  // its step includes `loader_stall`
+  std::optional<LoaderFigures> loader;
+  Duration loader_stall{};  // time for which each step waits for data
   std::vector<Communication> communication;  // communication of the last step
   Convergence convergence;
   PeakReport peak;

@@ -92,6 +92,7 @@ class PointSimulation {
     judge_plans();
     judge_budgets();
     follow_steps();
+    wait_for_data();
     if (point_.run.status == RunStatus::kCompleted) fill_throughput();
     examine_run();
     if (options_.smallest_capacity) find_smallest_capacity();
@@ -106,6 +107,7 @@ class PointSimulation {
  private:
   void fill_model();
   void fill_policies();
+  void wait_for_data();
   void fill_throughput();
   void run_on_device();
   void run_without_limit(const OutOfMemory& memory);
@@ -175,6 +177,19 @@ void PointSimulation::fill_policies() {
   point_.saved_activations = sum_of(model_.training, compiled_.saved);
   point_.passes = model_.passes;
   point_.passes.insert(point_.passes.end(), compiled_.passes.begin(), compiled_.passes.end());
+}
+
+// Only the first stage of a pipeline has samples, and the others wait with it.
+void PointSimulation::wait_for_data() {
+  const std::optional<LoaderSpec>& loader = spec_.training.loader;
+  if (!loader) return;
+  const TrainingGraph& t = model_.training;
+  const int ranks_per_host = std::min(spec_.mesh.ranks(), std::max(spec_.device.host.gpus, 1));
+  point_.loader = loader_figures(*loader, batch_bytes(t), t.samples, spec_.device, ranks_per_host);
+  const Duration link = point_.run.busy[static_cast<std::size_t>(Stream::kCopyIn)];
+  point_.loader_stall =
+      loader_stall(*loader, *point_.loader, t.micro_batches, point_.run.step, link);
+  point_.run.step += point_.loader_stall;
 }
 
 void PointSimulation::fill_throughput() {

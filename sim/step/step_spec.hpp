@@ -15,6 +15,7 @@
 #include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "policies/data/loader.hpp"
 #include "policies/plan/entry.hpp"
 #include "policies/plan/rewrite_context.hpp"
 #include "policies/rewrite/accumulate.hpp"
@@ -50,6 +51,7 @@ struct TrainingOptions {
   ZeroGrad zero_grad = ZeroGrad::kNone;
   bool hold_output = false;
   bool autocast_cache = true;
+  std::optional<LoaderSpec> loader;  // absent: data is always there
   bool evaluates_loss = false;  // kForward computes the loss, too
 };
 

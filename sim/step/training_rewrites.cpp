@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policies/data/loader.hpp"
 #include "policies/parallel/tensor_gradients.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/data_parallel.hpp"
@@ -33,6 +34,8 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;
+  const Loader loader(training.loader.value_or(LoaderSpec{}));
+  if (training.loader) rewrites.push_back(&loader);
   if (training.mode == StepMode::kTrain) {
     rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
   } else {
