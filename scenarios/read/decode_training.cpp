@@ -17,12 +17,13 @@ namespace {
 
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
+constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 16> kTrainingKeys{
-    "mode",      "micro_batch", "accumulate",  "sequence",      "image", "precision",
-    "optimizer", "attention",   "steps",       "framework",     "loss",  "dropout",
-    "zero_grad", "loader",      "hold_output", "autocast_cache"};
+constexpr std::array<std::string_view, 17> kTrainingKeys{
+    "mode",      "micro_batch", "accumulate",  "sequence",       "image",  "precision",
+    "optimizer", "attention",   "steps",       "framework",      "loss",   "dropout",
+    "zero_grad", "loader",      "hold_output", "autocast_cache", "compile"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -51,6 +52,15 @@ AttentionKind decode_attention(const Decoder& training, const FrameworkRules& fr
                      fmt::format("{} has no fused attention; write math", framework.name));
   }
   return AttentionKind::kFlash;
+}
+
+bool decode_compile(const Decoder& training, const FrameworkRules& framework) {
+  if (training.optional_word("compile", kCompilers, "none") == "none") return false;
+  if (framework.name.starts_with("torch-1.")) {
+    training.fail_at("compile", fmt::format("{} has no torch.compile, which came with PyTorch 2.0",
+                                            framework.name));
+  }
+  return true;
 }
 
 StepMode decode_mode(const Decoder& training) {
@@ -176,6 +186,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.hold_output = training.optional<bool>("hold_output", false);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
   if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
+  options.compile = decode_training_detail::decode_compile(training, *options.framework);
   training.finish();
   decode_training_detail::check_gradient_dtype(training, options);
   decode_training_detail::check_micro_batches(training, options);

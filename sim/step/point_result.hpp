@@ -138,7 +138,7 @@ struct PointResult {
 
   RunResult run;  // its step includes `loader_stall`
   std::optional<LoaderFigures> loader;
-  Duration loader_stall{};  // time for which each step waits for data
+  Duration loader_stall{};                   // time for which each step waits for data
   std::vector<Communication> communication;  // communication of the last step
   Convergence convergence;
   PeakReport peak;

@@ -51,8 +51,9 @@ struct TrainingOptions {
   ZeroGrad zero_grad = ZeroGrad::kNone;
   bool hold_output = false;
   bool autocast_cache = true;
+  bool compile = false;              // torch.compile
   std::optional<LoaderSpec> loader;  // absent: data is always there
-  bool evaluates_loss = false;  // kForward computes the loss, too
+  bool evaluates_loss = false;       // kForward computes the loss, too
 };
 
 // The description of one point; policies are in the order in which they are listed.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policies/compile/compiled_step.hpp"
 #include "policies/data/loader.hpp"
 #include "policies/parallel/tensor_gradients.hpp"
 #include "policies/rewrite/accumulate.hpp"
@@ -34,6 +35,8 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;
+  const CompiledStep compiled;
+  if (training.compile) rewrites.push_back(&compiled);
   const Loader loader(training.loader.value_or(LoaderSpec{}));
   if (training.loader) rewrites.push_back(&loader);
   if (training.mode == StepMode::kTrain) {

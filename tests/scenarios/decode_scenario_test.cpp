@@ -313,8 +313,6 @@ report: {dir: out, formats: [json]}
   }
 
   TEST_CASE("what later versions bring is an error that says so") {
-    CHECK(refusal_with("training: {loader: {workers: 4}}\n") ==
-          "s.yaml:3:12: training.loader: 'loader' comes with a later version of Tidemark");
     CHECK(refusal_with("policies: [lora: {rank: 8}]\n") ==
           "s.yaml:3:12: policies[0]: policy 'lora' is planned but not available: it comes with a "
           "later version of Tidemark; available: " +

@@ -1,0 +1,20 @@
+// training.compile: torch.compile of the model and its loss with the Inductor backend.
+#pragma once
+
+#include <string_view>
+
+#include "policies/plan/rewrite.hpp"
+
+namespace tidemark {
+
+// Saves what a minimum cut chooses (partition.hpp), computes the other values again in backward,
+// and fuses kernels (fuse.hpp). Autotuning, CUDA graphs and the order that Inductor gives to
+// kernels are not modelled: kernels keep the order of the eager step.
+class CompiledStep final : public TrainingRewrite {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "compile"; }
+  [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kCompile; }
+  void apply(TrainingGraph& graph, const RewriteContext& context) const override;
+};
+
+}  // namespace tidemark

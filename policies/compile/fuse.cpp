@@ -1,0 +1,157 @@
+#include "policies/compile/fuse.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "policies/compile/partition.hpp"
+
+namespace tidemark {
+namespace fuse_detail {
+namespace {
+
+class Fusion {
+ public:
+  explicit Fusion(TrainingGraph& graph)
+      : graph_(graph), inside_(graph.storages.size(), 0), became_(graph.operators.size()) {}
+  void run();
+
+ private:
+  struct Use {
+    std::size_t readers = 0;  // operators that touch the storage in any part
+  };
+
+  void count_uses();
+  void fuse(PartKind kind, std::uint16_t chunk);
+  void join(const std::vector<OperatorId>& run);
+  void follow_holds();
+  [[nodiscard]] int block_of(OperatorId id) const {
+    const LayerId layer = graph_.operators[id].layer;
+    return layer.valid() ? graph_.layers[layer].block : kNoBlock;
+  }
+
+  TrainingGraph& graph_;
+  IdVector<StorageId, Use> uses_;
+  IdVector<StorageId, char> inside_;         // storages that need no memory any more
+  IdVector<OperatorId, OperatorId> became_;  // the kernel that an operator is a part of
+};
+
+void Fusion::count_uses() {
+  uses_.resize(graph_.storages.size());
+  for (const StepPart& part : graph_.parts.all()) {
+    for (const OperatorId op : part.operators) {
+      for (const Touch& touch : graph_.touches_of(op))
+        ++uses_[touch.storage].readers;
+    }
+  }
+  const StorageId kept[] = {graph_.loss};
+  for (const StorageId id : kept) {
+    if (id.valid()) ++uses_[id].readers;
+  }
+  for (const StorageId id : graph_.module_state)
+    ++uses_[id].readers;
+}
+
+// Makes the last operator of a run the kernel of all.
+void Fusion::join(const std::vector<OperatorId>& run) {
+  std::map<StorageId, Access> access;
+  std::map<StorageId, std::size_t> touched;
+  std::vector<StorageId> order;
+  Operator kernel = graph_.operators[run.back()];
+  kernel.work = {.op_class = OperatorClass::kElementwise, .dtype = kernel.work.dtype};
+  kernel.workspace = {};
+  for (const OperatorId id : run) {
+    const Operator& op = graph_.operators[id];
+    kernel.work.flops += op.work.flops;
+    if (op.work.op_class == OperatorClass::kReduction ||
+        op.work.op_class == OperatorClass::kNormalization)
+      kernel.work.op_class = op.work.op_class;
+    for (const Touch& touch : graph_.touches_of(id)) {
+      const auto [entry, is_new] = access.try_emplace(touch.storage, touch.access);
+      if (is_new) order.push_back(touch.storage);
+      entry->second = std::max(entry->second, touch.access);
+      ++touched[touch.storage];
+    }
+    became_[id] = run.back();
+  }
+  std::vector<Touch> touches;
+  for (const StorageId id : order) {
+    const Storage& storage = graph_.storages[id];
+    const bool made_here = access[id] == Access::kCreate;
+    if (made_here && !storage.persistent && touched[id] == uses_[id].readers) {
+      inside_[id] = 1;
+      continue;
+    }
+    touches.push_back({id, access[id]});
+    if (access[id] != Access::kCreate) kernel.work.read += storage.bytes;
+    if (access[id] != Access::kRead) kernel.work.written += storage.bytes;
+  }
+  kernel.name = run.size() == 1
+                    ? graph_.operators[run.back()].name
+                    : fmt::format("fused.{}_{}", run.size(), graph_.operators[run.back()].name);
+  kernel.first_touch = static_cast<std::uint32_t>(graph_.touches.size());
+  kernel.touch_count = static_cast<std::uint32_t>(touches.size());
+  graph_.touches.insert(graph_.touches.end(), touches.begin(), touches.end());
+  graph_.operators[run.back()] = std::move(kernel);
+}
+
+void Fusion::fuse(PartKind kind, std::uint16_t chunk) {
+  std::vector<OperatorId> result;
+  std::vector<OperatorId> run;
+  const auto close = [&] {
+    if (run.size() > 1) join(run);
+    if (!run.empty()) result.push_back(run.back());
+    run.clear();
+  };
+  for (const OperatorId op : graph_.part(kind, chunk)) {
+    const bool joins = is_fusible(graph_, op);
+    if (!run.empty() && (!joins || block_of(op) != block_of(run.back()))) close();
+    if (joins) {
+      run.push_back(op);
+    } else {
+      result.push_back(op);
+    }
+  }
+  close();
+  graph_.part(kind, chunk) = std::move(result);
+}
+
+// Nothing holds what is not in memory; what autograd and the model's variables held is freed behind
+// its last reader, but for the outputs that the caller has.
+void Fusion::follow_holds() {
+  std::erase_if(graph_.holds, [&](const Hold& hold) {
+    if (inside_[hold.storage] != 0 || hold.kind == HoldKind::kSaved) return true;
+    const bool in_forward = graph_.operators[hold.until].phase == Phase::kForward;
+    return in_forward && hold.since.valid() && block_of(hold.since) != kNoBlock;
+  });
+  const auto follow = [&](OperatorId& id) {
+    if (id.valid() && became_[id].valid()) id = became_[id];
+  };
+  for (Hold& hold : graph_.holds) {
+    follow(hold.since);
+    follow(hold.until);
+  }
+}
+
+void Fusion::run() {
+  count_uses();
+  for (const StepPart& part :
+       std::vector<StepPart>(graph_.parts.all().begin(), graph_.parts.all().end())) {
+    if (part.kind == PartKind::kForward || part.kind == PartKind::kBackward)
+      fuse(part.kind, part.chunk);
+  }
+  follow_holds();
+}
+
+}  // namespace
+}  // namespace fuse_detail
+
+void fuse_operators(TrainingGraph& graph) {
+  fuse_detail::Fusion(graph).run();
+}
+
+}  // namespace tidemark

@@ -1,0 +1,225 @@
+#include "policies/compile/compiled_step.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "policies/compile/fuse.hpp"
+#include "policies/compile/partition.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace compiled_step_test {
+namespace {
+
+// A step of operators that each make one value, and backward operators that each read some.
+struct RandomStep {
+  explicit RandomStep(std::uint32_t seed) : random(seed) {
+    const int count = number(3, 9);
+    graph.layers.push_back({.name = "block", .block = 0});
+    const StorageId input = graph.storages.push_back(
+        {.bytes = Bytes(64), .role = Role::kInput, .initial = true, .name = "input"});
+    for (int i = 0; i < count; ++i) {
+      std::vector<Touch> touches{{input, Access::kRead}};
+      for (const StorageId made : values) {
+        if (number(0, 2) == 0) touches.push_back({made, Access::kRead});
+      }
+      values.push_back(graph.storages.push_back({.bytes = Bytes(number(1, 400)), .name = "value"}));
+      touches.push_back({values.back(), Access::kCreate});
+      graph.part(PartKind::kForward).push_back(add(Phase::kForward, number(0, 3) == 0, touches));
+    }
+    for (int i = 0; i < number(1, 4); ++i) {
+      std::vector<Touch> touches{
+          {values[static_cast<std::size_t>(number(0, count - 1))], Access::kRead}};
+      const StorageId gradient = graph.storages.push_back({.bytes = Bytes(8), .name = "gradient"});
+      touches.push_back({gradient, Access::kCreate});
+      graph.part(PartKind::kBackward).push_back(add(Phase::kBackward, number(0, 3) == 0, touches));
+    }
+  }
+
+  int number(int low, int high) { return std::uniform_int_distribution<>(low, high)(random); }
+  OperatorId add(Phase phase, bool matmul, const std::vector<Touch>& touches) {
+    Operator op{.name = "op", .phase = phase, .layer = LayerId(0U)};
+    op.work.op_class = matmul ? OperatorClass::kMatmul : OperatorClass::kElementwise;
+    return graph.add_operator(std::move(op), touches);
+  }
+
+  std::mt19937 random;
+  TrainingGraph graph;
+  std::vector<StorageId> values;
+};
+
+// The partitioner's rules once more, as a search over all sets of saved values.
+class Oracle {
+ public:
+  explicit Oracle(const RandomStep& step) : step_(step), count_(step.values.size()) {
+    for (std::size_t i = 0; i < count_; ++i)
+      index_[step.values[i].index()] = i;
+    const TrainingGraph& g = step.graph;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const OperatorId op = g.part(PartKind::kForward)[i];
+      fusible_[i] = g.operators[op].work.op_class != OperatorClass::kMatmul;
+      std::int64_t read = 0;
+      for (const Touch& touch : g.touches_of(op)) {
+        if (touch.access != Access::kRead) continue;
+        read += g.storages[touch.storage].bytes.count;
+        if (index_.contains(touch.storage.index()))
+          inputs_[i].push_back(index_[touch.storage.index()]);
+      }
+      bytes_[i] = g.storages[step.values[i]].bytes.count;
+      banned_[i] = !fusible_[i] || 4 * bytes_[i] < read;
+      distance_[i] = 100;
+    }
+    for (const OperatorId op : g.part(PartKind::kBackward)) {
+      const std::size_t i = index_[g.touches_of(op).front().storage.index()];
+      wanted_[i] = true;
+      distance_[i] = 1;
+      if (g.operators[op].work.op_class == OperatorClass::kMatmul) banned_[i] = true;
+    }
+    for (std::size_t i = count_; i-- > 0;) {
+      for (const std::size_t in : inputs_[i]) {
+        distance_[in] = std::min(distance_[in], distance_[i] + 1);
+        materialised_[in] |= !fusible_[i];
+      }
+    }
+  }
+
+  // Returns what a set of saved values weighs; infinity where backward would lack something.
+  [[nodiscard]] double weigh(std::uint32_t saved) const {
+    std::array<bool, 16> there{};
+    double sum = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      there[i] = (saved >> i & 1U) != 0;
+      if (there[i]) {
+        sum += static_cast<double>(bytes_[i]) * std::pow(1.1, std::min(distance_[i], 100)) *
+               (materialised_[i] ? 1 : 2);
+        continue;
+      }
+      there[i] = !banned_[i] && std::all_of(inputs_[i].begin(), inputs_[i].end(),
+                                            [&](std::size_t in) { return there[in]; });
+      if (wanted_[i] && !there[i]) return std::numeric_limits<double>::infinity();
+    }
+    return sum;
+  }
+  [[nodiscard]] double least() const {
+    double best = std::numeric_limits<double>::infinity();
+    for (std::uint32_t saved = 0; saved < (1U << count_); ++saved)
+      best = std::min(best, weigh(saved));
+    return best;
+  }
+  // Returns what backward reads of the step once it is compiled, as a set of values.
+  [[nodiscard]] std::uint32_t kept_by(const TrainingGraph& compiled) const {
+    std::uint32_t set = 0;
+    for (const OperatorId op : compiled.part(PartKind::kBackward)) {
+      for (const Touch& touch : compiled.touches_of(op)) {
+        const auto found = index_.find(touch.storage.index());
+        if (found != index_.end()) set |= 1U << found->second;
+      }
+    }
+    return set;
+  }
+
+ private:
+  const RandomStep& step_;
+  std::size_t count_;
+  std::map<std::size_t, std::size_t> index_;
+  std::array<std::vector<std::size_t>, 16> inputs_;
+  std::array<std::int64_t, 16> bytes_{};
+  std::array<int, 16> distance_{};
+  std::array<bool, 16> fusible_{}, banned_{}, wanted_{}, materialised_{};
+};
+
+PointResult run(const std::string& model, const std::string& rest) {
+  const std::string text =
+      fmt::format("model: {}\nhardware: h100-sxm-80gb\nallocator: ideal\n{}", model, rest);
+  const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                                            {.smallest_capacity = false})
+                                .front();
+  REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
+  return point;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("a compiled step keeps the lightest set of values that backward can do with") {
+    for (std::uint32_t seed = 0; seed < 200; ++seed) {
+      const RandomStep step(seed);
+      const Oracle oracle(step);
+      TrainingGraph compiled = step.graph;
+      CompiledStep().apply(compiled, {});
+      check_invariants(compiled);
+      CHECK(oracle.weigh(oracle.kept_by(compiled)) == doctest::Approx(oracle.least()));
+    }
+  }
+
+  TEST_CASE("fused kernels touch what their operators touch, less what only they touch") {
+    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+      const RandomStep step(seed);
+      TrainingGraph fused = step.graph;
+      fuse_operators(fused);
+      check_invariants(fused);
+      for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
+        CHECK(fused.part(kind).size() <= step.graph.part(kind).size());
+      CHECK(fused.flops_of(fused.part(PartKind::kForward)).count ==
+            step.graph.flops_of(step.graph.part(PartKind::kForward)).count);
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("compiled, a model keeps less, takes no longer, and still checkpoints and offloads") {
+    for (const std::string model :
+         {"{preset: gpt2, layers: 3}", "{preset: llama-3.2-1b, layers: 2}", "resnet18"}) {
+      const PointResult eager = run(model, "training: {precision: bf16_autocast}");
+      const std::string compiled = "training: {precision: bf16_autocast, compile: inductor}\n";
+      const PointResult fused = run(model, compiled);
+      CHECK(fused.saved_activations <= eager.saved_activations);
+      CHECK(fused.run.live.bytes <= eager.run.live.bytes);
+      CHECK(fused.run.step < eager.run.step);
+      CHECK(fused.step_flops.count >= eager.step_flops.count * 0.99);
+      const PointResult checkpointed =
+          run(model, compiled + "policies: [checkpoint_every: {period: 1}]");
+      CHECK(checkpointed.saved_activations < fused.saved_activations);
+      const PointResult offloaded =
+          run(model, compiled + "policies: [offload_activations: {prefetch: 2}]");
+      CHECK(offloaded.saved_activations < fused.saved_activations);
+    }
+  }
+
+  // Of a block of Llama backward needs the inputs of its products and of attention, and what
+  // SwiGLU multiplies: no intermediate of a norm, of SiLU or of the rotary embedding.
+  TEST_CASE("of a Llama block only operands of products are kept") {
+    const auto saved = [](int layers) {
+      return run(fmt::format("{{preset: llama-3.2-1b, layers: {}}}", layers),
+                 "training: {precision: bf16, sequence: 512, compile: inductor}")
+          .saved_activations.count;
+    };
+    constexpr std::int64_t kTokens = 512, kWidth = 2048, kHidden = 8192, kHeads = 32;
+    // Residual, norm, q, k and v of all heads, attention's output, residual, norm; gate, up and
+    // their product; the statistics of two norms, the log-sum-exp of attention and its random
+    // state.
+    const std::int64_t values = 2 * (8 * kWidth + 3 * kHidden);
+    const std::int64_t block = kTokens * (values + 2 * 4 + kHeads * 4) + 16;
+    CHECK(saved(3) - saved(2) == block);
+  }
+
+  TEST_CASE("PyTorch before 2.0 does not compile") {
+    CHECK_THROWS_WITH(
+        (void)run("gpt2", "training: {framework: torch-1.13-cpu, compile: inductor}"),
+        doctest::Contains("PyTorch 2.0"));
+  }
+}
+
+}  // namespace compiled_step_test
+}  // namespace tidemark
