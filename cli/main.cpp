@@ -19,6 +19,7 @@
 #include "cli/commands/compare.hpp"
 #include "cli/commands/diff.hpp"
 #include "cli/commands/plan.hpp"
+#include "cli/commands/recipe.hpp"
 #include "cli/commands/replay_allocator.hpp"
 #include "cli/commands/replay_eviction.hpp"
 #include "cli/text/console.hpp"
@@ -34,7 +35,7 @@ namespace {
 using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
                             DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
                             GraphCommand, InitCommand, PackCommand, PlanCommand,
-                            ReplayAllocatorCommand, ReplayEvictionCommand>;
+                            ReplayAllocatorCommand, ReplayEvictionCommand, RecipeCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
@@ -45,6 +46,7 @@ constexpr const char* kProgramExamples = R"(Examples:
   tidemark run gpt2 --gpu a100-sxm-80gb              a model on a GPU, no file needed
   tidemark run gpt2-xl --gpu v100-sxm-32gb -s training.micro_batch=4
   tidemark init && tidemark run scenario.yaml        a commented scenario to start from
+  tidemark recipe llama-3-8b --gpu rtx-4090          the ways that fit, as settings to copy
   tidemark explain scenario.yaml                     what makes up the peak, byte by byte
   tidemark diff scenario.yaml -b training.micro_batch=8   why one peak is larger, term by term
   tidemark list models                               also: gpus, policies, allocators, optimizers

@@ -42,12 +42,14 @@ struct SmallerOptimizer {
   std::string_view name;
   std::string_view pytorch;
   std::string_view hugging_face;
+  std::string_view axolotl;
+  std::string_view numbers;
 };
 constexpr SmallerOptimizer kSmallerOptimizers[] = {
     {"adamw_8bit", "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=lr)",
-     "optim=\"adamw_bnb_8bit\""},
+     "optim=\"adamw_bnb_8bit\"", "optimizer: adamw_bnb_8bit", "moments of 8 bits"},
     {"adafactor", "optimizer = torch.optim.Adafactor(model.parameters(), lr=lr)",
-     "optim=\"adafactor\""},
+     "optim=\"adafactor\"", "optimizer: adafactor", "second moments by rows and columns"},
 };
 
 // Returns torchao's line for an optimizer whose states are on the host; empty where PyTorch has no
@@ -148,7 +150,8 @@ std::optional<Measure> Measures::recompute() const {
       .policies = {measures_detail::policy_item("checkpoint_every", "period", "1")},
       .pytorch =
           "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)  # each block",
-      .hugging_face = "gradient_checkpointing=True"};
+      .hugging_face = "gradient_checkpointing=True",
+      .axolotl = "gradient_checkpointing: true"};
 }
 
 Measure Measures::recompute_first(std::int64_t count) const {
@@ -216,8 +219,10 @@ std::vector<Measure> Measures::optimizers() const {
                         .text = fmt::format("optimizer {}", name),
                         .settings = {{"training.optimizer", measures_detail::word(name)}},
                         .changes_numbers = true,
+                        .numbers = std::string(other.numbers),
                         .pytorch = std::string(other.pytorch),
-                        .hugging_face = std::string(other.hugging_face)});
+                        .hugging_face = std::string(other.hugging_face),
+                        .axolotl = std::string(other.axolotl)});
   }
   return measures;
 }
@@ -227,26 +232,95 @@ std::vector<Measure> Measures::precisions() const {
   if (!trains_graph()) return measures;
   const PrecisionRules& present = rules_of(scenario_.training.precision);
   const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
-  const auto add = [&](std::string name, std::string pytorch, std::string hugging_face) {
+  const auto add = [&](std::string name, std::string numbers, std::string pytorch,
+                       std::string hugging_face, std::string axolotl) {
     measures.push_back({.kind = MeasureKind::kPrecision,
                         .text = fmt::format("precision {}", name),
                         .settings = {{"training.precision", measures_detail::word(name)}},
                         .changes_numbers = true,
+                        .numbers = std::move(numbers),
                         .pytorch = std::move(pytorch),
-                        .hugging_face = std::move(hugging_face)});
+                        .hugging_face = std::move(hugging_face),
+                        .axolotl = std::move(axolotl)});
   };
   const bool wide = present.model == DType::kFloat32 && !present.autocast;
   if (wide && has_bf16) {
-    add("bf16_autocast", "with torch.autocast(\"cuda\", dtype=torch.bfloat16): ...", "bf16=True");
+    add("bf16_autocast", "products in bf16",
+        "with torch.autocast(\"cuda\", dtype=torch.bfloat16): ...", "bf16=True", "bf16: auto");
   } else if (wide) {
-    add("fp16_autocast",
+    add("fp16_autocast", "products in fp16",
         "with torch.autocast(\"cuda\", dtype=torch.float16): ...  # with torch.amp.GradScaler",
-        "fp16=True");
+        "fp16=True", "fp16: true");
   }
   if (has_bf16 && present.precision != Precision::kBf16) {
-    add("bf16", "model.to(torch.bfloat16)", "torch_dtype=torch.bfloat16  # of from_pretrained()");
+    add("bf16", "weights, gradients and moments in bf16", "model.to(torch.bfloat16)",
+        "torch_dtype=torch.bfloat16  # of from_pretrained()", "bfloat16: true");
   }
   return measures;
+}
+
+std::optional<Measure> Measures::adapters(bool quantised_base) const {
+  if (!trains_graph() || has_policy("lora")) return std::nullopt;
+  Value item = measures_detail::policy_item("lora", "rank", "16");
+  Value* parameters = &item.entries.front().value;
+  set_entry(*parameters, "alpha", {}, measures_detail::word("32"));
+  set_entry(*parameters, "targets", {}, measures_detail::word("all-linear"));
+  if (quantised_base) set_entry(*parameters, "base", {}, measures_detail::word("nf4_dq"));
+  const std::string config = "LoraConfig(r=16, lora_alpha=32, target_modules=\"all-linear\")";
+  const std::string quantised =
+      "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
+      "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)  # of "
+      "from_pretrained()";
+  const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
+  const std::string wide = "torch_dtype=torch.bfloat16  # of from_pretrained()";
+  return Measure{
+      .kind = MeasureKind::kAdapters,
+      .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
+      .settings = {{"training.precision", measures_detail::word(has_bf16 ? "bf16" : "fp16")}},
+      .policies = {std::move(item)},
+      .changes_numbers = true,
+      .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
+                                : "updates of rank 16 only, base in bf16",
+      .pytorch = fmt::format("model = peft.get_peft_model(model, peft.{})", config),
+      .hugging_face = fmt::format("{}\npeft_config={}  # TRL's SFTTrainer",
+                                  quantised_base ? quantised : wide, config),
+      .axolotl = fmt::format("adapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
+                             quantised_base ? "qlora" : "lora",
+                             quantised_base ? "\nload_in_4bit: true" : "")};
+}
+
+std::optional<Measure> Measures::fused_loss() const {
+  if (!trains_graph() || model_.training.tokens == 0 || has_policy("fused_loss") ||
+      has_policy("chunked_loss"))
+    return std::nullopt;
+  Value item = mapping_value({});
+  set_entry(item, "fused_loss", {}, measures_detail::word("liger"));
+  return Measure{.kind = MeasureKind::kFusedLoss,
+                 .text = "fused_loss(liger)",
+                 .policies = {std::move(item)},
+                 .pytorch =
+                     "loss = liger_kernel.transformers.LigerFusedLinearCrossEntropyLoss()("
+                     "lm_head.weight, hidden, targets)",
+                 .hugging_face = "use_liger_kernel=True",
+                 .axolotl =
+                     "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
+                     "liger_fused_linear_cross_entropy: true"};
+}
+
+std::optional<Measure> Measures::sharding() const {
+  const bool shards = std::any_of(
+      scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
+        const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
+        return rewrite != nullptr && (*rewrite)->reduces_gradients();
+      });
+  if (!trains_graph() || shards || scenario_.mesh.replicas() < 2) return std::nullopt;
+  return Measure{
+      .kind = MeasureKind::kSharding,
+      .text = "fsdp",
+      .policies = {measures_detail::policy_item("fsdp")},
+      .pytorch = "torch.distributed.fsdp.fully_shard(block)  # each block, then the model",
+      .hugging_face = "fsdp=\"full_shard auto_wrap\", fsdp_config={\"fsdp_version\": 2}",
+      .axolotl = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}"};
 }
 
 std::vector<std::int64_t> Measures::smaller_micro_batches() const {

@@ -25,6 +25,9 @@ enum class MeasureKind : std::uint8_t {
   kMicroBatch,          // smaller, with more of them accumulated
   kOptimizer,           // another one, with smaller states
   kPrecision,           // narrower types
+  kAdapters,            // trained beside frozen weights
+  kFusedLoss,           // no logits in memory
+  kSharding,            // states and parameters divided among the data ranks
 };
 
 struct Measure {
@@ -33,9 +36,11 @@ struct Measure {
   std::vector<Override> settings;  // keys of the scenario
   std::vector<Value> policies;     // policies that are added to those of the scenario
   bool changes_numbers = false;    // training computes other numbers, not only in another order
-  // The next four say how the same is had elsewhere; empty where it is not.
+  std::string numbers;             // what is other about them, in words
+  // The next five say how the same is had elsewhere; empty where it is not.
   std::string pytorch;       // a line of PyTorch or of a library
   std::string hugging_face;  // arguments of Hugging Face's trainers
+  std::string axolotl;       // lines of its file
   std::string deepspeed;     // an entry of zero_optimization in DeepSpeed's configuration
   int zero_stage = 0;        // the least stage that knows the entry
 };
@@ -70,6 +75,13 @@ class Measures {
   // computes.
   [[nodiscard]] std::vector<Measure> optimizers() const;
   [[nodiscard]] std::vector<Measure> precisions() const;
+
+  // LoRA on all linear layers of a frozen base in 2 bytes, or (QLoRA) in 4 bits.
+  [[nodiscard]] std::optional<Measure> adapters(bool quantised_base) const;
+  // Computes the head and the loss in chunks; none for a model without a vocabulary.
+  [[nodiscard]] std::optional<Measure> fused_loss() const;
+  // Divides parameters, gradients and states among the data ranks; none on one GPU.
+  [[nodiscard]] std::optional<Measure> sharding() const;
 
   // Returns the divisors of the samples that a step accumulates, below the present micro-batch;
   // ascending.

@@ -1,0 +1,246 @@
+#include "cli/commands/recipe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/read/short_form.hpp"
+#include "scenarios/results/document_json.hpp"
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/recipe.hpp"
+
+namespace tidemark {
+namespace recipe_command_detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 4> kMethods{"any", "full", "lora", "qlora"};
+
+std::vector<RecipeMethod> methods_of(std::string_view word) {
+  std::vector<RecipeMethod> methods;
+  for (std::size_t i = 0; i < kRecipeMethods; ++i) {
+    const auto method = static_cast<RecipeMethod>(i);
+    if (word == "any" || word == name_of(method)) methods.push_back(method);
+  }
+  return methods;
+}
+
+void set_default(Value& document, const Scenario& scenario, const std::string& key,
+                 std::string_view standard) {
+  const Value* training = document.find("training");
+  const bool given = training != nullptr && training->find(key) != nullptr;
+  if (given || scenario.model.kind == ModelKind::kCostGraph) return;
+  apply_override(document, parse_override(fmt::format("training.{}={}", key, standard)));
+}
+
+// Starts from what Hugging Face's Trainer does: weights of 4 bytes under autocast, and AdamW in one
+// kernel.
+Value base_of(Value document, const Environment& environment, int count) {
+  if (count > 0) apply_override(document, parse_override(fmt::format("hardware.count={}", count)));
+  const Scenario scenario = decode_scenario(document, environment);
+  const bool has_bf16 = matrix_type(scenario.device, DType::kBFloat16) == DType::kBFloat16;
+  set_default(document, scenario, "precision", has_bf16 ? "bf16_autocast" : "fp16_autocast");
+  set_default(document, scenario, "optimizer", "{name: adamw, implementation: fused}");
+  return document;
+}
+
+// Returns the settings of a list of measures, one source of them after the other.
+std::vector<std::string> lines_of(const Recipe& recipe, std::string Measure::*source) {
+  std::vector<std::string> lines;
+  for (const Measure& measure : recipe.measures) {
+    std::string_view text = measure.*source;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      lines.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> hugging_face(const Recipe& recipe) {
+  std::vector<std::string> lines{fmt::format("per_device_train_batch_size={}", recipe.micro_batch)};
+  const std::vector<std::string> more = lines_of(recipe, &Measure::hugging_face);
+  lines.insert(lines.end(), more.begin(), more.end());
+  std::vector<std::string> entries;
+  int stage = 0;
+  for (const Measure& measure : recipe.measures) {
+    if (measure.deepspeed.empty()) continue;
+    entries.push_back(measure.deepspeed);
+    stage = std::max(stage, measure.zero_stage);
+  }
+  if (!entries.empty()) {
+    lines.push_back(fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}", stage,
+                                fmt::join(entries, ", ")));
+  }
+  return lines;
+}
+
+std::vector<std::string> axolotl(const Recipe& recipe) {
+  std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
+  const std::vector<std::string> more = lines_of(recipe, &Measure::axolotl);
+  lines.insert(lines.end(), more.begin(), more.end());
+  return lines;
+}
+
+std::string table_of(const Recipes& recipes, bool colour, std::size_t width) {
+  const bool tokens = !recipes.fitting.empty() && recipes.fitting.front().point.tokens > 0;
+  Table table({{"", Align::kRight},
+               {"method"},
+               {"with"},
+               {"batch", Align::kRight},
+               {"device memory", Align::kRight},
+               {tokens ? "per token" : "per sample", Align::kRight},
+               {tokens ? "tokens/s" : "samples/s", Align::kRight},
+               {"changes in the numbers"}});
+  int number = 0;
+  for (const std::size_t i : recipes.shown) {
+    const Recipe& recipe = recipes.fitting[i];
+    table.add_row(
+        {{fmt::to_string(++number)},
+         {std::string(name_of(recipe.method))},
+         {recipe.text()},
+         {fmt::to_string(recipe.micro_batch)},
+         {format_bytes(recipe.point.device_used())},
+         {format_duration(recipe.per_unit())},
+         {rate(tokens ? recipe.point.tokens_per_second : recipe.point.samples_per_second)},
+         {recipe.numbers()}});
+  }
+  return table.text(colour, width);
+}
+
+std::string settings_of(const Recipe& recipe, int number, bool colour) {
+  std::string text =
+      '\n' +
+      bold(fmt::format("{}: {}, {}", number, name_of(recipe.method), recipe.text()), colour) + '\n';
+  const auto add = [&](std::string_view where, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    text += fmt::format("  {}\n", where);
+    for (const std::string& line : lines)
+      text += fmt::format("    {}\n", line);
+  };
+  add("in PyTorch", lines_of(recipe, &Measure::pytorch));
+  add("for Hugging Face's Trainer", hugging_face(recipe));
+  add("for axolotl", axolotl(recipe));
+  std::string words;
+  for (const Override& change : recipe.overrides)
+    words += fmt::format(" -s '{}={}'", change.key, as_json(change.value));
+  text += fmt::format("  with tidemark run\n   {}\n", words);
+  return text;
+}
+
+Json json_of(const Recipe& recipe) {
+  Json overrides = Json::object();
+  for (const Override& change : recipe.overrides)
+    overrides[change.key] = as_json(change.value);
+  return {{"method", name_of(recipe.method)},
+          {"with", recipe.text()},
+          {"changes_in_numbers", recipe.numbers()},
+          {"micro_batch", recipe.micro_batch},
+          {"device_used", recipe.point.device_used().count},
+          {"seconds_per_unit", static_cast<double>(recipe.per_unit().count()) * 1e-9},
+          {"overrides", std::move(overrides)},
+          {"pytorch", lines_of(recipe, &Measure::pytorch)},
+          {"hugging_face", hugging_face(recipe)},
+          {"axolotl", axolotl(recipe)}};
+}
+
+std::string document_of(const Recipes& recipes) {
+  std::vector<PointResult> points;
+  Json list = Json::array();
+  for (const std::size_t i : recipes.shown) {
+    points.push_back(recipes.fitting[i].point);
+    points.back().name = recipes.fitting[i].text();
+    list.push_back(json_of(recipes.fitting[i]));
+  }
+  Json document = result_document(points);
+  document["recipes"] = std::move(list);
+  document["combinations"] = recipes.combinations;
+  document["fitting"] = recipes.fitting.size();
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string text_of(const Recipes& recipes, const Console& console) {
+  if (recipes.fitting.empty()) {
+    std::string text = fmt::format("None of {} combinations fits.\n", recipes.combinations);
+    if (!recipes.nearest.empty()) {
+      const Recipe& nearest = recipes.nearest.front();
+      text += fmt::format("The nearest, {} with {}, takes {} of {}.\n", name_of(nearest.method),
+                          nearest.text(), format_bytes(nearest.point.device_needed()),
+                          format_bytes(nearest.point.capacity));
+    }
+    return text;
+  }
+  std::string text = fmt::format("{} of {} combinations fit into {}; the ones to choose from:\n\n",
+                                 recipes.fitting.size(), recipes.combinations,
+                                 format_bytes(recipes.fitting.front().point.capacity));
+  text += table_of(recipes, console.colour, console.terminal ? console.width : 0);
+  // What is first of each method is the fastest.
+  int number = 0;
+  for (std::size_t i = 0; i < recipes.shown.size(); ++i) {
+    ++number;
+    const Recipe& recipe = recipes.fitting[recipes.shown[i]];
+    const bool first = i == 0 || recipes.fitting[recipes.shown[i - 1]].method != recipe.method;
+    if (first) text += settings_of(recipe, number, console.colour);
+  }
+  return text;
+}
+
+}  // namespace
+}  // namespace recipe_command_detail
+
+void RecipeCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "the ways to train a model on a GPU, as settings to copy");
+  app->footer(
+      R"(Every combination is simulated: full fine-tuning, LoRA and QLoRA, each with narrower types,
+smaller optimizer states, recomputation, a fused loss, states on the host and, with several GPUs,
+sharding; micro-batches double while they fit. What is shown are the fastest of each method and
+those that take a tenth less memory or change the numbers less.
+
+Examples:
+  tidemark recipe llama-3-8b --gpu rtx-4090
+  tidemark recipe llama-3-8b --gpu a100-sxm-80gb --count 8 --method full
+  tidemark recipe config.json --gpu l4 -s training.sequence=4096 --json
+
+Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
+  input.add_options(*app, false);
+  app->add_option("--method", method, "what is trained")
+      ->type_name("any|full|lora|qlora")
+      ->check(CLI::IsMember(std::vector<std::string>(recipe_command_detail::kMethods.begin(),
+                                                     recipe_command_detail::kMethods.end())))
+      ->capture_default_str();
+  app->add_option("--count", count, "GPUs")->type_name("N")->check(CLI::Range(1, 1 << 20));
+  app->add_option("--largest-batch", largest_micro_batch, "the largest micro-batch that is tried")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_flag("--json", json, "print the result document with `recipes`, and nothing else");
+  app->add_option("-j,--threads", threads,
+                  "combinations that are simulated at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+}
+
+int RecipeCommand::execute(const Console& console) const {
+  const Environment environment = input.environment(console);
+  const Value document = recipe_command_detail::base_of(input.load().front(), environment, count);
+  Recipes recipes;
+  {
+    const Waiting waiting(console, "trying combinations", std::chrono::nanoseconds(0));
+    recipes = find_recipes(document, environment, recipe_command_detail::methods_of(method),
+                           largest_micro_batch, thread_count(threads));
+  }
+  print(json ? recipe_command_detail::document_of(recipes)
+             : recipe_command_detail::text_of(recipes, console));
+  return recipes.fitting.empty() ? kExitDoesNotFit : kExitFits;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,216 @@
+#include "scenarios/studies/recipe.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/parallel.hpp"
+#include "sim/step/simulate.hpp"
+
+namespace tidemark {
+namespace recipe_detail {
+namespace {
+
+struct Combination {
+  RecipeMethod method = RecipeMethod::kFull;
+  std::vector<Measure> measures;
+};
+
+// Returns all subsets of some measures in their order, smallest first.
+std::vector<std::vector<Measure>> subsets(const std::vector<std::optional<Measure>>& measures) {
+  std::vector<std::vector<Measure>> sets{{}};
+  for (const std::optional<Measure>& measure : measures) {
+    if (!measure) continue;
+    const std::size_t count = sets.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      sets.push_back(sets[i]);
+      sets.back().push_back(*measure);
+    }
+  }
+  std::stable_sort(sets.begin(), sets.end(),
+                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return sets;
+}
+
+// Returns no measure, or one of a list.
+std::vector<std::vector<Measure>> choices(std::vector<Measure> list) {
+  std::vector<std::vector<Measure>> result{{}};
+  for (Measure& measure : list)
+    result.push_back({std::move(measure)});
+  return result;
+}
+
+std::vector<Combination> combinations_of(RecipeMethod method, const Measures& measures) {
+  std::vector<std::vector<Measure>> states{{}};
+  if (method == RecipeMethod::kFull) {
+    states.clear();
+    for (const std::vector<Measure>& type : choices(measures.precisions())) {
+      for (const std::vector<Measure>& optimizer : choices(measures.optimizers())) {
+        states.push_back(type);
+        states.back().insert(states.back().end(), optimizer.begin(), optimizer.end());
+      }
+      if (const std::optional<Measure> host = measures.offload_optimizer()) {
+        states.push_back(type);
+        states.back().push_back(*host);
+      }
+    }
+  } else if (const auto adapters = measures.adapters(method == RecipeMethod::kQlora)) {
+    states = {{*adapters}};
+  } else {
+    return {};
+  }
+  std::vector<Combination> result;
+  for (const std::vector<Measure>& state : states) {
+    for (const std::vector<Measure>& less :
+         subsets({measures.recompute(), measures.fused_loss(), measures.sharding()})) {
+      Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
+      made.measures.insert(made.measures.end(), less.begin(), less.end());
+    }
+  }
+  return result;
+}
+
+// Simulates one combination with growing micro-batches.
+class Search {
+ public:
+  Search(const Value& document, const Environment& environment, const Measures& measures,
+         std::int64_t largest)
+      : document_(document), environment_(environment), measures_(measures), largest_(largest) {}
+
+  // Returns the fastest micro-batch that fits, else the smallest one; nothing where the combination
+  // cannot be had.
+  [[nodiscard]] std::optional<Recipe> best_of(const Combination& combination) const {
+    std::optional<Recipe> best;
+    try {
+      for (std::int64_t batch = 1; batch <= largest_; batch *= 2) {
+        Recipe recipe = simulated(combination, batch);
+        const bool fits = recipe.point.status == PointStatus::kFits;
+        if (!best || (fits && recipe.per_unit() < best->per_unit())) best = std::move(recipe);
+        if (!fits) break;
+      }
+    } catch (const UserError&) {
+      return best;
+    }
+    return best;
+  }
+
+ private:
+  [[nodiscard]] Recipe simulated(const Combination& combination, std::int64_t batch) const {
+    Recipe recipe{.method = combination.method,
+                  .measures = combination.measures,
+                  .micro_batch = batch,
+                  .overrides = measures_.overrides(combination.measures)};
+    recipe.overrides.push_back(
+        {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
+    Value document = document_;
+    for (const Override& change : recipe.overrides)
+      apply_override(document, change);
+    const Scenario scenario = decode_scenario(document, environment_);
+    recipe.point = simulate(scenario, build_training(scenario),
+                            {.smallest_capacity = false, .largest_tensors = 0});
+    return recipe;
+  }
+
+  const Value& document_;
+  const Environment& environment_;
+  const Measures& measures_;
+  std::int64_t largest_;
+};
+
+std::size_t changes_of(const Recipe& recipe) {
+  return static_cast<std::size_t>(
+      std::count_if(recipe.measures.begin(), recipe.measures.end(),
+                    [](const Measure& measure) { return measure.changes_numbers; }));
+}
+
+bool is_no_worse(const Recipe& a, const Recipe& b) {
+  return a.method == b.method && a.per_unit() <= b.per_unit() &&
+         a.point.device_used() <= b.point.device_used() && changes_of(a) <= changes_of(b) &&
+         a.measures.size() <= b.measures.size();
+}
+
+std::vector<std::size_t> worth_showing(const std::vector<Recipe>& fitting) {
+  std::vector<std::size_t> shown;
+  std::size_t of_method = 0;
+  for (std::size_t i = 0; i < fitting.size(); ++i) {
+    if (i == 0 || fitting[i].method != fitting[i - 1].method) of_method = 0;
+    const bool beaten = std::any_of(shown.begin(), shown.end(), [&](std::size_t other) {
+      // Nearly as fast, leaner or with fewer changes: that is worth a line, little else is.
+      return is_no_worse(fitting[other], fitting[i]) ||
+             (fitting[other].method == fitting[i].method &&
+              changes_of(fitting[other]) <= changes_of(fitting[i]) &&
+              fitting[other].point.device_used().count * 9 <=
+                  fitting[i].point.device_used().count * 10);
+    });
+    if (beaten || of_method == kShownRecipes) continue;
+    shown.push_back(i);
+    ++of_method;
+  }
+  return shown;
+}
+
+}  // namespace
+}  // namespace recipe_detail
+
+std::string Recipe::text() const {
+  std::vector<std::string> texts;
+  for (const Measure& measure : measures)
+    texts.push_back(measure.text);
+  return texts.empty() ? "as it is" : fmt::format("{}", fmt::join(texts, " + "));
+}
+
+std::string Recipe::numbers() const {
+  std::vector<std::string> texts;
+  for (const Measure& measure : measures) {
+    if (measure.changes_numbers) texts.push_back(measure.numbers);
+  }
+  return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+Duration Recipe::per_unit() const {
+  const double units = point.tokens > 0 ? point.tokens : point.samples;
+  if (units <= 0) return point.run.step;
+  return Duration(static_cast<std::int64_t>(static_cast<double>(point.run.step.count()) / units));
+}
+
+Recipes find_recipes(const Value& document, const Environment& environment,
+                     const std::vector<RecipeMethod>& methods, std::int64_t largest_micro_batch,
+                     int threads) {
+  const Scenario scenario = decode_scenario(document, environment);
+  const TrainedModel model = build_training(scenario);
+  const Measures measures(document, scenario, model);
+  std::vector<recipe_detail::Combination> combinations;
+  for (const RecipeMethod method : methods) {
+    std::vector<recipe_detail::Combination> more = recipe_detail::combinations_of(method, measures);
+    std::move(more.begin(), more.end(), std::back_inserter(combinations));
+  }
+  const recipe_detail::Search search(document, environment, measures, largest_micro_batch);
+  std::vector<std::optional<Recipe>> found(combinations.size());
+  for_each_parallel(combinations.size(), threads,
+                    [&](std::size_t i) { found[i] = search.best_of(combinations[i]); });
+
+  Recipes result{.combinations = combinations.size()};
+  for (std::optional<Recipe>& recipe : found) {
+    if (!recipe) continue;
+    if (recipe->point.status == PointStatus::kFits) {
+      result.fitting.push_back(std::move(*recipe));
+      continue;
+    }
+    const bool nearer = result.nearest.empty() ||
+                        recipe->point.device_used() < result.nearest.front().point.device_used();
+    if (nearer) result.nearest.assign(1, std::move(*recipe));
+  }
+  if (!result.fitting.empty()) result.nearest.clear();
+  std::stable_sort(
+      result.fitting.begin(), result.fitting.end(), [](const Recipe& a, const Recipe& b) {
+        return a.method != b.method ? a.method < b.method : a.per_unit() < b.per_unit();
+      });
+  result.shown = recipe_detail::worth_showing(result.fitting);
+  return result;
+}
+
+}  // namespace tidemark
